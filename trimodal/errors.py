@@ -1,0 +1,71 @@
+"""Typed errors: what a client, an operator or a build script may be told.
+
+    TrimodalError
+    ├── RequestError            one request is refused or ends; it carries a Triton code
+    │   ├── InvalidArgument     INVALID_ARG   the request is wrong; sending it again is no use
+    │   ├── Unavailable         UNAVAILABLE   no room now; try again later
+    │   ├── Cancelled           CANCELLED     the client asked for it to end
+    │   └── InternalError       INTERNAL      our fault; the sentence says what, never where
+    └── OperatorError           the server, a model or a build cannot start
+        ├── SettingsError       a config.pbtxt parameter is unknown or malformed
+        ├── ArtefactError       a built engine is missing, damaged or made for something else
+        └── ServerError         tritonserver could not be found, started or kept running
+
+Messages are one sentence that names the field and the limit. They never hold a
+traceback, a path of the server's machine or a shared-memory name, except
+OperatorError's, which name the file that an operator has to edit.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TrimodalError(Exception):
+    """Base of everything that this package raises on purpose."""
+
+
+class RequestError(TrimodalError):
+    """One request is refused or ends early. `code` is the name of Triton's error code."""
+
+    code: ClassVar[str] = "INTERNAL"
+
+
+class InvalidArgument(RequestError):
+    """The request itself is wrong: names the field and the limit."""
+
+    code = "INVALID_ARG"
+
+
+class Unavailable(RequestError):
+    """No room at present; the same request may succeed later."""
+
+    code = "UNAVAILABLE"
+
+
+class Cancelled(RequestError):
+    """The client cancelled, or went away."""
+
+    code = "CANCELLED"
+
+
+class InternalError(RequestError):
+    """Something of ours failed; other requests go on."""
+
+    code = "INTERNAL"
+
+
+class OperatorError(TrimodalError):
+    """Start-up, loading or building cannot go on: one sentence for the person who runs it."""
+
+
+class SettingsError(OperatorError):
+    """A setting is unknown or malformed: names the file and the key."""
+
+
+class ArtefactError(OperatorError):
+    """A built engine is missing, damaged or does not fit: says what to rebuild."""
+
+
+class ServerError(OperatorError):
+    """tritonserver could not be found, started or kept running."""

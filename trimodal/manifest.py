@@ -1,0 +1,118 @@
+"""The manifest beside every built engine: where it came from and what it fits.
+
+A build script writes it last; whoever opens the engine reads it first and
+refuses before a wrong engine can mislead. It does not open engines itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from trimodal.errors import ArtefactError
+
+MANIFEST = "manifest.json"
+
+
+class Manifest(BaseModel):
+    """What is known of one built artefact (a directory with `manifest.json` in it)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    task: str = Field(description="llm, vision, embedding or speech")
+    runtime: str = Field(description="openvino, onnxruntime, tensorrt, …")
+    runtime_version: str
+    precision: str = Field(description="fp32, fp16, int8, int4, …")
+    source: str = Field(description="name of the checkpoint: a hub id or the directory's own name")
+    source_sha256: str = Field(description="hash over the checkpoint's weights and config files")
+    built_at: str = Field(default_factory=lambda: datetime.now(timezone.utc).isoformat(timespec="seconds"))
+    command: str = Field(description="the command that builds it again")
+    shapes: dict[str, Any] = Field(default_factory=dict, description="dimensions that a caller relies on")
+    calibration: dict[str, Any] = Field(default_factory=dict, description="data behind an INT8 build")
+    check: dict[str, Any] = Field(default_factory=dict, description="figures of the numerical check")
+    extra: dict[str, Any] = Field(default_factory=dict, description="what the task's engine needs to open it")
+    files: dict[str, str] = Field(default_factory=dict, description="file name → SHA-256 of each built file")
+
+
+def read_manifest(directory: Path, *, task: str, runtime: str) -> Manifest:
+    """The manifest of `directory`, checked against the task and runtime that want to open it.
+
+    Raises:
+        ArtefactError: missing, unreadable, or made for something else; one sentence with the remedy.
+    """
+    path = directory / MANIFEST
+    if not path.is_file():
+        raise ArtefactError(
+            f"no built {task} engine in {directory}: build one first (build/{task}_*.py --help, or ./scripts/demo)"
+        )
+    try:
+        manifest = Manifest.model_validate_json(path.read_text())
+    except ValidationError as error:
+        fields = ", ".join(".".join(map(str, problem["loc"])) or "JSON" for problem in error.errors())
+        raise ArtefactError(f"{path} is damaged ({fields}): build the engine again") from None
+    if (manifest.task, manifest.runtime) != (task, runtime):
+        raise ArtefactError(
+            f"{directory} holds a {manifest.task} engine for {manifest.runtime}, "
+            f"not a {task} engine for {runtime}: build again with: {manifest.command}"
+        )
+    for name in manifest.files:
+        if not (directory / name).is_file():
+            raise ArtefactError(f"{directory} lacks {name}: build again with: {manifest.command}")
+    return manifest
+
+
+@contextmanager
+def atomic_directory(target: Path) -> Iterator[Path]:
+    """A temporary sibling that replaces `target` when the block ends well and vanishes when it does not."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    work.chmod(0o755)
+    try:
+        yield work
+        old = work.with_name(work.name + "-old")
+        if target.exists():
+            os.replace(target, old)
+        os.replace(work, target)
+        shutil.rmtree(old, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Writes `manifest.json` last, with the hashes of all other files in `directory` (recursively)."""
+    manifest.files = {
+        str(path.relative_to(directory)): sha256(path)
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.name != MANIFEST
+    }
+    (directory / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n")
+
+
+def checkpoint_sha256(directory: Path) -> str:
+    """One hash over a checkpoint directory's weights, config and tokenizer files, names included."""
+    digest = hashlib.sha256()
+    suffixes = {".safetensors", ".bin", ".json", ".model", ".txt", ".pt", ".py"}
+    for path in sorted(directory.iterdir()):
+        if path.is_file() and path.suffix in suffixes:
+            digest.update(path.name.encode())
+            digest.update(bytes.fromhex(sha256(path)))
+    return digest.hexdigest()
+
+
+def sha256(path: Path) -> str:
+    """Hex SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

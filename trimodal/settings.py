@@ -1,0 +1,60 @@
+"""Reads a model's `parameters` of config.pbtxt into one frozen settings object.
+
+Triton hands every parameter over as a string; a pydantic model says which keys
+exist, their types and their limits. This module does not know any of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from trimodal.errors import SettingsError
+
+S = TypeVar("S", bound="Settings")
+
+
+class Settings(BaseModel):
+    """Base of the settings of one model: frozen, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+
+
+def parse_parameters(cls: type[S], parameters: Mapping[str, str], *, source: str) -> S:
+    """Settings from string parameters.
+
+    Args:
+        cls: the settings class.
+        parameters: key → text, as in config.pbtxt.
+        source: the file to name in an error, e.g. "llm/config.pbtxt".
+
+    Raises:
+        SettingsError: names `source`, every unknown or malformed key, and what was expected.
+    """
+    try:
+        return cls.model_validate(dict(parameters))
+    except ValidationError as error:
+        raise SettingsError(f"{source}: {describe(error, cls)}") from None
+
+
+def describe(error: ValidationError, cls: type[BaseModel]) -> str:
+    """One sentence for all problems in a validation error, each naming its key."""
+    known = ", ".join(cls.model_fields)
+    problems = []
+    for problem in error.errors():
+        key = ".".join(str(part) for part in problem["loc"]) or "parameters"
+        if problem["type"] == "extra_forbidden":
+            problems.append(f"unknown parameter '{key}' (known: {known})")
+        else:
+            message = problem["msg"].removeprefix("Value error, ")
+            problems.append(f"parameter '{key}' = {problem['input']!r}: {message}")
+    return "; ".join(problems)
+
+
+def parameters_of(model_config_json: str) -> dict[str, str]:
+    """The `parameters` of the model configuration that Triton passes to a Python model, key → text."""
+    config: dict[str, Any] = json.loads(model_config_json)
+    return {key: value["string_value"] for key, value in config.get("parameters", {}).items()}
