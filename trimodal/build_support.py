@@ -1,0 +1,111 @@
+"""What every build script shares: finding a checkpoint, showing progress, printing figures, ending on errors.
+
+It knows nothing of any model or runtime, and it imports none: a script that is
+only asked for --help stays fast.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from trimodal.errors import ArtefactError, OperatorError
+
+console = Console()
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+# Enough to build from: weights in one format, configuration, tokenizer and template.
+HUB_FILES = ["*.safetensors", "*.json", "*.jinja", "*.model", "*.txt"]
+
+
+def resolve_checkpoint(source: str) -> Path:
+    """The directory of a checkpoint: `source` itself when it is one, else the hub's snapshot of that id.
+
+    Raises:
+        ArtefactError: neither a directory nor an id that the hub, or its local cache, can give.
+    """
+    directory = Path(source).expanduser()
+    if directory.is_dir():
+        return directory
+    if directory.exists():
+        raise ArtefactError(f"{source} is a file: name the checkpoint's directory or a hub id")
+    if not HUB_ID.fullmatch(source):
+        raise ArtefactError(f"no checkpoint at {source}: name an existing directory or a hub id (owner/name)")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # One display: ours.
+    import huggingface_hub
+
+    try:
+        with progress(f"Fetching {source} from the hub"):
+            return Path(huggingface_hub.snapshot_download(source, allow_patterns=HUB_FILES))
+    except Exception as error:  # The hub's client raises a dozen kinds, from HTTP, sockets and the cache.
+        raise ArtefactError(
+            f"no directory {source} here, and the hub did not give {source} ({type(error).__name__}): "
+            "check the spelling and the connection, or download it and name its directory"
+        ) from None
+
+
+@contextmanager
+def progress(description: str, total: float | None = None) -> Iterator[Callable[..., None]]:
+    """A bar (or, without `total`, a spinner) with the elapsed time, kept on the screen when it ends.
+
+    Yields:
+        A function that advances the bar by its argument, one step when called with none.
+    """
+    columns = [SpinnerColumn(finished_text="[green]✓"), TextColumn("{task.description}"), TimeElapsedColumn()]
+    if total is not None:
+        columns.insert(2, BarColumn(bar_width=30))
+    with Progress(*columns, console=console, redirect_stdout=False, redirect_stderr=False) as display:
+        task = display.add_task(description, total=total)
+
+        def advance(steps: float = 1) -> None:
+            display.advance(task, steps)
+
+        yield advance
+        display.update(task, total=total or 1, completed=total or 1)
+
+
+def report(
+    title: str, rows: Mapping[str, Any] | Sequence[Sequence[Any]], *, header: Sequence[str] = ()
+) -> None:
+    """Prints a table: name → value, or rows of equal length under an optional header."""
+    body = [list(pair) for pair in rows.items()] if isinstance(rows, Mapping) else [list(row) for row in rows]
+    table = Table(title=title, title_justify="left", show_header=bool(header))
+    width = len(header) or max((len(row) for row in body), default=1)
+    for column in range(width):
+        name = header[column] if header else ""
+        table.add_column(name, justify="left" if column == 0 else "right", overflow="fold")
+    for row in body:
+        table.add_row(*(_text(cell) for cell in row))
+    console.print(table)
+
+
+def build_command(script: str) -> str:
+    """The command that builds this artefact again, for its manifest; `script` as seen from the repository."""
+    return shlex.join(["python", script, *sys.argv[1:]])
+
+
+@contextmanager
+def operator_errors() -> Iterator[None]:
+    """Turns an OperatorError into one red sentence on stderr and exit code 1."""
+    try:
+        yield
+    except OperatorError as error:
+        Console(stderr=True).print(
+            f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True
+        )
+        raise SystemExit(1) from None
+
+
+def _text(cell: Any) -> str:
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
