@@ -1,0 +1,161 @@
+"""Writes a checkpoint of a real model's shapes with random weights, to measure speed and to test builds.
+
+    python build/random_checkpoint.py qwen2-0.5b --out artefacts/qwen2-0.5b
+
+It answers nothing sensible. Its tokenizer is fabricated too: all ids decode to
+distinct text, any text encodes, and made-up words encode to the id that they
+came from. It trains and downloads nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from trimodal.build_support import operator_errors, progress, report
+from trimodal.manifest import atomic_directory
+
+SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A causal language model's dimensions, and the spread of its random weights."""
+
+    model_type: str
+    config: dict[str, Any]
+    std: float
+
+
+SHAPES = {
+    "qwen2-0.5b": Shape(
+        "qwen2",
+        {
+            "hidden_size": 896,
+            "intermediate_size": 4864,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 14,
+            "num_key_value_heads": 2,
+            "vocab_size": 151936,
+            "max_position_embeddings": 32768,
+            "rope_theta": 1e6,
+            "tie_word_embeddings": True,
+        },
+        std=0.05,
+    ),
+    "llama-tiny": Shape(
+        "llama",
+        {
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "vocab_size": 512,
+            "max_position_embeddings": 512,
+            "tie_word_embeddings": True,
+        },
+        std=0.2,
+    ),
+}
+ShapeName = Enum("ShapeName", {name: name for name in SHAPES}, type=str)
+
+
+def main(
+    shape: ShapeName = typer.Argument(..., help="whose dimensions to use"),  # type: ignore[valid-type]
+    out: Path = typer.Option(..., help="directory of the checkpoint; replaced when it exists"),
+    seed: int = typer.Option(0, help="seed of the weights"),
+) -> None:
+    """Write a Hugging Face checkpoint of SHAPE with random weights to --out."""
+    with operator_errors(), atomic_directory(out) as work:
+        parameters = write_weights(SHAPES[shape.value], work, seed)
+        write_tokenizer(SHAPES[shape.value].config["vocab_size"], work)
+    size = sum(path.stat().st_size for path in out.iterdir())
+    report(f"Random checkpoint in {out}", {"shape": shape.value, "parameters": parameters, "bytes": size})
+
+
+def write_weights(shape: Shape, directory: Path, seed: int) -> int:
+    """Saves config.json, generation_config.json and BF16 weights; returns the number of parameters."""
+    import torch
+    from safetensors.torch import save_file
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    eos = shape.config["vocab_size"] - 1
+    config = AutoConfig.for_model(
+        shape.model_type, **shape.config, bos_token_id=eos - 2, eos_token_id=eos, dtype="bfloat16"
+    )
+    with torch.device("meta"):  # Shapes alone: the weights below are made once, in their final type.
+        model = AutoModelForCausalLM.from_config(config)
+    generator = torch.Generator().manual_seed(seed)
+    named = dict(model.named_parameters())  # Tied weights appear once.
+    weights = {}
+    with progress("Making weights", total=len(named)) as advance:
+        for name, parameter in named.items():
+            weights[name] = _weight(name, tuple(parameter.shape), shape.std, generator)
+            advance()
+    with progress("Saving weights"):
+        save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
+    config.architectures = [type(model).__name__]
+    config.save_pretrained(directory)
+    model.generation_config.save_pretrained(directory)
+    return sum(weight.numel() for weight in weights.values())
+
+
+def _weight(name: str, shape: tuple[int, ...], std: float, generator: Any) -> Any:
+    import torch
+
+    if name.endswith("norm.weight"):
+        return torch.ones(shape, dtype=torch.bfloat16)
+    weight = torch.empty(shape).normal_(0, std, generator=generator)
+    if "embed_tokens" in name:
+        # Rows of unequal length: a few ids stand out in every step, as in a trained model, so that
+        # rounding seldom changes which id is the largest. Small beside the layers' outputs, or the
+        # tied head would only repeat the last token.
+        weight *= torch.empty(shape[0], 1).normal_(0, 0.5, generator=generator).exp() * 0.2
+    return weight.to(torch.bfloat16)
+
+
+def write_tokenizer(vocab_size: int, directory: Path) -> None:
+    """A byte-level tokenizer of `vocab_size` ids: 256 bytes, made-up words, three special tokens."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words = [_word(index) for index in range(vocab_size - len(alphabet) - len(SPECIAL))]
+    vocab = {token: index for index, token in enumerate([*alphabet, *words])}
+    # `ignore_merges` takes a whole word that is in the vocabulary as it is; all else falls back to bytes.
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[], ignore_merges=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(list(SPECIAL))
+    tokenizer.save(str(directory / "tokenizer.json"))
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": None,
+        "eos_token": SPECIAL[2],
+        "pad_token": SPECIAL[0],
+        "clean_up_tokenization_spaces": False,
+        "chat_template": CHAT_TEMPLATE,
+    }
+    (directory / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+def _word(index: int) -> str:
+    """A word of three syllables, another for each index below a million; "Ġ" is the byte-level space."""
+    word = ""
+    for _ in range(3):
+        index, syllable = divmod(index, 100)
+        word = "bcdfghjklmnprstvwxyz"[syllable // 5] + "aeiou"[syllable % 5] + word
+    return "Ġ" + word
+
+
+if __name__ == "__main__":
+    typer.run(main)
