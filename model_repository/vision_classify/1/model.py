@@ -1,0 +1,28 @@
+"""Glue of vision_classify on the CPU: `pixels` in, `logits` out. What is done lies in trimodal.vision."""
+
+import triton_python_backend_utils as pb_utils
+
+from trimodal.glue import answer_batch, version_directory
+from trimodal.metrics import TritonMetrics
+from trimodal.settings import parameters_of, parse_parameters
+from trimodal.vision.service import ClassifyService
+from trimodal.vision.settings import ClassifySettings
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        settings = parse_parameters(
+            ClassifySettings, parameters_of(args["model_config"]), source="vision_classify/configs/cpu.pbtxt"
+        )
+        self.service = ClassifyService.open(version_directory(args), settings, TritonMetrics(pb_utils))
+
+    def execute(self, requests):
+        return answer_batch(pb_utils, requests, read, self.service.classify, write)
+
+
+def read(request):
+    return pb_utils.get_input_tensor_by_name(request, "pixels").as_numpy()
+
+
+def write(logits):
+    return [pb_utils.Tensor("logits", logits)]

@@ -1,0 +1,125 @@
+"""What image bytes say of themselves before anything is decoded: format, size, frames, orientation.
+
+PNG and WebP are walked here because Pillow would allocate the canvas or warn
+first; a JPEG's size comes from Pillow's own header pass (`image.py`), which
+allocates nothing. No pixel is read here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+UPRIGHT = 1
+
+
+class Damaged(Exception):
+    """The bytes break their own format; the text completes "image: …"."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """Size in pixels, None where the format's decoder has to say; frames; raw EXIF bytes."""
+
+    format: str
+    size: tuple[int, int] | None = None
+    frames: int = 1
+    exif: bytes = b""
+
+
+def read_header(data: bytes) -> Header:
+    """The header of JPEG, PNG or WebP bytes, by content.
+
+    Raises:
+        Damaged: another format, truncated, or contradicting itself.
+    """
+    if data.startswith(b"\xff\xd8\xff"):
+        return Header("JPEG")
+    if data.startswith(PNG_SIGNATURE):
+        return _png(data)
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return _webp(data)
+    raise Damaged("not a JPEG, PNG or WebP file")
+
+
+def _png(data: bytes) -> Header:
+    size, frames, exif, ended = None, 0, b"", False
+    for kind, body in _png_chunks(data):
+        if kind == b"IHDR" and size is None and len(body) == 13:
+            size = struct.unpack(">II", body[:8])
+        elif kind == b"acTL":
+            if frames or len(body) != 8 or not (frames := int.from_bytes(body[:4], "big")):
+                raise Damaged("a PNG whose animation header is damaged")
+        elif kind == b"eXIf":
+            exif = body
+        elif kind == b"IEND":
+            ended = True
+            break
+    if size is None:
+        raise Damaged("a PNG without a header")
+    if not ended:
+        raise Damaged("a truncated PNG file")
+    return Header("PNG", size, frames or 1, exif)
+
+
+def _png_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Kind and body of each whole chunk; bodies of pixel data are left empty."""
+    at = len(PNG_SIGNATURE)
+    while at + 12 <= len(data):
+        length = int.from_bytes(data[at : at + 4], "big")
+        kind = data[at + 4 : at + 8]
+        if at + 12 + length > len(data):
+            return
+        yield kind, b"" if kind == b"IDAT" else data[at + 8 : at + 8 + length]
+        at += 12 + length
+
+
+def _webp(data: bytes) -> Header:
+    if len(data) < 30 or len(data) < 8 + int.from_bytes(data[4:8], "little"):
+        raise Damaged("a truncated WebP file")
+    chunk = data[12:16]
+    frames = 1
+    if chunk == b"VP8X":
+        width = 1 + int.from_bytes(data[24:27], "little")
+        height = 1 + int.from_bytes(data[27:30], "little")
+        frames = sum(1 for kind in _webp_chunks(data) if kind == b"ANMF") or 1
+    elif chunk == b"VP8L" and data[20] == 0x2F:
+        bits = int.from_bytes(data[21:25], "little")
+        width, height = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    elif chunk == b"VP8 " and data[23:26] == b"\x9d\x01\x2a":
+        width = int.from_bytes(data[26:28], "little") & 0x3FFF
+        height = int.from_bytes(data[28:30], "little") & 0x3FFF
+    else:
+        raise Damaged("a WebP file whose header is damaged")
+    return Header("WebP", (width, height), frames)
+
+
+def _webp_chunks(data: bytes) -> Iterator[bytes]:
+    at = 12
+    while at + 8 <= len(data):
+        yield data[at : at + 4]
+        length = int.from_bytes(data[at + 4 : at + 8], "little")
+        at += 8 + length + (length & 1)
+
+
+def orientation(exif: bytes) -> int:
+    """EXIF orientation, 1 to 8; 1 (upright) when there is none or it makes no sense.
+
+    Read by hand: Pillow's reader parses every tag and warns about damaged ones.
+    """
+    tiff = exif.removeprefix(b"Exif\0\0")
+    order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4])
+    try:
+        if order is None:
+            return UPRIGHT
+        (start,) = struct.unpack_from(order + "I", tiff, 4)
+        (entries,) = struct.unpack_from(order + "H", tiff, start)
+        for entry in range(entries):
+            tag, kind, count, value = struct.unpack_from(order + "HHIH", tiff, start + 2 + 12 * entry)
+            if (tag, kind, count) == (0x0112, 3, 1):
+                return value if 1 <= value <= 8 else UPRIGHT
+    except struct.error:
+        pass
+    return UPRIGHT

@@ -1,0 +1,123 @@
+"""Bytes of a JPEG, PNG or WebP → an RGB picture, within limits, or a sentence that says why not.
+
+The format is told by content alone. Limits are checked from the header, before
+a pixel is decoded. Colour: palette, grey, CMYK and one-bit become RGB; 16 bits
+are scaled to 8; what is transparent is laid on white. Animated files are refused
+rather than answered by a first frame that may show nothing of the rest. The EXIF
+orientation is reported, not applied (`preprocess.py` turns the small result).
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageFile, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+
+from trimodal.errors import InvalidArgument
+from trimodal.vision.header import Damaged, Header, orientation, read_header
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bytes, pixels and sides (in pixels) that one image may have."""
+
+    max_bytes: int = 16 << 20
+    max_pixels: int = 40_000_000
+    max_side: int = 16384
+    min_side: int = 1
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Decoded pixels and the EXIF orientation (1 to 8) in which they are to be seen."""
+
+    rgb: Image.Image
+    orientation: int
+
+
+class _Jpeg(JpegImagePlugin.JpegImageFile):
+    def _read_dpi_from_exif(self) -> None:
+        """Not wanted here, and it warns about damaged EXIF."""
+
+
+# Opened as what they are: Image.open would try other formats, and check sizes against a global of its own.
+READERS: dict[str, type[ImageFile.ImageFile]] = {
+    "JPEG": _Jpeg,
+    "PNG": PngImagePlugin.PngImageFile,
+    "WebP": WebPImagePlugin.WebPImageFile,
+}
+
+
+def decode(data: bytes, limits: Limits, *, at_least: int = 0, name: str = "image") -> Picture:
+    """The picture in `data`.
+
+    Args:
+        data: the file's bytes.
+        limits: what is refused.
+        at_least: pixels of the shorter side that are needed; a larger JPEG may be decoded at
+            1/2, 1/4 or 1/8 of its size as long as it stays at or above that. 0: full size.
+        name: the field to name in errors, e.g. "image[3]".
+
+    Raises:
+        InvalidArgument: not such a file, damaged, truncated, animated or over a limit.
+    """
+    if not data:
+        raise InvalidArgument(f"{name}: empty; JPEG, PNG or WebP bytes are needed")
+    if len(data) > limits.max_bytes:
+        raise InvalidArgument(f"{name}: {len(data)} bytes; at most {limits.max_bytes} are accepted")
+    try:
+        header = read_header(data)
+        return _decode(data, header, limits, at_least, name)
+    except Damaged as problem:
+        raise InvalidArgument(f"{name}: {problem}") from None
+
+
+def _decode(data: bytes, header: Header, limits: Limits, at_least: int, name: str) -> Picture:
+    if header.frames > 1:
+        raise InvalidArgument(f"{name}: animated ({header.frames} frames); a single frame is accepted")
+    if header.size is not None:
+        _check_size(header.size, limits, name)
+    try:
+        source = READERS[header.format](io.BytesIO(data))
+        _check_size(source.size, limits, name)
+        if header.format == "JPEG" and at_least:
+            source.draft(None, (at_least, at_least))
+        source.load()
+        exif = header.exif or _exif(source.info)
+        return Picture(_rgb(source), orientation(exif))
+    except InvalidArgument:
+        raise
+    except Exception as error:  # Pillow's decoders raise what they please on damaged bytes.
+        state = "a truncated" if "truncated" in str(error).lower() else "a damaged"
+        raise InvalidArgument(f"{name}: {state} {header.format} file") from None
+
+
+def _exif(info: dict[Any, Any]) -> bytes:
+    found = info.get("exif", b"")
+    return found if isinstance(found, bytes) else b""
+
+
+def _check_size(size: tuple[int, int], limits: Limits, name: str) -> None:
+    width, height = size
+    told = f"{name}: {width} × {height} pixels"
+    if min(size) < limits.min_side:
+        raise InvalidArgument(f"{told}; at least {limits.min_side} a side are needed")
+    if max(size) > limits.max_side:
+        raise InvalidArgument(f"{told}; at most {limits.max_side} a side are accepted")
+    if width * height > limits.max_pixels:
+        raise InvalidArgument(f"{told}; at most {limits.max_pixels} in all are accepted")
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I"):  # Sixteen bits of grey: convert("L") would clip them, not scale.
+        grey = np.asarray(image).astype(np.uint32)
+        return Image.fromarray(((grey * 255 + 32767) // 65535).astype(np.uint8)).convert("RGB")
+    if image.has_transparency_data:
+        seen = image.convert("RGBA")
+        white = Image.new("RGB", seen.size, "white")
+        white.paste(seen, mask=seen.getchannel("A"))
+        return white
+    return image if image.mode == "RGB" else image.convert("RGB")

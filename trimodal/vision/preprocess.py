@@ -1,0 +1,76 @@
+"""A picture → the classifier's input: resized, cropped, turned upright, normalised.
+
+What to do comes from the artefact's `InputSpec`; which bytes are accepted is
+`image.py`'s affair.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from PIL import Image
+
+from trimodal.vision.artefact import InputSpec
+from trimodal.vision.engine import Pixels
+from trimodal.vision.image import Limits, Picture, decode
+
+FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+# What to do with stored pixels so that they are seen upright, by EXIF orientation.
+UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+class Preprocessor:
+    """Prepares one image at a time; safe to call from several threads."""
+
+    def __init__(self, spec: InputSpec, limits: Limits) -> None:
+        self.spec = spec
+        self._limits = limits
+        self._at_least = spec.shorter if spec.resize == "crop" else max(spec.height, spec.width)
+        mean = np.array(spec.mean, np.float32)
+        std = np.array(spec.std, np.float32)
+        # (value / 255 − mean) / std as one multiplication and one addition.
+        self._scale = (1 / (255 * std)).astype(np.float32).reshape(3, 1, 1)
+        self._offset = (-mean / std).astype(np.float32).reshape(3, 1, 1)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Shape of one prepared image: 3, height, width."""
+        return 3, self.spec.height, self.spec.width
+
+    def prepare(self, data: bytes, out: Pixels, *, name: str = "image") -> None:
+        """Decodes the bytes of one image and writes float32[3, H, W] into `out`.
+
+        Raises:
+            InvalidArgument: the bytes are refused; see `image.decode`.
+        """
+        self.normalise(self.fit(decode(data, self._limits, at_least=self._at_least, name=name)), out)
+
+    def fit(self, picture: Picture) -> Image.Image:
+        """The picture upright, at the classifier's height and width."""
+        spec = self.spec
+        lies = picture.orientation >= 5
+        width, height = (spec.height, spec.width) if lies else (spec.width, spec.height)
+        image = picture.rgb
+        box = None
+        if spec.resize == "crop":
+            # Only the part that stays is resized: a strip of 1 × 16,000 pixels costs no more than a square.
+            step = min(image.size) / spec.shorter
+            left, top = (image.width - width * step) / 2, (image.height - height * step) / 2
+            box = (left, top, left + width * step, top + height * step)
+        if image.size != (width, height) or box not in (None, (0, 0, width, height)):
+            image = image.resize((width, height), FILTERS[spec.filter], box=box, reducing_gap=3.0)
+        turn = UPRIGHT.get(picture.orientation)
+        return image if turn is None else image.transpose(turn)
+
+    def normalise(self, image: Image.Image, out: Pixels) -> None:
+        """Writes the image's channels, scaled by mean and std, into `out` float32[3, H, W]."""
+        channels = np.asarray(image, dtype=np.uint8).transpose(2, 0, 1)
+        np.multiply(channels, self._scale, out=out)
+        out += self._offset

@@ -1,0 +1,52 @@
+"""Settings of the three vision models, read from their config.pbtxt `parameters`.
+
+The limits of the bytes that a client may send are here; what the classifier
+expects of an image is its artefact's affair (`artefact.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from trimodal.settings import Settings
+
+
+class PreprocessSettings(Settings):
+    """vision_preprocess: limits of one image, and the threads that decode a batch."""
+
+    classifier: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
+    threads: Annotated[int, Field(ge=1, le=256)] = 2
+    max_bytes: Annotated[int, Field(ge=64)] = 16 << 20
+    max_pixels: Annotated[int, Field(ge=1)] = 40_000_000
+    max_side: Annotated[int, Field(ge=1, le=65535)] = 16384
+    min_side: Annotated[int, Field(ge=1)] = 1
+
+
+class ClassifySettings(Settings):
+    """vision_classify: which artefact, opened by which engine, on how many threads."""
+
+    artefact: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
+    engine: Literal["onnxruntime", "fake"] = "onnxruntime"
+    intra_op_threads: Annotated[int, Field(ge=0, le=256, description="0: every core of the process")] = 0
+    warm_up_batch_sizes: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = (1,)
+    fake_delay_ms: Annotated[float, Field(ge=0, le=10_000, description="fake engine: time a batch")] = 0
+
+    @field_validator("warm_up_batch_sizes", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return [part for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @property
+    def threads(self) -> int:
+        """Threads for one operator: as set, or one for each core that this process may use."""
+        return self.intra_op_threads or len(os.sched_getaffinity(0))
+
+
+class RankSettings(Settings):
+    """vision_rank: how many labels an answer holds."""
+
+    classifier: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
+    top_k: Annotated[int, Field(ge=1)] = 5
