@@ -1,0 +1,63 @@
+"""Glue of llm: tensors → a request, deltas → decoupled responses. What is done lies in trimodal.llm."""
+
+import json
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+from trimodal.glue import as_request_error, error_response, version_directory
+from trimodal.llm.metrics import LlmMetrics
+from trimodal.llm.request import read_request
+from trimodal.llm.service import LlmService
+from trimodal.llm.settings import LlmSettings
+from trimodal.metrics import TritonMetrics
+from trimodal.settings import parameters_of, parse_parameters
+
+INPUTS = ("text_input", "messages", "max_tokens", "temperature", "top_p", "top_k", "seed", "stop")
+FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        parameters = {**parameters_of(args["model_config"]), "version_directory": str(version_directory(args))}
+        self.settings = parse_parameters(LlmSettings, parameters, source="llm/config.pbtxt")
+        self.service = LlmService(self.settings, LlmMetrics(TritonMetrics(pb_utils), args["model_name"]))
+
+    def execute(self, requests):
+        for request in requests:
+            sink = ResponseSink(request.get_response_sender())
+            try:
+                found = ((name, pb_utils.get_input_tensor_by_name(request, name)) for name in INPUTS)
+                inputs = {name: tensor.as_numpy() for name, tensor in found if tensor is not None}
+                parameters = json.loads(request.parameters() or "{}")
+                self.service.submit(read_request(inputs, parameters, self.settings), sink)
+            except Exception as error:
+                sink.fail(as_request_error(error))
+
+    def finalize(self):
+        self.service.close()
+
+
+class ResponseSink:
+    """Where one request's answer goes: Triton's response sender."""
+
+    def __init__(self, sender):
+        self.sender = sender
+
+    def send(self, delta):
+        response = pb_utils.InferenceResponse(
+            output_tensors=[
+                pb_utils.Tensor("text_output", np.array([delta.text.encode()], dtype=object)),
+                pb_utils.Tensor("finish_reason", np.array([delta.finish_reason.encode()], dtype=object)),
+                pb_utils.Tensor("prompt_tokens", np.array([delta.prompt_tokens], dtype=np.int32)),
+                pb_utils.Tensor("cached_tokens", np.array([delta.cached_tokens], dtype=np.int32)),
+                pb_utils.Tensor("completion_tokens", np.array([delta.completion_tokens], dtype=np.int32)),
+            ]
+        )
+        self.sender.send(response, flags=FINAL if delta.finish_reason else 0)
+
+    def fail(self, error):
+        self.sender.send(error_response(pb_utils, error), flags=FINAL)
+
+    def is_cancelled(self):
+        return self.sender.is_cancelled()

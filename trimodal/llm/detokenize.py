@@ -1,0 +1,107 @@
+"""Token ids to text, one step at a time: never half a character, never part of a stop string.
+
+One `TextStream` belongs to one request and is dropped with it. It does not decide
+when a request ends, except that a stop string was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trimodal.llm.tokenizer import Tokenizer
+
+_REPLACEMENT = "\ufffd"
+_MAX_HELD_TOKENS = 12
+"""A character has at most 4 bytes; a model that emits more broken bytes than this means no character."""
+
+
+class Detokenizer:
+    """Incremental decoding as in text-generation-inference: decode a short window twice, emit the difference.
+
+    The window begins a few tokens back because many tokenizers write a token
+    differently at the start of a text (a leading space is dropped).
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._ids: list[int] = []
+        self._prefix = 0
+        self._read = 0
+
+    def push(self, token_ids: Sequence[int]) -> str:
+        """The text that became certain with these tokens; may be empty."""
+        text = ""
+        for token_id in token_ids:
+            self._ids.append(token_id)
+            text += self._pop(final=False)
+        return text
+
+    def flush(self) -> str:
+        """What was held back: half a character becomes U+FFFD."""
+        return self._pop(final=True)
+
+    def _pop(self, *, final: bool) -> str:
+        if self._read == len(self._ids):
+            return ""
+        before = self._tokenizer.decode(self._ids[self._prefix : self._read])
+        now = self._tokenizer.decode(self._ids[self._prefix :])
+        held = len(self._ids) - self._read
+        if not final and now.endswith(_REPLACEMENT) and held < _MAX_HELD_TOKENS:
+            return ""
+        self._prefix, self._read = self._read, len(self._ids)
+        # Old ids are never looked at again; a long answer must not grow the window's cost or the memory.
+        del self._ids[: self._prefix]
+        self._read -= self._prefix
+        self._prefix = 0
+        return now[len(before) :]
+
+
+class StopMatcher:
+    """Cuts a growing text at the first stop string, and holds back what may become one."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = [stop for stop in stops if stop]
+        self._held = ""
+        self.found = False
+
+    def push(self, text: str) -> str:
+        """The text that can be sent; everything from a stop string on is dropped and `found` is set."""
+        if not self._stops or self.found:
+            return "" if self.found else text
+        text = self._held + text
+        cuts = [at for at in (text.find(stop) for stop in self._stops) if at >= 0]
+        if cuts:
+            self.found, self._held = True, ""
+            return text[: min(cuts)]
+        keep = max(_overlap(text, stop) for stop in self._stops)
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep]
+
+    def flush(self) -> str:
+        """What was held back, once no more text comes."""
+        held, self._held = self._held, ""
+        return "" if self.found else held
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Length of the longest end of `text` that begins `stop`."""
+    for length in range(min(len(text), len(stop) - 1), 0, -1):
+        if text.endswith(stop[:length]):
+            return length
+    return 0
+
+
+class TextStream:
+    """Tokens in, text out, for one request."""
+
+    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str]) -> None:
+        self._detokenizer = Detokenizer(tokenizer)
+        self._matcher = StopMatcher(stops)
+
+    def push(self, token_ids: Sequence[int], *, last: bool) -> tuple[str, bool]:
+        """Text that may be sent now, and whether a stop string ended the answer."""
+        text = self._matcher.push(self._detokenizer.push(token_ids))
+        if last and not self._matcher.found:
+            text += self._matcher.push(self._detokenizer.flush())
+            text += self._matcher.flush()
+        return text, self._matcher.found

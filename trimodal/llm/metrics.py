@@ -1,0 +1,71 @@
+"""The llm model's metric families, with the field's definitions.
+
+TTFT: arrival to the first non-empty delta handed over. ITL: the gap between two
+deltas of one answer (a delta can hold several tokens). Queue: arrival to the engine.
+End-to-end: arrival to the last delta. All in seconds, as Prometheus wants them.
+"""
+
+from __future__ import annotations
+
+from trimodal.llm.engine import EngineStats
+from trimodal.metrics import Metrics
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_P = "trimodal_llm"
+
+
+class LlmMetrics:
+    """Counts for one loaded llm model."""
+
+    def __init__(self, metrics: Metrics, model: str) -> None:
+        self._metrics = metrics
+        self._labels = {"model": model}
+
+        labels = self._labels
+        self.ttft = metrics.histogram(
+            f"{_P}_ttft_seconds", "Time to first token: arrival to first text", labels, _SECONDS
+        )
+        self.itl = metrics.histogram(
+            f"{_P}_itl_seconds", "Inter-token latency: gap between deltas", labels, _SECONDS
+        )
+        self.queue = metrics.histogram(
+            f"{_P}_queue_seconds", "Arrival to hand-over to the engine", labels, _SECONDS
+        )
+        self.e2e = metrics.histogram(f"{_P}_e2e_seconds", "Arrival to last delta", labels, _SECONDS)
+        self.active = metrics.gauge(f"{_P}_active_requests", "Requests in the engine", labels)
+        self.queued = metrics.gauge(f"{_P}_queued_requests", "Requests that wait for the engine", labels)
+        self.kv_usage = metrics.gauge(
+            f"{_P}_kv_usage_ratio", "KV blocks held by running requests, 0 to 1", labels
+        )
+        self.tokens_per_step = metrics.gauge(
+            f"{_P}_tokens_per_step", "Completion tokens per sequence and decoding step", labels
+        )
+        self.acceptance = metrics.gauge(
+            f"{_P}_speculation_acceptance_ratio", "Drafted tokens that were accepted, 0 to 1", labels
+        )
+        self.speculating = metrics.gauge(
+            f"{_P}_speculation_active", "1 while speculation is on, 0 when off", labels
+        )
+        self.restarts = metrics.counter(f"{_P}_engine_restarts_total", "Engine processes lost", labels)
+        self.prefix_hits = metrics.counter(
+            f"{_P}_prefix_cache_hits_total", "Requests with cached prompt tokens", labels
+        )
+
+    def tokens(self, kind: str, count: int) -> None:
+        """Adds to the tokens of a kind: prompt, cached or completion."""
+        text = "Tokens by kind: prompt (all), cached (served by the prefix cache), completion"
+        self._metrics.counter(f"{_P}_tokens_total", text, {**self._labels, "kind": kind}).increment(count)
+
+    def outcome(self, outcome: str) -> None:
+        """One request ended: stop, length, or the name of its error's code in lower case."""
+        labels = {**self._labels, "outcome": outcome}
+        self._metrics.counter(f"{_P}_requests_total", "Requests by outcome", labels).increment(1)
+
+    def engine(self, stats: EngineStats) -> None:
+        """Takes over an engine snapshot."""
+        self.kv_usage.set(stats.kv_usage)
+        self.speculating.set(float(stats.speculating))
+        if stats.decode_slots:
+            self.tokens_per_step.set(stats.decoded_tokens / stats.decode_slots)
+        if stats.drafted_tokens:
+            self.acceptance.set(stats.accepted_tokens / stats.drafted_tokens)

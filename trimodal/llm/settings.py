@@ -1,0 +1,68 @@
+"""The knobs of the llm model: the `parameters` at the head of its config.pbtxt, checked once at load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from trimodal.settings import Settings
+
+
+class LlmSettings(Settings):
+    """All parameters of llm/config.pbtxt. Names follow vLLM and OpenVINO GenAI where they have one."""
+
+    engine: Literal["openvino", "fake"] = "openvino"
+    artefact: str = Field("openvino-int8", description="built engine, relative to the version directory")
+    threads: int = Field(0, ge=0, le=1024, description="inference threads; 0 takes one per CPU")
+
+    num_kv_blocks: int = Field(512, ge=4, le=1 << 24, description="KV pool, 32 tokens a block")
+    kv_cache_precision: Literal["u8", "f16", "f32"] = "u8"
+    enable_prefix_caching: bool = True
+    max_num_seqs: int = Field(16, ge=1, le=4096, description="sequences in one batch")
+    max_num_batched_tokens: int = Field(256, ge=1, le=1 << 20, description="tokens in one step")
+
+    speculation: Literal["none", "draft", "prompt_lookup"] = "none"
+    draft_artefact: str = Field("openvino-draft-int8", description="built draft model, as artefact")
+    num_assistant_tokens: int = Field(4, ge=1, le=32, description="tokens drafted in a step")
+    max_ngram_size: int = Field(3, ge=1, le=16, description="prompt_lookup: longest match")
+
+    apply_chat_template: bool = Field(True, description="text_input becomes one user message")
+    default_max_tokens: int = Field(128, ge=1)
+    max_prompt_tokens: int = Field(2048, ge=1, description="budget for the prompt, in tokens")
+    max_output_tokens: int = Field(1024, ge=1, description="budget for max_tokens")
+    max_prompt_bytes: int = Field(262_144, ge=1, description="text_input or messages, before tokenizing")
+    max_queue: int = Field(64, ge=0, description="requests that may wait; more get UNAVAILABLE")
+    max_stop_strings: int = Field(8, ge=0)
+
+    senders: int = Field(2, ge=1, le=16, description="threads that hand responses to Triton")
+    cancel_poll_ms: int = Field(25, ge=1, le=1000, description="how often cancellation is looked for")
+
+    fake_step_ms: float = Field(10.0, ge=0, description="fake engine: time of one step")
+    fake_prefill_us: float = Field(20.0, ge=0, description="fake engine: time per prompt token")
+    fake_answer: str = Field(
+        "The quick brown fox jumps over the lazy dog: naïve café, 日本語, 😀. ", min_length=1
+    )
+    fake_crash_after: int = Field(0, ge=0, description="fake engine: dies after this many steps; 0 never")
+
+    version_directory: Path = Field(Path("."), description="set by the glue, not by operators")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> LlmSettings:
+        if self.default_max_tokens > self.max_output_tokens:
+            raise ValueError(
+                f"default_max_tokens {self.default_max_tokens} exceeds "
+                f"max_output_tokens {self.max_output_tokens}"
+            )
+        return self
+
+    @property
+    def artefact_directory(self) -> Path:
+        """Where the built engine lies; an absolute `artefact` stands for itself."""
+        return self.version_directory / self.artefact
+
+    @property
+    def draft_directory(self) -> Path:
+        """Where the built draft model lies."""
+        return self.version_directory / self.draft_artefact

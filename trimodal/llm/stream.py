@@ -1,0 +1,99 @@
+"""One request on its way: from the queue through the engine to its client. Dropped whole at its end.
+
+It holds the text that is ready and not yet handed on, so that a slow transport gets
+fewer, longer deltas instead of a backlog. It starts and ends nothing by itself.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+from trimodal.errors import RequestError
+from trimodal.llm.detokenize import TextStream
+from trimodal.llm.request import GenerationRequest
+
+
+@dataclass(frozen=True)
+class Delta:
+    """New text of an answer, with the usage so far; `finish_reason` is empty until the last one.
+
+    `tokens` counts the completion tokens behind this delta alone.
+    """
+
+    text: str
+    finish_reason: str
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    tokens: int
+
+
+class Sink(Protocol):
+    """Where an answer goes. Calls come one at a time, the last one is `fail` or a delta that finishes."""
+
+    def send(self, delta: Delta) -> None: ...
+
+    def fail(self, error: RequestError) -> None: ...
+
+    def is_cancelled(self) -> bool:
+        """Whether the client has given up or gone."""
+
+
+class Stream:
+    """State of one request. Guarded by the service's lock, except what the courier sends."""
+
+    def __init__(
+        self, id: int, request: GenerationRequest, prompt_ids: list[int], text: TextStream, sink: Sink
+    ) -> None:
+        self.id = id
+        self.request = request
+        self.prompt_ids = prompt_ids
+        self.sink = sink
+        self.arrived = time.perf_counter()
+        self.started = 0.0
+        self.last_sent = 0.0
+        self.cached_tokens = 0
+        self.completion_tokens = 0
+        self.ended = False
+        self.at_courier = False
+        self._text = text
+        self._pending = ""
+        self._pending_tokens = 0
+        self._finish = ""
+        self._error: RequestError | None = None
+
+    def push(self, token_ids: list[int], finish_reason: str | None) -> bool:
+        """Takes what a step made; True when the answer is complete (also by a stop string)."""
+        text, stopped = self._text.push(token_ids, last=finish_reason is not None)
+        self.completion_tokens += len(token_ids)
+        self._pending += text
+        self._pending_tokens += len(token_ids)
+        if stopped or finish_reason:
+            self._finish = "stop" if stopped else finish_reason or ""
+            self.ended = True
+        return self.ended
+
+    def fail(self, error: RequestError) -> None:
+        """Ends the request with an error; text that waits is dropped."""
+        self._error = error
+        self.ended = True
+
+    def take(self) -> Delta | RequestError | None:
+        """What is ready to be sent, once: a delta, the error that ends it, or None."""
+        if self._error:
+            error, self._error = self._error, None
+            return error
+        if not self._pending and not self._finish:
+            return None
+        delta = Delta(
+            self._pending,
+            self._finish,
+            len(self.prompt_ids),
+            self.cached_tokens,
+            self.completion_tokens,
+            self._pending_tokens,
+        )
+        self._pending, self._finish, self._pending_tokens = "", "", 0
+        return delta

@@ -1,0 +1,123 @@
+"""Text to token ids and back, and the model's own chat template; needs no model runtime.
+
+The serving side reads the files that a checkpoint ships (tokenizer.json,
+tokenizer_config.json, chat_template.jinja) with the `tokenizers` library.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+from trimodal.errors import ArtefactError, InvalidArgument
+
+Message = dict[str, str]
+
+
+class Tokenizer(Protocol):
+    """What the service needs of a tokenizer."""
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of the ids without special tokens; an incomplete character ends in U+FFFD."""
+
+    def render(self, messages: Sequence[Message]) -> str:
+        """The prompt of a chat, up to where the assistant speaks."""
+
+
+class CheckpointTokenizer:
+    """The tokenizer of a built engine's directory."""
+
+    def __init__(self, directory: Path) -> None:
+        import tokenizers
+
+        path = directory / "tokenizer.json"
+        if not path.is_file():
+            raise ArtefactError(f"{directory} lacks tokenizer.json: build the engine again")
+        self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        self._config = _tokenizer_config(directory)
+        self._template = _chat_template(directory, self._config)
+
+    def encode(self, text: str) -> list[int]:
+        # A template writes its special tokens itself; adding them again would change the prompt.
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """A raw prompt with the special tokens that the checkpoint wants around it."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=True).ids
+        return ids
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        text: str = self._tokenizer.decode(list(token_ids), skip_special_tokens=True)
+        return text
+
+    @property
+    def has_chat_template(self) -> bool:
+        return self._template is not None
+
+    def render(self, messages: Sequence[Message]) -> str:
+        if self._template is None:
+            raise InvalidArgument("messages: this model has no chat template; send text_input")
+        import jinja2
+
+        tokens = {
+            key: value["content"] if isinstance(value, dict) else value
+            for key, value in self._config.items()
+            if key.endswith("_token") and value
+        }
+        try:
+            text: str = self._template.render(messages=messages, add_generation_prompt=True, **tokens)
+        except jinja2.TemplateError as error:
+            raise InvalidArgument(f"messages: the chat template refuses them: {error}") from None
+        return text
+
+
+class ByteTokenizer:
+    """One token per UTF-8 byte: the fake engine's tokenizer, and a hard case for the detokenizer."""
+
+    has_chat_template = True
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    encode_prompt = encode
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return bytes(token_ids).decode(errors="replace")
+
+    def render(self, messages: Sequence[Message]) -> str:
+        return "".join(f"{message['role']}: {message['content']}\n" for message in messages) + "assistant: "
+
+
+def _tokenizer_config(directory: Path) -> dict[str, Any]:
+    path = directory / "tokenizer_config.json"
+    config: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    return config
+
+
+def _chat_template(directory: Path, config: dict[str, Any]) -> Any:
+    """The compiled template, or None. Sandboxed: a checkpoint's template is data, not our code."""
+    path = directory / "chat_template.jinja"
+    source = path.read_text() if path.is_file() else config.get("chat_template")
+    if isinstance(source, list):  # several named templates: the chat is called "default"
+        source = next((entry["template"] for entry in source if entry["name"] == "default"), None)
+    if not source:
+        return None
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment.globals["raise_exception"] = _refuse
+    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    environment.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False, **options)
+    return environment.from_string(source)
+
+
+def _refuse(message: str) -> NoReturn:
+    import jinja2
+
+    raise jinja2.TemplateError(message)
