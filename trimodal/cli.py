@@ -1,0 +1,28 @@
+"""The `trimodal` command. It only lists the commands: each lives in a module of its own.
+
+A command's module imports nothing but typer at its top and the rest inside the
+function, so that `trimodal --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from trimodal.server.command import serve
+
+app = typer.Typer(
+    help="Text, images and live audio on NVIDIA Triton.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
+app.command()(serve)
+
+
+@app.callback()
+def main() -> None:
+    """Text, images and live audio on NVIDIA Triton."""
+
+
+if __name__ == "__main__":
+    app()

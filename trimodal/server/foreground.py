@@ -1,0 +1,90 @@
+"""Runs one server in the foreground: signals, progress, the wait for its end. Knows no flags."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+from rich.console import Console
+
+from trimodal.errors import ServerError
+from trimodal.server.options import ServerOptions
+from trimodal.server.present import loading, print_ready
+from trimodal.server.process import Interrupted, TritonServer
+
+Show = Callable[[list[str]], None]
+_POLL = 0.2  # seconds
+
+
+class Signals:
+    """Counts SIGINT, SIGTERM and SIGHUP: the first asks for a drain, the second for an end at once."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(name, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+
+    def once(self) -> bool:
+        return self.count >= 1
+
+    def twice(self) -> bool:
+        return self.count >= 2
+
+
+def run(options: ServerOptions, signals: Signals, *, verbose: bool) -> int:
+    """Serves until the first signal; returns the exit code.
+
+    Raises:
+        ServerError: it could not start, or tritonserver ended by itself. No process is left.
+    """
+    err = Console(stderr=True)
+    server = TritonServer(options)
+
+    def show(lines: list[str]) -> None:
+        if verbose:
+            sys.stderr.writelines(f"{line}\n" for line in lines)
+
+    try:
+        start(server, signals, err, show)
+    except Interrupted:
+        err.print("Stopped while loading.")
+        return 0
+    try:
+        print_ready(server, Console())
+        serve_until_signal(server, signals, show)
+        err.print(f"Draining for up to {options.drain_timeout:g} s. Press Ctrl-C again to stop at once.")
+        cut = server.stop(hurry=signals.twice)
+        if cut:
+            err.print(f"Running requests of {', '.join(cut)} were cut.")
+        err.print("Stopped.")
+        return 0
+    finally:
+        server.kill()
+
+
+def start(server: TritonServer, signals: Signals, err: Console, show: Show) -> None:
+    """Starts with a spinner where stderr is a terminal."""
+    with contextlib.ExitStack() as stack:
+        status = stack.enter_context(err.status("starting tritonserver")) if err.is_terminal else None
+
+        def on_lines(lines: list[str]) -> None:
+            show(lines)
+            if status:
+                status.update(loading(server))
+
+        server.start(stop=signals.once, on_lines=on_lines)
+
+
+def serve_until_signal(server: TritonServer, signals: Signals, show: Show) -> None:
+    """Raises: ServerError when tritonserver ends without having been asked to."""
+    while not signals.once():
+        status = server.wait(_POLL)
+        show(server.new_lines())
+        if status is not None and not signals.once():
+            raise ServerError(f"tritonserver ended by itself (exit status {status})\nlog: {server.log_path}")

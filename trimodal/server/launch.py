@@ -1,0 +1,132 @@
+"""Builds tritonserver's command line and starts it under its guard. Waits for nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trimodal.errors import ServerError
+from trimodal.server import guard
+from trimodal.server.locate import Triton
+from trimodal.server.options import ServerOptions
+
+OPERATOR_HEADER = "trimodal-operator-key"
+# gRPC metadata of a restricted protocol carry this prefix before the header's name.
+GRPC_PREFIX = "triton-grpc-protocol-"
+# What only the operator may use. Statistics stay open: clients and benches read them.
+RESTRICTED = "model-repository,shared-memory,trace,logging"
+
+
+def command_line(
+    triton: Triton,
+    options: ServerOptions,
+    *,
+    repository: Path,
+    backends: Path,
+    models: Iterable[str],
+    ports: Mapping[str, int],
+    operator_key: str,
+    shm_prefix: str,
+) -> list[str]:
+    """The whole command. The operator key is part of it: other users of the machine can see it in `ps`."""
+    restriction = f"{RESTRICTED}:{OPERATOR_HEADER}={operator_key}"
+    command = [
+        str(triton.binary),
+        f"--model-repository={repository}",
+        f"--backend-directory={backends}",
+        f"--cache-directory={triton.caches}",
+        "--model-control-mode=explicit",
+        *(f"--load-model={name}" for name in models),
+        f"--http-address={options.host}",
+        f"--grpc-address={options.host}",
+        f"--metrics-address={options.host}",
+        *(f"{flag}={port}" for flag, port in ports.items()),
+        f"--http-restricted-api={restriction}",
+        f"--grpc-restricted-protocol={restriction}",
+        "--strict-readiness=true",
+        "--exit-on-error=true",
+        f"--exit-timeout-secs={max(1, math.ceil(options.drain_timeout))}",
+        f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
+        f"--log-verbose={options.log_verbose}",
+    ]
+    if options.profile == "cpu":
+        # config.pbtxt is the GPU profile; no driver is asked for what this one does not use.
+        command += [
+            "--model-config-name=cpu",
+            "--pinned-memory-pool-byte-size=0",
+            "--allow-gpu-metrics=false",
+        ]
+    return command
+
+
+@dataclass
+class Child:
+    """A running tritonserver: `pid` is its own, and that of its process group; `guard` is its parent."""
+
+    pid: int
+    guard: subprocess.Popen[bytes]
+    shm_prefix: str
+    run_directory: Path
+
+    def terminate(self) -> None:
+        """Triton's own orderly end (SIGTERM)."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)
+
+    def wait(self, timeout: float) -> int | None:
+        """The exit status once tritonserver and its guard are gone; None after `timeout` seconds."""
+        try:
+            status = self.guard.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return None
+        if status < 0:  # the guard itself was killed: do its work
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            guard.clean(self.shm_prefix, str(self.run_directory))
+        return status
+
+    def kill(self) -> None:
+        """Ends the group at once and cleans up after it."""
+        if self.guard.poll() is None and self.guard.stdin and not self.guard.stdin.closed:
+            self.guard.stdin.close()  # the guard's sign that its owner is gone
+        if self.wait(10.0) is None:
+            self.guard.kill()
+            self.wait(10.0)
+
+
+def start(
+    command: list[str], environment: Mapping[str, str], log: Path, *, shm_prefix: str, run_directory: Path
+) -> Child:
+    """Starts `command` with its output appended to `log`.
+
+    Raises:
+        ServerError: it cannot be executed.
+    """
+    read, write = os.pipe()
+    arguments = [str(write), shm_prefix, str(run_directory), *command]
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            # Isolated and without site-packages: it starts in a few milliseconds.
+            [sys.executable, "-I", "-S", guard.__file__, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env=dict(environment),
+            pass_fds=[write],
+            start_new_session=True,
+        )
+    os.close(write)
+    with os.fdopen(read) as report:
+        line = report.readline()
+    if not line:
+        process.wait()
+        guard.clean(shm_prefix, str(run_directory))
+        raise ServerError(f"tritonserver could not be started: see {log}")
+    return Child(int(line), process, shm_prefix, run_directory)

@@ -1,0 +1,155 @@
+"""Finds tritonserver and what the Python backend needs beside it. Starts nothing.
+
+Two layouts are known: the `nvidia-pytriton` wheel's (stubs of several Pythons in
+`python_backend_stubs/`, libraries in `nvidia_pytriton.libs/`) and that of
+NVIDIA's container (`/opt/tritonserver`, one stub inside `backends/python/`).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import sys
+import sysconfig
+from ctypes.util import find_library
+from dataclasses import dataclass
+from pathlib import Path
+
+from trimodal.errors import ServerError
+
+CONTAINER = Path("/opt/tritonserver")
+STUB = "triton_python_backend_stub"
+
+
+@dataclass(frozen=True)
+class Triton:
+    """A Triton installation: the folder above `bin/tritonserver`."""
+
+    root: Path
+
+    @property
+    def binary(self) -> Path:
+        return self.root / "bin" / "tritonserver"
+
+    @property
+    def is_wheel(self) -> bool:
+        return (self.root / "python_backend_stubs").is_dir()
+
+    @property
+    def caches(self) -> Path:
+        return self.root / "caches"
+
+    @property
+    def libraries(self) -> Path | None:
+        """The wheel's bundled libraries; None in a container, where the loader knows them."""
+        directory = self.root.parents[1] / "nvidia_pytriton.libs"
+        return directory if self.is_wheel and directory.is_dir() else None
+
+    def stub(self) -> Path:
+        """The Python backend's stub for the running Python.
+
+        Raises:
+            ServerError: this installation has none.
+        """
+        running = f"3.{sys.version_info.minor}"
+        if self.is_wheel:
+            stub = self.root / "python_backend_stubs" / running / STUB
+            known = sorted(
+                (path.parent.name for path in stub.parents[1].glob(f"*/{STUB}")),
+                key=lambda version: [int(part) for part in version.split(".")],
+            )
+            if running not in known:
+                raise ServerError(_no_stub(running, ", ".join(known)))
+            return stub
+        stub = self.root / "backends" / "python" / STUB
+        if not stub.is_file():
+            raise ServerError(f"{self.root} has no Python backend: install it or set TRIMODAL_TRITONSERVER")
+        linked = re.search(rb"libpython(3\.\d+)\.so", stub.read_bytes())
+        if linked and linked.group(1).decode() != running:
+            raise ServerError(_no_stub(running, linked.group(1).decode()))
+        return stub
+
+
+def _no_stub(running: str, known: str) -> str:
+    return (
+        f"Python {running} is not supported by this Triton's Python backend (it has {known}): "
+        "use a virtual environment of one of those"
+    )
+
+
+def find_triton() -> Triton:
+    """TRIMODAL_TRITONSERVER's (a binary or its folder), else the container's, else the wheel's.
+
+    Raises:
+        ServerError: none is there.
+    """
+    if named := os.environ.get("TRIMODAL_TRITONSERVER"):
+        path = Path(named).expanduser().absolute()
+        root = path if path.is_dir() else path.parents[1]
+        if not (root / "bin" / "tritonserver").is_file():
+            raise ServerError(f"TRIMODAL_TRITONSERVER names {named}, but no bin/tritonserver is there")
+        return Triton(root)
+    if (CONTAINER / "bin" / "tritonserver").is_file():
+        return Triton(CONTAINER)
+    # find_spec alone: importing pytriton changes the process (it copies stubs and sets up logging).
+    spec = importlib.util.find_spec("pytriton")
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        root = Path(place) / "tritonserver"
+        if (root / "bin" / "tritonserver").is_file():
+            return Triton(root)
+    raise ServerError(
+        "no tritonserver found: install the wheel with pip install 'trimodal[cpu]' (Linux x86-64), "
+        "run inside NVIDIA's Triton container, or set TRIMODAL_TRITONSERVER"
+    )
+
+
+def find_libpython() -> Path | None:
+    """The shared libpython of the running interpreter; None when the system's loader has it.
+
+    Raises:
+        ServerError: this Python was built without one, so that the stub cannot start.
+    """
+    name = f"libpython3.{sys.version_info.minor}.so.1.0"
+    places = [sysconfig.get_config_var("LIBDIR"), f"{sys.base_prefix}/lib"]
+    for place in places:
+        if place and (library := Path(place) / name).is_file():
+            return library
+    if find_library(f"python3.{sys.version_info.minor}"):
+        return None
+    raise ServerError(
+        f"{name} is missing, which Triton's Python backend links: install the package "
+        f"libpython3.{sys.version_info.minor}, or use a Python built with --enable-shared"
+    )
+
+
+def assemble(triton: Triton, directory: Path) -> tuple[Path, dict[str, str]]:
+    """Puts a backend directory together in `directory` (the server's own), by links.
+
+    Returns:
+        the backend directory, and the environment that tritonserver runs in: its libraries,
+        and PATH and VIRTUAL_ENV such that the stub imports from the running environment.
+    """
+    stub = triton.stub()
+    environment = dict(os.environ)
+    libraries = [str(triton.libraries)] if triton.libraries else []
+    backends = triton.root / "backends"
+    if triton.is_wheel:
+        backends = directory / "backends"
+        python = backends / "python"
+        python.mkdir(parents=True)
+        for path in [*(triton.root / "backends" / "python").iterdir(), stub]:
+            (python / path.name).symlink_to(path)
+        if libpython := find_libpython():
+            # A folder with this one library: its own folder may shadow others of the system (conda).
+            (directory / "lib").mkdir()
+            (directory / "lib" / libpython.name).symlink_to(libpython)
+            libraries.append(str(directory / "lib"))
+    libraries += filter(None, [environment.get("LD_LIBRARY_PATH")])
+    if libraries:
+        environment["LD_LIBRARY_PATH"] = ":".join(libraries)
+    if sys.prefix != sys.base_prefix:
+        environment["VIRTUAL_ENV"] = sys.prefix
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment.get('PATH', os.defpath)}"
+    environment.pop("PYTHONHOME", None)
+    return backends, environment

@@ -1,0 +1,91 @@
+"""Reads Triton's log: when each model was loaded, and why one was not. Writes nothing.
+
+Knows the default log format, in which a message is one line with its newlines escaped:
+    E1121 03:31:22.905536 6285 model_lifecycle.cc:642] "failed to load 'llm' version 1: Internal: …"
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+_LINE = re.compile(r"^([A-Z])(\d{4} \d\d:\d\d:\d\d\.\d{6}) \d+ [\w.]+:\d+\] \"?(.*?)\"?$")
+_LOADING = re.compile(r"^loading: (\S+):\d+$")
+_LOADED = re.compile(r"^successfully loaded '([^']+)'")
+_FAILED = re.compile(r"^failed to load '([^']+)' version \d+: [A-Z][\w -]*?: (.*)$")
+_UNREADABLE = re.compile(r"^Poll failed for model directory '([^']+)': (.*)$")
+_DEPENDS = re.compile(r"ensemble '?([\w.-]+)'? depends on '?([\w.-]+)'? which has no loaded version")
+_ERROR = re.compile(r"^error: (.*)$")
+_IN_USE = re.compile(r"already in use|[Aa]ddress in use|Failed to bind|unable to bind", re.IGNORECASE)
+# Our own errors are sentences; others keep their class, which is part of what they say.
+_OWN = re.compile(r"^(?:trimodal\.errors\.)?(?:Operator|Settings|Artefact|Server)Error: ")
+
+
+def sentence(message: str) -> str:
+    """A model's own words out of Triton's message: no traceback, no class name of ours, one line."""
+    text = message.replace("\\n", "\n").replace('\\"', '"').replace("\\t", " ")
+    text = text.split("\n\nAt:")[0]
+    return _OWN.sub("", " ".join(text.split())).rstrip(";").strip()
+
+
+@dataclass
+class LoadLog:
+    """What the lines read so far say. Feed it lines in order."""
+
+    started: dict[str, datetime] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    loaded: set[str] = field(default_factory=set)
+    failures: dict[str, str] = field(default_factory=dict)
+    error: str = ""  # the last words of a server that did not start
+    port_in_use: bool = False
+    serving: bool = False  # the HTTP endpoint is open
+    _first: datetime | None = None
+
+    def feed(self, line: str) -> None:
+        if match := _LINE.match(line):
+            # The log has no year; only differences are used, and those within one start.
+            stamp = datetime.strptime("2000" + match.group(2), "%Y%m%d %H:%M:%S.%f")
+            self._first = self._first or stamp
+            self._event(stamp, match.group(3))
+        elif match := _ERROR.match(line):
+            self.error = sentence(match.group(1))
+        if (line.startswith("error:") or line[:1] == "E") and _IN_USE.search(line):
+            self.port_in_use = True
+
+    def _event(self, stamp: datetime, text: str) -> None:
+        if match := _LOADING.match(text):
+            self.started[match.group(1)] = stamp
+        elif match := _LOADED.match(text):
+            name = match.group(1)
+            self.loaded.add(name)
+            self.seconds[name] = (stamp - self.started.get(name, stamp)).total_seconds() % 86400
+        elif match := _FAILED.match(text) or _UNREADABLE.match(text):
+            self.failures[match.group(1)] = sentence(match.group(2))
+        elif match := _DEPENDS.search(text):
+            self.failures.setdefault(match.group(1), f"its step {match.group(2)} did not load")
+        elif text.startswith("Started HTTPService"):
+            self.serving = True
+
+    def why(self) -> str:
+        """One line per failed model, or the server's own last words; empty when the log says nothing."""
+        if self.failures:
+            return "\n".join(f"model {name}: {text}" for name, text in self.failures.items())
+        return self.error
+
+
+class LogReader:
+    """Follows a growing log file. Not a thread: `read` returns the new complete lines."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def read(self) -> list[str]:
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            block = file.read()
+        complete = block[: block.rfind(b"\n") + 1]
+        self._offset += len(complete)
+        return complete.decode(errors="replace").splitlines()

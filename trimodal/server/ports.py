@@ -1,0 +1,75 @@
+"""Checks the ports that were asked for and picks free ones. Listens on nothing."""
+
+from __future__ import annotations
+
+import errno
+import random
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from trimodal.errors import ServerError
+
+RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def choose(host: str, wanted: Mapping[str, int]) -> dict[str, int]:
+    """Flag → port, every 0 replaced by a free port, all distinct.
+
+    Raises:
+        ServerError: a port is in use, not allowed or asked for twice, or the host is not this machine's;
+            names the port and its flag.
+    """
+    chosen: dict[str, int] = {}
+    for flag, port in wanted.items():
+        if not 0 <= port <= 65535:
+            raise ServerError(f"{flag} {port} is out of range: 0 (pick a free one) to 65535")
+        if port:
+            if port in chosen.values():
+                raise ServerError(f"port {port} is given twice: {flag} needs one of its own")
+            _probe(host, port, flag)
+            chosen[flag] = port
+    for flag in wanted:
+        if flag not in chosen:
+            chosen[flag] = _free(host, set(chosen.values()))
+    return {flag: chosen[flag] for flag in wanted}
+
+
+def _probe(host: str, port: int, flag: str) -> None:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except socket.gaierror:
+        raise ServerError(f"--host {host} is not an address of this machine") from None
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise ServerError(
+                    f"port {port} on {host} is in use: choose another with {flag} (0 picks a free one)"
+                ) from None
+            if error.errno == errno.EACCES:
+                raise ServerError(f"port {port} needs privileges: choose one from 1024 with {flag}") from None
+            raise ServerError(f"--host {host} is not an address of this machine") from None
+
+
+def _free(host: str, taken: set[int]) -> int:
+    # Below the range from which the kernel hands out ports: models load between this choice and
+    # Triton's own bind, and until then no outgoing connection can land on these.
+    try:
+        low = int(RANGE.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        low = 32768
+    candidates = range(min(10240, max(1024, low // 2)), low)
+    for port in random.sample(candidates, k=min(200, len(candidates))):
+        if port in taken:
+            continue
+        try:
+            _probe(host, port, "")
+        except ServerError as error:
+            if "--host" in str(error):
+                raise
+            continue
+        return port
+    raise ServerError(f"no free port found on {host}")

@@ -1,0 +1,228 @@
+"""One tritonserver as a context manager: for the CLI, the demo, benches and tests.
+
+    with TritonServer(ServerOptions(models=("llm",), http_port=0, grpc_port=0, metrics_port=0)) as server:
+        client = InferenceServerClient(server.grpc_url)
+
+It prints nothing and installs no signal handlers: trimodal.server.command does.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+
+from trimodal.errors import ServerError
+from trimodal.server import guard, launch, ports, preflight
+from trimodal.server.api import Api
+from trimodal.server.drain import drain
+from trimodal.server.locate import Triton, assemble, find_triton
+from trimodal.server.log import LoadLog, LogReader
+from trimodal.server.options import ServerOptions
+from trimodal.server.overlay import overlay
+from trimodal.server.repository import Model, select_models
+
+_POLL = 0.05  # seconds
+_ATTEMPTS = 3  # a port that was picked may be taken until Triton binds it, after the models
+_LOGS_KEPT = 20
+
+
+class Interrupted(Exception):
+    """The caller's `stop` turned true while the server was starting; nothing of it is left."""
+
+
+class TritonServer:
+    """Started by `start` or `with`; after that the attributes say where it is and what it serves."""
+
+    models: dict[str, Model]
+    log_path: Path
+    pid: int  # of tritonserver, which is also its process group
+
+    def __init__(self, options: ServerOptions) -> None:
+        self.options = options
+        self.operator_key = options.operator_key or secrets.token_urlsafe(24)
+        self.load = LoadLog()
+        self.versions: dict[str, str] = {}
+        self.ports: dict[str, int] = {}
+        self._child: launch.Child | None = None
+
+    @property
+    def http_url(self) -> str:
+        return f"{self.options.host}:{self.ports['--http-port']}"
+
+    @property
+    def grpc_url(self) -> str:
+        return f"{self.options.host}:{self.ports['--grpc-port']}"
+
+    @property
+    def metrics_url(self) -> str:
+        """`host:port`; the page is /metrics."""
+        return f"{self.options.host}:{self.ports['--metrics-port']}"
+
+    @property
+    def api(self) -> Api:
+        metrics_port, http_port = self.ports["--metrics-port"], self.ports["--http-port"]
+        return Api(self.options.host, http_port, metrics_port, self.operator_key)
+
+    def start(
+        self,
+        *,
+        stop: Callable[[], bool] = lambda: False,
+        on_lines: Callable[[list[str]], None] = lambda lines: None,
+    ) -> None:
+        """Checks, starts and waits until every model is ready.
+
+        Args:
+            stop: polled while waiting; True ends the start.
+            on_lines: gets Triton's log lines as they come.
+
+        Raises:
+            ServerError: it cannot start; one sentence, or one line per failed model. Nothing is left running.
+            Interrupted: `stop` turned true. Nothing is left running.
+        """
+        options = self.options
+        triton = find_triton()
+        triton.stub()
+        preflight.check_numpy()
+        repository = options.repository.expanduser().absolute()
+        self.models = select_models(repository, options.models, options.profile)
+        preflight.check_shared_memory(self.models.values())
+        for attempt in range(1, _ATTEMPTS + 1):
+            self.ports = ports.choose(options.host, options.ports)
+            self.log_path = options.log.absolute() if options.log else _new_log()
+            self.log_path.parent.mkdir(parents=True, exist_ok=True)
+            self.load = LoadLog()
+            try:
+                self._launch(triton, repository)
+                self._wait_ready(stop, on_lines)
+                return
+            except BaseException:
+                lost_race = self.load.port_in_use and 0 in options.ports.values()
+                self.kill()
+                if not lost_race or attempt == _ATTEMPTS:
+                    raise
+
+    def _launch(self, triton: Triton, repository: Path) -> None:
+        options = self.options
+        run_directory = Path(tempfile.mkdtemp(prefix="trimodal-server-"))
+        shm_prefix = f"{run_directory.name}-"
+        try:
+            if options.changes or options.edit:
+                target = run_directory / "model_repository"
+                repository = overlay(repository, target, options.changes, options.profile, options.edit)
+                self.models = select_models(repository, self.models, options.profile)
+            backends, environment = assemble(triton, run_directory)
+            command = launch.command_line(
+                triton,
+                options,
+                repository=repository,
+                backends=backends,
+                models=self.models,
+                ports=self.ports,
+                operator_key=self.operator_key,
+                shm_prefix=shm_prefix,
+            )
+            self._reader = LogReader(self.log_path)
+            self._child = launch.start(
+                command, environment, self.log_path, shm_prefix=shm_prefix, run_directory=run_directory
+            )
+        except BaseException:
+            guard.clean(shm_prefix, str(run_directory))
+            raise
+        self.pid = self._child.pid
+
+    def _wait_ready(self, stop: Callable[[], bool], on_lines: Callable[[list[str]], None]) -> None:
+        deadline = time.monotonic() + self.options.ready_timeout
+        while True:
+            ended = not self.alive  # asked first, so that its last lines are read below
+            if lines := self._reader.read():
+                for line in lines:
+                    self.load.feed(line)
+                on_lines(lines)
+            if ended:
+                reason = self.load.why() or "tritonserver ended while starting"
+                raise ServerError(f"{reason}\nlog: {self.log_path}")
+            if stop():
+                raise Interrupted
+            if self.load.serving and self.api.ready() and all(map(self.api.ready, self.models)):
+                states = self.api.states()
+                self.versions = {name: states[name][1] for name in self.models}
+                return
+            if time.monotonic() > deadline:
+                waiting = ", ".join(name for name in self.models if name not in self.load.loaded)
+                raise ServerError(
+                    f"not ready after {self.options.ready_timeout:g} s, waiting for: {waiting or 'its endpoints'} "
+                    f"(--ready-timeout gives more time)\nlog: {self.log_path}"
+                )
+            time.sleep(_POLL)
+
+    @property
+    def alive(self) -> bool:
+        return self._child is not None and self._child.guard.poll() is None
+
+    def wait(self, timeout: float) -> int | None:
+        """The exit status of a server that ended by itself; None while it runs after `timeout` seconds."""
+        return self._child.wait(timeout) if self._child else 0
+
+    def new_lines(self) -> list[str]:
+        """Triton's log lines since the last look."""
+        return self._reader.read()
+
+    def stop(
+        self, drain_timeout: float | None = None, *, hurry: Callable[[], bool] = lambda: False
+    ) -> list[str]:
+        """Drains and ends the server; a second call does nothing.
+
+        Args:
+            drain_timeout: seconds for running requests, None for the option's, 0 to end at once.
+            hurry: polled; True ends the waiting at once.
+
+        Returns:
+            the models whose running requests were cut.
+        """
+        limit = self.options.drain_timeout if drain_timeout is None else drain_timeout
+        cut: list[str] = []
+        if self._child and self.alive and limit > 0:
+            cut = drain(self.api, self.models, limit, stop=hurry)
+            if not cut and not hurry():
+                self._child.terminate()
+                self._child.wait(1.5)
+        self.kill()
+        return cut
+
+    def kill(self) -> None:
+        """Ends every process of the server at once and removes its temporary files."""
+        if self._child:
+            self._child.kill()
+            self._child = None
+
+    def __enter__(self) -> TritonServer:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def cache_directory() -> Path:
+    """This user's cache: TRIMODAL_CACHE, else XDG's."""
+    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trimodal"
+    return Path(os.environ.get("TRIMODAL_CACHE") or default)
+
+
+def _new_log() -> Path:
+    directory = cache_directory() / "logs"
+    directory.mkdir(parents=True, exist_ok=True)
+    for old in sorted(directory.glob("server-*.log"))[:-_LOGS_KEPT]:
+        old.unlink(missing_ok=True)
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    handle, name = tempfile.mkstemp(prefix=f"server-{stamp}-", suffix=".log", dir=directory)
+    os.close(handle)
+    return Path(name)
