@@ -61,8 +61,10 @@ class LlmMetrics:
         labels = {**self._labels, "outcome": outcome}
         self._metrics.counter(f"{_P}_requests_total", "Requests by outcome", labels).increment(1)
 
-    def engine(self, stats: EngineStats) -> None:
-        """Takes over an engine snapshot."""
+    def state(self, running: int, waiting: int, stats: EngineStats) -> None:
+        """Shows how many requests run and wait, and the engine's snapshot."""
+        self.active.set(running)
+        self.queued.set(waiting)
         self.kv_usage.set(stats.kv_usage)
         self.speculating.set(float(stats.speculating))
         if stats.decode_slots:

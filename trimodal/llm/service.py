@@ -29,7 +29,6 @@ from trimodal.llm.tokenizer import ByteTokenizer, CheckpointTokenizer
 
 _RESTARTS = 3
 _RESTART_WINDOW_S = 300.0
-_METRICS_PERIOD_S = 0.5
 
 
 class LlmService:
@@ -84,7 +83,7 @@ class LlmService:
             raise
         with self._lock:
             self._waiting.append(stream)
-            self._dispatch()
+            self._changed()
 
     def close(self, timeout: float = 10.0) -> None:
         """Fails what is left with UNAVAILABLE, ends the engine and all threads."""
@@ -138,6 +137,11 @@ class LlmService:
             return self._tokenizer.encode_prompt(request.prompt or "")
         return self._tokenizer.encode(self._tokenizer.render(messages))
 
+    def _changed(self) -> None:
+        """Requests came or went: hands over what fits now, and shows the new state."""
+        self._dispatch()
+        self._metrics.state(len(self._running), len(self._waiting), self._stats)
+
     def _dispatch(self) -> None:
         """Hands waiting requests to the engine, in order of arrival, while they fit."""
         while self._waiting and self._link:
@@ -164,7 +168,7 @@ class LlmService:
                 if stream.push(output.token_ids, output.finish_reason):
                     self._leave(stream, still_in_engine=output.finish_reason is None)
                 self._courier.notify(stream)
-            self._dispatch()
+            self._changed()
 
     def _leave(self, stream: Stream, *, still_in_engine: bool) -> None:
         if self._running.pop(stream.id, None):
@@ -202,8 +206,7 @@ class LlmService:
                 metrics.prefix_hits.increment(1)
 
     def _watch_clients(self) -> None:
-        """Looks for clients that cancelled or left, wherever their request is; and refreshes the gauges."""
-        refreshed = 0.0
+        """Looks for clients that cancelled or left, wherever their request is."""
         while not self._closing.wait(self._settings.cancel_poll_ms / 1e3):
             with self._lock:
                 streams = [*self._waiting, *self._running.values()]
@@ -213,14 +216,7 @@ class LlmService:
                     if not stream.ended:
                         self._fail(stream, Cancelled("the client cancelled the request"))
                 if gone:
-                    self._dispatch()
-            now = time.monotonic()
-            if gone or now - refreshed > _METRICS_PERIOD_S:
-                refreshed = now
-                running, waiting, _ = self.counts
-                self._metrics.active.set(running)
-                self._metrics.queued.set(waiting)
-                self._metrics.engine(self._stats)
+                    self._changed()
 
     def _lost(self) -> None:
         """The engine's process died: its requests fail, those that wait stay, a new engine is opened."""
@@ -238,7 +234,9 @@ class LlmService:
                 print("trimodal: the engine keeps dying; not started again", file=sys.stderr, flush=True)
                 for stream in list(self._waiting):
                     self._fail(stream, Unavailable("the engine keeps failing; the operator must look at it"))
+                self._changed()
                 return
+            self._changed()
         try:
             link = self._start(self._settings)
         except OperatorError as error:
@@ -250,4 +248,4 @@ class LlmService:
         with self._lock:
             self._link = link
             link.start(self._stepped, self._lost)
-            self._dispatch()
+            self._changed()

@@ -1,6 +1,7 @@
 """Glue of llm: tensors → a request, deltas → decoupled responses. What is done lies in trimodal.llm."""
 
 import json
+import threading
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -19,9 +20,13 @@ FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 class TritonPythonModel:
     def initialize(self, args):
-        parameters = {**parameters_of(args["model_config"]), "version_directory": str(version_directory(args))}
+        parameters = {
+            **parameters_of(args["model_config"]),
+            "version_directory": str(version_directory(args)),
+        }
         self.settings = parse_parameters(LlmSettings, parameters, source="llm/config.pbtxt")
-        self.service = LlmService(self.settings, LlmMetrics(TritonMetrics(pb_utils), args["model_name"]))
+        self.metrics = TritonMetrics(pb_utils)
+        self.service = LlmService(self.settings, LlmMetrics(self.metrics, args["model_name"]))
 
     def execute(self, requests):
         for request in requests:
@@ -36,13 +41,14 @@ class TritonPythonModel:
 
     def finalize(self):
         self.service.close()
+        self.metrics.close()
 
 
 class ResponseSink:
-    """Where one request's answer goes: Triton's response sender."""
+    """Where one request's answer goes. After the final response Triton frees what is_cancelled() looks at."""
 
     def __init__(self, sender):
-        self.sender = sender
+        self.sender, self.lock, self.closed = sender, threading.Lock(), False
 
     def send(self, delta):
         response = pb_utils.InferenceResponse(
@@ -54,10 +60,17 @@ class ResponseSink:
                 pb_utils.Tensor("completion_tokens", np.array([delta.completion_tokens], dtype=np.int32)),
             ]
         )
-        self.sender.send(response, flags=FINAL if delta.finish_reason else 0)
+        self.respond(response, final=bool(delta.finish_reason))
 
     def fail(self, error):
-        self.sender.send(error_response(pb_utils, error), flags=FINAL)
+        self.respond(error_response(pb_utils, error), final=True)
+
+    def respond(self, response, final):
+        if final:
+            with self.lock:
+                self.closed = True
+        self.sender.send(response, flags=FINAL if final else 0)
 
     def is_cancelled(self):
-        return self.sender.is_cancelled()
+        with self.lock:
+            return not self.closed and self.sender.is_cancelled()
