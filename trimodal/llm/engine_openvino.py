@@ -7,6 +7,7 @@ It runs only inside the engine's own process, on its one thread: the pipeline's
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -158,8 +159,8 @@ class OpenVinoEngine:
             config.top_p = sampling.top_p
             if sampling.top_k:
                 config.top_k = sampling.top_k
-            if sampling.seed is not None:
-                config.rng_seed = sampling.seed
+            # The pipeline's own default is one fixed seed: every unseeded answer would be the same.
+            config.rng_seed = secrets.randbits(32) if sampling.seed is None else sampling.seed
         else:
             config.do_sample = False
         if self._judge:
@@ -182,7 +183,12 @@ class OpenVinoEngine:
         properties: dict[str, Any] = {
             "INFERENCE_NUM_THREADS": self._threads,
             "KV_CACHE_PRECISION": settings.kv_cache_precision,
+            # Per token, not per channel: a channel's scale depends on how the prompt was cut into
+            # steps, so on the other requests, and greedy answers would change with the load.
+            "KEY_CACHE_QUANT_MODE": "BY_TOKEN",
         }
+        if settings.inference_precision != "auto":
+            properties["INFERENCE_PRECISION_HINT"] = settings.inference_precision
         if speculate and settings.speculation == "draft":
             draft = read_manifest(settings.draft_directory, task="llm", runtime="openvino")
             _check_draft(self._manifest, draft, settings)
