@@ -1,0 +1,168 @@
+import random
+import threading
+import time
+
+import pytest
+
+from tests.llm.sinks import Collector, FakeServer, eventually
+from trimodal.errors import Cancelled, InternalError, InvalidArgument, Unavailable
+from trimodal.llm.engine import Sampling
+from trimodal.llm.link import start_process
+from trimodal.llm.metrics import LlmMetrics
+from trimodal.llm.request import GenerationRequest
+from trimodal.llm.service import LlmService
+from trimodal.llm.settings import LlmSettings
+from trimodal.metrics import MemoryMetrics
+
+
+def test_an_answer_streams_and_ends_with_its_usage() -> None:
+    with FakeServer() as server:
+        answer = server.ask(max_tokens=30).wait()
+        last = answer.deltas[-1]
+        assert last.finish_reason == "length"
+        assert last.completion_tokens == 30
+        assert last.prompt_tokens == len("user: hello\nassistant: ")
+        assert len(answer.text.encode()) in range(27, 34)
+        assert len(answer.deltas) > 5, "it must stream, not arrive whole"
+        assert sum(delta.tokens for delta in answer.deltas) == 30
+
+
+def test_concurrent_answers_are_the_solo_answers() -> None:
+    with FakeServer(max_num_seqs=8) as server:
+        prompts = [f"prompt {index}" for index in range(24)]
+        solo = [server.ask(prompt).wait().text for prompt in prompts]
+        together = [server.ask(prompt) for prompt in prompts]
+        assert [answer.wait().text for answer in together] == solo
+
+
+def test_a_stop_string_ends_the_answer_and_frees_the_engine() -> None:
+    with FakeServer(fake_answer="abc stop def ") as server:
+        answer = server.ask(max_tokens=1000, stops=("stop",)).wait()
+        assert answer.deltas[-1].finish_reason == "stop"
+        assert "sto" not in answer.text
+        eventually(lambda: server.service.stats.running == 0)
+        assert server.service.counts == (0, 0, 0)
+
+
+def test_a_slow_client_gets_fewer_longer_deltas() -> None:
+    class Slow(Collector):
+        def send(self, delta: object) -> None:
+            time.sleep(0.05)
+            super().send(delta)  # type: ignore[arg-type]
+
+    with FakeServer() as server:
+        slow = Slow()
+        server.service.submit(GenerationRequest("hello", None, Sampling(60)), slow)
+        fast = server.ask(max_tokens=60).wait()
+        assert slow.wait().text == fast.text
+        assert len(slow.deltas) < len(fast.deltas) / 2
+
+
+def test_too_much_is_refused_up_front_and_harms_nobody() -> None:
+    with FakeServer(num_kv_blocks=8, max_prompt_tokens=2000) as server:
+        running = server.ask(max_tokens=100)
+        with pytest.raises(InvalidArgument, match="KV pool holds 256"):
+            server.ask("x" * 300)
+        assert running.wait().deltas[-1].finish_reason == "length"
+        assert server.value("requests_total", outcome="invalid_arg") == 1
+
+
+def test_a_full_queue_is_unavailable_and_the_rest_is_answered() -> None:
+    with FakeServer(max_num_seqs=1, max_queue=2) as server:
+        answers = [server.ask(max_tokens=200) for _ in range(3)]
+        with pytest.raises(Unavailable, match="max_queue is 2"):
+            server.ask()
+        for answer in answers:
+            assert answer.wait().deltas[-1].finish_reason == "length"
+
+
+def test_the_kv_pool_bounds_how_many_run() -> None:
+    with FakeServer(num_kv_blocks=8, max_num_seqs=16) as server:
+        answers = [server.ask(max_tokens=100) for _ in range(6)]  # 4 blocks each
+        most = 0
+        while not all(answer.ended.is_set() for answer in answers):
+            most = max(most, server.service.counts[0])
+        assert most == 2
+        assert all(answer.error is None for answer in answers)
+
+
+@pytest.mark.parametrize("phase", ["queued", "prefill", "decoding"])
+def test_a_cancelled_request_leaves_nothing_behind(phase: str) -> None:
+    with FakeServer(max_num_seqs=1, max_num_batched_tokens=4) as server:
+        blocker = server.ask(max_tokens=1000) if phase == "queued" else None
+        answer = server.ask("long prompt " * 50, max_tokens=1000)
+        if phase == "decoding":
+            eventually(lambda: bool(answer.deltas))
+        answer.cancelled = True
+        assert isinstance(answer.wait().error, Cancelled)
+        if blocker:
+            assert blocker.error is None
+            blocker.cancelled = True
+            blocker.wait()
+        eventually(lambda: server.service.stats.running == 0 and server.service.stats.kv_usage == 0)
+        assert server.service.counts == (0, 0, 0)
+        assert server.value("active_requests") == 0
+
+
+def test_fifty_cancellations_leave_eight_others_unharmed() -> None:
+    rng = random.Random(0)
+    with FakeServer(max_num_seqs=16, max_num_batched_tokens=64, num_kv_blocks=1024) as server:
+        prompts = [f"stays {index}" for index in range(8)]
+        solo = [server.ask(prompt, max_tokens=150).wait().text for prompt in prompts]
+        staying = [server.ask(prompt, max_tokens=150) for prompt in prompts]
+        leaving = []
+        for index in range(50):
+            answer = server.ask(f"leaves {index} " * rng.randint(1, 30), max_tokens=900)
+            leaving.append(answer)
+            threading.Timer(rng.random() * 0.1, setattr, (answer, "cancelled", True)).start()
+        assert all(isinstance(answer.wait().error, Cancelled) for answer in leaving)
+        assert [answer.wait().text for answer in staying] == solo
+        eventually(lambda: server.service.stats.running == 0 and server.service.stats.kv_usage == 0)
+        assert server.service.counts == (0, 0, 0)
+        assert server.value("requests_total", outcome="cancelled") == 50
+
+
+def test_a_shared_prefix_is_reported() -> None:
+    with FakeServer() as server:
+        prefix = "shared words " * 20
+        assert server.ask(prefix + "one").wait().deltas[-1].cached_tokens == 0
+        assert server.ask(prefix + "two").wait().deltas[-1].cached_tokens >= 256
+        assert server.value("prefix_cache_hits_total") == 1
+
+
+def test_counts_and_times_are_kept() -> None:
+    with FakeServer() as server:
+        server.ask(max_tokens=10).wait()
+        eventually(lambda: server.value("requests_total", outcome="length") == 1)
+        eventually(lambda: server.value("tokens_total", kind="completion") == 10)
+        series = {name for name, _ in server.metrics.series}
+        for name in ("ttft", "itl", "queue", "e2e"):
+            assert f"trimodal_llm_{name}_seconds" in series
+            assert server.metrics.get(f"trimodal_llm_{name}_seconds", {"model": "llm"}).observations
+
+
+def test_closing_fails_what_is_left_and_refuses_more() -> None:
+    server = FakeServer()
+    answer = server.ask(max_tokens=1000)
+    server.service.close()
+    assert isinstance(answer.wait().error, Unavailable)
+    with pytest.raises(Unavailable, match="shutting down"):
+        server.ask()
+
+
+def test_a_lost_engine_process_fails_its_requests_and_comes_back() -> None:
+    settings = LlmSettings(engine="fake", fake_step_ms=5, fake_crash_after=40, max_num_seqs=2)
+    metrics = MemoryMetrics()
+    service = LlmService(settings, LlmMetrics(metrics, "llm"), start_process)
+    try:
+        lost, waiting = [Collector() for _ in range(2)], Collector()
+        for sink in lost:
+            service.submit(GenerationRequest("a", None, Sampling(1000)), sink)
+        service.submit(GenerationRequest("b", None, Sampling(10)), waiting)
+        for sink in lost:
+            assert isinstance(sink.wait().error, InternalError)
+            assert "send the request again" in str(sink.error)
+        assert waiting.wait().deltas[-1].finish_reason == "length", "what waited runs on the new engine"
+        assert metrics.get("trimodal_llm_engine_restarts_total", {"model": "llm"}).value == 1
+    finally:
+        service.close()
