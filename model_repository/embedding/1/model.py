@@ -1,0 +1,28 @@
+"""Glue of embedding: `text_input` in, `embedding` out. What is done lies in trimodal.embedding."""
+
+import triton_python_backend_utils as pb_utils
+
+from trimodal.embedding.service import EmbeddingService
+from trimodal.embedding.settings import EmbeddingSettings
+from trimodal.glue import answer_batch, version_directory
+from trimodal.metrics import TritonMetrics
+from trimodal.settings import parameters_of, parse_parameters
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        settings = parse_parameters(
+            EmbeddingSettings, parameters_of(args["model_config"]), source="embedding/config.pbtxt"
+        )
+        self.service = EmbeddingService.open(version_directory(args), settings, TritonMetrics(pb_utils))
+
+    def execute(self, requests):
+        return answer_batch(pb_utils, requests, read, self.service.embed, write)
+
+
+def read(request):
+    return pb_utils.get_input_tensor_by_name(request, "text_input").as_numpy().reshape(-1).tolist()
+
+
+def write(vectors):
+    return [pb_utils.Tensor("embedding", vectors)]

@@ -1,0 +1,24 @@
+"""Settings of the embedding model, read from its config.pbtxt `parameters`."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from trimodal.settings import Settings
+
+
+class EmbeddingSettings(Settings):
+    """embedding: which artefact, opened by which engine, and what a text may be."""
+
+    artefact: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
+    engine: Literal["onnxruntime", "fake"] = "onnxruntime"
+    intra_op_threads: Annotated[int, Field(ge=0, le=256, description="0: every core of the process")] = 0
+    max_bytes: Annotated[int, Field(ge=1, description="of one text, in UTF-8")] = 32768
+
+    @property
+    def threads(self) -> int:
+        """Threads for one operator: as set, or one for each core that this process may use."""
+        return self.intra_op_threads or len(os.sched_getaffinity(0))
