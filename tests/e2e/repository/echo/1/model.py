@@ -2,6 +2,7 @@
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
+
 from trimodal.settings import Settings, parameters_of, parse_parameters
 
 

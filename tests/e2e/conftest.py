@@ -1,0 +1,203 @@
+"""Real servers for end-to-end tests: on loopback and free ports, ended by their own processes only.
+
+    def test_x(serve):
+        server = serve(models=("llm",), changes={"llm": {"engine": "fake"}})
+        client = tritonclient.grpc.InferenceServerClient(server.grpc_url)
+
+`serve` starts one server per distinct set of arguments and keeps it for the whole session.
+`own_server` starts one for a single test, `command` runs `trimodal serve` as a user would,
+`no_leftovers` fails a test that leaves a process, a shared-memory region or a temporary folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from trimodal.server import ports
+from trimodal.server.options import ServerOptions
+from trimodal.server.process import TritonServer
+
+TEST_REPOSITORY = Path(__file__).parent / "repository"
+MODEL_REPOSITORY = Path(__file__).parents[2] / "model_repository"
+BOUND = 60.0  # seconds: no wait in these tests is longer
+
+# Every process that a test starts inherits this mark; the test process itself started without it.
+MARK = f"TRIMODAL_TEST_RUN={uuid.uuid4().hex}"
+
+Changes = Mapping[str, Mapping[str, str]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _environment() -> Iterator[None]:
+    """Marks all child processes and keeps their logs out of the user's cache."""
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="trimodal-test-") as cache:
+        patch.setenv(*MARK.split("=", 1))
+        patch.setenv("TRIMODAL_CACHE", cache)
+        yield
+
+
+def options(
+    models: tuple[str, ...], changes: Changes, repository: Path | None = None, **more: object
+) -> ServerOptions:
+    """Free ports and bounded waits. Without a repository: the tests' own, if it has the models, else ours."""
+    if repository is None:
+        here = all((TEST_REPOSITORY / name).is_dir() for name in models)
+        repository = TEST_REPOSITORY if here else MODEL_REPOSITORY
+    base: dict[str, object] = {"http_port": 0, "grpc_port": 0, "metrics_port": 0}
+    base |= {"ready_timeout": BOUND, "drain_timeout": 10.0} | more
+    return ServerOptions(repository=repository, models=models, changes=changes, **base)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="session")
+def serve(_environment: None) -> Iterator[Callable[..., TritonServer]]:
+    """`serve(models=("echo",), changes={}, repository=None, **ServerOptions)`: a running, shared server."""
+    servers: dict[str, TritonServer] = {}
+
+    def start(
+        models: tuple[str, ...],
+        changes: Changes | None = None,
+        repository: Path | None = None,
+        **more: object,
+    ) -> TritonServer:
+        wanted = options(models, changes or {}, repository, **more)
+        key = repr(wanted)
+        if key not in servers or not servers[key].alive:
+            server = TritonServer(wanted)
+            server.start()
+            servers[key] = server
+        return servers[key]
+
+    yield start
+    for server in servers.values():
+        server.stop(0)
+
+
+@pytest.fixture
+def own_server(_environment: None) -> Iterator[Callable[..., TritonServer]]:
+    """Like `serve`, for one test that stops or harms its server."""
+    with contextlib.ExitStack() as stack:
+
+        def start(models: tuple[str, ...], changes: Changes | None = None, **more: object) -> TritonServer:
+            server = TritonServer(options(models, changes or {}, **more))
+            stack.callback(server.stop, 0)
+            server.start()
+            return server
+
+        yield start
+
+
+class Command:
+    """One `trimodal serve …` with its output; `http_port`, `grpc_port` and `metrics_port` are free ones."""
+
+    def __init__(self, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+        chosen = ports.choose("127.0.0.1", {"--http-port": 0, "--grpc-port": 0, "--metrics-port": 0})
+        self.http_port, self.grpc_port, self.metrics_port = chosen.values()
+        given = [part for flag, port in chosen.items() if flag not in arguments for part in (flag, str(port))]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "trimodal.cli", "serve", *given, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "COLUMNS": "200", **(environment or {})},
+        )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self.lines.append(line)
+
+    @property
+    def output(self) -> str:
+        return "".join(self.lines)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def wait_for(self, text: str) -> None:
+        """Until the output holds `text`."""
+        wait_until(lambda: text in self.output or self.process.poll() is not None, f"{text!r} in the output")
+        self._reader.join(0.2 if self.process.poll() is None else BOUND)
+        assert text in self.output, self.output
+
+    def finish(self) -> int:
+        """The exit code."""
+        code = self.process.wait(BOUND)
+        self._reader.join(BOUND)
+        return code
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.finish()
+        assert self.process.stdout
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def command(_environment: None) -> Iterator[Callable[..., Command]]:
+    """`command("--model", "echo", …)` runs `trimodal serve` on the tests' repository and free ports."""
+    with contextlib.ExitStack() as stack:
+
+        def run(*arguments: str, environment: Mapping[str, str] | None = None) -> Command:
+            repository = (
+                () if "--model-repository" in arguments else ("--model-repository", str(TEST_REPOSITORY))
+            )
+            started = Command(*repository, *arguments, environment=environment)
+            stack.callback(started.close)
+            return started
+
+        yield run
+
+
+def wait_until(holds: Callable[[], object], what: str, bound: float = BOUND) -> None:
+    """Polls until `holds()`; fails the test after `bound` seconds."""
+    deadline = time.monotonic() + bound
+    while not holds():
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {bound:g} s for {what}")
+        time.sleep(0.02)
+
+
+def own_processes(pattern: str = "") -> dict[int, str]:
+    """pid → command line of the running processes that this test session started."""
+    found = {}
+    for directory in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if MARK.encode() in (directory / "environ").read_bytes():
+                line = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                if re.search(pattern, line):
+                    found[int(directory.name)] = line
+    return found
+
+
+def leftovers() -> set[str]:
+    """Processes of this session, and the regions and folders of servers that they started."""
+    owned = set(map(str, own_processes()))
+    for place in (Path("/dev/shm"), Path(tempfile.gettempdir())):
+        owned |= {str(path) for path in place.glob("trimodal-server-*")}
+    return owned
+
+
+@pytest.fixture
+def no_leftovers() -> Iterator[None]:
+    """Nothing that the test started may be there 10 s after it. Name it before `command` and `own_server`."""
+    before = leftovers()
+    yield
+    wait_until(lambda: not leftovers() - before, f"the end of {leftovers() - before}", 10.0)
