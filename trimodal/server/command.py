@@ -44,8 +44,13 @@ def serve(
         Optional[Path],  # noqa: UP045
         typer.Option(envvar="TRIMODAL_LOG", help="file for Triton's log; default: in the cache directory"),
     ] = None,
-    log_verbose: Annotated[int, typer.Option(min=0, help="Triton's own --log-verbose")] = 0,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="stream Triton's log to stderr")] = False,
+    log_verbose: Annotated[
+        int, typer.Option(envvar="TRIMODAL_LOG_VERBOSE", min=0, help="Triton's own --log-verbose")
+    ] = 0,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", envvar="TRIMODAL_VERBOSE", help="stream Triton's log to stderr"),
+    ] = False,
 ) -> None:
     """Starts Triton with this repository and serves until Ctrl-C or SIGTERM, then drains."""
     from trimodal.server.foreground import Signals, run

@@ -94,7 +94,7 @@ class Child:
 
     def kill(self) -> None:
         """Ends the group at once and cleans up after it."""
-        if self.guard.poll() is None and self.guard.stdin and not self.guard.stdin.closed:
+        if self.guard.stdin:
             self.guard.stdin.close()  # the guard's sign that its owner is gone
         if self.wait(10.0) is None:
             self.guard.kill()
@@ -126,7 +126,7 @@ def start(
     with os.fdopen(read) as report:
         line = report.readline()
     if not line:
-        process.wait()
+        process.communicate()
         guard.clean(shm_prefix, str(run_directory))
         raise ServerError(f"tritonserver could not be started: see {log}")
     return Child(int(line), process, shm_prefix, run_directory)

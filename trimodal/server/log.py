@@ -19,6 +19,15 @@ _UNREADABLE = re.compile(r"^Poll failed for model directory '([^']+)': (.*)$")
 _DEPENDS = re.compile(r"ensemble '?([\w.-]+)'? depends on '?([\w.-]+)'? which has no loaded version")
 _ERROR = re.compile(r"^error: (.*)$")
 _IN_USE = re.compile(r"already in use|[Aa]ddress in use|Failed to bind|unable to bind", re.IGNORECASE)
+# Sentences of Triton that say less than ours, or name what nobody can act on.
+_INSTEAD = {
+    re.compile(r"Stub process '[^']*' is not healthy"): (
+        "its Python process died while loading (out of memory, or a crash in a library)"
+    ),
+    re.compile(r"Unable to initialize shared memory key"): (
+        "/dev/shm is full: enlarge it (docker run --shm-size=1g) or remove what fills it"
+    ),
+}
 # Our own errors are sentences; others keep their class, which is part of what they say.
 _OWN = re.compile(r"^(?:trimodal\.errors\.)?(?:Operator|Settings|Artefact|Server)Error: ")
 
@@ -27,6 +36,9 @@ def sentence(message: str) -> str:
     """A model's own words out of Triton's message: no traceback, no class name of ours, one line."""
     text = message.replace("\\n", "\n").replace('\\"', '"').replace("\\t", " ")
     text = text.split("\n\nAt:")[0]
+    for pattern, told in _INSTEAD.items():
+        if pattern.search(text):
+            return told
     return _OWN.sub("", " ".join(text.split())).rstrip(";").strip()
 
 

@@ -42,7 +42,7 @@ def check_shared_memory(models: Iterable[Model], directory: Path = SHM) -> None:
     if free < needed:
         total = status.f_blocks * status.f_frsize
         raise ServerError(
-            f"{directory} has {free >> 20} MiB free of {total >> 20} MiB, but {instances} Python model "
-            f"instances need {needed >> 20} MiB: enlarge it (docker run --shm-size=1g, or "
+            f"{directory} has {free >> 20} MiB free of {total >> 20} MiB, but the Python models "
+            f"(instances: {instances}) need {needed >> 20} MiB: enlarge it (docker run --shm-size=1g, or "
             f"mount -o remount,size=1g {directory}) or remove what fills it"
         )

@@ -24,15 +24,16 @@ def summary(server: TritonServer) -> Table:
         table.add_column(column)
     table.add_column("load", justify="right")
     for name, model in sorted(server.models.items()):
-        parameters = model.parameters
+        engine = model.parameters.get("engine", "")
+        artefact = "" if engine == "fake" else model.parameters.get("artefact", "")
         seconds = server.load.seconds.get(name)
         table.add_row(
             name,
             server.versions.get(name, ""),
             model.platform,
-            parameters.get("engine", ""),
-            parameters.get("artefact", ""),
-            model.precision(),
+            engine,
+            artefact,
+            model.precision() if artefact else "",
             f"{seconds:.1f} s" if seconds else "–",
         )
     table.caption = (

@@ -156,8 +156,8 @@ class TritonServer:
             if time.monotonic() > deadline:
                 waiting = ", ".join(name for name in self.models if name not in self.load.loaded)
                 raise ServerError(
-                    f"not ready after {self.options.ready_timeout:g} s, waiting for: {waiting or 'its endpoints'} "
-                    f"(--ready-timeout gives more time)\nlog: {self.log_path}"
+                    f"not ready after {self.options.ready_timeout:g} s (--ready-timeout gives more), "
+                    f"waiting for: {waiting or 'its endpoints'}\nlog: {self.log_path}"
                 )
             time.sleep(_POLL)
 

@@ -95,7 +95,7 @@ def select_models(repository: Path, wanted: Iterable[str], profile: str) -> dict
         ServerError: a name that the repository lacks; lists those that it has.
     """
     names = model_names(repository)
-    pending = list(wanted) or names
+    pending = list(wanted) or list(names)
     models: dict[str, Model] = {}
     while pending:
         name = pending.pop(0)

@@ -1,0 +1,119 @@
+"""The guard with a plain shell as its command: no Triton needed."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from trimodal.errors import ServerError
+from trimodal.server import launch
+
+# A leader with one child, like tritonserver with one stub; the child's pid goes to the log.
+SHELL = ["/bin/sh", "-c", "sleep 300 & echo $!; wait"]
+
+
+@pytest.fixture
+def start(tmp_path):
+    with contextlib.ExitStack() as stack:
+
+        def make(command):
+            run = tmp_path / "run"
+            run.mkdir()
+            prefix = f"trimodal-test-{os.getpid()}-"
+            Path(f"/dev/shm/{prefix}region").touch()
+            child = launch.start(command, os.environ, tmp_path / "log", shm_prefix=prefix, run_directory=run)
+            stack.callback(child.kill)
+            return child
+
+        yield make
+
+
+def until(holds):
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def gone(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def grandchild(tmp_path):
+    until(lambda: (tmp_path / "log").read_text().endswith("\n"))
+    return int((tmp_path / "log").read_text())
+
+
+def assert_clean(child, tmp_path):
+    until(lambda: gone(child.pid) and gone(grandchild(tmp_path)))
+    assert not (tmp_path / "run").exists()
+    assert not list(Path("/dev/shm").glob(f"{child.shm_prefix}*"))
+
+
+def test_owner_gone(start, tmp_path):
+    child = start(SHELL)
+    grandchild(tmp_path)
+    child.guard.stdin.close()
+    assert child.wait(20) == 128 + signal.SIGKILL
+    assert_clean(child, tmp_path)
+
+
+def test_command_killed(start, tmp_path):
+    child = start(SHELL)
+    grandchild(tmp_path)
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.wait(20) == 128 + signal.SIGKILL
+    assert_clean(child, tmp_path)
+
+
+def test_guard_killed(start, tmp_path):
+    child = start(SHELL)
+    grandchild(tmp_path)
+    child.guard.kill()
+    assert child.wait(20) == -signal.SIGKILL
+    assert_clean(child, tmp_path)
+
+
+def test_terminal_signals_do_not_reach_the_guard(start, tmp_path):
+    child = start(SHELL)
+    grandchild(tmp_path)
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        child.guard.send_signal(name)
+    assert child.wait(0.3) is None
+    child.terminate()
+    assert child.wait(20) == 128 + signal.SIGTERM
+
+
+def test_exit_status_is_passed_on(start):
+    assert start(["/bin/sh", "-c", "exit 7"]).wait(20) == 7
+
+
+def test_what_cannot_be_executed(start):
+    child = start(["/nonexistent/tritonserver"])
+    assert child.wait(20) == 1
+
+
+def test_a_guard_that_cannot_start(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch.guard, "__file__", str(tmp_path / "none.py"))
+    (tmp_path / "run").mkdir()
+    with pytest.raises(ServerError, match="could not be started"):
+        launch.start(
+            SHELL, os.environ, tmp_path / "log", shm_prefix="trimodal-x-", run_directory=tmp_path / "run"
+        )
+    assert not (tmp_path / "run").exists()
+
+
+def test_guard_uses_the_standard_library_alone():
+    code = f"import runpy, sys; runpy.run_path({launch.guard.__file__!r}); print('site' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=30
+    )
+    assert done.stdout.strip() == "False"

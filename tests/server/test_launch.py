@@ -1,0 +1,52 @@
+from pathlib import Path
+
+from trimodal.server.launch import command_line
+from trimodal.server.locate import Triton
+from trimodal.server.options import ServerOptions
+
+PORTS = {"--http-port": 8000, "--grpc-port": 8001, "--metrics-port": 8002}
+
+
+def command(**options):
+    return command_line(
+        Triton(Path("/opt/tritonserver")),
+        ServerOptions(repository=Path("/repository"), **options),
+        repository=Path("/repository"),
+        backends=Path("/run/backends"),
+        models=["llm", "vision"],
+        ports=PORTS,
+        operator_key="secret",
+        shm_prefix="trimodal-1-",
+    )
+
+
+def test_cpu_profile():
+    flags = command()
+    assert flags[0] == "/opt/tritonserver/bin/tritonserver"
+    assert "--model-config-name=cpu" in flags
+    assert "--model-control-mode=explicit" in flags
+    assert [flag for flag in flags if flag.startswith("--load-model")] == [
+        "--load-model=llm",
+        "--load-model=vision",
+    ]
+    assert {"--http-port=8000", "--grpc-port=8001", "--metrics-port=8002"} <= set(flags)
+    assert {f"--{name}-address=127.0.0.1" for name in ("http", "grpc", "metrics")} <= set(flags)
+    assert "--backend-config=python,shm-region-prefix-name=trimodal-1-" in flags
+    assert "--exit-timeout-secs=30" in flags
+
+
+def test_gpu_profile_reads_config_pbtxt():
+    assert not [flag for flag in command(profile="gpu") if "model-config-name" in flag]
+
+
+def test_operator_apis_are_restricted_on_both_protocols():
+    for start in ("--http-restricted-api=", "--grpc-restricted-protocol="):
+        (flag,) = (flag for flag in command() if flag.startswith(start))
+        apis, _, header = flag.removeprefix(start).partition(":")
+        assert set(apis.split(",")) == {"model-repository", "shared-memory", "trace", "logging"}
+        assert header == "trimodal-operator-key=secret"
+
+
+def test_a_fraction_of_a_second_is_rounded_up():
+    assert "--exit-timeout-secs=1" in command(drain_timeout=0.2)
+    assert "--exit-timeout-secs=2" in command(drain_timeout=1.5)

@@ -1,0 +1,68 @@
+import pytest
+
+from trimodal.errors import ServerError
+from trimodal.server.overlay import overlay, parse_changes
+from trimodal.server.repository import read_model
+
+CONFIG = """
+name: "llm" backend: "python"
+parameters [
+  { key: "engine" value { string_value: "openvino" } },
+  { key: "artefact" value { string_value: "openvino-int8" } }
+]
+dynamic_batching { max_queue_delay_microseconds: 500 }
+"""
+
+
+@pytest.fixture
+def repository(tmp_path):
+    root = tmp_path / "repository"
+    for name, text in {"llm": CONFIG, "pair": 'name: "pair" platform: "ensemble"', "echo": CONFIG}.items():
+        (root / name / "1").mkdir(parents=True)
+        (root / name / "config.pbtxt").write_text(text.replace('"llm"', f'"{name}"'))
+    (root / "llm" / "configs").mkdir()
+    (root / "llm" / "configs" / "cpu.pbtxt").write_text(CONFIG.replace("500", "100"))
+    (root / "llm" / "1" / "model.py").write_text("# glue\n")
+    (root / "llm" / "labels.txt").write_text("zero\n")
+    return root
+
+
+def test_parse_changes():
+    assert parse_changes(["llm.engine=fake", "llm.stop=a=b.c", "echo.x="]) == {
+        "llm": {"engine": "fake", "stop": "a=b.c"},
+        "echo": {"x": ""},
+    }
+    for wrong in ("llm", "llm.engine", "llm=1", ".x=1", "llm.=1"):
+        with pytest.raises(ServerError, match="model.parameter=value"):
+            parse_changes([wrong])
+
+
+def test_values_change_and_everything_else_is_linked(repository, tmp_path):
+    target = overlay(repository, tmp_path / "overlay", {"llm": {"engine": "fake", "step_ms": "5"}}, "cpu")
+    model = read_model(target, "llm", "cpu")
+    assert model.parameters == {"engine": "fake", "artefact": "openvino-int8", "step_ms": "5"}
+    assert model.config.dynamic_batching.max_queue_delay_microseconds == 100
+    assert (target / "llm" / "1" / "model.py").read_text() == "# glue\n"
+    assert (target / "llm" / "labels.txt").is_symlink()
+    assert (target / "echo").is_symlink()
+    # an artefact built later is seen, and the original is as it was
+    (repository / "llm" / "1" / "openvino-int8").mkdir()
+    assert (target / "llm" / "1" / "openvino-int8").is_dir()
+    assert read_model(repository, "llm", "cpu").parameters["engine"] == "openvino"
+
+
+def test_edit_may_change_any_field(repository, tmp_path):
+    def undelayed(name, config):
+        if name == "echo":
+            config.dynamic_batching.max_queue_delay_microseconds = 0
+
+    target = overlay(repository, tmp_path / "overlay", {}, "cpu", undelayed)
+    assert read_model(target, "echo", "cpu").config.dynamic_batching.max_queue_delay_microseconds == 0
+    assert read_model(target, "llm", "cpu").config.dynamic_batching.max_queue_delay_microseconds == 100
+
+
+def test_refusals(repository, tmp_path):
+    with pytest.raises(ServerError, match="'lm': the models are echo, llm, pair"):
+        overlay(repository, tmp_path / "one", {"lm": {"engine": "fake"}})
+    with pytest.raises(ServerError, match="model pair has no parameter 'engine'"):
+        overlay(repository, tmp_path / "two", {"pair": {"engine": "fake"}})

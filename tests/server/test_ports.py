@@ -1,0 +1,49 @@
+import socket
+
+import pytest
+
+from trimodal.errors import ServerError
+from trimodal.server.ports import RANGE, choose
+
+HOST = "127.0.0.1"
+
+
+def test_zero_picks_distinct_free_ports_below_the_ephemeral_range():
+    chosen = choose(HOST, {"--http-port": 0, "--grpc-port": 0, "--metrics-port": 0})
+    assert len(set(chosen.values())) == 3
+    low = int(RANGE.read_text().split()[0])
+    for port in chosen.values():
+        assert 1024 <= port < low
+        with socket.create_server((HOST, port)):
+            pass
+
+
+def test_asked_ports_are_kept_in_order():
+    free = choose(HOST, {"a": 0, "b": 0})
+    wanted = {"--http-port": 0, "--grpc-port": free["a"], "--metrics-port": free["b"]}
+    chosen = choose(HOST, wanted)
+    assert list(chosen) == list(wanted)
+    assert (chosen["--grpc-port"], chosen["--metrics-port"]) == (free["a"], free["b"])
+
+
+def test_port_in_use_names_port_and_flag():
+    with socket.create_server((HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ServerError, match=rf"port {port} on {HOST} is in use: .* --grpc-port"):
+            choose(HOST, {"--http-port": 0, "--grpc-port": port})
+
+
+@pytest.mark.parametrize(
+    ("host", "ports", "sentence"),
+    [
+        (HOST, {"--http-port": 70000}, "--http-port 70000 is out of range"),
+        (HOST, {"--http-port": -1}, "--http-port -1 is out of range"),
+        (HOST, {"--http-port": 18123, "--grpc-port": 18123}, "port 18123 is given twice: --grpc-port"),
+        ("192.0.2.1", {"--http-port": 0}, "--host 192.0.2.1 is not an address of this machine"),
+        ("192.0.2.1", {"--http-port": 18123}, "--host 192.0.2.1 is not an address of this machine"),
+        ("no host", {"--http-port": 18123}, "--host no host is not an address of this machine"),
+    ],
+)
+def test_refusals(host, ports, sentence):
+    with pytest.raises(ServerError, match=sentence):
+        choose(host, ports)

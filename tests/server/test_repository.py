@@ -1,0 +1,67 @@
+import json
+
+import pytest
+
+from trimodal.errors import ServerError
+from trimodal.server.repository import model_names, read_model, select_models
+
+PYTHON = 'name: "{name}" backend: "python" instance_group [{{ count: {count} }}]'
+ENSEMBLE = 'name: "pair" platform: "ensemble" ensemble_scheduling { step [{ model_name: "a" }, { model_name: "b" }] }'
+
+
+@pytest.fixture
+def repository(tmp_path):
+    for name, text in {
+        "a": PYTHON.format(name="a", count=2),
+        "b": PYTHON.format(name="b", count=1),
+        "c": 'name: "c" backend: "python" parameters { key: "artefact" value { string_value: "onnx-int8" } }',
+        "pair": ENSEMBLE,
+    }.items():
+        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / name / "config.pbtxt").write_text(text)
+    (tmp_path / "notes").mkdir()
+    return tmp_path
+
+
+def test_names_are_the_folders_with_a_config(repository):
+    assert model_names(repository) == ["a", "b", "c", "pair"]
+
+
+def test_an_ensemble_brings_its_steps(repository):
+    models = select_models(repository, ["pair"], "cpu")
+    assert sorted(models) == ["a", "b", "pair"]
+    assert models["pair"].platform == "ensemble"
+    assert [models[name].instances for name in ("a", "b", "pair")] == [2, 1, 0]
+
+
+def test_none_named_means_all(repository):
+    assert sorted(select_models(repository, (), "cpu")) == ["a", "b", "c", "pair"]
+
+
+def test_profile_chooses_the_file(repository):
+    (repository / "a" / "configs").mkdir()
+    (repository / "a" / "configs" / "cpu.pbtxt").write_text(PYTHON.format(name="a", count=7))
+    assert read_model(repository, "a", "cpu").instances == 7
+    assert read_model(repository, "a", "gpu").instances == 2
+    assert read_model(repository, "b", "cpu").instances == 1
+
+
+def test_precision_by_manifest_else_by_name(repository):
+    assert read_model(repository, "a", "cpu").precision() == ""
+    assert read_model(repository, "c", "cpu").precision() == "int8"
+    artefact = repository / "c" / "1" / "onnx-int8"
+    artefact.mkdir()
+    (artefact / "manifest.json").write_text(json.dumps({"precision": "int8-qdq"}))
+    assert read_model(repository, "c", "cpu").precision() == "int8-qdq"
+
+
+def test_refusals(repository, tmp_path):
+    with pytest.raises(ServerError, match="no model 'x' in .*: it has a, b, c, pair"):
+        select_models(repository, ["a", "x"], "cpu")
+    with pytest.raises(ServerError, match="does not exist"):
+        model_names(tmp_path / "nowhere")
+    with pytest.raises(ServerError, match="has no model"):
+        model_names(repository / "notes")
+    (repository / "b" / "config.pbtxt").write_text('name: "b"\nbackend python')
+    with pytest.raises(ServerError, match=r"model b: b/config.pbtxt is not a valid .* 2:9"):
+        read_model(repository, "b", "cpu")
