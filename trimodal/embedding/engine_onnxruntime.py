@@ -100,6 +100,6 @@ def open_engine(directory: Path, settings: EmbeddingSettings) -> OnnxRuntimeEmbe
 
 def _shape(directory: Path, manifest: Manifest, name: str) -> int:
     value = manifest.shapes.get(name)
-    if not isinstance(value, int) or value < 3:
+    if not isinstance(value, int) or value < 1:
         raise ArtefactError(f"{directory}/manifest.json is damaged (shapes.{name}): build the engine again")
     return value

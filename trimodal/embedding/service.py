@@ -41,7 +41,7 @@ class EmbeddingService:
     @classmethod
     def open(cls, version: Path, settings: EmbeddingSettings, metrics: Metrics) -> EmbeddingService:
         """Opens the artefact that `settings` names and runs it once."""
-        engine = open_engine(version / settings.artefact, settings)
+        engine = open_engine((version / settings.artefact).resolve(), settings)
         engine.embed(["warm", "warm up " * engine.max_tokens])
         return cls(engine, settings, metrics)
 

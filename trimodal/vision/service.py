@@ -49,7 +49,7 @@ class PreprocessService:
     @classmethod
     def open(cls, version: Path, settings: PreprocessSettings, metrics: Metrics) -> PreprocessService:
         """For the classifier that `settings` names, relative to the model version's directory."""
-        return cls(read_classifier(version / settings.classifier).input, settings, metrics)
+        return cls(read_classifier((version / settings.classifier).resolve()).input, settings, metrics)
 
     def prepare(self, requests: Sequence[Sequence[bytes]]) -> list[Pixels | RequestError]:
         """Pixels float32[B, 3, H, W] for each request of B images, or the error of its first bad image."""
@@ -102,7 +102,9 @@ class ClassifyService:
     @classmethod
     def open(cls, version: Path, settings: ClassifySettings, metrics: Metrics) -> ClassifyService:
         """Opens the artefact that `settings` names and runs it once for each warm-up batch size."""
-        artefact = read_classifier(version / settings.artefact, runtime=runtime_of(settings.engine))
+        artefact = read_classifier(
+            (version / settings.artefact).resolve(), runtime=runtime_of(settings.engine)
+        )
         engine = open_engine(artefact, settings)
         service = cls(engine, artefact.input, metrics)
         for size in settings.warm_up_batch_sizes:
@@ -138,7 +140,7 @@ class RankService:
     @classmethod
     def open(cls, version: Path, settings: RankSettings) -> RankService:
         """With the labels of the classifier that `settings` names."""
-        return cls(Ranker(read_classifier(version / settings.classifier).labels, settings.top_k))
+        return cls(Ranker(read_classifier((version / settings.classifier).resolve()).labels, settings.top_k))
 
     def rank(self, requests: Sequence[Logits]) -> list[Ranked | RequestError]:
         """Labels bytes[B, k] and scores float32[B, k] for each request, or why it is refused."""

@@ -1,0 +1,90 @@
+"""Picture files and artefact directories for the vision tests, made on the spot."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from trimodal.manifest import Manifest, write_manifest
+
+RED, GREEN, BLUE, WHITE = (220, 20, 20), (20, 200, 20), (20, 20, 220), (255, 255, 255)
+
+
+def encode(image: Image.Image, format: str, **choices: object) -> bytes:
+    """The bytes of a picture file."""
+    file = io.BytesIO()
+    image.save(file, format, **choices)
+    return file.getvalue()
+
+
+def quarters(side: int = 64) -> Image.Image:
+    """Red, green (above), blue, white (below): tells every orientation from every other."""
+    image = Image.new("RGB", (side, side), WHITE)
+    half = side // 2
+    image.paste(RED, (0, 0, half, half))
+    image.paste(GREEN, (half, 0, side, half))
+    image.paste(BLUE, (0, half, half, side))
+    return image
+
+
+def noise(width: int, height: int, seed: int = 0) -> Image.Image:
+    grid = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    return Image.fromarray(grid)
+
+
+def png_chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def png_claiming(width: int, height: int) -> bytes:
+    """A PNG whose header claims a size, with hardly any pixel data behind it."""
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunks = (
+        png_chunk(b"IHDR", header) + png_chunk(b"IDAT", zlib.compress(b"\0" * 64)) + png_chunk(b"IEND", b"")
+    )
+    return b"\x89PNG\r\n\x1a\n" + chunks
+
+
+def webp_claiming(width: int, height: int) -> bytes:
+    """A VP8X WebP that claims a canvas of up to 2^24 a side."""
+    body = b"WEBPVP8X" + struct.pack("<I", 10) + b"\0\0\0\0"
+    body += (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def png_with(chunk: bytes, image: Image.Image) -> bytes:
+    """The image as PNG with one more chunk right behind the header."""
+    data = encode(image, "PNG")
+    return data[:33] + chunk + data[33:]
+
+
+def exif(orientation: int) -> bytes:
+    made = Image.Exif()
+    made[0x0112] = orientation
+    return made.tobytes()
+
+
+def artefact(directory: Path, *, classes: int = 3, runtime: str = "onnxruntime", **spec: object) -> Path:
+    """A classifier's directory without a model: manifest and labels."""
+    directory.mkdir(parents=True)
+    labels = [f"class {index}" for index in range(classes)]
+    (directory / "labels.json").write_text(json.dumps(labels))
+    manifest = Manifest(
+        task="vision",
+        runtime=runtime,
+        runtime_version="0",
+        precision="fp32",
+        source="test",
+        source_sha256="none",
+        command="python build/vision_onnx.py test",
+        shapes={"classes": classes},
+        extra={"input": {"height": 8, "width": 8, "resize": "exact", **spec}},
+    )
+    write_manifest(directory, manifest)
+    return directory

@@ -1,0 +1,222 @@
+import random
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.vision.pictures import (
+    WHITE,
+    encode,
+    exif,
+    noise,
+    png_chunk,
+    png_claiming,
+    png_with,
+    quarters,
+    webp_claiming,
+)
+from trimodal.errors import InvalidArgument
+from trimodal.vision.image import Limits, decode
+
+LIMITS = Limits()
+
+
+def seen(data: bytes, **options: object) -> np.ndarray:
+    picture = decode(data, LIMITS, **options)
+    assert picture.rgb.mode == "RGB"
+    return np.asarray(picture.rgb).astype(int)
+
+
+@pytest.mark.parametrize(
+    ("format", "choices", "close"),
+    [
+        ("PNG", {}, 0),
+        ("WEBP", {"lossless": True}, 0),
+        ("WEBP", {"quality": 95}, 12),
+        ("JPEG", {"quality": 95, "subsampling": 0}, 12),
+        ("JPEG", {"quality": 95, "subsampling": 0, "progressive": True}, 12),
+    ],
+)
+def test_reads_the_three_formats_by_content(format, choices, close):
+    image = quarters()
+    difference = np.abs(seen(encode(image, format, **choices)) - np.asarray(image))
+    assert np.percentile(difference, 95) <= close
+
+
+def test_grey_palette_and_one_bit_become_rgb():
+    grey = Image.linear_gradient("L").resize((32, 32))
+    assert (seen(encode(grey, "PNG")) == np.asarray(grey)[..., None]).all()
+    palette = quarters().quantize(8)
+    assert (seen(encode(palette, "PNG")) == np.asarray(quarters())).all()
+    one_bit = Image.fromarray(np.eye(16) > 0)
+    assert (seen(encode(one_bit, "PNG")) == (np.eye(16) * 255)[..., None]).all()
+
+
+def test_sixteen_bits_are_scaled_not_clipped():
+    values = np.array([[0, 256, 32768, 65535]], np.uint16)
+    assert seen(encode(Image.fromarray(values), "PNG"))[0, :, 0].tolist() == [0, 1, 128, 255]
+
+
+def test_cmyk_jpeg_shows_its_colours():
+    shown = seen(encode(quarters().convert("CMYK"), "JPEG", quality=95))
+    assert np.abs(shown[10, 10] - np.asarray(quarters())[10, 10]).max() < 25
+    assert shown[50, 50].min() > 240
+
+
+@pytest.mark.parametrize("format", ["PNG", "WEBP"])
+def test_what_is_transparent_is_white(format):
+    image = quarters().convert("RGBA")
+    image.paste((9, 9, 9, 0), (0, 0, 32, 32))
+    image.paste((0, 0, 0, 128), (32, 0, 64, 32))
+    shown = seen(encode(image, format, lossless=True))
+    assert shown[5, 5].tolist() == list(WHITE)
+    assert abs(shown[5, 50, 0] - 127) <= 1
+
+
+def test_transparent_palette_colour_and_transparent_grey_are_white():
+    palette = quarters().quantize(8)
+    corner = palette.getpixel((0, 0))
+    assert seen(encode(palette, "PNG", transparency=corner))[0, 0].tolist() == list(WHITE)
+    alphas = bytes(0 if index == corner else 255 for index in range(8))
+    assert seen(encode(palette, "PNG", transparency=alphas))[0, 0].tolist() == list(WHITE)
+    assert seen(encode(Image.new("L", (4, 4), 7), "PNG", transparency=7))[0, 0].tolist() == list(WHITE)
+    grey_alpha = Image.merge("LA", (Image.new("L", (4, 4), 7), Image.new("L", (4, 4), 0)))
+    assert seen(encode(grey_alpha, "PNG"))[0, 0].tolist() == list(WHITE)
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP"])
+def test_reports_the_exif_orientation(format):
+    for value in range(1, 9):
+        assert decode(encode(quarters(), format, exif=exif(value)), LIMITS).orientation == value
+
+
+@pytest.mark.parametrize(
+    "broken", [b"", b"MM\0*", b"II*\0\xff\xff\xff\xff", exif(9), exif(0), b"Exif\0\0junk"]
+)
+def test_odd_exif_means_upright(broken):
+    data = png_with(png_chunk(b"eXIf", broken), quarters())
+    assert decode(data, LIMITS).orientation == 1
+
+
+def test_damaged_exif_in_a_jpeg_is_ignored_without_a_warning():
+    good = exif(6)
+    data = encode(quarters(), "JPEG", exif=good[:14] + b"\xff" * 40)
+    assert decode(data, LIMITS).orientation == 1
+
+
+def test_a_large_jpeg_is_decoded_smaller_but_not_below_what_is_needed():
+    data = encode(noise(640, 480), "JPEG")
+    assert decode(data, LIMITS, at_least=224).rgb.size == (320, 240)
+    assert decode(data, LIMITS, at_least=256).rgb.size == (640, 480)
+    assert decode(data, LIMITS, at_least=32).rgb.size == (80, 60)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"", "image: empty; JPEG, PNG or WebP bytes are needed"),
+        (b"hello", "image: not a JPEG, PNG or WebP file"),
+        (encode(Image.new("L", (4, 4)), "GIF"), "image: not a JPEG, PNG or WebP file"),
+        (encode(Image.new("L", (4, 4)), "BMP"), "image: not a JPEG, PNG or WebP file"),
+        (encode(noise(64, 64), "PNG")[:200], "image: a truncated PNG file"),
+        (encode(quarters(), "WEBP")[:100], "image: a truncated WebP file"),
+        (encode(noise(64, 64), "JPEG")[:900], "image: a truncated JPEG file"),
+        (png_claiming(4, 4000), "image: a truncated PNG file"),
+        (png_claiming(0, 5), "image: 0 × 5 pixels; at least 1 a side are needed"),
+        (png_claiming(50_000, 2), "image: 50000 × 2 pixels; at most 16384 a side are accepted"),
+        (png_claiming(16_000, 16_000), "16000 × 16000 pixels; at most 40000000 in all are accepted"),
+        (webp_claiming(1 << 24, 1 << 24), "16777216 × 16777216 pixels; at most 16384 a side"),
+        (webp_claiming(16_000, 16_000), "at most 40000000 in all are accepted"),
+        (b"\x89PNG\r\n\x1a\n" + png_chunk(b"IEND", b""), "image: a PNG without a header"),
+        (png_with(png_chunk(b"acTL", b"\0" * 8), quarters()), "a PNG whose animation header is damaged"),
+    ],
+)
+def test_refuses_with_a_sentence_that_names_the_limit(data, told):
+    with pytest.raises(InvalidArgument) as caught:
+        decode(data, LIMITS)
+    assert told in str(caught.value)
+
+
+def test_a_jpeg_bomb_is_refused_from_its_header():
+    data = bytearray(encode(quarters(), "JPEG"))
+    start = data.index(b"\xff\xc0")
+    data[start + 5 : start + 9] = b"\xff\x00\xff\x00"
+    with pytest.raises(InvalidArgument, match="65280 × 65280 pixels; at most 16384 a side"):
+        decode(bytes(data), LIMITS)
+
+
+@pytest.mark.parametrize("format", ["PNG", "WEBP"])
+def test_animated_files_are_refused(format):
+    data = encode(quarters(), format, save_all=True, append_images=[noise(64, 64), noise(64, 64, 1)])
+    with pytest.raises(InvalidArgument, match=r"image: animated \(3 frames\); a single frame is accepted"):
+        decode(data, LIMITS)
+
+
+def test_the_limits_are_the_callers_and_the_field_is_named():
+    data = encode(noise(64, 48), "PNG")
+    for limits, told in [
+        (Limits(max_bytes=100), f"image[3]: {len(data)} bytes; at most 100 are accepted"),
+        (Limits(max_pixels=3071), "image[3]: 64 × 48 pixels; at most 3071 in all are accepted"),
+        (Limits(max_side=63), "image[3]: 64 × 48 pixels; at most 63 a side are accepted"),
+        (Limits(min_side=49), "image[3]: 64 × 48 pixels; at least 49 a side are needed"),
+    ]:
+        with pytest.raises(InvalidArgument) as caught:
+            decode(data, limits, name="image[3]")
+        assert str(caught.value) == told
+    assert decode(data, Limits(len(data), 3072, 64, 48)).rgb.size == (64, 48)
+
+
+FILES = {
+    "jpeg": encode(noise(40, 30), "JPEG", exif=exif(6)),
+    "progressive": encode(noise(40, 30), "JPEG", progressive=True),
+    "cmyk": encode(noise(40, 30).convert("CMYK"), "JPEG"),
+    "png": encode(noise(24, 20), "PNG", exif=exif(3)),
+    "palette": encode(noise(24, 20).quantize(16), "PNG", transparency=3),
+    "grey16": encode(Image.fromarray(np.arange(400, dtype=np.uint16).reshape(20, 20) * 100), "PNG"),
+    "apng": encode(quarters(16), "PNG", save_all=True, append_images=[noise(16, 16)]),
+    "webp": encode(noise(24, 20), "WEBP", exif=exif(8)),
+    "lossless": encode(noise(24, 20).convert("RGBA"), "WEBP", lossless=True),
+    "animation": encode(quarters(16), "WEBP", save_all=True, append_images=[noise(16, 16)]),
+}
+
+
+def survives(data: bytes) -> bool:
+    """True when decoded, False when refused; anything else, a warning too, fails the test."""
+    told = ""
+    try:
+        picture = decode(data, Limits(max_pixels=1 << 20, max_side=4096), at_least=8)
+    except InvalidArgument as error:
+        told = str(error)
+    assert told.startswith("image: ") if told else picture.rgb.mode == "RGB"
+    return not told
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_cut_anywhere_is_refused_or_read(name):
+    data = FILES[name]
+    whole = survives(data)
+    assert whole == (name not in ("apng", "animation"))
+    cuts = range(0, len(data), max(1, len(data) // 250))
+    assert not all(survives(data[:cut]) for cut in cuts)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_flipped_bits_and_random_bytes_are_refused_or_read(name):
+    data = FILES[name]
+    chance = random.Random(name)
+    refused = 0
+    for _ in range(300):
+        damaged = bytearray(data)
+        for _ in range(chance.choice((1, 1, 3, 30))):
+            # Half of the damage goes to the first bytes, where the headers are.
+            at = (
+                chance.randrange(min(len(data), 120))
+                if chance.random() < 0.5
+                else chance.randrange(len(data))
+            )
+            damaged[at] ^= 1 << chance.randrange(8)
+        refused += not survives(bytes(damaged))
+    assert refused > 0
+    for _ in range(50):
+        assert not survives(chance.randbytes(chance.randrange(1, 400)))
+        survives(data[:12] + chance.randbytes(200))

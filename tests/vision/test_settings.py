@@ -1,0 +1,54 @@
+import os
+import re
+
+import pytest
+from google.protobuf import text_format
+
+from tests.vision.test_profiles import REPOSITORY
+from trimodal.errors import SettingsError
+from trimodal.settings import parse_parameters
+from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
+
+
+def test_the_files_in_the_repository_are_accepted():
+    from tritonclient.grpc import model_config_pb2
+
+    for file, cls in {
+        "vision_preprocess/config.pbtxt": PreprocessSettings,
+        "vision_preprocess/configs/cpu.pbtxt": PreprocessSettings,
+        "vision_classify/configs/cpu.pbtxt": ClassifySettings,
+        "vision_rank/config.pbtxt": RankSettings,
+        "vision_rank/configs/cpu.pbtxt": RankSettings,
+    }.items():
+        config = text_format.Parse((REPOSITORY / file).read_text(), model_config_pb2.ModelConfig())
+        parameters = {key: value.string_value for key, value in config.parameters.items()}
+        assert set(parameters) == set(cls.model_fields), f"{file} does not show every parameter"
+        parse_parameters(cls, parameters, source=file)
+
+
+def test_warm_up_sizes_are_a_list_of_numbers():
+    settings = parse_parameters(
+        ClassifySettings, {"artefact": "x", "warm_up_batch_sizes": "1, 4,8"}, source="f"
+    )
+    assert settings.warm_up_batch_sizes == (1, 4, 8)
+    assert settings.threads == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("cls", "parameters", "told"),
+    [
+        (ClassifySettings, {"artefact": "x", "engine": "cuda"}, "f: parameter 'engine' = 'cuda'"),
+        (ClassifySettings, {}, "parameter 'artefact'"),
+        (
+            ClassifySettings,
+            {"artefact": "x", "warm_up_batch_sizes": "1,x"},
+            "parameter 'warm_up_batch_sizes.1'",
+        ),
+        (PreprocessSettings, {"classifier": "x", "threads": "0"}, "parameter 'threads' = '0'"),
+        (PreprocessSettings, {"classifier": "x", "max_byte": "9"}, "unknown parameter 'max_byte' (known: "),
+        (RankSettings, {"classifier": "x", "top_k": "many"}, "parameter 'top_k' = 'many'"),
+    ],
+)
+def test_a_bad_setting_names_the_file_and_the_key(cls, parameters, told):
+    with pytest.raises(SettingsError, match=re.escape(told)):
+        parse_parameters(cls, parameters, source="f")
