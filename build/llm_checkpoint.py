@@ -101,6 +101,11 @@ class Checkpoint:
     def has_chat_template(self) -> bool:
         return bool(self.tokenizer.chat_template)
 
+    @property
+    def random_weights(self) -> bool:
+        """Made by random_checkpoint.py: its tokens hang on rounding, so agreement says little."""
+        return bool(getattr(self.config, "random_weights", False))
+
     def encode_prompt(self, prompt: str) -> list[int]:
         """Token ids of one user's message, through the chat template where there is one."""
         if not self.has_chat_template:

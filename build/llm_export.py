@@ -16,6 +16,7 @@ from llm_checkpoint import Checkpoint
 from trimodal.errors import ArtefactError
 
 MODEL = "openvino_model.xml"
+TOKENIZERS = "openvino_tokenizer", "openvino_detokenizer"
 CONFIG_FILES = ("config.json", "generation_config.json")
 LARGEST_GROUP, SMALLEST_GROUP = 64, 16
 SAMPLE_TOKENS = 256
@@ -59,7 +60,7 @@ def import_converters() -> None:
 
 
 def export(checkpoint: Checkpoint, directory: Path) -> None:
-    """Writes the stateful FP32 IR, its configuration and the converted tokenizer."""
+    """Writes the stateful FP32 IR, its configuration and, where it can be converted, the tokenizer."""
     import openvino
     import openvino_tokenizers
     from optimum.exporters.openvino import export_from_model
@@ -73,14 +74,17 @@ def export(checkpoint: Checkpoint, directory: Path) -> None:
             stateful=True,
             ov_config=OVConfig(dtype="fp32"),
         )
-        parts = openvino_tokenizers.convert_tokenizer(checkpoint.tokenizer, with_detokenizer=True)
-    except Exception as error:  # An architecture or tokenizer that the converters do not know.
+    except Exception as error:  # An architecture that the converter does not know, out of memory, …
         reason = str(error).strip().split("\n")[0][:200]
         raise ArtefactError(
             f"{checkpoint.directory.name} cannot be exported to OpenVINO: {reason}"
         ) from error
-    for part, name in zip(parts, ("openvino_tokenizer.xml", "openvino_detokenizer.xml"), strict=True):
-        openvino.save_model(part, directory / name, compress_to_fp16=False)
+    try:
+        parts = openvino_tokenizers.convert_tokenizer(checkpoint.tokenizer, with_detokenizer=True)
+    except Exception:  # The server encodes and decodes with tokenizer.json, and the pipeline opens without.
+        return
+    for part, name in zip(parts, TOKENIZERS, strict=True):
+        openvino.save_model(part, directory / f"{name}.xml", compress_to_fp16=False)
 
 
 def group_size(checkpoint: Checkpoint) -> int:
@@ -113,7 +117,7 @@ def compress(exported: Path, directory: Path, how: Compression) -> dict[str, Any
         model, done = _int4(model, how)
     openvino.save_model(model, directory / MODEL, compress_to_fp16=how.precision == "fp16")
     for path in exported.iterdir():
-        if path.stem in ("openvino_tokenizer", "openvino_detokenizer") or path.name in CONFIG_FILES:
+        if path.stem in TOKENIZERS or path.name in CONFIG_FILES:
             shutil.copyfile(path, directory / path.name)
     return done
 

@@ -49,7 +49,10 @@ def main(
     ratio: float = typer.Option(1.0, min=0, max=1, help="int4: share of layers; the others get int8"),
     check_file: Path = typer.Option(None, help="check on these texts, not on greedy answers"),
     min_agreement: float = typer.Option(
-        None, min=0, max=1, help="refuse a lower token agreement with torch (default 0.9, int4: 0.5)"
+        None,
+        min=0,
+        max=1,
+        help="refuse a lower token agreement with torch (default 0.9; int4 0.5; 0 for random weights)",
     ),
 ) -> None:
     """Build SOURCE for OpenVINO, compare it with torch, and put it in place."""
@@ -77,7 +80,7 @@ def main(
                 export(checkpoint, Path(scratch))
             data = [checkpoint.encode(text)[:SAMPLE_TOKENS] for text in _spread(samples, MOST_SAMPLES)]
             for each, target in targets.items():
-                limit = MIN_AGREEMENT[each] if min_agreement is None else min_agreement
+                limit = _limit(each, min_agreement, checkpoint)
                 manifest = Manifest(
                     task="llm",
                     runtime="openvino",
@@ -87,7 +90,11 @@ def main(
                     source_sha256=checkpoint_sha256(directory),
                     command=build_command("build/llm_openvino.py"),
                     shapes=checkpoint.shapes(),
-                    extra=checkpoint.special_ids() | {"has_chat_template": checkpoint.has_chat_template},
+                    extra=checkpoint.special_ids()
+                    | {
+                        "has_chat_template": checkpoint.has_chat_template,
+                        "random_weights": checkpoint.random_weights,
+                    },
                 )
                 with atomic_directory(target) as work:
                     with progress(f"Writing {each.value}"):
@@ -110,6 +117,12 @@ def _target(precision: Precision, name: str, out: str) -> Path:
     if Path(name).name != name:
         raise ArtefactError(f"--name {name!r} is not a plain directory name: use --out for a path")
     return REPOSITORY / name.replace("{precision}", precision.value)
+
+
+def _limit(precision: Precision, asked: float | None, checkpoint: Checkpoint) -> float:
+    if asked is not None:
+        return asked
+    return 0.0 if checkpoint.random_weights else MIN_AGREEMENT[precision]
 
 
 def _spread(samples: list[str], most: int) -> list[str]:
