@@ -1,0 +1,113 @@
+"""build/embedding_onnx.py on a tiny BERT with random weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.builders.scripts import importable, refusal, run
+from trimodal.embedding.engine_onnxruntime import open_engine
+from trimodal.embedding.settings import EmbeddingSettings
+from trimodal.manifest import read_manifest
+
+pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
+SCRIPT = "embedding_onnx"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _scripts() -> Iterator[None]:
+    with importable():
+        yield
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import BertConfig, BertModel
+
+    directory = tmp_path_factory.mktemp("bert")
+    torch.manual_seed(0)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, *("##" + letter for letter in letters)]
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    config = BertConfig(vocab_size=len(words), max_position_embeddings=24, initializer_range=0.3, **sizes)
+    BertModel(config, add_pooling_layer=False).save_pretrained(directory)
+    tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.save(str(directory / "tokenizer.json"))
+    (directory / "sentence_bert_config.json").write_text('{"max_seq_length": 16}')
+    return directory
+
+
+@pytest.fixture(scope="module")
+def built(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("embedding") / "1"
+    run(SCRIPT, checkpoint, "--precision", "fp32", "--precision", "int8", "--out-dir", out)
+    return out
+
+
+def test_the_check_is_in_the_manifest(built):
+    fp32 = read_manifest(built / "onnx-fp32", task="embedding", runtime="onnxruntime")
+    assert fp32.shapes == {"dimension": 32, "max_length": 16}
+    assert fp32.check["max_error"] < 1e-4
+    assert fp32.check["min_cosine"] > 0.9999
+    int8 = read_manifest(built / "onnx-int8", task="embedding", runtime="onnxruntime")
+    assert 0.9 < int8.check["min_cosine"] < 0.9999
+
+
+def test_the_built_embedder_gives_torchs_vectors_whatever_the_batch(built, checkpoint):
+    import torch
+    from tokenizers import Tokenizer
+    from transformers import BertModel
+
+    engine = open_engine(built / "onnx-fp32", EmbeddingSettings(artefact="x", intra_op_threads=1))
+    texts = ["ab", "a longer text that is cut at its end", "zz top", "q"]
+    vectors = engine.embed(texts).vectors
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    bert = BertModel.from_pretrained(checkpoint, add_pooling_layer=False)
+    tokenizer = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
+    tokenizer.enable_truncation(16)
+    for text, vector in zip(texts, vectors, strict=True):
+        ids = torch.tensor([tokenizer.encode(text).ids])
+        with torch.inference_mode():
+            mean = bert(ids).last_hidden_state.mean(1)
+        np.testing.assert_allclose(vector, torch.nn.functional.normalize(mean)[0].numpy(), atol=1e-5)
+
+
+def test_too_low_a_cosine_leaves_the_old_artefact(checkpoint, tmp_path, capsys):
+    (tmp_path / "onnx-fp32").mkdir()
+    (tmp_path / "onnx-fp32" / "old").write_text("old")
+    sentence = refusal(capsys, SCRIPT, checkpoint, "--out-dir", tmp_path, "--min-cosine", "1.5")
+    assert "onnx-fp32 not written: the lowest cosine with torch" in sentence
+    assert [path.name for path in tmp_path.rglob("*")] == ["onnx-fp32", "old"]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "told"),
+    [
+        ("config.json", {"model_type": "roberta"}, "model_type 'roberta'; bert is supported"),
+        ("1_Pooling/config.json", {"pooling_mode_cls_token": True}, "only pooling by the mean is supported"),
+        ("tokenizer.json", None, "it lacks tokenizer.json"),
+        ("config.json", None, "it lacks config.json"),
+    ],
+)
+def test_other_checkpoints_are_refused(checkpoint, tmp_path, capsys, file, content, told):
+    for path in checkpoint.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    target = tmp_path / file
+    if content is None:
+        target.unlink()
+    else:
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(json.dumps(content))
+    assert told in refusal(capsys, SCRIPT, tmp_path)
+
+
+def test_a_misspelt_directory_is_named(capsys):
+    assert "no checkpoint at ./nowhere" in refusal(capsys, SCRIPT, "./nowhere")

@@ -1,0 +1,161 @@
+"""build/vision_onnx.py on the demo's checkpoint and on damaged ones."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.builders.scripts import BUILD, importable, refusal, run
+from trimodal.manifest import read_manifest
+from trimodal.metrics import MemoryMetrics
+from trimodal.vision.service import ClassifyService, PreprocessService, RankService
+from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
+
+pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
+DEMO = BUILD / "demo" / "vision"
+SCRIPT = "vision_onnx"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _scripts() -> Iterator[None]:
+    with importable():
+        yield
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("vision_classify") / "1"
+    run(SCRIPT, DEMO, "--precision", "fp32", "--precision", "int8", "--out-dir", out)
+    return out
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """A copy of the demo's checkpoint without images, to be damaged."""
+    copy = tmp_path / "checkpoint"
+    copy.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(DEMO / name, copy)
+    return copy
+
+
+def test_the_check_and_the_calibration_are_in_the_manifest(built):
+    fp32 = read_manifest(built / "onnx-fp32", task="vision", runtime="onnxruntime")
+    int8 = read_manifest(built / "onnx-int8", task="vision", runtime="onnxruntime")
+    assert fp32.check["max_error"] < 1e-4
+    assert fp32.check["images"] == 360
+    for manifest in (fp32, int8):
+        assert manifest.check["top1_agreement"] >= 0.99
+        assert manifest.check["top1_accuracy"] >= 0.99
+        assert manifest.shapes == {"pixels": [-1, 3, 32, 32], "classes": 10}
+        assert set(manifest.files) == {"model.onnx", "labels.json"}
+    assert int8.calibration["images"] == 128
+    assert fp32.calibration == {}
+
+
+def test_int8_really_is_int8(built):
+    import onnx
+
+    nodes = {node.op_type for node in onnx.load(built / "onnx-int8" / "model.onnx").graph.node}
+    assert {"QuantizeLinear", "DequantizeLinear"} <= nodes
+    assert "QuantizeLinear" not in {
+        node.op_type for node in onnx.load(built / "onnx-fp32" / "model.onnx").graph.node
+    }
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_the_built_classifier_reads_the_samples(built, precision):
+    samples = sorted((DEMO / "samples").iterdir())
+    assert {file.suffix for file in samples} == {".png", ".jpg"}
+    artefact = f"onnx-{precision}"
+    metrics = MemoryMetrics()
+    preprocess = PreprocessService.open(built, PreprocessSettings(classifier=artefact), metrics)
+    classify = ClassifyService.open(built, ClassifySettings(artefact=artefact, intra_op_threads=1), metrics)
+    rank = RankService.open(built, RankSettings(classifier=artefact, top_k=1))
+    ranked = rank.rank(classify.classify(preprocess.prepare([[file.read_bytes() for file in samples]])))
+    preprocess.close()
+    ((labels, scores),) = ranked
+    assert [label.decode() for label in labels[:, 0]] == [file.stem.split("-")[1] for file in samples]
+    assert scores.min() > 0.5
+
+
+def test_too_little_agreement_leaves_the_old_artefact(checkpoint, tmp_path, capsys):
+    out = tmp_path / "out"
+    (out / "onnx-fp32").mkdir(parents=True)
+    (out / "onnx-fp32" / "old").write_text("old")
+    sentence = refusal(capsys, SCRIPT, checkpoint, "--out-dir", out, "--min-agreement", "1.01")
+    assert "onnx-fp32 not written: top-1 agreement 1.0000 is below --min-agreement 1.01" in sentence
+    assert [path.name for path in out.rglob("*")] == ["onnx-fp32", "old"]
+
+
+def test_int8_from_a_folder_skips_what_is_no_image(checkpoint, tmp_path, capsys):
+    folder = tmp_path / "images"
+    folder.mkdir()
+    (folder / "broken.png").write_bytes(b"no picture")
+    with np.load(DEMO / "calibration.npz") as file:
+        for index, image in enumerate(file["images"][:16]):
+            Image.fromarray(image).save(folder / f"{index}.png")
+    run(SCRIPT, checkpoint, "--precision", "int8", "--calibration", folder, "--out-dir", tmp_path / "out")
+    assert "skipped broken.png: image: not a JPEG, PNG or WebP file" in capsys.readouterr().out
+    manifest = read_manifest(tmp_path / "out" / "onnx-int8", task="vision", runtime="onnxruntime")
+    assert manifest.calibration["images"] == 16
+    (folder / "3.png").unlink()
+    sentence = refusal(capsys, SCRIPT, checkpoint, "--precision", "int8", "--calibration", folder)
+    assert "holds 15 usable images: at least 16 are needed" in sentence
+
+
+def test_int8_without_images_is_refused(checkpoint, capsys):
+    assert "int8 needs images" in refusal(capsys, SCRIPT, checkpoint, "--precision", "int8")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"architecture": "vgg"}, "architecture 'vgg' is not one of digits-resnet, resnet18, resnet50"),
+        ({"architecture": "resnet18"}, "does not fit resnet18: "),
+        ({"num_classes": 11}, "10 labels for 11 classes"),
+        ({"num_classes": 11, "labels": []}, "does not fit digits-resnet"),
+        ({"input": {"height": 32}}, "parameter 'input.width'"),
+        ({"trust_remote_code": True}, "unknown parameter 'trust_remote_code'"),
+    ],
+)
+def test_a_config_that_does_not_fit_is_refused_by_field(checkpoint, capsys, change, told):
+    config = json.loads((checkpoint / "config.json").read_text()) | change
+    (checkpoint / "config.json").write_text(json.dumps(config))
+    assert told in refusal(capsys, SCRIPT, checkpoint)
+
+
+def test_missing_and_damaged_files_are_named(checkpoint, capsys):
+    (checkpoint / "model.safetensors").write_bytes(b"damaged")
+    assert "model.safetensors does not fit digits-resnet" in refusal(capsys, SCRIPT, checkpoint)
+    (checkpoint / "model.safetensors").unlink()
+    assert "it lacks model.safetensors" in refusal(capsys, SCRIPT, checkpoint)
+    assert "no checkpoint at" in refusal(capsys, SCRIPT, checkpoint / "nowhere")
+
+
+@pytest.mark.parametrize("arrays", [{"pixels": np.zeros(3)}, {"images": np.zeros((20, 8, 8))}])
+def test_an_npz_of_another_kind_is_refused(checkpoint, tmp_path, capsys, arrays):
+    np.savez(tmp_path / "c.npz", **arrays)
+    sentence = refusal(capsys, SCRIPT, checkpoint, "--precision", "int8", "--calibration", tmp_path / "c.npz")
+    assert "images" in sentence
+
+
+def test_resnet50_is_torchvisions():
+    import torch
+
+    with torch.device("meta"):
+        model = importlib.import_module("vision_models").ARCHITECTURES["resnet50"](num_classes=1000)
+    names = model.state_dict()
+    # Figures of torchvision.models.resnet50.
+    assert sum(weight.numel() for weight in model.parameters()) == 25_557_032
+    assert len(names) == 320
+    assert names["layer3.0.downsample.1.running_var"].shape == (1024,)
+    assert names["layer4.2.conv3.weight"].shape == (2048, 512, 1, 1)
+    assert model.layer2[0].conv2.stride == (2, 2)
