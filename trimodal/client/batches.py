@@ -1,0 +1,54 @@
+"""Many items through a model that takes a limited number at once: split, sent side by side, put together.
+
+It knows of no model's tensors: the caller reads and writes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from trimodal.errors import InvalidArgument, RequestError
+
+BATCHES_AT_ONCE = 4
+
+Item = TypeVar("Item")
+Row = TypeVar("Row")
+Ask = Callable[[Sequence[Item]], Awaitable[list[Row]]]
+
+
+async def in_batches(items: Sequence[Item], size: int, ask: Ask[Item, Row]) -> list[Row]:
+    """One row an item, in order. The first error ends it and cancels what still runs.
+
+    Args:
+        size: the most items in one batch; below 1 counts as 1.
+        ask: the rows of one batch.
+    """
+    room = asyncio.Semaphore(BATCHES_AT_ONCE)
+
+    async def one(part: Sequence[Item]) -> list[Row]:
+        async with room:
+            return await ask(part)
+
+    size = max(1, size)
+    tasks = [asyncio.ensure_future(one(items[at : at + size])) for at in range(0, len(items), size)]
+    try:
+        return [row for rows in await asyncio.gather(*tasks) for row in rows]
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def each_alone(ask: Ask[Item, Row]) -> Ask[Item, Row | RequestError]:
+    """As `ask`, but a batch that is refused is sent again one by one, and errors stand in for their rows."""
+
+    async def asked(items: Sequence[Item]) -> list[Row | RequestError]:
+        try:
+            return [*await ask(items)]
+        except InvalidArgument as error:
+            if len(items) == 1:
+                return [error]
+        return [row for item in items for row in await asked([item])]
+
+    return asked

@@ -1,0 +1,215 @@
+"""A typed asyncio client of a trimodal server: text, image labels, vectors.
+
+It turns calls into tensors and answers into values. How they travel is the
+transport's affair; limits of fields are the server's, which names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimodal.client.batches import each_alone, in_batches
+from trimodal.client.errors import ProtocolError
+from trimodal.client.generation import Sampling, generation_inputs, rows, utf8
+from trimodal.client.stream import AnswerStream
+from trimodal.client.tensors import strings
+from trimodal.client.transport import Request, Responses, Tensors, Timeouts, Transport
+from trimodal.client.values import Answer, Message, Model, Prediction
+from trimodal.errors import InvalidArgument, RequestError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class Client:
+    """Client of one server, for one event loop and as many tasks of it as you like.
+
+        async with Client("127.0.0.1:8001") as client:
+            async for delta in client.generate("what is a lambda?", max_tokens=64):
+                print(delta.text, end="", flush=True)
+
+    Args:
+        url: host:port of the gRPC endpoint; "grpcs://host:port" for TLS.
+        timeouts: bounds of every wait.
+        connections: HTTP/2 connections that requests are spread over.
+        transport: another way to a server, such as `FakeTransport`, instead of the three above.
+
+    All calls raise RequestError when the server refuses or ends a request, and
+    TransportError when it does not answer; the tree is drawn in `trimodal.client.errors`.
+    """
+
+    def __init__(
+        self,
+        url: str = "127.0.0.1:8001",
+        *,
+        timeouts: Timeouts | None = None,
+        connections: int = 2,
+        transport: Transport | None = None,
+    ) -> None:
+        self._timeouts = timeouts or Timeouts()
+        if transport is None:
+            from trimodal.client.grpc_transport import GrpcTransport
+
+            transport = GrpcTransport(url, self._timeouts, connections)
+        self._transport = transport
+        self._batch_sizes: dict[str, int] = {}
+
+    def generate(
+        self,
+        prompt: str | None = None,
+        *,
+        messages: Sequence[Message] | None = None,
+        timeout: float | None = None,
+        model: str = "llm",
+        request_id: str = "",
+        **sampling: Unpack[Sampling],
+    ) -> AnswerStream:
+        """The answer to a prompt or a chat (one of the two), as it is made. Sent when it is iterated.
+
+        Args:
+            timeout: seconds for the whole answer; None: as the client's timeouts say.
+            sampling: max_tokens, temperature, top_p, top_k, seed, stop; the model's defaults otherwise.
+        """
+        request = Request(model, generation_inputs(prompt, messages, sampling), request_id)
+
+        async def send() -> Responses:
+            return await self._transport.stream(request, self._within(timeout))
+
+        return AnswerStream(send)
+
+    stream = generate
+
+    async def complete(
+        self,
+        prompt: str | None = None,
+        *,
+        messages: Sequence[Message] | None = None,
+        timeout: float | None = None,
+        model: str = "llm",
+        request_id: str = "",
+        **sampling: Unpack[Sampling],
+    ) -> Answer:
+        """As `generate`, but the whole answer at once."""
+        stream = self.generate(
+            prompt, messages=messages, timeout=timeout, model=model, request_id=request_id, **sampling
+        )
+        return await stream.answer()
+
+    @overload
+    async def classify(
+        self,
+        images: Sequence[bytes],
+        *,
+        top_k: int | None = None,
+        return_exceptions: Literal[False] = False,
+        timeout: float | None = None,
+        model: str = "vision",
+    ) -> list[list[Prediction]]: ...
+
+    @overload
+    async def classify(
+        self,
+        images: Sequence[bytes],
+        *,
+        top_k: int | None = None,
+        return_exceptions: Literal[True],
+        timeout: float | None = None,
+        model: str = "vision",
+    ) -> list[list[Prediction] | RequestError]: ...
+
+    async def classify(
+        self,
+        images: Sequence[bytes],
+        *,
+        top_k: int | None = None,
+        return_exceptions: bool = False,
+        timeout: float | None = None,
+        model: str = "vision",
+    ) -> list[list[Prediction]] | list[list[Prediction] | RequestError]:
+        """Labels of JPEG, PNG or WebP files, best first; in as many batches as the model needs.
+
+        Args:
+            images: contents of files.
+            top_k: at most so many labels an image; None: all that the model gives.
+            return_exceptions: an image that is refused gets its error as its row, and harms no other.
+            timeout: seconds for each batch.
+        """
+        if top_k is not None and top_k < 1:
+            raise InvalidArgument(f"top_k is {top_k}: at least 1 is needed")
+
+        async def ask(part: Sequence[bytes]) -> list[list[Prediction]]:
+            outputs = await self._infer(model, {"image": strings(list(part)).reshape(-1, 1)}, timeout)
+            try:
+                pairs = zip(
+                    rows(outputs, "labels", len(part)), rows(outputs, "scores", len(part)), strict=True
+                )
+                return [
+                    [
+                        Prediction(bytes(label).decode(), float(score))
+                        for label, score in zip(*pair, strict=True)
+                    ][:top_k]
+                    for pair in pairs
+                ]
+            except (KeyError, TypeError, ValueError) as error:
+                raise ProtocolError(f"the answer of model '{model}' cannot be read: {error}") from None
+
+        size = await self.max_batch_size(model)
+        if return_exceptions:
+            return await in_batches(images, size, each_alone(ask))
+        return await in_batches(images, size, ask)
+
+    async def embed(
+        self, texts: Sequence[str], *, timeout: float | None = None, model: str = "embedding"
+    ) -> NDArray[np.float32]:
+        """Vectors of unit length, float32[N, d]; in as many batches as the model needs."""
+        if not texts:
+            raise InvalidArgument("texts is empty: at least one is needed")
+
+        async def ask(part: Sequence[str]) -> list[NDArray[np.float32]]:
+            encoded = strings([utf8("texts", text) for text in part]).reshape(-1, 1)
+            outputs = await self._infer(model, {"text_input": encoded}, timeout)
+            try:
+                return list(rows(outputs, "embedding", len(part)))
+            except (KeyError, ValueError) as error:
+                raise ProtocolError(f"the answer of model '{model}' cannot be read: {error}") from None
+
+        vectors = await in_batches(texts, await self.max_batch_size(model), ask)
+        return np.stack(vectors)
+
+    async def ready(self, model: str = "") -> bool:
+        """Whether the server, or one model, takes requests; False also when nobody is there."""
+        return await self._transport.ready(model, self._timeouts)
+
+    async def models(self) -> list[Model]:
+        """The models that are ready."""
+        return await self._transport.models(self._timeouts)
+
+    async def max_batch_size(self, model: str) -> int:
+        """The most items in one request to `model`; 0: it takes no batches. Asked once."""
+        if model not in self._batch_sizes:
+            self._batch_sizes[model] = await self._transport.max_batch_size(model, self._timeouts)
+        return self._batch_sizes[model]
+
+    async def aclose(self) -> None:
+        """Closes the connections; what still runs is cancelled."""
+        await self._transport.aclose()
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _within(self, timeout: float | None) -> Timeouts:
+        return self._timeouts if timeout is None else replace(self._timeouts, total=timeout)
+
+    async def _infer(self, model: str, inputs: Tensors, timeout: float | None) -> Tensors:
+        return await self._transport.infer(Request(model, inputs), self._within(timeout))

@@ -1,0 +1,126 @@
+"""What a client may raise, and how gRPC's statuses and Triton's messages become it.
+
+    TrimodalError
+    ├── RequestError            the server answered: this request is refused or ended
+    │   ├── InvalidArgument     the request is wrong; sending it again is no use
+    │   │   └── ModelNotFound   the server has no such model
+    │   ├── Unavailable         no room now; try again later
+    │   ├── Cancelled           it was cancelled
+    │   └── InternalError       the server's fault
+    └── TransportError          the server did not answer
+        ├── ConnectError        nobody listens there
+        ├── ConnectionLost      the server went away while the request ran
+        ├── Timeout             longer than the deadline, or than the longest silence allowed
+        └── ProtocolError       what came back is not what the model's contract says
+
+A gRPC stream of Triton carries an error's message without its code. So streaming
+models of this project begin the message with the code ("INVALID_ARG: …"), which is
+taken off again here. Triton's option for real statuses (`triton_grpc_error`) is not
+used: it makes servers of release 24.10 crash after a few errors.
+"""
+
+from __future__ import annotations
+
+import re
+
+import grpc
+
+from trimodal.errors import (
+    Cancelled,
+    InternalError,
+    InvalidArgument,
+    RequestError,
+    TrimodalError,
+    Unavailable,
+)
+
+
+class ModelNotFound(InvalidArgument):
+    """The server has no model of that name."""
+
+
+class TransportError(TrimodalError):
+    """The server did not answer: nothing is known of the request's fate."""
+
+
+class ConnectError(TransportError):
+    """No connection to the server could be made."""
+
+
+class ConnectionLost(TransportError):
+    """The server or the network went away while the request ran."""
+
+
+class Timeout(TransportError):
+    """The deadline passed, or the server was silent for too long."""
+
+
+class ProtocolError(TransportError):
+    """The answer lacks what the model's contract promises."""
+
+
+_CODES: dict[str, type[RequestError]] = {
+    kind.code: kind for kind in (InvalidArgument, Unavailable, Cancelled, InternalError)
+}
+_PREFIX = re.compile(rf"(?:.*?, )?({'|'.join(_CODES)}): (.*)", re.DOTALL)
+_REQUEST_ID = re.compile(r"\[request id: [^\]]*\] ")
+_UNKNOWN = re.compile(r"unknown model|is not found")
+_NOT_NOW = re.compile(
+    r"no available versions|not ready|shutting down|in exit|exceeds maximum queue size", re.I
+)
+
+_STATUS: dict[grpc.StatusCode, type[RequestError]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,
+    grpc.StatusCode.OUT_OF_RANGE: InvalidArgument,
+    grpc.StatusCode.FAILED_PRECONDITION: InvalidArgument,
+    grpc.StatusCode.UNIMPLEMENTED: InvalidArgument,
+    grpc.StatusCode.ALREADY_EXISTS: InvalidArgument,
+    grpc.StatusCode.NOT_FOUND: ModelNotFound,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: InvalidArgument,  # a message beyond the size limits
+    grpc.StatusCode.UNAVAILABLE: Unavailable,
+    grpc.StatusCode.CANCELLED: Cancelled,
+}
+_NO_CONNECTION = re.compile(
+    r"failed to connect|connection refused|name resolution|DNS|no address|timeout occurred: FD", re.I
+)
+_LOST = re.compile(
+    r"socket closed|connection reset|broken pipe|goaway|keepalive|end of tcp stream|recvmsg|sendmsg|"
+    r"stream removed|transport clos|connection timed out|rst_stream",
+    re.I,
+)
+
+_MAY_BE_LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
+
+
+def from_status(code: grpc.StatusCode, details: str | None, url: str) -> TrimodalError:
+    """The error behind a gRPC status: of the transport, or the server's answer."""
+    text = details or code.name.lower().replace("_", " ")
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return Timeout(f"the server at {url} did not finish before the deadline")
+    if code is grpc.StatusCode.UNAVAILABLE and _NO_CONNECTION.search(text):
+        return ConnectError(f"no server at {url}")
+    if code in _MAY_BE_LOST and _LOST.search(text):
+        return ConnectionLost(f"the server at {url} went away")
+    return _STATUS.get(code, InternalError)(_plain(text))
+
+
+def from_message(message: str, *, by_model: bool) -> RequestError:
+    """The error behind the message of a stream's response.
+
+    Args:
+        message: as it came.
+        by_model: whether the model sent it; what Triton itself refuses never reached one.
+    """
+    if found := _PREFIX.fullmatch(message):
+        return _CODES[found[1]](found[2])
+    text = _plain(message)
+    if by_model:
+        return RequestError(text)
+    if _NOT_NOW.search(text):
+        return Unavailable(text)
+    return (ModelNotFound if _UNKNOWN.search(text) else InvalidArgument)(text)
+
+
+def _plain(text: str) -> str:
+    found = _PREFIX.fullmatch(text)
+    return _REQUEST_ID.sub("", found[2] if found else text)

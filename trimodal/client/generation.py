@@ -1,0 +1,86 @@
+"""What may be asked of a text generator, and the tensors that say it. Limits are the server's affair."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, TypedDict
+
+import numpy as np
+
+from trimodal.client.tensors import strings
+from trimodal.client.transport import Array, Tensors
+from trimodal.client.values import Message
+from trimodal.errors import InvalidArgument
+
+_SCALARS: dict[str, type[np.generic]] = {
+    "max_tokens": np.int32,
+    "temperature": np.float32,
+    "top_p": np.float32,
+    "top_k": np.int32,
+    "seed": np.uint64,
+}
+
+
+class Sampling(TypedDict, total=False):
+    """What is left out, or None, has the model's default."""
+
+    max_tokens: int | None
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    seed: int | None
+    stop: str | Sequence[str]
+
+
+def generation_inputs(
+    prompt: str | None, messages: Sequence[Message] | None, sampling: Sampling
+) -> dict[str, Array]:
+    """The input tensors of the llm model; strings as UTF-8, numbers as [1].
+
+    Raises:
+        InvalidArgument: a value has no place in its tensor's type.
+    """
+    inputs: dict[str, Array] = {}
+    if prompt is not None:
+        inputs["text_input"] = strings([utf8("prompt", prompt)])
+    if messages is not None:
+        inputs["messages"] = strings([utf8("messages", json.dumps(list(messages), ensure_ascii=False))])
+    for name, kind in _SCALARS.items():
+        value = sampling.get(name)
+        if value is not None:
+            inputs[name] = _number(name, value, kind)
+    stop = sampling.get("stop") or ()
+    if stops := [stop] if isinstance(stop, str) else list(stop):
+        inputs["stop"] = strings([utf8("stop", text) for text in stops])
+    return inputs
+
+
+def utf8(name: str, text: str) -> bytes:
+    """The bytes of a text field."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"{name} holds a lone surrogate: it is not valid Unicode") from None
+
+
+def _number(name: str, value: Any, kind: type[np.generic]) -> Array:
+    if issubclass(kind, np.integer):
+        limits = np.iinfo(kind)
+        if not isinstance(value, int | np.integer) or not limits.min <= value <= limits.max:
+            raise InvalidArgument(
+                f"{name} is {value}: a whole number from {limits.min} to {limits.max} is needed"
+            )
+    return np.array([value], kind)
+
+
+def rows(outputs: Tensors, name: str, count: int) -> Array:
+    """An output of a batching model: [count, …].
+
+    Raises:
+        KeyError, ValueError: it is missing or has another number of rows.
+    """
+    array = outputs[name]
+    if array.ndim != 2 or len(array) != count:
+        raise ValueError(f"{name} has shape {list(array.shape)}")
+    return array

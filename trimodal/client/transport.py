@@ -1,0 +1,88 @@
+"""What a client needs of a transport: tensors in, tensors out, streams that can be cancelled.
+
+`grpc_transport` is the real one, `fake_transport` the one for tests of applications.
+Nothing here knows what a model's tensors mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from trimodal.client.values import Model
+
+Array = np.ndarray[Any, Any]
+# STRING tensors are object arrays of bytes.
+Tensors = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request to one model."""
+
+    model: str
+    inputs: Tensors
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Response:
+    """One response of a stream; after a `final` one there is no other."""
+
+    outputs: Tensors
+    final: bool = False
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """Seconds. Without `total` an answer may take as long as it is not silent for longer than `silence`."""
+
+    connect: float = 5.0
+    silence: float = 60.0
+    total: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("connect", "silence", "total"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"timeout '{name}' is {value}: it must be above 0 seconds")
+
+
+class Responses(Protocol):
+    """An open stream of responses to one request."""
+
+    async def read(self) -> Response | None:
+        """The next response, or None at the end (also after `cancel`).
+
+        Raises:
+            RequestError: the server refused or ended the request.
+            TransportError: the server did not answer.
+        """
+
+    def cancel(self) -> None:
+        """Ends the request on the server at once. May be called at any time, and twice."""
+
+
+class Transport(Protocol):
+    """Carries requests to one server. Raises RequestError and TransportError, nothing else."""
+
+    async def infer(self, request: Request, timeouts: Timeouts) -> Tensors:
+        """The outputs of a model that gives one response."""
+
+    async def stream(self, request: Request, timeouts: Timeouts) -> Responses:
+        """Sends a request to a decoupled model."""
+
+    async def ready(self, model: str, timeouts: Timeouts) -> bool:
+        """Whether the model, or with "" the server, takes requests."""
+
+    async def models(self, timeouts: Timeouts) -> list[Model]:
+        """The models that are ready, in the order of their names."""
+
+    async def max_batch_size(self, model: str, timeouts: Timeouts) -> int:
+        """From the model's configuration; 0: it takes no batches."""
+
+    async def aclose(self) -> None:
+        """Closes all connections; requests that run are cancelled."""

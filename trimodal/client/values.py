@@ -1,0 +1,60 @@
+"""The typed values that a client hands out. They hold; they do nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+from trimodal.client.timing import Timing
+
+
+class Message(TypedDict):
+    """One entry of a chat; role is system, user, assistant or tool."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens of one request. `cached` is the part of `prompt` that the prefix cache spared."""
+
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+
+
+@dataclass(frozen=True)
+class Delta:
+    """New text of an answer and how many tokens it stands for; `finish_reason` is empty until the last."""
+
+    text: str
+    tokens: int
+    finish_reason: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole answer. `finish_reason` is stop, length or cancelled."""
+
+    text: str
+    finish_reason: str
+    usage: Usage = field(default_factory=Usage)
+    timing: Timing = field(default_factory=Timing)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One label of an image; `score` is a probability."""
+
+    label: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that the server has ready, and how many inferences it has made since it was loaded."""
+
+    name: str
+    version: str
+    inferences: int
