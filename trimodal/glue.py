@@ -31,6 +31,16 @@ def error_response(pb_utils: Any, error: BaseException) -> Any:
     return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(told), code))
 
 
+def stream_error_response(pb_utils: Any, error: BaseException) -> Any:
+    """As `error_response`, for decoupled models: the message begins with the code, "INVALID_ARG: …".
+
+    A gRPC stream hands on the message and drops the code, so a client could not tell them apart.
+    """
+    told = as_request_error(error)
+    code = getattr(pb_utils.TritonError, told.code)
+    return pb_utils.InferenceResponse(error=pb_utils.TritonError(f"{told.code}: {told}", code))
+
+
 def as_request_error(error: BaseException) -> RequestError:
     """`error` if a client may be told it, else an InternalError; the traceback goes to stderr."""
     if isinstance(error, RequestError):

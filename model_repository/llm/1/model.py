@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-from trimodal.glue import as_request_error, error_response, version_directory
+from trimodal.glue import as_request_error, stream_error_response, version_directory
 from trimodal.llm.metrics import LlmMetrics
 from trimodal.llm.request import read_request
 from trimodal.llm.service import LlmService
@@ -63,7 +63,7 @@ class ResponseSink:
         self.respond(response, final=bool(delta.finish_reason))
 
     def fail(self, error):
-        self.respond(error_response(pb_utils, error), final=True)
+        self.respond(stream_error_response(pb_utils, error), final=True)
 
     def respond(self, response, final):
         if final:
