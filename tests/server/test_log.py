@@ -55,7 +55,7 @@ def test_a_model_that_speaks_of_a_port_is_no_lost_port():
 def test_ensemble_names_the_step_that_failed():
     log = fed(
         'E1121 03:31:22.905420 6285 model_repository_manager.cc:1] "Invalid argument: '
-        "ensemble 'vision' depends on 'vision_rank' which has no loaded version. Model 'vision_rank' loading failed\""
+        "ensemble 'vision' depends on 'vision_rank' which has no loaded version. Model\""
     )
     assert log.failures == {"vision": "its step vision_rank did not load"}
 
@@ -67,6 +67,12 @@ def test_unreadable_config():
         "E1121 03:31:22.905420 6285 x.cc:1] \"Poll failed for model directory 'm': failed to read text\""
     )
     assert log.failures == {"m": "failed to read text"}
+
+
+def test_given_up_only_after_a_failure():
+    line = 'I1121 03:31:22.906930 6285 server.cc:305] "Waiting for in-flight requests to complete."'
+    assert not fed(line).given_up
+    assert fed(*LOG.splitlines(), line).given_up
 
 
 def test_sentence():

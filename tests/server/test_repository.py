@@ -6,7 +6,8 @@ from trimodal.errors import ServerError
 from trimodal.server.repository import model_names, read_model, select_models
 
 PYTHON = 'name: "{name}" backend: "python" instance_group [{{ count: {count} }}]'
-ENSEMBLE = 'name: "pair" platform: "ensemble" ensemble_scheduling { step [{ model_name: "a" }, { model_name: "b" }] }'
+STEPS = '{ model_name: "a" }, { model_name: "b" }'
+ENSEMBLE = f'name: "pair" platform: "ensemble" ensemble_scheduling {{ step [{STEPS}] }}'
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -13,11 +13,11 @@ from trimodal.errors import OperatorError
 def serve(
     profile: Annotated[str, typer.Option(envvar="TRIMODAL_PROFILE", help="cpu or gpu")] = "cpu",
     model_repository: Annotated[
-        Optional[Path],  # noqa: UP045 (typer reads the annotation on Python 3.10)
+        Path | None,
         typer.Option(envvar="TRIMODAL_MODEL_REPOSITORY", help="default: ./model_repository"),
     ] = None,
     model: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         typer.Option(envvar="TRIMODAL_MODEL", help="serve only this model; repeatable"),
     ] = None,
     host: Annotated[str, typer.Option(envvar="TRIMODAL_HOST", help="address to listen on")] = "127.0.0.1",
@@ -27,7 +27,7 @@ def serve(
         int, typer.Option(envvar="TRIMODAL_METRICS_PORT", help="0 picks a free one")
     ] = 8002,
     set_: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         typer.Option("--set", metavar="MODEL.PARAMETER=VALUE", help="change a parameter; repeatable"),
     ] = None,
     drain_timeout: Annotated[
@@ -37,11 +37,11 @@ def serve(
         float, typer.Option(envvar="TRIMODAL_READY_TIMEOUT", min=1, help="seconds until all must be ready")
     ] = 300.0,
     operator_key: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(envvar="TRIMODAL_OPERATOR_KEY", help="opens the repository API; default: a random one"),
     ] = None,
     log: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(envvar="TRIMODAL_LOG", help="file for Triton's log; default: in the cache directory"),
     ] = None,
     log_verbose: Annotated[

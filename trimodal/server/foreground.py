@@ -43,7 +43,7 @@ def run(options: ServerOptions, signals: Signals, *, verbose: bool) -> int:
     Raises:
         ServerError: it could not start, or tritonserver ended by itself. No process is left.
     """
-    err = Console(stderr=True)
+    err = Console(stderr=True, highlight=False, markup=False)
     server = TritonServer(options)
 
     def show(lines: list[str]) -> None:
@@ -56,7 +56,7 @@ def run(options: ServerOptions, signals: Signals, *, verbose: bool) -> int:
         err.print("Stopped while loading.")
         return 0
     try:
-        print_ready(server, Console())
+        print_ready(server, Console(highlight=False, markup=False))
         serve_until_signal(server, signals, show)
         err.print(f"Draining for up to {options.drain_timeout:g} s. Press Ctrl-C again to stop at once.")
         cut = server.stop(hurry=signals.twice)

@@ -53,6 +53,7 @@ class LoadLog:
     error: str = ""  # the last words of a server that did not start
     port_in_use: bool = False
     serving: bool = False  # the HTTP endpoint is open
+    given_up: bool = False  # it unloads again what did load, which takes seconds
     _first: datetime | None = None
 
     def feed(self, line: str) -> None:
@@ -77,6 +78,8 @@ class LoadLog:
             self.failures[match.group(1)] = sentence(match.group(2))
         elif match := _DEPENDS.search(text):
             self.failures.setdefault(match.group(1), f"its step {match.group(2)} did not load")
+        elif text.startswith("Waiting for in-flight requests"):
+            self.given_up = bool(self.failures)
         elif text.startswith("Started HTTPService"):
             self.serving = True
 

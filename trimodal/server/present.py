@@ -19,7 +19,7 @@ def loading(server: TritonServer) -> str:
 
 def summary(server: TritonServer) -> Table:
     """Models with engine, precision and load time; endpoints and profile below."""
-    table = Table(title=f"profile {server.options.profile}", title_justify="left", caption_justify="left")
+    table = Table(title=f"profile {server.options.profile}", title_justify="left")
     for column in ("model", "version", "platform", "engine", "artefact", "precision"):
         table.add_column(column)
     table.add_column("load", justify="right")
@@ -36,6 +36,8 @@ def summary(server: TritonServer) -> Table:
             model.precision() if artefact else "",
             f"{seconds:.1f} s" if seconds else "–",
         )
+    table.caption_style = ""
+    table.caption_justify = "left"
     table.caption = (
         f"HTTP    http://{server.http_url}\n"
         f"gRPC    {server.grpc_url}\n"

@@ -116,6 +116,7 @@ class TritonServer:
                 target = run_directory / "model_repository"
                 repository = overlay(repository, target, options.changes, options.profile, options.edit)
                 self.models = select_models(repository, self.models, options.profile)
+            self._served = repository
             backends, environment = assemble(triton, run_directory)
             command = launch.command_line(
                 triton,
@@ -144,8 +145,10 @@ class TritonServer:
                 for line in lines:
                     self.load.feed(line)
                 on_lines(lines)
-            if ended:
+            if ended or self.load.given_up:
                 reason = self.load.why() or "tritonserver ended while starting"
+                # The user knows the repository, not the temporary copy of it.
+                reason = reason.replace(str(self._served), str(self.options.repository))
                 raise ServerError(f"{reason}\nlog: {self.log_path}")
             if stop():
                 raise Interrupted
