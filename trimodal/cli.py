@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import typer
 
+from trimodal.cli_chat import chat
+from trimodal.cli_classify import classify
 from trimodal.server.command import serve
 
 app = typer.Typer(
@@ -17,6 +19,8 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.command()(serve)
+app.command()(chat)
+app.command()(classify)
 
 
 @app.callback()

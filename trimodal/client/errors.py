@@ -80,8 +80,10 @@ _STATUS: dict[grpc.StatusCode, type[RequestError]] = {
     grpc.StatusCode.UNAVAILABLE: Unavailable,
     grpc.StatusCode.CANCELLED: Cancelled,
 }
-_NO_CONNECTION = re.compile(
-    r"failed to connect|connection refused|name resolution|DNS|no address|timeout occurred: FD", re.I
+_NO_CONNECTION = re.compile(r"failed to connect|connection refused|errors resolving|DNS", re.I)
+_NO_NAME = re.compile(r"lookup failed|errors resolving|name resolution|DNS", re.I)
+_NO_GRPC = re.compile(
+    r"failed to connect.*socket closed|received http2 header with status|http1", re.I | re.DOTALL
 )
 _LOST = re.compile(
     r"socket closed|connection reset|broken pipe|goaway|keepalive|end of tcp stream|recvmsg|sendmsg|"
@@ -97,6 +99,10 @@ def from_status(code: grpc.StatusCode, details: str | None, url: str) -> Trimoda
     text = details or code.name.lower().replace("_", " ")
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return Timeout(f"the server at {url} did not finish before the deadline")
+    if _NO_GRPC.search(text):
+        return ConnectError(f"no gRPC endpoint at {url}: something else answers there")
+    if code is grpc.StatusCode.UNAVAILABLE and _NO_NAME.search(text):
+        return ConnectError(f"no server at {url}: the name of the host cannot be resolved")
     if code is grpc.StatusCode.UNAVAILABLE and _NO_CONNECTION.search(text):
         return ConnectError(f"no server at {url}")
     if code in _MAY_BE_LOST and _LOST.search(text):

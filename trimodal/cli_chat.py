@@ -1,0 +1,200 @@
+"""`trimodal chat`: one answer, or a conversation at the terminal. Only reads, shows and remembers.
+
+A one-shot answer ends with Ctrl-C; in a conversation Ctrl-C ends the answer, Ctrl-D the conversation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trimodal import cli_client
+
+if TYPE_CHECKING:
+    from trimodal.client import AnswerStream, Client, Message
+    from trimodal.client.generation import Sampling
+
+HELP = "/reset forgets the conversation, /quit leaves, Ctrl-C stops an answer."
+# What a model writes must not steer the terminal: all control characters but newline and tab.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def chat(
+    prompt: Annotated[
+        str | None, typer.Argument(help="What to ask; - reads it from stdin; without one: a conversation.")
+    ] = None,
+    system: Annotated[str | None, typer.Option(help="System message.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Most tokens of an answer.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="0: always the likeliest token.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Nucleus sampling.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Sample among the k likeliest; 0: all.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed gives the same sample.")] = None,
+    stop: Annotated[list[str] | None, typer.Option(help="End before this text; can be repeated.")] = None,
+    url: Annotated[
+        str, typer.Option(envvar="TRIMODAL_URL", help="host:port of the gRPC endpoint.")
+    ] = cli_client.URL,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Longest silence of the server, seconds.")] = 60.0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    stats: Annotated[bool, typer.Option("--stats", help="Tokens and latencies, on stderr.")] = False,
+) -> None:
+    """Ask the language model; the answer streams."""
+    sampling: Sampling = {
+        "max_tokens": max_tokens,
+        "temperature": temperature,
+        "top_p": top_p,
+        "top_k": top_k,
+        "seed": seed,
+        "stop": stop or (),
+    }
+    show = _Screen(as_json=as_json, stats=stats)
+    messages: list[Message] = [{"role": "system", "content": system}] if system else []
+    if prompt is None and cli_client.is_terminal():
+        _converse(cli_client.connect(url, silence=timeout), messages, sampling, show)
+        return
+    if prompt is None or prompt == "-":
+        prompt = sys.stdin.read().rstrip("\n")
+    asked = prompt
+
+    async def ask() -> None:
+        async with cli_client.connect(url, silence=timeout) as client:
+            if messages:
+                stream = client.generate(messages=[*messages, {"role": "user", "content": asked}], **sampling)
+            else:
+                stream = client.generate(asked, **sampling)
+            await show.answer(stream)
+
+    with cli_client.one_sentence():
+        cli_client.run(ask())
+
+
+def _converse(client: Client, first: list[Message], sampling: Sampling, show: _Screen) -> None:
+    """Reads lines until Ctrl-D or /quit. The event loop runs only while an answer comes in."""
+    import asyncio
+    import signal
+
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401  input() edits lines and remembers them once this is imported
+
+    from trimodal.errors import TrimodalError
+
+    loop = asyncio.new_event_loop()
+    messages = list(first)
+    typer.echo(HELP, err=True)
+    try:
+        while True:
+            try:
+                line = input("> ").strip()
+            except KeyboardInterrupt:
+                typer.echo()
+                continue
+            except EOFError:
+                typer.echo()
+                return
+            if line == "/quit":
+                return
+            if line == "/reset":
+                messages = list(first)
+                continue
+            if line.startswith("/"):
+                typer.echo(HELP, err=True)
+                continue
+            if not line:
+                continue
+            asked: list[Message] = [*messages, {"role": "user", "content": line}]
+            stream = client.generate(messages=asked, **sampling)
+            with contextlib.suppress(NotImplementedError, RuntimeError):  # not on every platform and thread
+                loop.add_signal_handler(signal.SIGINT, stream.cancel)
+            try:
+                loop.run_until_complete(show.answer(stream))
+                messages = [*asked, {"role": "assistant", "content": stream.text}]
+            except TrimodalError as error:
+                typer.echo(f"trimodal: {cli_client.sentence(error)}", err=True)
+            finally:
+                with contextlib.suppress(NotImplementedError, RuntimeError):
+                    loop.remove_signal_handler(signal.SIGINT)
+    finally:
+        loop.run_until_complete(client.aclose())
+        loop.close()
+
+
+class _Screen:
+    """Shows answers as they come, as text or as JSON lines."""
+
+    def __init__(self, *, as_json: bool, stats: bool) -> None:
+        self._as_json = as_json
+        self._stats = stats
+
+    async def answer(self, stream: AnswerStream) -> None:
+        """Shows one answer to its end. Raises what the stream raises."""
+        from trimodal.errors import RequestError, TrimodalError
+
+        terminal = sys.stdout.isatty()
+        if not self._as_json and hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(errors="replace")  # a terminal that is not UTF-8 must not end an answer
+        try:
+            async with stream:
+                async for delta in stream:
+                    if self._as_json:
+                        _line({"delta": delta.text, "tokens": delta.tokens})
+                    else:
+                        typer.echo(_CONTROL.sub("", delta.text) if terminal else delta.text, nl=False)
+        except TrimodalError as error:
+            if self._as_json:
+                code = error.code if isinstance(error, RequestError) else type(error).__name__
+                _line({"error": str(error), "code": code})
+            elif stream.text:
+                typer.echo()
+            raise
+        if self._as_json:
+            _line(summary(stream))
+        else:
+            typer.echo()
+        if self._stats:
+            typer.echo(footer(stream), err=True)
+
+
+def summary(stream: AnswerStream) -> dict[str, Any]:
+    """The last JSON line of an answer; times in milliseconds."""
+    timing, usage = stream.timing, stream.usage
+    return {
+        "text": stream.text,
+        "finish_reason": stream.finish_reason,
+        "usage": {
+            "prompt_tokens": usage.prompt,
+            "cached_tokens": usage.cached,
+            "completion_tokens": usage.completion,
+        },
+        "ttft_ms": _ms(timing.ttft),
+        "itl_p50_ms": _ms(timing.itl_percentile(50)),
+        "itl_p99_ms": _ms(timing.itl_percentile(99)),
+        "latency_ms": _ms(timing.latency),
+    }
+
+
+def footer(stream: AnswerStream) -> str:
+    """The same in one line for people."""
+    timing, usage = stream.timing, stream.usage
+    parts = [
+        f"{stream.finish_reason or 'stopped'}",
+        f"prompt {usage.prompt} tokens ({usage.cached} cached)",
+        f"answer {usage.completion} tokens in {timing.latency:.2f} s",
+    ]
+    if timing.ttft is not None:
+        parts.append(f"first text after {timing.ttft * 1e3:.1f} ms")
+    if timing.itl:
+        p50, p99 = timing.itl_percentile(50) or 0.0, timing.itl_percentile(99) or 0.0
+        parts.append(f"gaps {p50 * 1e3:.1f} ms (p50), {p99 * 1e3:.1f} ms (p99)")
+    return " · ".join(parts)
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1e3, 3)
+
+
+def _line(value: dict[str, Any]) -> None:
+    typer.echo(json.dumps(value, ensure_ascii=False))

@@ -1,0 +1,67 @@
+"""What the commands that talk to a server share: where it is, and how a failure is told.
+
+It knows nothing of what they ask it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from trimodal.client import Client
+
+URL = "127.0.0.1:8001"
+Result = TypeVar("Result")
+
+
+def connect(url: str, *, silence: float) -> Client:
+    """The client of a command; tests put another one here."""
+    from trimodal.client import Client, Timeouts
+
+    try:
+        return Client(url, timeouts=Timeouts(silence=silence))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+@contextmanager
+def one_sentence() -> Iterator[None]:
+    """Ends the command with exit code 1 and one sentence when the server refuses or does not answer."""
+    from trimodal.errors import TrimodalError
+
+    try:
+        yield
+    except TrimodalError as error:
+        typer.echo(f"trimodal: {sentence(error)}", err=True)
+        raise typer.Exit(1) from None
+
+
+def sentence(error: Exception) -> str:
+    """An error as a person at a terminal needs it, with the remedy where it is known."""
+    from trimodal.client import ConnectError
+
+    if isinstance(error, ConnectError):
+        return (
+            f"{error}: start one with `trimodal serve`" if str(error).startswith("no server") else str(error)
+        )
+    return str(error)
+
+
+def run(main: Coroutine[Any, Any, Result]) -> Result:
+    """Runs a command's coroutine; Ctrl-C cancels it, also on the server; exit code 130."""
+    try:
+        return asyncio.run(main)
+    except KeyboardInterrupt:
+        typer.echo(err=True)
+        raise typer.Exit(130) from None
+
+
+def is_terminal() -> bool:
+    """Whether a person types the input."""
+    return sys.stdin.isatty()
