@@ -19,8 +19,8 @@ class LlmSettings(Settings):
 
     num_kv_blocks: int = Field(512, ge=4, le=1 << 24, description="KV pool, 32 tokens a block")
     kv_cache_precision: Literal["u8", "f16", "f32"] = "u8"
-    inference_precision: Literal["f32", "bf16", "auto"] = Field(
-        "f32", description="of activations; with bf16 an answer can depend on who shares the batch"
+    numerics: Literal["reproducible", "fast"] = Field(
+        "reproducible", description="fast: the runtime's choice; a greedy answer may depend on the batch"
     )
     enable_prefix_caching: bool = True
     max_num_seqs: int = Field(16, ge=1, le=4096, description="sequences in one batch")
