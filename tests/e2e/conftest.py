@@ -175,24 +175,28 @@ def wait_until(holds: Callable[[], object], what: str, bound: float = BOUND) -> 
         time.sleep(0.02)
 
 
-def own_processes(pattern: str = "") -> dict[int, str]:
-    """pid → command line of the running processes that this test session started."""
-    found = {}
+def processes() -> Iterator[tuple[int, str, bool]]:
+    """pid, command line, and whether this test session started it, of every running process."""
     for directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if MARK.encode() in (directory / "environ").read_bytes():
-                line = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                if re.search(pattern, line):
-                    found[int(directory.name)] = line
-    return found
+            line = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            yield int(directory.name), line, MARK.encode() in (directory / "environ").read_bytes()
+
+
+def own_processes(pattern: str = "") -> dict[int, str]:
+    """pid → command line of the running processes that this test session started."""
+    return {pid: line for pid, line, own in processes() if own and re.search(pattern, line)}
 
 
 def leftovers() -> set[str]:
-    """Processes of this session, and the regions and folders of servers that they started."""
-    owned = set(map(str, own_processes()))
-    for place in (Path("/dev/shm"), Path(tempfile.gettempdir())):
-        owned |= {str(path) for path in place.glob("trimodal-server-*")}
-    return owned
+    """Processes of this session, and regions and folders of servers that no process of another one uses."""
+    running = list(processes())
+    places = (Path("/dev/shm"), Path(tempfile.gettempdir()))
+    paths = {path for place in places for path in place.glob("trimodal-server-*")}
+    others = [line for _, line, own in running if not own]
+    return {str(pid) for pid, _, own in running if own} | {
+        str(path) for path in paths if not any("-".join(path.name.split("-")[:3]) in line for line in others)
+    }
 
 
 @pytest.fixture
