@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typer
 
+from trimodal.cli_bench import bench
 from trimodal.cli_chat import chat
 from trimodal.cli_classify import classify
 from trimodal.server.command import serve
@@ -21,6 +22,7 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(chat)
 app.command()(classify)
+app.add_typer(bench, name="bench")
 
 
 @app.callback()

@@ -52,7 +52,8 @@ def read_manifest(directory: Path, *, task: str, runtime: str) -> Manifest:
     path = directory / MANIFEST
     if not path.is_file():
         raise ArtefactError(
-            f"no built {task} engine in {directory}: build one first (build/{task}_*.py --help, or ./scripts/demo)"
+            f"no built {task} engine in {directory}: build one first "
+            f"(build/{task}_*.py --help, or ./scripts/demo)"
         )
     try:
         manifest = Manifest.model_validate_json(path.read_text())
