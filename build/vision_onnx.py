@@ -88,7 +88,12 @@ def arguments() -> argparse.Namespace:
     what.add_argument("--random", choices=["resnet18", "resnet50"], help="a real shape with random weights")
     parser.add_argument("--precision", action="append", choices=["fp32", "int8"], help="repeatable; fp32")
     parser.add_argument("--calibration", type=Path, help="folder of images, or .npz; 128 to 512 are best")
-    parser.add_argument("--activations", choices=["u8", "s8"], default="u8", help="INT8 activations (u8)")
+    parser.add_argument(
+        "--activations",
+        choices=["u8", "s8"],
+        default="u8",
+        help="INT8 activations (u8: 3 times as fast on x86)",
+    )
     parser.add_argument("--reduce-range", action="store_true", help="7-bit weights, for a CPU without VNNI")
     parser.add_argument(
         "--min-agreement", type=float, help="top-1 against torch (0.9; with --random 0: nothing stands out)"

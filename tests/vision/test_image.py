@@ -145,6 +145,14 @@ def test_a_jpeg_bomb_is_refused_from_its_header():
         decode(bytes(data), LIMITS)
 
 
+def test_a_jpeg_of_endless_scans_is_refused():
+    data = encode(noise(40, 30), "JPEG", progressive=True)
+    assert decode(data, LIMITS).rgb.size == (40, 30)
+    last = data.rindex(b"\xff\xda")
+    with pytest.raises(InvalidArgument, match="a JPEG of 109 scans; at most 50 are accepted"):
+        decode(data[:last] + data[last:-2] * 100 + data[-2:], LIMITS)
+
+
 @pytest.mark.parametrize("format", ["PNG", "WEBP"])
 def test_animated_files_are_refused(format):
     data = encode(quarters(), format, save_all=True, append_images=[noise(64, 64), noise(64, 64, 1)])

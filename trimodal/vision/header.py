@@ -13,10 +13,12 @@ from dataclasses import dataclass
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 UPRIGHT = 1
+# A progressive JPEG is decoded once a scan. Encoders write about 10; hundreds of empty ones cost minutes.
+MOST_SCANS = 50
 
 
 class Damaged(Exception):
-    """The bytes break their own format; the text completes "image: …"."""
+    """The bytes break their own format or abuse it; the text completes "image: …"."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,9 @@ def read_header(data: bytes) -> Header:
         Damaged: another format, truncated, or contradicting itself.
     """
     if data.startswith(b"\xff\xd8\xff"):
+        # Pixel data never holds this marker. Thumbnails in the metadata may, and count a few.
+        if (scans := data.count(b"\xff\xda")) > MOST_SCANS:
+            raise Damaged(f"a JPEG of {scans} scans; at most {MOST_SCANS} are accepted")
         return Header("JPEG")
     if data.startswith(PNG_SIGNATURE):
         return _png(data)

@@ -12,7 +12,9 @@ from trimodal.vision.settings import PreprocessSettings
 class TritonPythonModel:
     def initialize(self, args):
         settings = parse_parameters(
-            PreprocessSettings, parameters_of(args["model_config"]), source="vision_preprocess/config.pbtxt"
+            PreprocessSettings,
+            parameters_of(args["model_config"]),
+            source="vision_preprocess/configs/cpu.pbtxt (GPU profile: config.pbtxt)",
         )
         self.service = PreprocessService.open(version_directory(args), settings, TritonMetrics(pb_utils))
 

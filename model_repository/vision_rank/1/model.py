@@ -11,7 +11,9 @@ from trimodal.vision.settings import RankSettings
 class TritonPythonModel:
     def initialize(self, args):
         settings = parse_parameters(
-            RankSettings, parameters_of(args["model_config"]), source="vision_rank/config.pbtxt"
+            RankSettings,
+            parameters_of(args["model_config"]),
+            source="vision_rank/configs/cpu.pbtxt (GPU profile: config.pbtxt)",
         )
         self.service = RankService.open(version_directory(args), settings)
 
