@@ -92,6 +92,14 @@ def test_terminal_signals_do_not_reach_the_guard(start, tmp_path):
     assert child.wait(20) == 128 + signal.SIGTERM
 
 
+def test_a_grandchild_in_a_session_of_its_own(start, tmp_path):
+    child = start(["/bin/sh", "-c", "setsid sleep 300 & sleep 0.2; echo $!; wait"])
+    escaped = grandchild(tmp_path)
+    assert os.getpgid(escaped) != child.pid
+    child.kill()
+    assert gone(escaped)
+
+
 def test_exit_status_is_passed_on(start):
     assert start(["/bin/sh", "-c", "exit 7"]).wait(20) == 7
 

@@ -23,6 +23,7 @@ from pathlib import Path
 
 SHM = Path("/dev/shm")
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 
 
 def clean(shm_prefix: str, run_directory: str) -> None:
@@ -30,6 +31,16 @@ def clean(shm_prefix: str, run_directory: str) -> None:
     for region in SHM.glob(f"{shm_prefix}*"):
         region.unlink(missing_ok=True)
     shutil.rmtree(run_directory, ignore_errors=True)
+
+
+def end_orphans() -> None:
+    """Kills and reaps what else became this process's child, in whatever process group it is."""
+    own = Path(f"/proc/self/task/{os.getpid()}/children")
+    with contextlib.suppress(OSError):  # also ChildProcessError: none is left
+        while True:
+            for pid in own.read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
+            os.waitpid(-1, 0)
 
 
 def main() -> int:
@@ -41,6 +52,7 @@ def main() -> int:
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(wake)
     libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphaned stubs come here, not to a container's idle process 1
     guard = os.getpid()
     child = os.fork()
     if child == 0:
@@ -65,6 +77,7 @@ def main() -> int:
     # While the leader is unreaped its group's number cannot be given to anyone else.
     os.killpg(child, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    end_orphans()
     clean(shm_prefix, run_directory)
     return status if status >= 0 else 128 - status
 

@@ -94,6 +94,9 @@ class Child:
 
     def kill(self) -> None:
         """Ends the group at once and cleans up after it."""
+        if self.guard.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
         if self.guard.stdin:
             self.guard.stdin.close()  # the guard's sign that its owner is gone
         if self.wait(10.0) is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -19,9 +20,10 @@ def loading(server: TritonServer) -> str:
 
 def summary(server: TritonServer) -> Table:
     """Models with engine, precision and load time; endpoints and profile below."""
-    table = Table(title=f"profile {server.options.profile}", title_justify="left")
-    for column in ("model", "version", "platform", "engine", "artefact", "precision"):
-        table.add_column(column)
+    # Narrow: all of it fits a terminal of 80 columns.
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption_style="", caption_justify="left")
+    for column in ("model", "ver", "platform", "engine", "artefact", "precision"):
+        table.add_column(column, overflow="fold")
     table.add_column("load", justify="right")
     for name, model in sorted(server.models.items()):
         engine = model.parameters.get("engine", "")
@@ -36,9 +38,8 @@ def summary(server: TritonServer) -> Table:
             model.precision() if artefact else "",
             f"{seconds:.1f} s" if seconds else "–",
         )
-    table.caption_style = ""
-    table.caption_justify = "left"
     table.caption = (
+        f"profile {server.options.profile}\n"
         f"HTTP    http://{server.http_url}\n"
         f"gRPC    {server.grpc_url}\n"
         f"metrics http://{server.metrics_url}/metrics\n"
