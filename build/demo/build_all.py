@@ -1,0 +1,113 @@
+"""Builds every demo engine that is missing or was built from another checkpoint; the rest is left alone.
+
+    python build/demo/build_all.py [--force]
+
+It only decides what to build: each engine comes from the same build script, with the
+same check, as a real checkpoint's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from trimodal.errors import ArtefactError
+from trimodal.manifest import checkpoint_sha256, read_manifest
+
+ROOT = Path(__file__).resolve().parents[2]
+REPOSITORY = ROOT / "model_repository"
+DEMO = ROOT / "build" / "demo"
+
+
+@dataclass(frozen=True)
+class Build:
+    """One run of a build script, and the artefacts that it leaves."""
+
+    what: str
+    task: str
+    runtime: str
+    artefacts: tuple[str, ...]
+    checkpoint: Path | None
+    command: tuple[str, ...]
+
+    def is_current(self) -> bool:
+        """Whether all artefacts are there and come from the checkpoint as it is now."""
+        try:
+            manifests = [
+                read_manifest(REPOSITORY / name, task=self.task, runtime=self.runtime)
+                for name in self.artefacts
+            ]
+        except ArtefactError:
+            return False
+        if self.checkpoint is None:
+            return True
+        now = checkpoint_sha256(self.checkpoint)
+        return all(manifest.source_sha256 == now for manifest in manifests)
+
+
+BUILDS = (
+    Build(
+        "language model, INT8",
+        "llm",
+        "openvino",
+        ("llm/1/openvino-int8",),
+        DEMO / "llm",
+        ("build/llm_openvino.py", "build/demo/llm", "--precision", "int8"),
+    ),
+    Build(
+        "its draft model, INT8",
+        "llm",
+        "openvino",
+        ("llm/1/openvino-draft-int8",),
+        DEMO / "llm-draft",
+        (
+            "build/llm_openvino.py",
+            "build/demo/llm-draft",
+            "--precision",
+            "int8",
+            "--name",
+            "openvino-draft-int8",
+        ),
+    ),
+    Build(
+        "digit classifier, FP32 and INT8",
+        "vision",
+        "onnxruntime",
+        ("vision_classify/1/onnx-fp32", "vision_classify/1/onnx-int8"),
+        DEMO / "vision",
+        ("build/vision_onnx.py", "build/demo/vision", "--precision", "fp32", "--precision", "int8"),
+    ),
+    Build(
+        "sentence embedder, FP32",
+        "embedding",
+        "onnxruntime",
+        ("embedding/1/onnx-fp32",),
+        None,
+        ("build/embedding_onnx.py", "--precision", "fp32"),
+    ),
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Build the demo engines that are missing or outdated.")
+    parser.add_argument("--force", action="store_true", help="build all of them again")
+    force = parser.parse_args().force
+    for build in BUILDS:
+        if not force and build.is_current():
+            continue
+        print(f"build: {build.what} …", flush=True)
+        began = time.monotonic()
+        done = subprocess.run([sys.executable, *build.command], cwd=ROOT, check=False)
+        if done.returncode:
+            print(f"build: failed: python {' '.join(build.command)}", file=sys.stderr)
+            return done.returncode
+        print(f"build: {build.what}: {time.monotonic() - began:.0f} s\n", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
