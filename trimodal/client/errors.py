@@ -64,7 +64,7 @@ _CODES: dict[str, type[RequestError]] = {
 }
 _PREFIX = re.compile(rf"(?:.*?, )?({'|'.join(_CODES)}): (.*)", re.DOTALL)
 _REQUEST_ID = re.compile(r"\[request id: [^\]]*\] ")
-_UNKNOWN = re.compile(r"unknown model|is not found")
+_UNKNOWN = re.compile(r"unknown model: '(.*)' is not found")
 _NOT_NOW = re.compile(
     r"no available versions|not ready|shutting down|in exit|exceeds maximum queue size", re.I
 )
@@ -107,6 +107,8 @@ def from_status(code: grpc.StatusCode, details: str | None, url: str) -> Trimoda
         return ConnectError(f"no server at {url}")
     if code in _MAY_BE_LOST and _LOST.search(text):
         return ConnectionLost(f"the server at {url} went away")
+    if unknown := _UNKNOWN.search(text):
+        return ModelNotFound(f"the server has no model '{unknown[1]}'")
     return _STATUS.get(code, InternalError)(_plain(text))
 
 
@@ -124,7 +126,9 @@ def from_message(message: str, *, by_model: bool) -> RequestError:
         return RequestError(text)
     if _NOT_NOW.search(text):
         return Unavailable(text)
-    return (ModelNotFound if _UNKNOWN.search(text) else InvalidArgument)(text)
+    if unknown := _UNKNOWN.search(text):
+        return ModelNotFound(f"the server has no model '{unknown[1]}'")
+    return InvalidArgument(text)
 
 
 def _plain(text: str) -> str:

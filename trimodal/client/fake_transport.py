@@ -43,7 +43,7 @@ class FakeTransport:
         reachable: bool = True,
         **models: Unary | Streaming,
     ) -> None:
-        self._models = models
+        self.functions = models
         self._batch_sizes = batch_sizes or {}
         self.reachable = reachable
         self.requests: list[Request] = []
@@ -63,13 +63,13 @@ class FakeTransport:
         return _FakeResponses(outputs, timeouts, lambda: self.cancelled.append(request))
 
     async def ready(self, model: str, timeouts: Timeouts) -> bool:
-        return self.reachable and (not model or model in self._models)
+        return self.reachable and (not model or model in self.functions)
 
     async def models(self, timeouts: Timeouts) -> list[Model]:
         self._reach()
         return [
             Model(name, "1", sum(request.model == name for request in self.requests))
-            for name in sorted(self._models)
+            for name in sorted(self.functions)
         ]
 
     async def max_batch_size(self, model: str, timeouts: Timeouts) -> int:
@@ -86,9 +86,9 @@ class FakeTransport:
     def _call(self, request: Request) -> Tensors | AsyncIterator[Tensors]:
         self._reach()
         self.requests.append(request)
-        if request.model not in self._models:
-            raise ModelNotFound(f"Request for unknown model: '{request.model}' is not found")
-        return self._models[request.model](request)
+        if request.model not in self.functions:
+            raise ModelNotFound(f"the server has no model '{request.model}'")
+        return self.functions[request.model](request)
 
 
 class _FakeResponses:

@@ -1,0 +1,82 @@
+import grpc
+import pytest
+
+from trimodal.client.errors import (
+    ConnectError,
+    ConnectionLost,
+    ModelNotFound,
+    Timeout,
+    from_message,
+    from_status,
+)
+from trimodal.errors import Cancelled, InternalError, InvalidArgument, RequestError, Unavailable
+
+S = grpc.StatusCode
+# As gRPC 1.85 and Triton 2.51 word them.
+REFUSED = "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Connection refused"
+HTTP_PORT = "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:127.0.0.1:8000: Socket closed"
+NO_NAME = "errors resolving nohost.invalid:80: [address lookup failed: Domain name not found]"
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "kind", "words"),
+    [
+        (S.INVALID_ARGUMENT, "image is empty", InvalidArgument, "image is empty"),
+        (S.INVALID_ARGUMENT, "[request id: a b] image is empty", InvalidArgument, "image is empty"),
+        (
+            S.NOT_FOUND,
+            "Request for unknown model: 'x' is not found",
+            ModelNotFound,
+            "the server has no model 'x'",
+        ),
+        (S.UNIMPLEMENTED, "ModelInfer RPC doesn't support decoupled", InvalidArgument, "ModelInfer RPC"),
+        (S.UNAVAILABLE, "the queue is full", Unavailable, "the queue is full"),
+        (S.UNAVAILABLE, REFUSED, ConnectError, "no server at h:1"),
+        (S.UNAVAILABLE, HTTP_PORT, ConnectError, "no gRPC endpoint at h:1"),
+        (S.UNIMPLEMENTED, "Received http2 header with status: 404", ConnectError, "no gRPC endpoint at h:1"),
+        (S.UNAVAILABLE, NO_NAME, ConnectError, "cannot be resolved"),
+        (S.UNAVAILABLE, "Socket closed", ConnectionLost, "went away"),
+        (S.UNAVAILABLE, "recvmsg:Connection reset by peer", ConnectionLost, "went away"),
+        (S.INTERNAL, "Received RST_STREAM with error code 2", ConnectionLost, "went away"),
+        (S.DEADLINE_EXCEEDED, "Deadline Exceeded", Timeout, "deadline"),
+        (S.CANCELLED, "cancelled", Cancelled, "cancelled"),
+        (S.INTERNAL, "the model failed", InternalError, "the model failed"),
+        (S.UNKNOWN, None, InternalError, "unknown"),
+    ],
+)
+def test_statuses(code, details, kind, words):
+    error = from_status(code, details, "h:1")
+    assert type(error) is kind
+    assert words in str(error)
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "words"),
+    [
+        ("INVALID_ARG: max_tokens is 0", InvalidArgument, "max_tokens is 0"),
+        ("UNAVAILABLE: the queue is full", Unavailable, "the queue is full"),
+        ("CANCELLED: the client cancelled", Cancelled, "the client cancelled"),
+        ("INTERNAL: two\nlines", InternalError, "two\nlines"),
+        ("in ensemble 'a', INVALID_ARG: bad", InvalidArgument, "bad"),
+        ("some other model's words", RequestError, "some other model's words"),
+    ],
+)
+def test_messages_of_models(message, kind, words):
+    error = from_message(message, by_model=True)
+    assert type(error) is kind
+    assert str(error) == words
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("[request id: 7] inference input 'max_tokens' data-type is 'FP32'", InvalidArgument),
+        ("unexpected inference input 'x' for model 'llm'", InvalidArgument),
+        ("Request for unknown model: 'nope' is not found", ModelNotFound),
+        ("Request for unknown model: 'llm' has no available versions", Unavailable),
+    ],
+)
+def test_messages_of_triton_itself(message, kind):
+    error = from_message(message, by_model=False)
+    assert type(error) is kind
+    assert "request id" not in str(error)
