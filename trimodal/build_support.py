@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -60,7 +61,11 @@ def progress(description: str, total: float | None = None) -> Iterator[Callable[
     Yields:
         A function that advances the bar by its argument, one step when called with none.
     """
-    columns = [SpinnerColumn(finished_text="[green]✓"), TextColumn("{task.description}"), TimeElapsedColumn()]
+    columns = [
+        SpinnerColumn(finished_text="[green]✓"),
+        TextColumn("{task.description}", markup=False),
+        TimeElapsedColumn(),
+    ]
     if total is not None:
         columns.insert(2, BarColumn(bar_width=30))
     with Progress(*columns, console=console, redirect_stdout=False, redirect_stderr=False) as display:
@@ -78,13 +83,13 @@ def report(
 ) -> None:
     """Prints a table: name → value, or rows of equal length under an optional header."""
     body = [list(pair) for pair in rows.items()] if isinstance(rows, Mapping) else [list(row) for row in rows]
-    table = Table(title=title, title_justify="left", show_header=bool(header))
+    table = Table(title=escape(title), title_justify="left", show_header=bool(header))
     width = len(header) or max((len(row) for row in body), default=1)
     for column in range(width):
         name = header[column] if header else ""
         table.add_column(name, justify="left" if column == 0 else "right", overflow="fold")
     for row in body:
-        table.add_row(*(_text(cell) for cell in row))
+        table.add_row(*(escape(_text(cell)) for cell in row))
     console.print(table)
 
 

@@ -1,0 +1,59 @@
+"""trimodal/build_support.py: sources, tables and errors of the build scripts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trimodal.build_support import operator_errors, progress, report, resolve_checkpoint
+from trimodal.errors import ArtefactError
+
+
+def test_a_directory_is_its_own_checkpoint(tmp_path: Path) -> None:
+    assert resolve_checkpoint(str(tmp_path)) == tmp_path
+
+
+def test_a_file_or_a_misspelt_path_is_no_checkpoint(tmp_path: Path) -> None:
+    file = tmp_path / "model.onnx"
+    file.write_text("")
+    with pytest.raises(ArtefactError, match="is a file"):
+        resolve_checkpoint(str(file))
+    with pytest.raises(ArtefactError, match="name an existing directory or a hub id"):
+        resolve_checkpoint(str(tmp_path / "nothing"))
+
+
+def test_a_hub_that_does_not_answer_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+
+    def refuse(*_: object, **__: object) -> str:
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(hub, "snapshot_download", refuse)
+    with pytest.raises(ArtefactError, match=r"the hub did not give owner/name \(ConnectionError\)"):
+        resolve_checkpoint("owner/name")
+
+
+def test_errors_end_with_one_sentence_and_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end, operator_errors():
+        raise ArtefactError("no [weights] here")
+    assert end.value.code == 1
+    assert capsys.readouterr().err == "error: no [weights] here\n"
+
+
+def test_a_failure_passes_through_the_progress_display() -> None:
+    def steps() -> None:
+        with progress("working", total=2) as advance:
+            advance()
+            raise ValueError("inner")
+
+    with pytest.raises(ValueError, match="inner"):
+        steps()
+
+
+def test_report_shows_names_and_values(capsys: pytest.CaptureFixture[str]) -> None:
+    report("Figures", {"agreement": 0.98765, "identical": True, "file": "[a]"})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].strip() == "Figures"
+    cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
+    assert cells == [["agreement", "0.9877"], ["identical", "yes"], ["file", "[a]"]]
