@@ -1,0 +1,87 @@
+"""`python -m trimodal.demo [--keep]`: serves the demo engines, runs the acts, stops.
+
+Exit status 0 only when every modality answered, and answered right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+import trimodal
+from trimodal.client import Client
+from trimodal.demo import acts
+from trimodal.errors import TrimodalError
+from trimodal.server.options import ServerOptions
+from trimodal.server.present import summary
+from trimodal.server.process import TritonServer
+
+SAMPLES = Path(trimodal.__file__).resolve().parents[1] / "build" / "demo" / "vision" / "samples"
+
+Act = Callable[[Client, Console], Coroutine[Any, Any, bool]]
+ACTS: dict[str, Act] = {
+    "text": acts.text,
+    "images": lambda client, console: acts.images(client, console, SAMPLES),
+}
+
+
+def main(
+    keep: bool = typer.Option(False, help="Stay up on the usual ports (8000, 8001, 8002) until Ctrl-C."),
+) -> None:
+    """Serve the demo models, run every modality, and stop."""
+    console = Console(highlight=False)
+    options = ServerOptions() if keep else ServerOptions(http_port=0, grpc_port=0, metrics_port=0)
+    # A SIGTERM must take the server along, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    answered = 0
+    try:
+        with contextlib.ExitStack() as stack:
+            with console.status("starting the server and loading the models …"):
+                server = stack.enter_context(TritonServer(options))
+            console.print(summary(server))
+            answered = asyncio.run(_run(server.grpc_url, console))
+            if keep:
+                console.print(f"Still serving at {server.grpc_url} (gRPC) and http://{server.http_url}.")
+                console.print('Try: .venv/bin/trimodal chat "what is a lambda?"   Ctrl-C stops.')
+                with contextlib.suppress(KeyboardInterrupt):
+                    server.wait(float("inf"))
+    except TrimodalError as error:
+        print(f"demo: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("demo: stopped", file=sys.stderr)
+    if not keep:
+        console.print("Go on with:")
+        console.print("  .venv/bin/trimodal serve                      a server on ports 8000 to 8002")
+        console.print(
+            '  .venv/bin/trimodal chat "what is a lambda?"   a question; without one: a conversation'
+        )
+        console.print("  .venv/bin/trimodal classify FILE…             labels of images")
+    print(f"demo: {answered} of {len(ACTS)} modalities answered")
+    raise typer.Exit(0 if answered == len(ACTS) else 1)
+
+
+async def _run(url: str, console: Console) -> int:
+    answered = 0
+    async with Client(url) as client:
+        for name, act in ACTS.items():
+            try:
+                good = await act(client, console)
+                if not good:
+                    print(f"demo: {name}: the answer is not what this model was trained to give")
+            except TrimodalError as error:
+                print(f"demo: {name}: {error}", file=sys.stderr)
+                good = False
+            answered += good
+    return answered
+
+
+if __name__ == "__main__":
+    typer.run(main)
