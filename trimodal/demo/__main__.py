@@ -60,9 +60,7 @@ def main(
     if not keep:
         console.print("Go on with:")
         console.print("  .venv/bin/trimodal serve                      a server on ports 8000 to 8002")
-        console.print(
-            '  .venv/bin/trimodal chat "what is a lambda?"   a question; without one: a conversation'
-        )
+        console.print('  .venv/bin/trimodal chat "what is a lambda?"   or a conversation, without a question')
         console.print("  .venv/bin/trimodal classify FILE…             labels of images")
     print(f"demo: {answered} of {len(ACTS)} modalities answered")
     raise typer.Exit(0 if answered == len(ACTS) else 1)

@@ -218,10 +218,12 @@ class OpenVinoEngine:
 
     def _time_step(self, batch: int) -> float:
         """Seconds of a plain decoding step of `batch` sequences (median)."""
+        handles = []  # a dropped handle stops its request
         for index in range(batch):
             # Distinct short prompts: a shared one would be served by the prefix cache.
             request = EngineRequest(index, [index + 1] * 8, Sampling(max_tokens=_CALIBRATION_STEPS + 2))
-            self._pipeline.add_request(index, _tensor(request.prompt_ids), self._config_without_eos(request))
+            config = self._config_without_eos(request)
+            handles.append(self._pipeline.add_request(index, _tensor(request.prompt_ids), config))
         times = []
         while self._pipeline.has_non_finished_requests():
             began = time.perf_counter()
