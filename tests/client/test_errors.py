@@ -23,6 +23,7 @@ NO_NAME = "errors resolving nohost.invalid:80: [address lookup failed: Domain na
     [
         (S.INVALID_ARGUMENT, "image is empty", InvalidArgument, "image is empty"),
         (S.INVALID_ARGUMENT, "[request id: a b] image is empty", InvalidArgument, "image is empty"),
+        (S.INVALID_ARGUMENT, "in ensemble 'vision', image is empty", InvalidArgument, "image is empty"),
         (
             S.NOT_FOUND,
             "Request for unknown model: 'x' is not found",
@@ -48,6 +49,8 @@ def test_statuses(code, details, kind, words):
     error = from_status(code, details, "h:1")
     assert type(error) is kind
     assert words in str(error)
+    assert "ensemble" not in str(error)
+    assert "request id" not in str(error)
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,7 @@ class Client:
             images: contents of files.
             top_k: at most so many labels an image; None: all that the model gives.
             return_exceptions: an image that is refused gets its error as its row, and harms no other.
+                Otherwise the first error is raised; an index in it counts within its batch.
             timeout: seconds for each batch.
         """
         if top_k is not None and top_k < 1:

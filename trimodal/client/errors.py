@@ -63,7 +63,8 @@ _CODES: dict[str, type[RequestError]] = {
     kind.code: kind for kind in (InvalidArgument, Unavailable, Cancelled, InternalError)
 }
 _PREFIX = re.compile(rf"(?:.*?, )?({'|'.join(_CODES)}): (.*)", re.DOTALL)
-_REQUEST_ID = re.compile(r"\[request id: [^\]]*\] ")
+# Triton puts the request's id and, in a pipeline, the pipeline's name in front: the caller knows both.
+_PREAMBLE = re.compile(r"\[request id: [^\]]*\] |in ensemble '[^']*', ")
 _UNKNOWN = re.compile(r"unknown model: '(.*)' is not found")
 _NOT_NOW = re.compile(
     r"no available versions|not ready|shutting down|in exit|exceeds maximum queue size", re.I
@@ -133,4 +134,4 @@ def from_message(message: str, *, by_model: bool) -> RequestError:
 
 def _plain(text: str) -> str:
     found = _PREFIX.fullmatch(text)
-    return _REQUEST_ID.sub("", found[2] if found else text)
+    return _PREAMBLE.sub("", found[2] if found else text)

@@ -1,0 +1,142 @@
+"""Images and vectors through the client, its command and the copyable programs; the engines are fakes.
+
+The fake classifier names an image by its red value: 0, 1, 2 are "class 0", "class 1", "class 2".
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.vision.pictures import artefact
+from trimodal.client import Client
+from trimodal.errors import InvalidArgument
+from trimodal.server.process import TritonServer
+
+pytestmark = pytest.mark.e2e
+
+CLIENTS = Path(__file__).parents[2] / "clients"
+
+
+def picture(red: int) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (16, 12), (red, 200, 100)).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def server(serve: Callable[..., TritonServer], tmp_path_factory: pytest.TempPathFactory) -> TritonServer:
+    plain = {"mean": (0, 0, 0), "std": (1 / 255,) * 3}
+    classifier = str(artefact(tmp_path_factory.mktemp("vision") / "fake", **plain))
+    changes = {
+        "vision_preprocess": {"classifier": classifier},
+        "vision_classify": {"artefact": classifier, "engine": "fake"},
+        "vision_rank": {"classifier": classifier},
+        "embedding": {"engine": "fake"},
+    }
+    return serve(models=("vision", "embedding"), changes=changes)
+
+
+@pytest.fixture
+async def client(server):
+    async with Client(server.grpc_url) as client:
+        yield client
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """20 good pictures, more than a batch, and one that is none."""
+    for number in range(20):
+        (tmp_path / f"{number:02}.png").write_bytes(picture(number % 3))
+    (tmp_path / "20.jpg").write_bytes(b"not a picture")
+    return tmp_path
+
+
+def run(*command):
+    return subprocess.run(
+        [sys.executable, *map(str, command)], capture_output=True, check=False, timeout=60, encoding="utf-8"
+    )
+
+
+async def test_images_in_batches_of_the_model(client):
+    assert await client.max_batch_size("vision") == 16
+    rows = await client.classify([picture(number % 3) for number in range(40)], top_k=2)
+    assert [row[0].label for row in rows] == [f"class {number % 3}" for number in range(40)]
+    assert {len(row) for row in rows} == {2}
+    assert all(row[0].score > 0.9 for row in rows)
+
+
+async def test_a_bad_image(client):
+    with pytest.raises(InvalidArgument, match=r"image\[1\]: not a JPEG, PNG or WebP file"):
+        await client.classify([picture(0), b"nothing", picture(2)])
+    one, bad, two = await client.classify([picture(0), b"nothing", picture(2)], return_exceptions=True)
+    assert (one[0].label, two[0].label) == ("class 0", "class 2")
+    assert isinstance(bad, InvalidArgument)
+    assert str(bad) == "image: not a JPEG, PNG or WebP file"
+
+
+async def test_vectors(client):
+    texts = [f"text é {number % 35}" for number in range(70)]
+    vectors = await client.embed(texts)
+    assert vectors.shape == (70, 384)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    np.testing.assert_array_equal(vectors[:35], vectors[35:])
+    assert len(np.unique(vectors[:35], axis=0)) == 35
+
+
+async def test_models_without_the_operators_key(client):
+    assert [model.name for model in await client.models()] == [
+        "embedding",
+        "vision",
+        "vision_classify",
+        "vision_preprocess",
+        "vision_rank",
+    ]
+
+
+def test_the_command(server, folder):
+    done = run("-m", "trimodal.cli", "classify", folder, "--url", server.grpc_url, "--json", "--top-k", 1)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 1
+    assert [row["predictions"][0]["label"] for row in rows[:20]] == [f"class {n % 3}" for n in range(20)]
+    assert rows[20]["code"] == "INVALID_ARG"
+    (folder / "20.jpg").unlink()
+    assert run("-m", "trimodal.cli", "classify", folder, "--url", server.grpc_url).returncode == 0
+
+
+def test_the_copyable_classifier(server, folder):
+    done = run(CLIENTS / "classify.py", folder, "--url", server.grpc_url, "--batch-size", 6)
+    assert done.returncode == 1
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [label for _, label, _ in rows] == [f"class {number % 3}" for number in range(20)]
+    assert [Path(file).name for file, _, _ in rows] == [f"{number:02}.png" for number in range(20)]
+    assert "20.jpg" in done.stderr
+    assert "not a JPEG, PNG or WebP file" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert run(CLIENTS / "classify.py", folder / "00.png", "--url", server.grpc_url).returncode == 0
+
+
+def test_the_copyable_cosine(server):
+    same = run(CLIENTS / "embed.py", "naïve", "naïve", "--url", server.grpc_url)
+    assert (same.returncode, same.stdout) == (0, "1.0000\n"), same.stderr
+    other = run(CLIENTS / "embed.py", "naïve", "otherwise", "--url", server.grpc_url)
+    assert abs(float(other.stdout)) < 0.5
+    nobody = run(CLIENTS / "embed.py", "a", "b", "--url", "127.0.0.1:1")
+    assert nobody.returncode == 1
+    assert "Traceback" not in nobody.stderr
+
+
+@pytest.mark.parametrize("program", ["chat_grpc", "chat_http", "classify", "embed"])
+def test_the_copyable_programs_are_short_and_stand_alone(program):
+    text = (CLIENTS / f"{program}.py").read_text()
+    assert len(text.splitlines()) <= 60
+    assert "trimodal" not in text
+    assert "usage: " in run(CLIENTS / f"{program}.py", "--help").stdout
