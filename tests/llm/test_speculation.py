@@ -3,7 +3,7 @@ import pytest
 from trimodal.llm.speculation import SpeculationJudge
 
 
-def feed(judge: SpeculationJudge, sequences: int, tokens: int, seconds: float, steps: int = 64) -> None:
+def feed(judge: SpeculationJudge, sequences: int, tokens: int, seconds: float, steps: int = 128) -> None:
     for _ in range(steps):
         judge.observe(sequences, tokens, seconds)
 
@@ -31,12 +31,13 @@ def test_a_batch_is_compared_with_the_same_batch() -> None:
 
 def test_few_steps_are_no_verdict() -> None:
     judge = SpeculationJudge({1: 0.010})
-    feed(judge, sequences=1, tokens=1, seconds=1.0, steps=63)
+    feed(judge, sequences=1, tokens=1, seconds=1.0, steps=127)
     assert not judge.loses
 
 
-def test_one_slow_step_is_no_verdict() -> None:
+def test_slow_steps_of_a_busy_machine_are_no_verdict() -> None:
     judge = SpeculationJudge({1: 0.010})
-    feed(judge, sequences=1, tokens=3, seconds=0.015)
-    judge.observe(1, 1, 0.2)
+    for index in range(128):
+        judge.observe(1, 3, 0.3 if index % 4 == 0 else 0.015)
+    assert judge.speedup == pytest.approx(2.0)
     assert not judge.loses

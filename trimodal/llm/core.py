@@ -97,6 +97,8 @@ def main() -> None:
         connection.send(Failed(f"engine '{settings.engine}' is not installed: {error}"))
         return
     except Exception as error:
-        connection.send(Failed(f"engine '{settings.engine}' did not open: {error}"))
+        # A runtime's own message has several lines, the last one says what is wrong.
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+        connection.send(Failed(f"engine '{settings.engine}' did not open: {reason}"))
         return
     run_engine(engine, connection)

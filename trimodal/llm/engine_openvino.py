@@ -6,31 +6,16 @@ It runs only inside the engine's own process, on its one thread: the pipeline's
 
 from __future__ import annotations
 
-import os
-import secrets
 import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
-from trimodal.errors import ArtefactError
-from trimodal.llm.engine import KV_BLOCK_TOKENS, EngineInfo, EngineRequest, EngineStats, Output, Sampling
+from trimodal.llm.engine import KV_BLOCK_TOKENS, EngineInfo, EngineRequest, EngineStats, Output
+from trimodal.llm.openvino_pipeline import generation_config, open_pipeline, time_plain_steps, token_tensor
 from trimodal.llm.prefix import PrefixMirror
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.speculation import SpeculationJudge
-from trimodal.manifest import Manifest, read_manifest
-
-_CALIBRATION_STEPS = 16
-
-# What makes an answer independent of the requests beside it. Each of the three was seen to change greedy
-# tokens between a solo run and a batch of 16: bf16 sums (the default on CPUs with AMX), activations
-# quantised to INT8 on the fly, and a KV scale per channel, which depends on how a prompt was cut into steps.
-_REPRODUCIBLE = {
-    "INFERENCE_PRECISION_HINT": "f32",
-    "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
-    "KEY_CACHE_QUANT_MODE": "BY_TOKEN",
-}
+from trimodal.manifest import read_manifest
 
 
 @dataclass
@@ -47,7 +32,7 @@ class OpenVinoEngine:
     def __init__(self, settings: LlmSettings) -> None:
         self._settings = settings
         self._manifest = read_manifest(settings.artefact_directory, task="llm", runtime="openvino")
-        self._threads = settings.threads or len(os.sched_getaffinity(0))
+        self._eos = [int(id) for id in self._manifest.extra.get("eos_token_ids", [])]
         self._sequences: dict[int, _Sequence] = {}
         self._judge: SpeculationJudge | None = None
         self._pipeline: Any = None
@@ -72,7 +57,9 @@ class OpenVinoEngine:
         )
 
     def add(self, request: EngineRequest) -> None:
-        handle = self._pipeline.add_request(request.id, _tensor(request.prompt_ids), self._config(request))
+        handle = self._pipeline.add_request(
+            request.id, token_tensor(request.prompt_ids), self._config(request)
+        )
         cached = 0
         if self._settings.enable_prefix_caching:
             cached = self._prefix.add(request.id, request.prompt_ids)
@@ -154,111 +141,32 @@ class OpenVinoEngine:
             self._stats = replace(self._stats, speculation_note=self._judge.note)
 
     def _config(self, request: EngineRequest) -> Any:
-        from openvino_genai import GenerationConfig
-
-        sampling = request.sampling
-        config = GenerationConfig()
-        config.max_new_tokens = sampling.max_tokens
-        config.eos_token_id = self._eos[0] if self._eos else -1
-        config.stop_token_ids = set(self._eos)
-        config.apply_chat_template = False
-        if sampling.temperature > 0:
-            config.do_sample = True
-            config.temperature = sampling.temperature
-            config.top_p = sampling.top_p
-            if sampling.top_k:
-                config.top_k = sampling.top_k
-            # The pipeline's own default is one fixed seed: every unseeded answer would be the same.
-            config.rng_seed = secrets.randbits(32) if sampling.seed is None else sampling.seed
-        else:
-            config.do_sample = False
-        if self._judge:
-            # Once it is known to lose, drafting is kept to the least that the pipeline takes
-            # until no request runs and it can be opened anew without.
-            config.num_assistant_tokens = 1 if self._judge.loses else self._settings.num_assistant_tokens
-            if self._settings.speculation == "prompt_lookup":
-                config.max_ngram_size = self._settings.max_ngram_size
-        return config
+        if not self._judge:
+            return generation_config(request.sampling, self._eos)
+        # Once it is known to lose, drafting is kept to the least that the pipeline takes
+        # until no request runs and it can be opened anew without.
+        settings = self._settings
+        return generation_config(
+            request.sampling,
+            self._eos,
+            drafted=1 if self._judge.loses else settings.num_assistant_tokens,
+            max_ngram_size=settings.max_ngram_size if settings.speculation == "prompt_lookup" else 0,
+        )
 
     def _open(self, *, speculate: bool) -> None:
-        import openvino_genai as genai
-
-        settings = self._settings
-        scheduler = genai.SchedulerConfig()
-        scheduler.num_kv_blocks = settings.num_kv_blocks
-        scheduler.max_num_batched_tokens = settings.max_num_batched_tokens
-        scheduler.max_num_seqs = settings.max_num_seqs
-        scheduler.enable_prefix_caching = settings.enable_prefix_caching
-        properties: dict[str, Any] = {
-            "INFERENCE_NUM_THREADS": self._threads,
-            "KV_CACHE_PRECISION": settings.kv_cache_precision,
-        }
-        if settings.numerics == "reproducible":
-            properties |= _REPRODUCIBLE
-        if speculate and settings.speculation == "draft":
-            draft = read_manifest(settings.draft_directory, task="llm", runtime="openvino")
-            _check_draft(self._manifest, draft, settings)
-            properties["draft_model"] = genai.draft_model(str(settings.draft_directory), "CPU", **properties)
-        elif speculate:
-            properties["prompt_lookup"] = True
         self._pipeline = None  # the old one's memory goes before the new one's comes
-        self._pipeline = genai.ContinuousBatchingPipeline(
-            str(settings.artefact_directory), scheduler, "CPU", properties
-        )
-        self._prefix = PrefixMirror(settings.num_kv_blocks, KV_BLOCK_TOKENS)
-        self._eos = [int(id) for id in self._manifest.extra.get("eos_token_ids", [])]
+        self._pipeline = open_pipeline(self._settings, self._manifest, speculate=speculate)
+        self._prefix = PrefixMirror(self._settings.num_kv_blocks, KV_BLOCK_TOKENS)
         self._stats = replace(self._stats, speculating=speculate)
 
     def _open_speculating(self) -> None:
         """Times plain decoding first, so that speculation can be judged against it."""
         self._open(speculate=False)
-        plain = {batch: self._time_step(batch) for batch in _calibration_batches(self._settings.max_num_seqs)}
-        self._judge = SpeculationJudge(plain)
+        self._judge = SpeculationJudge(time_plain_steps(self._pipeline, self._settings.max_num_seqs))
         self._open(speculate=True)
-
-    def _time_step(self, batch: int) -> float:
-        """Seconds of a plain decoding step of `batch` sequences (median)."""
-        handles = []  # a dropped handle stops its request
-        for index in range(batch):
-            # Distinct short prompts: a shared one would be served by the prefix cache.
-            request = EngineRequest(index, [index + 1] * 8, Sampling(max_tokens=_CALIBRATION_STEPS + 2))
-            config = self._config_without_eos(request)
-            handles.append(self._pipeline.add_request(index, _tensor(request.prompt_ids), config))
-        times = []
-        while self._pipeline.has_non_finished_requests():
-            began = time.perf_counter()
-            self._pipeline.step()
-            times.append(time.perf_counter() - began)
-        return float(np.median(times[2:]))
-
-    def _config_without_eos(self, request: EngineRequest) -> Any:
-        config = self._config(request)
-        config.ignore_eos = True
-        config.stop_token_ids = set()
-        return config
 
     def _stop_speculating(self) -> None:
         self._judge = None
         note = self._stats.speculation_note
         self._open(speculate=False)
         self._stats = replace(self._stats, speculation_note=f"switched off: {note}")
-
-
-def _tensor(token_ids: list[int]) -> Any:
-    import openvino
-
-    return openvino.Tensor(np.asarray([token_ids], dtype=np.int64))
-
-
-def _calibration_batches(max_num_seqs: int) -> list[int]:
-    return sorted({1, min(4, max_num_seqs), min(16, max_num_seqs)})
-
-
-def _check_draft(main: Manifest, draft: Manifest, settings: LlmSettings) -> None:
-    """A draft with another vocabulary would propose other words."""
-    ours, theirs = (manifest.shapes.get("vocab_size") for manifest in (main, draft))
-    if ours != theirs:
-        raise ArtefactError(
-            f"draft_artefact '{settings.draft_artefact}' has a vocabulary of {theirs}, "
-            f"artefact '{settings.artefact}' of {ours}: a draft must share the tokenizer"
-        )

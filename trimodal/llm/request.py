@@ -17,7 +17,7 @@ import numpy as np
 from trimodal.errors import InvalidArgument
 from trimodal.llm.engine import Sampling
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.tokenizer import Message
+from trimodal.llm.tokenizer import Message, Tokenizer
 
 ROLES = ("system", "user", "assistant", "tool")
 _MAX_MESSAGES = 1024
@@ -32,6 +32,19 @@ class GenerationRequest:
     messages: tuple[Message, ...] | None
     sampling: Sampling
     stops: tuple[str, ...] = ()
+
+    def token_ids(self, tokenizer: Tokenizer, apply_chat_template: bool) -> list[int]:
+        """The prompt's tokens; with `apply_chat_template` a bare prompt is one user message.
+
+        Raises:
+            InvalidArgument: the chat template refuses the messages.
+        """
+        messages = self.messages
+        if messages is None and apply_chat_template and tokenizer.has_chat_template:
+            messages = ({"role": "user", "content": self.prompt or ""},)
+        if messages is None:
+            return tokenizer.encode_prompt(self.prompt or "")
+        return tokenizer.encode(tokenizer.render(messages))
 
 
 def read_request(

@@ -111,7 +111,7 @@ class LlmService:
     def _admit(self, request: GenerationRequest, sink: Sink) -> Stream:
         arrived = time.perf_counter()
         self._check_open()
-        prompt_ids = self._encode(request)
+        prompt_ids = request.token_ids(self._tokenizer, self._settings.apply_chat_template)
         self._admission.check_size(len(prompt_ids), request.sampling.max_tokens)
         with self._lock:
             self._check_open()
@@ -128,14 +128,6 @@ class LlmService:
             raise Unavailable("the server is shutting down")
         if self._link is None:
             raise Unavailable("the engine is being restarted; try again later")
-
-    def _encode(self, request: GenerationRequest) -> list[int]:
-        messages = request.messages
-        if messages is None and self._settings.apply_chat_template and self._tokenizer.has_chat_template:
-            messages = ({"role": "user", "content": request.prompt or ""},)
-        if messages is None:
-            return self._tokenizer.encode_prompt(request.prompt or "")
-        return self._tokenizer.encode(self._tokenizer.render(messages))
 
     def _changed(self) -> None:
         """Requests came or went: hands over what fits now, and shows the new state."""

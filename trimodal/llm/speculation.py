@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from statistics import median
 
 import numpy as np
 
-_WINDOW = 64
-"""Steps that are judged together: about a second or more of decoding on a CPU."""
+_WINDOW = 128
+"""Steps that are judged together: seconds of decoding with a model that is worth speculating for."""
 
 _MARGIN = 0.97
 """A speed-up below this is a loss; between it and 1 the measurement could be noise."""
@@ -41,12 +42,17 @@ class SpeculationJudge:
 
     @property
     def speedup(self) -> float:
-        """Time that plain decoding would have taken for the window's tokens, over the time it took."""
-        spent = sum(seconds for _, _, seconds in self._window)
-        plain = sum(
-            tokens / sequences * self.plain_seconds(sequences) for sequences, tokens, _ in self._window
+        """Time that plain decoding would have taken for a step's tokens, over the time it took; the median.
+
+        The median, because the plain times are medians too, and on a shared machine a few steps take
+        many times as long as the rest.
+        """
+        if not self._window:
+            return 1.0
+        return median(
+            tokens / sequences * self.plain_seconds(sequences) / seconds
+            for sequences, tokens, seconds in self._window
         )
-        return plain / spent if spent else 1.0
 
     @property
     def note(self) -> str:

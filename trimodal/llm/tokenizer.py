@@ -20,7 +20,14 @@ Message = dict[str, str]
 class Tokenizer(Protocol):
     """What the service needs of a tokenizer."""
 
-    def encode(self, text: str) -> list[int]: ...
+    @property
+    def has_chat_template(self) -> bool: ...
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a rendered chat, which holds its special tokens as text."""
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Ids of a raw prompt, with the special tokens that the checkpoint wants around it."""
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of the ids without special tokens; an incomplete character ends in U+FFFD."""
@@ -48,7 +55,6 @@ class CheckpointTokenizer:
         return ids
 
     def encode_prompt(self, text: str) -> list[int]:
-        """A raw prompt with the special tokens that the checkpoint wants around it."""
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=True).ids
         return ids
 
@@ -80,7 +86,9 @@ class CheckpointTokenizer:
 class ByteTokenizer:
     """One token per UTF-8 byte: the fake engine's tokenizer, and a hard case for the detokenizer."""
 
-    has_chat_template = True
+    @property
+    def has_chat_template(self) -> bool:
+        return True
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
