@@ -59,9 +59,9 @@ def main(
         print("demo: stopped", file=sys.stderr)
     if not keep:
         console.print("Go on with:")
-        console.print("  .venv/bin/trimodal serve                      a server on ports 8000 to 8002")
-        console.print('  .venv/bin/trimodal chat "what is a lambda?"   or a conversation, without a question')
-        console.print("  .venv/bin/trimodal classify FILE…             labels of images")
+        console.print("  .venv/bin/trimodal serve                       a server on ports 8000 to 8002")
+        console.print('  .venv/bin/trimodal chat ["what is a lambda?"]  an answer, or a conversation')
+        console.print("  .venv/bin/trimodal classify FILE…              labels of images")
     print(f"demo: {answered} of {len(ACTS)} modalities answered")
     raise typer.Exit(0 if answered == len(ACTS) else 1)
 

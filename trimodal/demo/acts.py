@@ -75,7 +75,9 @@ async def _streamed(client: Client, console: Console, question: str, messages: l
     console.print("[bold]answer[/bold]    ", end="")
     async with client.stream(messages=messages, max_tokens=120) as stream:
         async for delta in stream:
-            console.print(delta.text, end="", markup=False, highlight=False, soft_wrap=True)
+            # Plain writes: rich takes longer for a word than the engine, and would show up as latency.
+            console.file.write(delta.text)
+            console.file.flush()
     console.print("\n")
     return await stream.answer()
 

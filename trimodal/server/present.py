@@ -22,17 +22,17 @@ def summary(server: TritonServer) -> Table:
     """Models with engine, precision and load time; endpoints and profile below."""
     # Narrow: all of it fits a terminal of 80 columns.
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption_style="", caption_justify="left")
-    for column in ("model", "ver", "platform", "engine", "artefact", "precision"):
+    table.add_column("model", no_wrap=True)
+    for column in ("version", "engine", "artefact", "precision"):
         table.add_column(column, overflow="fold")
     table.add_column("load", justify="right")
     for name, model in sorted(server.models.items()):
-        engine = model.parameters.get("engine", "")
+        engine = model.parameters.get("engine", model.platform)
         artefact = "" if engine == "fake" else model.parameters.get("artefact", "")
         seconds = server.load.seconds.get(name)
         table.add_row(
             name,
             server.versions.get(name, ""),
-            model.platform,
             engine,
             artefact,
             model.precision() if artefact else "",
