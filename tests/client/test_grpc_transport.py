@@ -196,9 +196,17 @@ async def test_a_server_that_goes_away_is_an_error_and_not_a_hang():
         with pytest.raises((ConnectionLost, RequestError)):
             await stream.answer()
         await stopping
-        with pytest.raises(ConnectError, match="no server at 127.0.0.1"):
+        with pytest.raises((ConnectError, ConnectionLost), match="server at 127.0.0.1"):
             await client.complete("again")
         assert not await client.ready()
+
+
+async def test_nobody_there():
+    async with Client("127.0.0.1:1") as client:
+        assert not await client.ready()
+        for call in (client.complete("x"), client.models(), client.embed(["x"])):
+            with pytest.raises(ConnectError, match="no server at 127.0.0.1:1"):
+                await call
 
 
 async def test_a_stream_that_the_server_ends_with_a_status():

@@ -63,7 +63,7 @@ async def text(client: Client, console: Console) -> bool:
     table.add_row("prompt tokens", str(cold.usage.prompt), str(warm.usage.prompt))
     table.add_row("of them from the prefix cache", str(cold.usage.cached), str(warm.usage.cached))
     table.add_row("time to first token (TTFT)", _ms(cold.timing.ttft), _ms(warm.timing.ttft))
-    table.add_row("gap between deltas (ITL), p50", *(_ms(a.timing.itl_percentile(50)) for a in answers))
+    table.add_row("time per output token (TPOT)", *(_ms(answer.timing.tpot) for answer in answers))
     table.add_row("whole answer", *(_ms(answer.timing.latency) for answer in answers))
     console.print(table)
     good = all(answer.finish_reason == "stop" and answer.text for answer in answers)
@@ -88,10 +88,10 @@ async def _burst(client: Client, console: Console) -> bool:
     seconds = time.perf_counter() - began
     tokens = sum(answer.usage.completion for answer in answers)
     ttft = [answer.timing.ttft for answer in answers if answer.timing.ttft is not None]
-    gaps = [gap for answer in answers for gap in answer.timing.itl]
+    tpot = [answer.timing.tpot for answer in answers if answer.timing.tpot is not None]
     table = _table(f"{len(BURST)} questions at once, one batch", "", "p50", "p99")
     table.add_row("time to first token (TTFT)", *(_ms(percentile(ttft, p)) for p in (50, 99)))
-    table.add_row("gap between deltas (ITL)", *(_ms(percentile(gaps, p)) for p in (50, 99)))
+    table.add_row("time per output token (TPOT)", *(_ms(percentile(tpot, p)) for p in (50, 99)))
     table.add_row("all together", f"{tokens} tokens in {seconds:.2f} s", f"{tokens / seconds:.0f} tok/s")
     console.print(table)
     first = answers[0]
