@@ -1,7 +1,7 @@
 from types import SimpleNamespace
 
 from trimodal.errors import InvalidArgument, Unavailable
-from trimodal.glue import answer_batch, version_directory
+from trimodal.glue import answer_batch, stream_error_response, version_directory
 
 
 class TritonError(Exception):
@@ -71,3 +71,10 @@ def test_a_result_that_cannot_be_written_fails_alone(capsys):
 def test_the_version_directory_is_the_loaded_one():
     args = {"model_repository": "/models/vision_rank", "model_version": "2"}
     assert str(version_directory(args)) == "/models/vision_rank/2"
+
+
+def test_the_error_of_a_stream_begins_with_its_code(capsys):
+    assert stream_error_response(PB_UTILS, Unavailable("later")) == ("unavailable", "UNAVAILABLE: later")
+    code, message = stream_error_response(PB_UTILS, KeyError("/a/path"))
+    assert (code, message.split(":")[0]) == ("internal", "INTERNAL")
+    assert "/a/path" not in message

@@ -11,6 +11,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -90,13 +91,14 @@ class GrpcTransport:
         return responses
 
     async def ready(self, model: str, timeouts: Timeouts) -> bool:
+        timeouts = replace(timeouts, total=timeouts.connect)  # who is ready says so at once
         try:
             if model:
                 message = service_pb2.ModelReadyRequest(name=model)
                 answer = await self._unary("ModelReady", message, timeouts)
             else:
                 answer = await self._unary("ServerReady", service_pb2.ServerReadyRequest(), timeouts)
-        except (ConnectError, ConnectionLost, Unavailable):
+        except (ConnectError, ConnectionLost, Timeout, Unavailable):
             return False
         return bool(answer.ready)
 
