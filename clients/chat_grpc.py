@@ -43,7 +43,7 @@ def main():
             if finish_reason := result.as_numpy("finish_reason")[0].decode():
                 print(f"\n[{finish_reason}]", file=sys.stderr)
                 return 0
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, BrokenPipeError):
         print("\n[cancelled]", file=sys.stderr)
         return 130
     except (triton.InferenceServerException, queue.Empty) as error:

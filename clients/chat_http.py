@@ -40,7 +40,7 @@ def main():
                 return 0
         print("\nthe server ended the stream too early", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, BrokenPipeError):
         print("\n[cancelled]", file=sys.stderr)
         return 130
     except (OSError, http.client.HTTPException, ValueError) as error:

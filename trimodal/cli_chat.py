@@ -106,10 +106,10 @@ def _converse(client: Client, first: list[Message], sampling: Sampling, show: _S
             if not line:
                 continue
             asked: list[Message] = [*messages, {"role": "user", "content": line}]
-            stream = client.generate(messages=asked, **sampling)
-            with contextlib.suppress(NotImplementedError, RuntimeError):  # not on every platform and thread
-                loop.add_signal_handler(signal.SIGINT, stream.cancel)
             try:
+                stream = client.generate(messages=asked, **sampling)
+                with contextlib.suppress(NotImplementedError, RuntimeError):  # not on every platform
+                    loop.add_signal_handler(signal.SIGINT, stream.cancel)
                 loop.run_until_complete(show.answer(stream))
                 messages = [*asked, {"role": "assistant", "content": stream.text}]
             except TrimodalError as error:
