@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 bench = typer.Typer(
     help="Measure the served models, side by side with their bare engines.", no_args_is_help=True
@@ -54,3 +59,100 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals:
         raise typer.BadParameter(f"--set {text}: parameter=value is needed")
     return key, value
+
+
+@bench.command()
+def vision(
+    concurrency: list[int] = typer.Option(
+        [1, 4, 8, 16], min=1, help="Clients with single images; repeatable."
+    ),
+    batch: list[int] = typer.Option([8], min=1, max=64, help="Images a request of two clients; repeatable."),
+    seconds: float = typer.Option(3.0, min=0.05, max=60, help="For each case in each round."),
+    rounds: int = typer.Option(3, min=1, max=50, help="Counted rounds."),
+    bare: bool = typer.Option(False, help="Take turns with the bare engine and print the ratios."),
+    image_size: str = typer.Option("224", help="Pixels of the JPEGs: 224 or 640x480."),
+    artefact: Path | None = typer.Option(None, help="Another built classifier than the config's."),
+    set_: list[str] = typer.Option([], "--set", help="model.parameter=value; repeatable."),
+    json_: Path | None = typer.Option(None, "--json", help="Also write the figures to this file."),
+) -> None:
+    """Images a second and latency of the vision ensemble."""
+    from trimodal.bench.vision import Plan, measure
+    from trimodal.server.overlay import parse_changes
+
+    width, height = _size(image_size)
+
+    async def run(console: Console) -> dict[str, Any]:
+        changes = parse_changes(set_)
+        if artefact:
+            folder = str(artefact.resolve())
+            for model, key in (
+                ("preprocess", "classifier"),
+                ("classify", "artefact"),
+                ("rank", "classifier"),
+            ):
+                changes.setdefault(f"vision_{model}", {})[key] = folder
+        plan = Plan(tuple(concurrency), tuple(batch), rounds, seconds, bare, width, height, changes)
+        return await measure(plan, console)
+
+    _run(run, json_)
+
+
+@bench.command()
+def embedding(
+    concurrency: list[int] = typer.Option([1, 8, 16], min=1, help="Clients with single texts; repeatable."),
+    words: int = typer.Option(16, min=1, max=2000, help="Words of a text."),
+    seconds: float = typer.Option(3.0, min=0.05, max=60, help="For each case in each round."),
+    rounds: int = typer.Option(3, min=1, max=50, help="Counted rounds."),
+    bare: bool = typer.Option(False, help="Take turns with the bare engine and print the ratios."),
+    set_: list[str] = typer.Option([], "--set", help="parameter=value of embedding's config; repeatable."),
+    json_: Path | None = typer.Option(None, "--json", help="Also write the figures to this file."),
+) -> None:
+    """Texts a second and latency of the embedding model."""
+    from trimodal.bench.embedding import Plan, measure
+
+    plan = Plan(tuple(concurrency), words, rounds, seconds, bare, dict(_pair(text) for text in set_))
+    _run(lambda console: measure(plan, console), json_)
+
+
+@bench.command()
+def stall(
+    requests: int = typer.Option(3000, min=1, max=1_000_000, help="Sent one after the other."),
+    json_: Path | None = typer.Option(None, "--json", help="Also write the figures to this file."),
+) -> None:
+    """Sequential requests to a trivial model: none may take about 500 ms (exit code 1)."""
+    from trimodal.bench.stall import measure
+
+    figures = _run(lambda console: measure(requests, console), json_)
+    if figures["stalled"]:
+        raise typer.Exit(1)
+
+
+def _run(
+    measuring: Callable[[Console], Coroutine[Any, Any, dict[str, Any]]], json_: Path | None
+) -> dict[str, Any]:
+    """The figures, printed and, where wanted, written; an error is one line and exit code 1."""
+    import asyncio
+
+    from rich.console import Console
+
+    from trimodal.bench.llm import write_json
+    from trimodal.errors import TrimodalError
+
+    try:
+        figures = asyncio.run(measuring(Console(highlight=False)))
+    except TrimodalError as error:
+        typer.echo(f"bench: {error}", err=True)
+        raise typer.Exit(1) from None
+    if json_:
+        write_json(json_, figures)
+    return figures
+
+
+def _size(text: str) -> tuple[int, int]:
+    width, _, height = text.partition("x")
+    if not (width.isdigit() and (height or width).isdigit()):
+        raise typer.BadParameter(f"--image-size {text}: 224 or 640x480 is needed")
+    size = int(width), int(height or width)
+    if not 16 <= min(size) <= max(size) <= 4096:
+        raise typer.BadParameter(f"--image-size {text}: 16 to 4096 pixels a side")
+    return size

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import TypeVar
 
 from trimodal.client.timing import percentile
+
+One = TypeVar("One")
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,6 @@ def summarise(rounds: Sequence[Round]) -> Summary:
     )
 
 
-def paired_ratio(ours: Sequence[Round], theirs: Sequence[Round], value: Callable[[Round], float]) -> float:
+def paired_ratio(ours: Sequence[One], theirs: Sequence[One], value: Callable[[One], float]) -> float:
     """Median over pairs of neighbouring rounds: what drifts in both cancels out."""
     return median(value(our) / value(their) for our, their in zip(ours, theirs, strict=True))

@@ -1,0 +1,101 @@
+"""Closed loops: clients that each send the next request when the last one is answered, and their figures.
+
+What one request does is the caller's affair; it answers one batch of items (images, texts).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from trimodal.client.timing import percentile
+
+# A round ends after this many requests however long it was to last: what is kept in memory stays small.
+MOST_REQUESTS = 20_000
+
+
+@dataclass(frozen=True)
+class LoopRound:
+    """One side for a while: items a second, and the latency of every request in seconds."""
+
+    rate: float
+    latencies: tuple[float, ...]
+
+    @property
+    def p50(self) -> float:
+        return percentile(self.latencies, 50) or 0.0
+
+
+@dataclass(frozen=True)
+class LoopSummary:
+    """Several rounds of one side: the median round's rate, percentiles of all latencies in milliseconds."""
+
+    rate: float
+    p50: float
+    p95: float
+    p99: float
+    requests: int
+
+
+def summarise_loops(rounds: Sequence[LoopRound]) -> LoopSummary:
+    """The figures of at least one round."""
+    latencies = [latency for one in rounds for latency in one.latencies]
+    p50, p95, p99 = (1e3 * (percentile(latencies, percent) or 0.0) for percent in (50, 95, 99))
+    return LoopSummary(median(one.rate for one in rounds), p50, p95, p99, len(latencies))
+
+
+def steady_round(times: Sequence[tuple[float, float]], items: int, begin: float, end: float) -> LoopRound:
+    """The round of the window [begin, end], in which every client had a request under way.
+
+    A request that only partly lies in the window counts for that part, so that neither the
+    filling of the pipeline before nor its emptying after makes the rate look lower.
+
+    Args:
+        times: start and end of each request, seconds.
+        items: in each request.
+    """
+    done = sum(max(0.0, min(to, end) - max(at, begin)) / (to - at) for at, to in times)
+    inside = [(at, to) for at, to in times if begin <= at < end] or list(times)
+    return LoopRound(items * done / (end - begin), tuple(to - at for at, to in inside))
+
+
+async def run_clients(
+    ask: Callable[[int], Awaitable[object]], *, clients: int, items: int, seconds: float
+) -> LoopRound:
+    """`clients` tasks call `ask` one after the other for `seconds`, after a quarter of that to get going.
+
+    Args:
+        ask: sends request number n and waits for its answer.
+        items: in each request.
+    """
+    times: list[tuple[float, float]] = []
+    numbers = iter(range(MOST_REQUESTS))
+    began = time.perf_counter()
+    end = began + seconds * 5 / 4
+
+    async def client() -> None:
+        for number in numbers:
+            at = time.perf_counter()
+            if at >= end:
+                return
+            await ask(number)
+            times.append((at, time.perf_counter()))
+
+    await asyncio.gather(*(client() for _ in range(clients)))
+    end = min(end, max(to for _, to in times))
+    return steady_round(times, items, began + (end - began) / 5, end)
+
+
+def run_alone(work: Callable[[int], object], *, items: int, seconds: float) -> LoopRound:
+    """The same for one caller in this thread: `work` once to get going, then for `seconds`."""
+    work(0)
+    times: list[float] = []
+    began = time.perf_counter()
+    while time.perf_counter() - began < seconds and len(times) < MOST_REQUESTS:
+        at = time.perf_counter()
+        work(len(times) + 1)
+        times.append(time.perf_counter() - at)
+    return LoopRound(items * len(times) / (time.perf_counter() - began), tuple(times))

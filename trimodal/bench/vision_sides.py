@@ -1,0 +1,123 @@
+"""The two sides of the vision bench: the ensemble over gRPC, and the same steps without a server.
+
+The bare side has two kinds of work: `engine`, the classifier alone on pixels that lie ready,
+and `pipeline`, which also decodes and ranks. Both sides read the same settings.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from trimodal.bench.bare import Works
+from trimodal.bench.closed_loop import LoopRound, run_clients
+from trimodal.client import Client
+from trimodal.errors import RequestError
+from trimodal.metrics import MemoryMetrics
+from trimodal.server.repository import select_models
+from trimodal.settings import Settings, parse_parameters
+from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
+
+STEPS: dict[str, type[Settings]] = {
+    "vision_preprocess": PreprocessSettings,
+    "vision_classify": ClassifySettings,
+    "vision_rank": RankSettings,
+}
+T = TypeVar("T")
+PICTURES = 32  # different ones: no cache of the processor holds all their pixels
+
+
+def jpegs(width: int, height: int, count: int = PICTURES) -> list[bytes]:
+    """JPEG files of random smooth shapes with some grain: about as many bytes as photographs of that size."""
+    import numpy as np
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    files = []
+    for _ in range(count):
+        coarse = rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+        shapes = Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)
+        grain = rng.normal(0, 8, (height, width, 1))
+        pixels = np.clip(np.asarray(shapes) + grain, 0, 255).astype(np.uint8)
+        file = io.BytesIO()
+        Image.fromarray(pixels).save(file, "JPEG", quality=90)
+        files.append(file.getvalue())
+    return files
+
+
+def some(files: Sequence[bytes], number: int, batch: int) -> list[bytes]:
+    """The files of request `number`: each request other ones, in a ring."""
+    return [files[(number * batch + index) % len(files)] for index in range(batch)]
+
+
+def step_settings(repository: Path, changes: Mapping[str, Mapping[str, str]]) -> dict[str, Settings]:
+    """Step → the settings that it will have on the server, for the bare side.
+
+    Raises:
+        OperatorError: a setting or a model is missing or malformed.
+    """
+    models = select_models(repository, ("vision",), "cpu")
+    return {
+        name: parse_parameters(
+            cls, {**models[name].parameters, **changes.get(name, {})}, source=f"{name}/configs/cpu.pbtxt"
+        )
+        for name, cls in STEPS.items()
+    }
+
+
+def open_bare(repository: Path, settings: Mapping[str, Settings], files: Sequence[bytes]) -> Works:
+    """`engine` and `pipeline`, each on a batch; opened in the bare side's process."""
+    import numpy as np
+
+    from trimodal.vision.artefact import read_classifier
+    from trimodal.vision.engine import open_engine, runtime_of
+    from trimodal.vision.service import ClassifyService, PreprocessService, RankService
+
+    metrics = MemoryMetrics()
+    preprocess, classify, rank = (settings[name] for name in STEPS)
+    assert isinstance(preprocess, PreprocessSettings)
+    assert isinstance(classify, ClassifySettings)
+    assert isinstance(rank, RankSettings)
+    places = {name: repository / name / "1" for name in STEPS}
+    artefact = read_classifier(
+        (places["vision_classify"] / classify.artefact).resolve(), runtime=runtime_of(classify.engine)
+    )
+    engine = open_engine(artefact, classify)
+    preparing = PreprocessService.open(places["vision_preprocess"], preprocess, metrics)
+    classifying = ClassifyService(engine, artefact.input, metrics)
+    ranking = RankService.open(places["vision_rank"], rank)
+    (ready,) = _good(preparing.prepare([files]))
+    ready = np.concatenate([ready, ready])
+
+    def run_engine(batch: int, number: int) -> None:
+        at = number * batch % len(files) if batch <= len(files) else 0
+        engine.classify(ready[at : at + batch])
+
+    def run_pipeline(batch: int, number: int) -> None:
+        pixels = _good(preparing.prepare([some(files, number, batch)]))
+        _good(ranking.rank(_good(classifying.classify(pixels))))
+
+    return {"engine": run_engine, "pipeline": run_pipeline}
+
+
+def _good(outcomes: Sequence[T | RequestError]) -> list[T]:
+    good: list[T] = []
+    for outcome in outcomes:
+        if isinstance(outcome, RequestError):
+            raise outcome
+        good.append(outcome)
+    return good
+
+
+async def run_served(
+    client: Client, files: Sequence[bytes], *, clients: int, batch: int, seconds: float
+) -> LoopRound:
+    """`clients` closed loops that send `batch` images a request."""
+    return await run_clients(
+        lambda number: client.classify(some(files, number, batch), timeout=60.0),
+        clients=clients,
+        items=batch,
+        seconds=seconds,
+    )
