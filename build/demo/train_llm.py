@@ -190,7 +190,9 @@ def main() -> int:
         do_sample=False, pad_token_id=0, bos_token_id=1, eos_token_id=2, max_new_tokens=200
     )
     model.to(device="cpu", dtype=torch.bfloat16).save_pretrained(out)
-    figures = {"training_minutes": round(minutes, 1), "training_steps": steps, "device": device}
+    if options.resume:
+        minutes += float(json.loads((out / "figures.json").read_text(encoding="utf-8"))["training_minutes"])
+    figures = {"training_minutes": round(minutes, 1), "last_run_steps": steps, "device": device}
     return save_figures(out, judge, figures)
 
 
