@@ -117,6 +117,7 @@ def test_fifty_cancellations_leave_eight_others_unharmed() -> None:
             threading.Timer(rng.random() * 0.1, setattr, (answer, "cancelled", True)).start()
         assert all(isinstance(answer.wait().error, Cancelled) for answer in leaving)
         assert [answer.wait().text for answer in staying] == solo
+        assert not any(answer.after_end for answer in [*staying, *leaving]), "nothing may follow the end"
         eventually(lambda: server.service.stats.running == 0 and server.service.stats.kv_usage == 0)
         assert server.service.counts == (0, 0, 0)
         assert server.value("requests_total", outcome="cancelled") == 50

@@ -22,6 +22,7 @@ from trimodal.llm.tokenizer import Message, Tokenizer
 ROLES = ("system", "user", "assistant", "tool")
 _MAX_MESSAGES = 1024
 _MAX_STOP_BYTES = 256
+_MAX_QUOTED = 60
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def read_request(
     if parameters:
         # generate's JSON keys that match no tensor arrive here: a typo must not be ignored.
         name = next(iter(parameters))
-        raise InvalidArgument(f"unknown parameter '{name}': send one of the model's inputs")
+        raise InvalidArgument(f"unknown parameter {_shown(name)}: send one of the model's inputs")
     prompt = _text(inputs, "text_input", settings)
     messages = _messages(_text(inputs, "messages", settings))
     if (prompt is None) == (messages is None):
@@ -150,6 +151,12 @@ def _stops(inputs: Mapping[str, np.ndarray[Any, Any]], settings: LlmSettings) ->
     return tuple(stops)
 
 
+def _shown(value: object) -> str:
+    """What a client sent, quoted in an error: short, and a lone surrogate as its escape."""
+    text = repr(value)
+    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}…"
+
+
 def _messages(text: str | None) -> tuple[Message, ...] | None:
     """The chat in `text`: a JSON list of {"role": …, "content": …}, with strings only."""
     if text is None:
@@ -158,8 +165,10 @@ def _messages(text: str | None) -> tuple[Message, ...] | None:
         chat = json.loads(text)
     except RecursionError:
         raise InvalidArgument("messages is nested too deeply: a list of objects is needed") from None
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise InvalidArgument(f"messages is not valid JSON: {error}") from None
+    except ValueError:  # Python's own bound, which keeps the reading of a number from taking minutes
+        raise InvalidArgument("messages holds a number of more digits than can be read") from None
     if not isinstance(chat, Sequence) or isinstance(chat, str) or not chat:
         raise InvalidArgument('messages must be a non-empty JSON list of {"role", "content"} objects')
     if len(chat) > _MAX_MESSAGES:
@@ -172,10 +181,10 @@ def _message(name: str, entry: Any) -> Message:
         raise InvalidArgument(f"{name} must be an object with role and content")
     unknown = set(entry) - {"role", "content"}
     if unknown:
-        raise InvalidArgument(f"{name} has an unknown key '{min(unknown)}': role and content are known")
+        raise InvalidArgument(f"{name} has an unknown key {_shown(min(unknown))}: role and content are known")
     role, content = entry.get("role"), entry.get("content")
     if role not in ROLES:
-        raise InvalidArgument(f"{name}.role is {role!r}: one of {', '.join(ROLES)} is needed")
+        raise InvalidArgument(f"{name}.role is {_shown(role)}: one of {', '.join(ROLES)} is needed")
     if not isinstance(content, str):
         raise InvalidArgument(f"{name}.content must be a string")
     try:

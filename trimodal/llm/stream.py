@@ -78,6 +78,7 @@ class Stream:
     def fail(self, error: RequestError) -> None:
         """Ends the request with an error; text that waits is dropped."""
         self._error = error
+        self._pending, self._finish, self._pending_tokens = "", "", 0
         self.ended = True
 
     def take(self) -> Delta | RequestError | None:
