@@ -28,7 +28,7 @@ def error_response(pb_utils: Any, error: BaseException) -> Any:
     """A response with the error's own code; what nobody expected is logged and told without details."""
     told = as_request_error(error)
     code = getattr(pb_utils.TritonError, told.code)
-    return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(told), code))
+    return pb_utils.InferenceResponse(error=pb_utils.TritonError(_utf8(str(told)), code))
 
 
 def stream_error_response(pb_utils: Any, error: BaseException) -> Any:
@@ -38,7 +38,12 @@ def stream_error_response(pb_utils: Any, error: BaseException) -> Any:
     """
     told = as_request_error(error)
     code = getattr(pb_utils.TritonError, told.code)
-    return pb_utils.InferenceResponse(error=pb_utils.TritonError(f"{told.code}: {told}", code))
+    return pb_utils.InferenceResponse(error=pb_utils.TritonError(_utf8(f"{told.code}: {told}"), code))
+
+
+def _utf8(sentence: str) -> str:
+    """`sentence` with lone surrogates escaped: TritonError refuses them, and then no answer would be sent."""
+    return sentence.encode(errors="backslashreplace").decode()
 
 
 def as_request_error(error: BaseException) -> RequestError:
