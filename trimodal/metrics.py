@@ -107,6 +107,7 @@ class _TritonMetric:
         self._lock = threading.Lock()
         self._added = 0.0
         self._level: float | None = None
+        self._shown: float | None = None
         self._observed: list[float] = []
 
     def increment(self, value: float) -> None:
@@ -125,10 +126,12 @@ class _TritonMetric:
         with self._lock:
             level, added, observed = self._level, self._added, self._observed
             self._level, self._added, self._observed = None, 0.0, []
-        if level is not None:
+        if level is not None and level != self._shown:
             self.target.set(level)
+            self._shown = level
         if added:
             self.target.increment(added)
+            self._shown = None
         for value in observed:
             self.target.observe(value)
 

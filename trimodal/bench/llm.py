@@ -170,7 +170,7 @@ def _row(table: Table, streams: int, side: str, summary: Summary, ratio: float |
         str(streams),
         side,
         f"{summary.tokens_per_second:.1f}",
-        *(f"{value:.1f} ms" for value in times),
+        *(f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms" for value in times),
         f"{ratio:.3f}" if ratio else "",
     )
 

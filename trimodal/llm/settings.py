@@ -40,7 +40,7 @@ class LlmSettings(Settings):
     max_stop_strings: int = Field(8, ge=0)
 
     senders: int = Field(2, ge=1, le=16, description="threads that hand responses to Triton")
-    cancel_poll_ms: int = Field(25, ge=1, le=1000, description="how often cancellation is looked for")
+    cancel_poll_ms: int = Field(50, ge=1, le=1000, description="how often cancellation is looked for")
 
     fake_step_ms: float = Field(10.0, ge=0, description="fake engine: time of one step")
     fake_prefill_us: float = Field(20.0, ge=0, description="fake engine: time per prompt token")
