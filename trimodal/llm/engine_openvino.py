@@ -11,7 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trimodal.llm.engine import KV_BLOCK_TOKENS, EngineInfo, EngineRequest, EngineStats, Output
-from trimodal.llm.openvino_pipeline import generation_config, open_pipeline, time_plain_steps, token_tensor
+from trimodal.llm.openvino_pipeline import (
+    generation_config,
+    open_pipeline,
+    time_plain_steps,
+    token_tensor,
+    warm_up,
+)
 from trimodal.llm.prefix import PrefixMirror
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.speculation import SpeculationJudge
@@ -156,6 +162,8 @@ class OpenVinoEngine:
     def _open(self, *, speculate: bool) -> None:
         self._pipeline = None  # the old one's memory goes before the new one's comes
         self._pipeline = open_pipeline(self._settings, self._manifest, speculate=speculate)
+        if not speculate:
+            warm_up(self._pipeline)
         self._prefix = PrefixMirror(self._settings.num_kv_blocks, KV_BLOCK_TOKENS)
         self._stats = replace(self._stats, speculating=speculate)
 

@@ -88,6 +88,14 @@ def token_tensor(token_ids: list[int]) -> Any:
     return openvino.Tensor(np.asarray([token_ids], dtype=np.int64))
 
 
+def warm_up(pipeline: Any) -> None:
+    """One short request through a plain pipeline, so that the first client does not pay for first use."""
+    handle = pipeline.add_request(0, token_tensor([1] * 8), generation_config(Sampling(max_tokens=4), []))
+    while pipeline.has_non_finished_requests():
+        pipeline.step()
+    del handle
+
+
 def time_plain_steps(pipeline: Any, max_num_seqs: int) -> dict[int, float]:
     """Median seconds of a decoding step of an idle pipeline, for a few batch sizes up to the largest."""
     return {
