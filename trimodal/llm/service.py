@@ -61,6 +61,7 @@ class LlmService:
         self._running: dict[int, Stream] = {}
         self._closing = threading.Event()
         self._losses: list[float] = []
+        self._absence = "the engine is being restarted; try again later"
         self._stats = EngineStats()
         self._link: EngineLink | None = start(settings)
         self.info: EngineInfo = self._link.info
@@ -127,7 +128,7 @@ class LlmService:
         if self._closing.is_set():
             raise Unavailable("the server is shutting down")
         if self._link is None:
-            raise Unavailable("the engine is being restarted; try again later")
+            raise Unavailable(self._absence)
 
     def _changed(self) -> None:
         """Requests came or went: hands over what fits now, and shows the new state."""
@@ -224,9 +225,7 @@ class LlmService:
             self._losses = [at for at in self._losses if now - at < _RESTART_WINDOW_S] + [now]
             if len(self._losses) > _RESTARTS:
                 print("trimodal: the engine keeps dying; not started again", file=sys.stderr, flush=True)
-                for stream in list(self._waiting):
-                    self._fail(stream, Unavailable("the engine keeps failing; the operator must look at it"))
-                self._changed()
+                self._give_up("the engine keeps failing; the operator must look at it")
                 return
             self._changed()
         try:
@@ -234,10 +233,16 @@ class LlmService:
         except OperatorError as error:
             print(f"trimodal: the engine did not open again: {error}", file=sys.stderr, flush=True)
             with self._lock:
-                for stream in list(self._waiting):
-                    self._fail(stream, Unavailable("the engine could not be started again"))
+                self._give_up("the engine could not be started again; the operator must look at it")
             return
         with self._lock:
             self._link = link
             link.start(self._stepped, self._lost)
             self._changed()
+
+    def _give_up(self, why: str) -> None:
+        """No engine from now on: who waits and who comes is told so. The caller holds the lock."""
+        self._absence = why
+        for stream in list(self._waiting):
+            self._fail(stream, Unavailable(why))
+        self._changed()
