@@ -127,3 +127,13 @@ def test_a_bad_row_of_logits_is_refused_alone(tmp_path):
     good, bad = rank.rank([np.zeros((1, 3), np.float32), np.zeros((1, 2), np.float32)])
     assert good[0].shape == (1, 3)
     assert isinstance(bad, InvalidArgument)
+
+
+def test_opened_services_are_warm_and_have_counted_nothing(tmp_path, metrics):
+    folder = str(artefact(tmp_path / "warm"))
+    service = PreprocessService.open(
+        tmp_path, PreprocessSettings(classifier=folder, threads=3, max_side=4), metrics
+    )
+    assert len(service._pool._threads) >= 1
+    assert (count(metrics, "prepared"), count(metrics, "refused")) == (0, 0)
+    service.close()

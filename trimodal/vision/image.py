@@ -75,6 +75,13 @@ def decode(data: bytes, limits: Limits, *, at_least: int = 0, name: str = "image
         raise InvalidArgument(f"{name}: {problem}") from None
 
 
+def blank_jpeg(width: int, height: int) -> bytes:
+    """A black JPEG file of that size, for warm-ups."""
+    file = io.BytesIO()
+    Image.new("RGB", (width, height)).save(file, "JPEG")
+    return file.getvalue()
+
+
 def _decode(data: bytes, header: Header, limits: Limits, at_least: int, name: str) -> Picture:
     if header.frames > 1:
         raise InvalidArgument(f"{name}: animated ({header.frames} frames); a single frame is accepted")

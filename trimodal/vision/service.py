@@ -35,6 +35,7 @@ class PreprocessService:
 
         limits = Limits(settings.max_bytes, settings.max_pixels, settings.max_side, settings.min_side)
         self._preprocessor = Preprocessor(spec, limits)
+        self._threads = settings.threads
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="decode")
         self._seconds = metrics.histogram(
             "trimodal_vision_decode_seconds", "Bytes of one image to prepared pixels", {}, SECONDS
@@ -49,7 +50,22 @@ class PreprocessService:
     @classmethod
     def open(cls, version: Path, settings: PreprocessSettings, metrics: Metrics) -> PreprocessService:
         """For the classifier that `settings` names, relative to the model version's directory."""
-        return cls(read_classifier((version / settings.classifier).resolve()).input, settings, metrics)
+        service = cls(read_classifier((version / settings.classifier).resolve()).input, settings, metrics)
+        service.warm_up()
+        return service
+
+    def warm_up(self) -> None:
+        """Prepares a blank picture on each thread, so that the first request finds all loaded. Not counted."""
+        from trimodal.vision.image import Limits, blank_jpeg, decode
+
+        _, height, width = self._preprocessor.shape
+        data = blank_jpeg(width + 1, height + 1)  # another size: resizing is part of it
+
+        def one(out: Pixels) -> None:
+            # Default limits: those of the settings may be for other pictures.
+            self._preprocessor.normalise(self._preprocessor.fit(decode(data, Limits())), out)
+
+        list(self._pool.map(one, np.empty((self._threads, *self._preprocessor.shape), np.float32)))
 
     def prepare(self, requests: Sequence[Sequence[bytes]]) -> list[Pixels | RequestError]:
         """Pixels float32[B, 3, H, W] for each request of B images, or the error of its first bad image."""
@@ -140,7 +156,10 @@ class RankService:
     @classmethod
     def open(cls, version: Path, settings: RankSettings) -> RankService:
         """With the labels of the classifier that `settings` names."""
-        return cls(Ranker(read_classifier((version / settings.classifier).resolve()).labels, settings.top_k))
+        labels = read_classifier((version / settings.classifier).resolve()).labels
+        service = cls(Ranker(labels, settings.top_k))
+        service.rank([np.zeros((1, len(labels)), np.float32)])  # numpy loads parts of itself at first use
+        return service
 
     def rank(self, requests: Sequence[Logits]) -> list[Ranked | RequestError]:
         """Labels bytes[B, k] and scores float32[B, k] for each request, or why it is refused."""
