@@ -1,0 +1,149 @@
+"""Manifests are checked when read, and artefacts appear whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from trimodal.errors import ArtefactError
+from trimodal.manifest import (
+    MANIFEST,
+    Manifest,
+    atomic_directory,
+    checkpoint_sha256,
+    read_manifest,
+    sha256,
+    write_manifest,
+)
+
+
+def manifest() -> Manifest:
+    return Manifest(
+        task="vision",
+        runtime="onnxruntime",
+        runtime_version="1",
+        precision="fp32",
+        source="here",
+        source_sha256="none",
+        command="python build/vision_onnx.py here",
+        shapes={"classes": 3},
+    )
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Path:
+    directory = tmp_path / "onnx-fp32"
+    with atomic_directory(directory) as work:
+        (work / "model.onnx").write_bytes(b"weights")
+        (work / "more").mkdir()
+        (work / "more" / "labels.json").write_text("[]")
+        write_manifest(work, manifest())
+    return directory
+
+
+def test_what_was_written_is_read(built: Path) -> None:
+    read = read_manifest(built, task="vision", runtime="onnxruntime")
+    assert read.shapes == {"classes": 3}
+    assert read.files == {
+        "model.onnx": hashlib.sha256(b"weights").hexdigest(),
+        "more/labels.json": hashlib.sha256(b"[]").hexdigest(),
+    }
+    assert read.built_at.endswith("+00:00")
+
+
+def test_nothing_built_says_how_to_build(tmp_path: Path) -> None:
+    with pytest.raises(ArtefactError, match=r"no built llm engine in .*: build one first \(build/llm_"):
+        read_manifest(tmp_path, task="llm", runtime="openvino")
+
+
+@pytest.mark.parametrize(("task", "runtime"), [("llm", "onnxruntime"), ("vision", "tensorrt")])
+def test_another_task_or_runtime_is_refused(built: Path, task: str, runtime: str) -> None:
+    wanted = (
+        f"holds a vision engine for onnxruntime, not a {task} engine for {runtime}: build again with: python"
+    )
+    with pytest.raises(ArtefactError, match=wanted):
+        read_manifest(built, task=task, runtime=runtime)
+
+
+def test_a_missing_file_is_named(built: Path) -> None:
+    (built / "more" / "labels.json").unlink()
+    with pytest.raises(ArtefactError, match="lacks more/labels.json: build again with: python build/vision"):
+        read_manifest(built, task="vision", runtime="onnxruntime")
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (lambda values: values.pop("precision"), "precision"),
+        (lambda values: values.update(colour="red"), "colour"),
+        (lambda values: values.update(shapes=5), "shapes"),
+    ],
+)
+def test_a_damaged_manifest_names_the_field(built: Path, damage, named: str) -> None:
+    values = json.loads((built / MANIFEST).read_text())
+    damage(values)
+    (built / MANIFEST).write_text(json.dumps(values))
+    with pytest.raises(ArtefactError, match=rf"is damaged \({named}\): build the engine again"):
+        read_manifest(built, task="vision", runtime="onnxruntime")
+
+
+def test_a_manifest_that_is_no_json(built: Path) -> None:
+    (built / MANIFEST).write_text("{")
+    with pytest.raises(ArtefactError, match=r"is damaged \(JSON\)"):
+        read_manifest(built, task="vision", runtime="onnxruntime")
+
+
+def test_a_new_artefact_replaces_the_old_one_whole(built: Path) -> None:
+    with atomic_directory(built) as work:
+        assert (built / "model.onnx").read_bytes() == b"weights", (
+            "the old one serves while the new one is built"
+        )
+        (work / "model.onnx").write_bytes(b"new")
+    assert [path.name for path in built.iterdir()] == ["model.onnx"]
+    assert (built / "model.onnx").read_bytes() == b"new"
+    assert [path.name for path in built.parent.iterdir()] == [built.name], "nothing temporary is left"
+    assert built.stat().st_mode & 0o777 == 0o755
+
+
+def fail_half_way(target: Path, error: type[BaseException]) -> None:
+    with atomic_directory(target) as work:
+        (work / "model.onnx").write_bytes(b"half")
+        raise error
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
+def test_a_build_that_fails_leaves_the_old_artefact(built: Path, error: type[BaseException]) -> None:
+    before = {path: path.read_bytes() for path in built.rglob("*") if path.is_file()}
+    with pytest.raises(error):
+        fail_half_way(built, error)
+    assert {path: path.read_bytes() for path in built.rglob("*") if path.is_file()} == before
+    assert [path.name for path in built.parent.iterdir()] == [built.name]
+
+
+def test_a_first_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "artefact"
+    with pytest.raises(RuntimeError):
+        fail_half_way(target, RuntimeError)
+    assert list(target.parent.iterdir()) == []
+
+
+def test_a_checkpoint_hash_is_over_names_and_contents(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"1")
+    first = checkpoint_sha256(tmp_path)
+    (tmp_path / "README.md").write_text("no part of it")
+    assert checkpoint_sha256(tmp_path) == first
+    (tmp_path / "model.safetensors").write_bytes(b"2")
+    second = checkpoint_sha256(tmp_path)
+    assert second != first
+    (tmp_path / "model.safetensors").rename(tmp_path / "other.safetensors")
+    assert checkpoint_sha256(tmp_path) not in (first, second)
+
+
+def test_a_file_hash_is_sha256(tmp_path: Path) -> None:
+    path = tmp_path / "big"
+    path.write_bytes(b"x" * ((1 << 20) + 1))
+    assert sha256(path) == hashlib.sha256(path.read_bytes()).hexdigest()

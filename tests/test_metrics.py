@@ -1,0 +1,122 @@
+"""Counting without Triton, and the carrying thread between a service and Triton's families."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests import fake_pb_utils
+from tests.fake_pb_utils import MetricFamily
+from tests.llm.sinks import eventually
+from trimodal.metrics import MemoryMetrics, TritonMetrics
+
+
+@pytest.fixture
+def metrics() -> Iterator[TritonMetrics]:
+    MetricFamily.families.clear()
+    metrics = TritonMetrics(fake_pb_utils)
+    yield metrics
+    metrics.close()
+
+
+def only(kind: str) -> fake_pb_utils.Metric:
+    """The one series of the one family that there is."""
+    (family,) = MetricFamily.families
+    assert family.kind == kind
+    (metric,) = family.metrics
+    return metric
+
+
+def test_increments_are_added_up(metrics):
+    counter = metrics.counter("a_total", "A", {"kind": "x"})
+    for _ in range(100):
+        counter.increment(2)
+    metrics.close()
+    assert sum(only("counter").values("increment")) == 200
+    assert len(only("counter").values("increment")) < 100
+    assert only("counter").labels == {"kind": "x"}
+
+
+def test_a_gauge_shows_its_last_value(metrics):
+    gauge = metrics.gauge("a", "A", {})
+    for value in (3, 9, 4):
+        gauge.set(value)
+    metrics.close()
+    assert only("gauge").values("set")[-1] == 4
+
+
+def test_a_gauge_that_is_set_and_then_moved(metrics):
+    gauge = metrics.gauge("a", "A", {})
+    gauge.increment(7)  # what comes before a set does not count
+    gauge.set(3)
+    gauge.increment(2)
+    metrics.close()
+    metric = only("gauge")
+    assert metric.values("set")[-1] + sum(metric.values("increment")[-1:]) == 5
+
+
+def test_every_observation_is_carried(metrics):
+    histogram = metrics.histogram("a_seconds", "A", {}, (0.1, 1.0))
+    for value in (0.05, 0.5, 5.0):
+        histogram.observe(value)
+    metrics.close()
+    assert only("histogram").values("observe") == [0.05, 0.5, 5.0]
+    assert only("histogram").buckets == [0.1, 1.0]
+
+
+def test_one_thread_makes_all_calls(metrics):
+    """Two calls at once on one metric crash the server (2.51)."""
+    counter = metrics.counter("a_total", "A", {"kind": "x"})
+    gauge = metrics.gauge("b", "B", {})
+    histogram = metrics.histogram("c", "C", {}, (1.0,))
+
+    def work() -> None:
+        for index in range(500):
+            counter.increment(1)
+            gauge.set(index)
+            histogram.observe(index)
+            metrics.counter("a_total", "A", {"kind": str(index % 7)}).increment(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    metrics.close()
+    calls = [call for family in MetricFamily.families for metric in family.metrics for call in metric.calls]
+    carriers = {thread for _, _, thread in calls} | {family.thread for family in MetricFamily.families}
+    assert len(carriers) == 1
+    assert carriers.isdisjoint({*threads, threading.current_thread()})
+    total = sum(
+        sum(m.values("increment")) for f in MetricFamily.families for m in f.metrics if f.name == "a_total"
+    )
+    assert total == 4 * 500 * 2
+    assert len(MetricFamily.families) == 3, "a family for each name, not for each series"
+
+
+def test_asking_twice_gives_the_same_series(metrics):
+    assert metrics.counter("a", "A", {"x": "1"}) is metrics.counter("a", "A", {"x": "1"})
+    assert metrics.counter("a", "A", {"x": "1"}) is not metrics.counter("a", "A", {"x": "2"})
+    metrics.counter("a", "A", {"x": "1"}).increment(1)
+    metrics.close()
+    (family,) = MetricFamily.families
+    assert len(family.metrics) == 2
+
+
+def test_values_arrive_without_being_asked_for(metrics):
+    metrics.counter("a_total", "A", {}).increment(1)
+    eventually(lambda: bool(MetricFamily.families) and only("counter").values("increment") == [1])
+
+
+def test_memory_keeps_every_value():
+    memory = MemoryMetrics()
+    memory.counter("a_total", "A", {"x": "1"}).increment(2)
+    memory.counter("a_total", "A", {"x": "1"}).increment(3)
+    memory.gauge("b", "B", {}).set(7)
+    memory.histogram("c", "C", {}, (1.0,)).observe(0.5)
+    assert memory.get("a_total", {"x": "1"}).value == 5
+    assert memory.get("b", {}).value == 7
+    assert memory.get("c", {}).observations == [0.5]
+    assert memory.get("d", {}).value == 0

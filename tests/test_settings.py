@@ -1,0 +1,76 @@
+"""Parameters of config.pbtxt become typed settings, or one sentence that names file and key."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pydantic import Field, ValidationError, model_validator
+
+from trimodal.errors import SettingsError
+from trimodal.settings import Settings, parameters_of, parse_parameters
+
+
+class Oven(Settings):
+    degrees: int = Field(180, ge=0, le=300)
+    name: str = "oven"
+    fan: bool = False
+    trays: tuple[int, ...] = ()
+
+    @model_validator(mode="after")
+    def _cool_when_empty(self) -> Oven:
+        if self.name == "empty" and self.degrees:
+            raise ValueError("an empty oven must be at 0 degrees")
+        return self
+
+
+def parse(**parameters: str) -> Oven:
+    return parse_parameters(Oven, parameters, source="oven/config.pbtxt")
+
+
+def told(**parameters: str) -> str:
+    with pytest.raises(SettingsError) as caught:
+        parse(**parameters)
+    return str(caught.value)
+
+
+def test_text_becomes_values() -> None:
+    assert parse(degrees=" 200 ", fan="true", name="  hot ") == Oven(degrees=200, fan=True, name="hot")
+    assert parse() == Oven()
+
+
+def test_an_unknown_key_is_named_with_those_that_exist() -> None:
+    assert told(degree="9") == (
+        "oven/config.pbtxt: unknown parameter 'degree' (known: degrees, name, fan, trays)"
+    )
+
+
+def test_a_malformed_value_is_shown_with_what_was_expected() -> None:
+    assert told(degrees="hot").startswith("oven/config.pbtxt: parameter 'degrees' = 'hot': Input should be")
+    assert told(degrees="301").endswith(
+        "parameter 'degrees' = '301': Input should be less than or equal to 300"
+    )
+    assert "'fan' = 'perhaps'" in told(fan="perhaps")
+
+
+def test_all_problems_are_in_one_sentence() -> None:
+    sentence = told(degrees="hot", fan="perhaps", colour="red")
+    assert "\n" not in sentence
+    for key in ("degrees", "fan", "colour"):
+        assert f"'{key}'" in sentence
+
+
+def test_values_that_do_not_fit_together() -> None:
+    assert told(name="empty").endswith("an empty oven must be at 0 degrees")
+    assert "Value error" not in told(name="empty")
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        parse().degrees = 5  # type: ignore[misc]
+
+
+def test_parameters_come_out_of_tritons_json() -> None:
+    config = {"name": "oven", "parameters": {"degrees": {"string_value": "90"}, "name": {"string_value": ""}}}
+    assert parameters_of(json.dumps(config)) == {"degrees": "90", "name": ""}
+    assert parameters_of("{}") == {}
