@@ -7,6 +7,7 @@ caller's affair; here it is only made sure that every request gets one answer.
 
 from __future__ import annotations
 
+import asyncio  # noqa: F401  The stub imports it in the first execute: 10 ms that a client would wait.
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence

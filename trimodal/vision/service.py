@@ -55,7 +55,7 @@ class PreprocessService:
         return service
 
     def warm_up(self) -> None:
-        """Prepares a blank picture on each thread, so that the first request finds all loaded. Not counted."""
+        """Prepares a blank picture on each thread: the first request finds all loaded. Not counted."""
         from trimodal.vision.image import Limits, blank_jpeg, decode
 
         _, height, width = self._preprocessor.shape
