@@ -29,29 +29,30 @@ def llm(
     rounds: int = typer.Option(3, min=1, max=50, help="Counted rounds for each number of streams."),
     bare: bool = typer.Option(False, help="Take turns with the bare engine and print the ratio."),
     prefix: int = typer.Option(0, min=0, help="Also TTFT warm against cold with a shared prefix this long."),
+    prompts: Path | None = typer.Option(None, help="Ask the lines of this file, not random words."),
     artefact: Path | None = typer.Option(None, help="Another built engine than the config's."),
     set_: list[str] = typer.Option([], "--set", help="parameter=value of llm's config; repeatable."),
+    versus: list[str] = typer.Option([], help="parameter=value for one more bare engine; repeatable."),
     json_: Path | None = typer.Option(None, "--json", help="Also write the figures to this file."),
 ) -> None:
     """Throughput, TTFT and ITL of the llm model."""
-    import asyncio
-
-    from rich.console import Console
-
-    from trimodal.bench.llm import Plan, measure, write_json
-    from trimodal.errors import TrimodalError
+    from trimodal.bench.llm import Plan, measure
 
     changes = dict(_pair(text) for text in set_)
     if artefact:
         changes["artefact"] = str(artefact.resolve())
-    plan = Plan(tuple(streams), prompt_tokens, max_tokens, rounds, bare, prefix, changes)
-    try:
-        figures = asyncio.run(measure(plan, Console()))
-    except TrimodalError as error:
-        typer.echo(f"bench: {error}", err=True)
-        raise typer.Exit(1) from None
-    if json_:
-        write_json(json_, figures)
+    plan = Plan(
+        streams=tuple(streams),
+        prompt_tokens=prompt_tokens,
+        max_tokens=max_tokens,
+        rounds=rounds,
+        bare=bare,
+        prefix_tokens=prefix,
+        prompts=prompts,
+        changes=changes,
+        versus=dict(_pair(text) for text in versus),
+    )
+    _run(lambda console: measure(plan, console), json_)
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -50,13 +50,26 @@ def figures(tmp_path, monkeypatch):
 
 
 @pytest.mark.e2e
-def test_llm(figures):
-    options = ("--streams", "2", "--rounds", "1", "--max-tokens", "10")
-    output, found = figures("llm", "--set", "engine=fake", *options, "--bare")
-    assert "served" in output
-    assert found["served_2"]["tokens_per_second"] > 0
-    assert found["bare_2"]["tokens_per_second"] > 0
-    assert found["ratio_2"] > 0
+def test_llm(figures, tmp_path):
+    questions = tmp_path / "questions.txt"
+    questions.write_text("one question\n\nanother question\n")
+    options = ("--streams", "2", "--rounds", "1", "--max-tokens", "10", "--prefix", "64")
+    sides = ("--bare", "--versus", "fake_step_ms=5", "--prompts", questions)
+    output, found = figures("llm", "--set", "engine=fake", "--set", "fake_step_ms=10", *options, *sides)
+    assert "shared prefix of 64 tokens" in output
+    two = found["streams_2"]
+    assert set(two) == {"bare", "versus", "served"}
+    assert all(side["tokens_per_second"] > 0 for side in two.values())
+    assert two["versus"]["ratio"] > 1.2, "half the step time must show"
+
+
+def test_questions_that_cannot_be_read_are_one_sentence(tmp_path):
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n")
+    for file, sentence in ((empty, "no line with text"), (tmp_path / "none.txt", "cannot be read")):
+        result = run("llm", "--set", "engine=fake", "--prompts", file)
+        assert result.exit_code == 1
+        assert sentence in result.output
 
 
 @pytest.mark.e2e
