@@ -132,11 +132,10 @@ def report(plan: Plan, measured: Measured, title: str, console: Console) -> dict
         figures["served"][f"{clients}x{size}"] = {**asdict(summary), "ratio": ratios, "steps": formed}
         batch = f"{measured.steps[clients, size]['vision_classify'].batch:.1f}"
         shown = [f"{ratio:.3f}" for ratio in ratios.values()] or ["", ""]
-        table.add_row(f"served {clients} x {size}", f"{summary.rate:.1f}", *_ms(summary), batch, *shown)
+        table.add_row(f"{clients} x {size}", f"{summary.rate:.1f}", *_ms(summary), batch, *shown)
     console.print(table)
-    console.print(
-        "served: clients x images a request; batch: what Triton formed; of: its rate over the best bare one"
-    )
+    console.print("n x m: served to n clients with m images a request; batch: what Triton formed of them")
+    console.print("/engine, /pipeline: its images/s over those of the bare one at its best batch")
     if best:
         case = max(measured.served, key=lambda one: median(round.rate for round in measured.served[one]))
         name = f"{case[0]}x{case[1]}"
