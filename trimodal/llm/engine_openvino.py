@@ -12,6 +12,7 @@ from typing import Any
 
 from trimodal.llm.engine import KV_BLOCK_TOKENS, EngineInfo, EngineRequest, EngineStats, Output
 from trimodal.llm.openvino_pipeline import (
+    caches_prefixes,
     generation_config,
     open_pipeline,
     time_plain_steps,
@@ -30,6 +31,8 @@ class _Sequence:
     handle: Any
     cached: int
     made: list[int] = field(default_factory=list)
+    begun: bool = False
+    """Whether a step ran since it was added: the pipeline may have taken blocks for it."""
 
 
 class OpenVinoEngine:
@@ -40,6 +43,7 @@ class OpenVinoEngine:
         self._manifest = read_manifest(settings.artefact_directory, task="llm", runtime="openvino")
         self._eos = [int(id) for id in self._manifest.extra.get("eos_token_ids", [])]
         self._sequences: dict[int, _Sequence] = {}
+        self._leaving: list[_Sequence] = []
         self._judge: SpeculationJudge | None = None
         self._pipeline: Any = None
         self._stats = EngineStats()
@@ -67,15 +71,22 @@ class OpenVinoEngine:
             request.id, token_tensor(request.prompt_ids), self._config(request)
         )
         cached = 0
-        if self._settings.enable_prefix_caching:
+        if self._caching:
             cached = self._prefix.add(request.id, request.prompt_ids)
         self._sequences[request.id] = _Sequence(request, handle, cached)
 
     def cancel(self, id: int) -> None:
         sequence = self._sequences.pop(id, None)
-        if sequence:
+        if sequence is None:
+            return
+        self._prefix.drop(id)
+        if self._caching and sequence.begun and not sequence.made:
+            # The pipeline files a block under the hash of all its tokens as soon as the first of them is
+            # computed. Dropped within its prompt, a sequence would leave blocks in the prefix cache that
+            # were never filled, and later prompts would be answered from them. So the prompt is finished.
+            self._leaving.append(sequence)
+        else:
             sequence.handle.cancel()
-            self._prefix.drop(id)
 
     def has_work(self) -> bool:
         return bool(self._pipeline.has_non_finished_requests())
@@ -83,8 +94,11 @@ class OpenVinoEngine:
     def step(self) -> list[Output]:
         began = time.perf_counter()
         decoding = [id for id, sequence in self._sequences.items() if sequence.made]
-        prefilling = len(self._sequences) - len(decoding)
+        prefilling = len(self._sequences) + len(self._leaving) - len(decoding)
         self._pipeline.step()
+        for sequence in self._sequences.values():
+            sequence.begun = True
+        self._let_go()
         outputs = [output for id in list(self._sequences) if (output := self._read(id))]
         seconds = time.perf_counter() - began
         self._count(outputs, decoding, prefilling, seconds)
@@ -94,12 +108,26 @@ class OpenVinoEngine:
 
     def stats(self) -> EngineStats:
         # The pipeline's own figure is as old as its last step and still holds what ended in it.
-        usage = self._pipeline.get_metrics().cache_usage / 100 if self._sequences else 0.0
-        return replace(self._stats, running=len(self._sequences), kv_usage=usage)
+        running = len(self._sequences) + len(self._leaving)
+        usage = self._pipeline.get_metrics().cache_usage / 100 if running else 0.0
+        return replace(self._stats, running=running, kv_usage=usage)
 
     def close(self) -> None:
         self._sequences.clear()
+        self._leaving.clear()
         self._pipeline = None
+
+    def _let_go(self) -> None:
+        """Drops the cancelled sequences whose prompt is computed by now."""
+        from openvino_genai import GenerationStatus
+
+        staying = []
+        for sequence in self._leaving:
+            if not sequence.handle.can_read() and sequence.handle.get_status() == GenerationStatus.RUNNING:
+                staying.append(sequence)
+            else:
+                sequence.handle.cancel()
+        self._leaving = staying
 
     def _read(self, id: int) -> Output | None:
         from openvino_genai import GenerationFinishReason, GenerationStatus
@@ -162,6 +190,7 @@ class OpenVinoEngine:
     def _open(self, *, speculate: bool) -> None:
         self._pipeline = None  # the old one's memory goes before the new one's comes
         self._pipeline = open_pipeline(self._settings, self._manifest, speculate=speculate)
+        self._caching = caches_prefixes(self._settings, speculate=speculate)
         if not speculate:
             warm_up(self._pipeline)
         self._prefix = PrefixMirror(self._settings.num_kv_blocks, KV_BLOCK_TOKENS)

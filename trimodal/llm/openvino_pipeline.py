@@ -40,7 +40,7 @@ def open_pipeline(settings: LlmSettings, manifest: Manifest, *, speculate: bool)
     scheduler.num_kv_blocks = settings.num_kv_blocks
     scheduler.max_num_batched_tokens = settings.max_num_batched_tokens
     scheduler.max_num_seqs = settings.max_num_seqs
-    scheduler.enable_prefix_caching = settings.enable_prefix_caching
+    scheduler.enable_prefix_caching = caches_prefixes(settings, speculate=speculate)
     properties: dict[str, Any] = {
         "INFERENCE_NUM_THREADS": settings.threads or len(os.sched_getaffinity(0)),
         "KV_CACHE_PRECISION": settings.kv_cache_precision,
@@ -53,6 +53,15 @@ def open_pipeline(settings: LlmSettings, manifest: Manifest, *, speculate: bool)
     elif speculate:
         properties["prompt_lookup"] = True
     return genai.ContinuousBatchingPipeline(str(settings.artefact_directory), scheduler, "CPU", properties)
+
+
+def caches_prefixes(settings: LlmSettings, *, speculate: bool) -> bool:
+    """Whether the pipeline is opened with prefix caching: as set, but never beside a draft model.
+
+    With both, the first sampled (not greedy) request ends the pipeline: "Check 'content_length <=
+    prompt_ids.size() + m_generated_ids.size()' failed" (2026.4; prompt lookup is not affected).
+    """
+    return settings.enable_prefix_caching and not (speculate and settings.speculation == "draft")
 
 
 def generation_config(
