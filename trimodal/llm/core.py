@@ -8,6 +8,7 @@ It knows neither text nor clients.
 
 from __future__ import annotations
 
+import signal
 import sys
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -86,6 +87,8 @@ def _obey(engine: Engine, command: object) -> list[Output]:
 
 def main() -> None:
     """Entry of the engine's process: the first message is the settings."""
+    # A Ctrl-C reaches every process of the terminal. The server drains on it, and closes this one then.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = Connection(int(sys.argv[1]))
     settings: LlmSettings = connection.recv()
     try:
