@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import shutil
 import socket
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe
 
@@ -30,10 +32,12 @@ class EngineLink:
     def __init__(self, connection: Connection, process: subprocess.Popen[bytes] | None = None) -> None:
         self._connection = connection
         self._process = process
-        self._sending = threading.Lock()
+        self._commands: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._closing = False
         self._reader: threading.Thread | None = None
         self.info = self._await_opened()
+        self._writer = threading.Thread(target=self._write, name="llm-engine-writer", daemon=True)
+        self._writer.start()
 
     @property
     def pid(self) -> int | None:
@@ -51,52 +55,79 @@ class EngineLink:
         self._reader.start()
 
     def add(self, request: EngineRequest) -> None:
-        self._send(Add(request))
+        """Hands a sequence over; never waits, not even for an engine that reads nothing during a step."""
+        self._commands.put(Add(request))
 
     def cancel(self, id: int) -> None:
-        self._send(Cancel(id))
+        """Drops a sequence; never waits."""
+        self._commands.put(Cancel(id))
 
     def close(self) -> None:
         """Ends the engine and waits for it, by force when it does not end by itself."""
         self._closing = True
-        self._send(Close())
-        if self._process:
-            try:
-                self._process.wait(_CLOSE_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait(_CLOSE_SECONDS)
-        if self._reader and self._reader is not threading.current_thread():
-            self._reader.join(_CLOSE_SECONDS)
+        self._end_commands()
+        self._reap()
+        for thread in (self._reader, self._writer):
+            if thread and thread is not threading.current_thread():
+                thread.join(_CLOSE_SECONDS)
         self._connection.close()
 
-    def _send(self, command: object) -> None:
-        # A dead engine is noticed by the reader, which fails the requests; nothing to do here.
-        with self._sending, contextlib.suppress(OSError):
-            self._connection.send(command)
+    def _end_commands(self) -> None:
+        self._commands.put(Close())
+        self._commands.put(None)
+
+    def _write(self) -> None:
+        # The owner holds its lock while it adds. Were the pipe written there, a full one would stop
+        # every request until the step ends, and for good if the engine waits for our reader by then.
+        while command := self._commands.get():
+            try:
+                self._connection.send(command)
+            except OSError:
+                return  # a dead engine is noticed by the reader, whose owner fails the requests
+
+    def _reap(self) -> int:
+        """Waits for the process to end, by force when it does not; its exit status."""
+        if not self._process:
+            return 0
+        try:
+            return self._process.wait(_CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
 
     def _await_opened(self) -> EngineInfo:
         try:
             message = self._connection.recv()
         except (EOFError, OSError):
-            status = self._process.wait(_CLOSE_SECONDS) if self._process else 0
-            raise OperatorError(f"the engine's process ended with status {status} while it opened") from None
+            raise OperatorError(
+                f"the engine's process ended with status {self._reap()} while it opened"
+            ) from None
         if isinstance(message, Failed):
             raise OperatorError(message.error)
         assert isinstance(message, Opened)
         return message.info
 
     def _read(self, on_step: Callable[[Stepped], None], on_death: Callable[[], None]) -> None:
-        while True:
-            try:
-                message = self._connection.recv()
-            except (EOFError, OSError):
-                break
-            on_step(message)
-        if not self._closing:
+        try:
+            while (message := self._receive()) is not None:
+                on_step(message)
+        except Exception:
+            # Without a reader no request would ever end: an engine that cannot be followed is a lost one.
+            traceback.print_exc(file=sys.stderr)
             if self._process:
-                self._process.wait(_CLOSE_SECONDS)
+                self._process.kill()
+        self._end_commands()
+        if not self._closing:
+            self._reap()
             on_death()
+
+    def _receive(self) -> Stepped | None:
+        """The next step; None when the engine is gone."""
+        try:
+            step: Stepped = self._connection.recv()
+        except (EOFError, OSError):
+            return None
+        return step
 
 
 def start_process(settings: LlmSettings) -> EngineLink:
@@ -113,8 +144,9 @@ def start_process(settings: LlmSettings) -> EngineLink:
             stdin=subprocess.DEVNULL,
         )
     connection = Connection(ours.detach())
-    connection.send(settings)
     try:
+        with contextlib.suppress(OSError):  # it ended already: the link says so when it opens
+            connection.send(settings)
         return EngineLink(connection, process)
     except BaseException:
         connection.close()
