@@ -49,6 +49,10 @@ def open_pipeline(settings: LlmSettings, manifest: Manifest, *, speculate: bool)
         properties |= REPRODUCIBLE
     if speculate and settings.speculation == "draft":
         _check_draft(manifest, settings)
+        # Beside a draft model a prompt that is computed in parts comes out with its first tokens doubled
+        # (2026.4, seen with prompts of mixed lengths). So a prompt is one step here, whatever its length.
+        scheduler.dynamic_split_fuse = False
+        scheduler.max_num_batched_tokens = max(settings.max_num_batched_tokens, settings.max_prompt_tokens)
         properties["draft_model"] = genai.draft_model(str(settings.draft_directory), "CPU", **properties)
     elif speculate:
         properties["prompt_lookup"] = True
