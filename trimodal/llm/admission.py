@@ -22,11 +22,6 @@ class Admission:
         self._used = 0
 
     @property
-    def running(self) -> int:
-        """Sequences that hold a reservation."""
-        return len(self._reserved)
-
-    @property
     def reserved_blocks(self) -> int:
         return self._used
 
@@ -56,22 +51,27 @@ class Admission:
             )
 
     def check_queue(self, waiting: int) -> None:
-        """Refuses a request when as many wait as may.
+        """Refuses one more request when as many wait as may.
 
         Raises:
             Unavailable: the queue is full.
         """
-        if waiting > self._settings.max_queue:
+        if waiting >= self._settings.max_queue:
             raise Unavailable(
                 f"{waiting} requests wait already: max_queue is {self._settings.max_queue}; try again later"
             )
 
+    def fits(self, prompt_tokens: int, max_tokens: int) -> bool:
+        """Whether a batch slot and KV blocks for a whole request are free now."""
+        if len(self._reserved) >= self._info.max_num_seqs:
+            return False
+        return self._used + self._blocks(prompt_tokens, max_tokens) <= self._info.num_kv_blocks
+
     def reserve(self, id: int, prompt_tokens: int, max_tokens: int) -> bool:
         """Takes a batch slot and KV blocks for a whole request; False when either is short now."""
-        blocks = self._blocks(prompt_tokens, max_tokens)
-        full = len(self._reserved) >= self._info.max_num_seqs
-        if full or self._used + blocks > self._info.num_kv_blocks:
+        if not self.fits(prompt_tokens, max_tokens):
             return False
+        blocks = self._blocks(prompt_tokens, max_tokens)
         self._reserved[id] = blocks
         self._used += blocks
         return True

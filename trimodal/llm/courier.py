@@ -25,11 +25,15 @@ class Courier:
         threads: how many sends may be under way together.
         lock: guards the streams; held only to take what is ready, never during a send.
         on_sent: called after every delivery, outside the lock.
+        on_unsent: called when a sink would not take a delta; it ends the stream.
     """
 
-    def __init__(self, threads: int, lock: threading.RLock, on_sent: Report) -> None:
+    def __init__(
+        self, threads: int, lock: threading.RLock, on_sent: Report, on_unsent: Callable[[Stream], None]
+    ) -> None:
         self._lock = lock
         self._on_sent = on_sent
+        self._on_unsent = on_unsent
         self._ready: queue.SimpleQueue[Stream | None] = queue.SimpleQueue()
         self._threads = [
             threading.Thread(target=self._run, name=f"llm-courier-{index}", daemon=True)
@@ -68,6 +72,9 @@ class Courier:
             else:
                 stream.sink.send(item)
         except Exception:
-            # The client may be gone between two checks; its stream is found cancelled soon.
             traceback.print_exc(file=sys.stderr)
+            if isinstance(item, Delta):
+                # Going on would leave a hole in the answer, or no end of it: its error is taken next.
+                self._on_unsent(stream)
+                return
         self._on_sent(stream, item)

@@ -7,7 +7,11 @@ End-to-end: arrival to the last delta. All in seconds, as Prometheus wants them.
 
 from __future__ import annotations
 
+import time
+
+from trimodal.errors import RequestError
 from trimodal.llm.engine import EngineStats
+from trimodal.llm.stream import Delta, Stream
 from trimodal.metrics import Metrics
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -71,3 +75,25 @@ class LlmMetrics:
             self.tokens_per_step.set(stats.decoded_tokens / stats.decode_slots)
         if stats.drafted_tokens:
             self.acceptance.set(stats.accepted_tokens / stats.drafted_tokens)
+
+    def delivered(self, stream: Stream, item: Delta | RequestError) -> None:
+        """Something of `stream` was handed over: its times and, at its end, its usage and outcome."""
+        now = time.perf_counter()
+        if isinstance(item, RequestError):
+            self.outcome(item.code.lower())
+            return
+        if item.text:
+            if stream.last_sent:
+                self.itl.observe(now - stream.last_sent)
+            else:
+                self.ttft.observe(now - stream.arrived)
+                self.queue.observe(stream.started - stream.arrived)
+            stream.last_sent = now
+        if item.finish_reason:
+            self.e2e.observe(now - stream.arrived)
+            self.outcome(item.finish_reason)
+            self.tokens("prompt", item.prompt_tokens)
+            self.tokens("completion", item.completion_tokens)
+            if item.cached_tokens:
+                self.tokens("cached", item.cached_tokens)
+                self.prefix_hits.increment(1)

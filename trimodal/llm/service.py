@@ -11,20 +11,21 @@ import itertools
 import sys
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable
 
-from trimodal.errors import Cancelled, InternalError, OperatorError, RequestError, Unavailable
+from trimodal.errors import Cancelled, InternalError, RequestError, Unavailable
 from trimodal.llm.admission import Admission
 from trimodal.llm.core import Stepped
 from trimodal.llm.courier import Courier
 from trimodal.llm.detokenize import TextStream
-from trimodal.llm.engine import EngineInfo, EngineRequest, EngineStats
+from trimodal.llm.engine import EngineInfo, EngineRequest, EngineStats, Output
 from trimodal.llm.link import EngineLink, start_process
 from trimodal.llm.metrics import LlmMetrics
 from trimodal.llm.request import GenerationRequest
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.stream import Delta, Sink, Stream
+from trimodal.llm.stream import Sink, Stream
 from trimodal.llm.tokenizer import ByteTokenizer, CheckpointTokenizer
 
 _RESTARTS = 3
@@ -66,7 +67,7 @@ class LlmService:
         self._link: EngineLink | None = start(settings)
         self.info: EngineInfo = self._link.info
         self._admission = Admission(settings, self.info)
-        self._courier = Courier(settings.senders, self._lock, self._sent)
+        self._courier = Courier(settings.senders, self._lock, metrics.delivered, self._unsent)
         self._link.start(self._stepped, self._lost)
         self._watch = threading.Thread(target=self._watch_clients, name="llm-watch", daemon=True)
         self._watch.start()
@@ -78,13 +79,18 @@ class LlmService:
             RequestError: it is refused; `sink` is not called.
         """
         try:
-            stream = self._admit(request, sink)
-        except RequestError as error:
-            self._metrics.outcome(error.code.lower())
+            self._check_open()
+            stream = self._read(request, sink)
+            with self._lock:
+                # Asked in the same breath: a stream that joins after close() would never get an end.
+                self._check_open()
+                if self._waiting or not self._admission.fits(len(stream.prompt_ids), stream.max_tokens):
+                    self._admission.check_queue(len(self._waiting))
+                self._waiting.append(stream)
+                self._changed()
+        except Exception as error:
+            self._metrics.outcome(error.code.lower() if isinstance(error, RequestError) else "internal")
             raise
-        with self._lock:
-            self._waiting.append(stream)
-            self._changed()
 
     def close(self, timeout: float = 10.0) -> None:
         """Fails what is left with UNAVAILABLE, ends the engine and all threads."""
@@ -109,18 +115,12 @@ class LlmService:
         with self._lock:
             return len(self._running), len(self._waiting), self._admission.reserved_blocks
 
-    def _admit(self, request: GenerationRequest, sink: Sink) -> Stream:
+    def _read(self, request: GenerationRequest, sink: Sink) -> Stream:
         arrived = time.perf_counter()
-        self._check_open()
         prompt_ids = request.token_ids(self._tokenizer, self._settings.apply_chat_template)
         self._admission.check_size(len(prompt_ids), request.sampling.max_tokens)
-        with self._lock:
-            self._check_open()
-            if self._waiting or self._admission.running >= self.info.max_num_seqs:
-                self._admission.check_queue(len(self._waiting) + 1)
-        stream = Stream(
-            next(self._ids), request, prompt_ids, TextStream(self._tokenizer, request.stops), sink
-        )
+        text = TextStream(self._tokenizer, request.stops)
+        stream = Stream(next(self._ids), request, prompt_ids, text, sink)
         stream.arrived = arrived
         return stream
 
@@ -139,13 +139,12 @@ class LlmService:
         """Hands waiting requests to the engine, in order of arrival, while they fit."""
         while self._waiting and self._link:
             stream = self._waiting[0]
-            sampling = stream.request.sampling
-            if not self._admission.reserve(stream.id, len(stream.prompt_ids), sampling.max_tokens):
+            if not self._admission.reserve(stream.id, len(stream.prompt_ids), stream.max_tokens):
                 return
             self._waiting.popleft()
             self._running[stream.id] = stream
             stream.started = time.perf_counter()
-            self._link.add(EngineRequest(stream.id, stream.prompt_ids, sampling))
+            self._link.add(EngineRequest(stream.id, stream.prompt_ids, stream.request.sampling))
 
     def _stepped(self, stepped: Stepped) -> None:
         with self._lock:
@@ -154,14 +153,22 @@ class LlmService:
                 stream = self._running.get(output.id)
                 if stream is None:
                     continue  # cancelled while this step ran
-                stream.cached_tokens = output.cached_tokens
-                if output.finish_reason == "error":
-                    self._fail(stream, InternalError(output.error))
-                    continue
-                if stream.push(output.token_ids, output.finish_reason):
-                    self._leave(stream, still_in_engine=output.finish_reason is None)
-                self._courier.notify(stream)
+                try:
+                    self._take(stream, output)
+                except Exception:
+                    # Left to itself this would end the engine's reader, and every request with it.
+                    traceback.print_exc(file=sys.stderr)
+                    self._fail(stream, InternalError("the model failed on this request"))
             self._changed()
+
+    def _take(self, stream: Stream, output: Output) -> None:
+        stream.cached_tokens = output.cached_tokens
+        if output.finish_reason == "error":
+            self._fail(stream, InternalError(output.error))
+            return
+        if stream.push(output.token_ids, output.finish_reason):
+            self._leave(stream, still_in_engine=output.finish_reason is None)
+        self._courier.notify(stream)
 
     def _leave(self, stream: Stream, *, still_in_engine: bool) -> None:
         if self._running.pop(stream.id, None):
@@ -176,34 +183,20 @@ class LlmService:
         stream.fail(error)
         self._courier.notify(stream)
 
-    def _sent(self, stream: Stream, item: Delta | RequestError) -> None:
-        now = time.perf_counter()
-        metrics = self._metrics
-        if isinstance(item, RequestError):
-            metrics.outcome(item.code.lower())
-            return
-        if item.text:
-            if stream.last_sent:
-                metrics.itl.observe(now - stream.last_sent)
-            else:
-                metrics.ttft.observe(now - stream.arrived)
-                metrics.queue.observe(stream.started - stream.arrived)
-            stream.last_sent = now
-        if item.finish_reason:
-            metrics.e2e.observe(now - stream.arrived)
-            metrics.outcome(item.finish_reason)
-            metrics.tokens("prompt", item.prompt_tokens)
-            metrics.tokens("completion", item.completion_tokens)
-            if item.cached_tokens:
-                metrics.tokens("cached", item.cached_tokens)
-                metrics.prefix_hits.increment(1)
+    def _unsent(self, stream: Stream) -> None:
+        """Part of an answer could not be handed on: what would follow is not the answer any more."""
+        with self._lock:
+            if not stream.ended:
+                self._leave(stream, still_in_engine=True)
+                self._changed()
+            stream.fail(InternalError("the answer could not be sent; send the request again"))
 
     def _watch_clients(self) -> None:
         """Looks for clients that cancelled or left, wherever their request is."""
         while not self._closing.wait(self._settings.cancel_poll_ms / 1e3):
             with self._lock:
                 streams = [*self._waiting, *self._running.values()]
-            gone = [stream for stream in streams if stream.sink.is_cancelled()]
+            gone = [stream for stream in streams if stream.client_left()]
             with self._lock:
                 for stream in gone:
                     if not stream.ended:
@@ -213,32 +206,41 @@ class LlmService:
 
     def _lost(self) -> None:
         """The engine's process died: its requests fail, those that wait stay, a new engine is opened."""
-        now = time.monotonic()
         with self._lock:
             if self._closing.is_set():
                 return
             self._link = None
-            self._metrics.restarts.increment(1)
             self._stats = EngineStats()
             for stream in list(self._running.values()):
                 self._fail(stream, InternalError("the engine stopped unexpectedly; send the request again"))
-            self._losses = [at for at in self._losses if now - at < _RESTART_WINDOW_S] + [now]
-            if len(self._losses) > _RESTARTS:
-                print("trimodal: the engine keeps dying; not started again", file=sys.stderr, flush=True)
-                self._give_up("the engine keeps failing; the operator must look at it")
-                return
             self._changed()
-        try:
-            link = self._start(self._settings)
-        except OperatorError as error:
-            print(f"trimodal: the engine did not open again: {error}", file=sys.stderr, flush=True)
+        while self._may_restart():
+            try:
+                link = self._start(self._settings)
+            except Exception as error:
+                print(f"trimodal: the engine did not open again: {error}", file=sys.stderr, flush=True)
+                continue
             with self._lock:
-                self._give_up("the engine could not be started again; the operator must look at it")
-            return
+                if not self._closing.is_set():
+                    self._link = link
+                    link.start(self._stepped, self._lost)
+                    self._changed()
+                    return
+            link.close()  # closed in the meantime: nobody else knows this engine
+
+    def _may_restart(self) -> bool:
+        """Counts a loss; False when the service closes, or gives up after too many in a short time."""
+        now = time.monotonic()
         with self._lock:
-            self._link = link
-            link.start(self._stepped, self._lost)
-            self._changed()
+            self._losses = [at for at in self._losses if now - at < _RESTART_WINDOW_S] + [now]
+            if self._closing.is_set():
+                return False
+            self._metrics.restarts.increment(1)
+            if len(self._losses) <= _RESTARTS:
+                return True
+            print("trimodal: the engine keeps dying; not started again", file=sys.stderr, flush=True)
+            self._give_up("the engine keeps failing; the operator must look at it")
+            return False
 
     def _give_up(self, why: str) -> None:
         """No engine from now on: who waits and who comes is told so. The caller holds the lock."""

@@ -6,7 +6,9 @@ fewer, longer deltas instead of a backlog. It starts and ends nothing by itself.
 
 from __future__ import annotations
 
+import sys
 import time
+import traceback
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -63,6 +65,20 @@ class Stream:
         self._pending_tokens = 0
         self._finish = ""
         self._error: RequestError | None = None
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest answer, in tokens."""
+        return self.request.sampling.max_tokens
+
+    def client_left(self) -> bool:
+        """Whether the client cancelled or left. Asks the sink: not to be called under the lock."""
+        try:
+            return self.sink.is_cancelled()
+        except Exception:
+            # Who cannot even be asked cannot be answered; and the others' cancellation must go on.
+            traceback.print_exc(file=sys.stderr)
+            return True
 
     def push(self, token_ids: list[int], finish_reason: str | None) -> bool:
         """Takes what a step made; True when the answer is complete (also by a stop string)."""

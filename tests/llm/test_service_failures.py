@@ -1,0 +1,238 @@
+"""Nothing that goes wrong in one request, one client or one engine may leave a request without its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from tests.llm.sinks import Collector, FakeServer, eventually
+from trimodal.errors import Cancelled, InternalError, OperatorError, RequestError, Unavailable
+from trimodal.llm.detokenize import TextStream
+from trimodal.llm.engine import EngineRequest, Output, Sampling
+from trimodal.llm.engine_fake import FakeEngine
+from trimodal.llm.link import EngineLink, start_process, start_thread
+from trimodal.llm.metrics import LlmMetrics
+from trimodal.llm.request import GenerationRequest
+from trimodal.llm.service import LlmService
+from trimodal.llm.settings import LlmSettings
+from trimodal.llm.stream import Delta
+from trimodal.metrics import MemoryMetrics
+
+SETTINGS = LlmSettings(engine="fake", fake_step_ms=2, max_num_seqs=2, cancel_poll_ms=2)
+
+
+class Starts:
+    """Opens engines one after the other; an exception in the script is raised instead."""
+
+    def __init__(self, *script: Any) -> None:
+        self.script = list(script)
+        self.links: list[EngineLink] = []
+
+    def __call__(self, settings: LlmSettings) -> EngineLink:
+        step = self.script.pop(0) if self.script else start_process
+        if isinstance(step, BaseException):
+            raise step
+        self.links.append(step(settings))
+        return self.links[-1]
+
+    def kill(self) -> None:
+        pid = self.links[-1].pid
+        assert pid
+        os.kill(pid, signal.SIGKILL)
+
+
+def serve(start: Any) -> LlmService:
+    return LlmService(SETTINGS, LlmMetrics(MemoryMetrics(), "llm"), start)
+
+
+def submit(service: LlmService, max_tokens: int = 20) -> Collector:
+    sink = Collector()
+    service.submit(GenerationRequest("hello", None, Sampling(max_tokens)), sink)
+    return sink
+
+
+@pytest.fixture
+def crash_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ended thread's exception would be a warning of pytest; here it is what the test is about."""
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+
+
+def test_a_token_that_is_no_text_fails_its_request_alone(crash_window: None, capsys: Any) -> None:
+    class Odd(FakeEngine):
+        def step(self) -> list[Output]:
+            outputs = super().step()
+            return [Output(o.id, [-1] if o.id == 1 else o.token_ids, o.finish_reason) for o in outputs]
+
+    service = serve(lambda settings: start_thread(Odd(settings)))
+    odd, good = submit(service), submit(service)
+    assert isinstance(odd.wait().error, InternalError)
+    assert good.wait().deltas[-1].finish_reason == "length"
+    assert submit(service).wait().deltas[-1].finish_reason == "length"
+    assert service.counts == (0, 0, 0)
+    assert "ValueError" in capsys.readouterr().err
+    service.close()
+
+
+def test_a_client_that_cannot_be_asked_does_not_end_the_others_cancellation(
+    crash_window: None, capsys: Any
+) -> None:
+    class Broken(Collector):
+        def is_cancelled(self) -> bool:
+            raise RuntimeError("no such sender")
+
+    with FakeServer(max_num_seqs=2) as server:
+        broken, leaving = Broken(), server.ask(max_tokens=2000)
+        server.service.submit(GenerationRequest("hello", None, Sampling(2000)), broken)
+        assert isinstance(broken.wait().error, Cancelled)
+        leaving.cancelled = True
+        assert isinstance(leaving.wait().error, Cancelled)
+    assert "no such sender" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("refused", ["first", "last"])
+def test_a_delta_that_cannot_be_sent_ends_the_answer_with_an_error(refused: str, capsys: Any) -> None:
+    class Full(Collector):
+        def send(self, delta: Delta) -> None:
+            if bool(delta.finish_reason) == (refused == "last"):
+                raise RuntimeError("no shared memory left")
+            super().send(delta)
+
+    with FakeServer() as server:
+        sink = Full()
+        server.service.submit(GenerationRequest("hello", None, Sampling(200)), sink)
+        assert isinstance(sink.wait().error, InternalError)
+        assert not sink.after_end
+        eventually(lambda: server.service.counts == (0, 0, 0))
+        eventually(lambda: server.value("requests_total", outcome="internal") == 1)
+    assert "no shared memory left" in capsys.readouterr().err
+
+
+def test_a_request_that_meets_close_gets_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = FakeServer()
+    reading, go_on = threading.Event(), threading.Event()
+
+    def slow(self: TextStream, *args: Any) -> None:
+        reading.set()
+        go_on.wait(10)
+
+    monkeypatch.setattr(TextStream, "__init__", slow)
+    refused: list[RequestError] = []
+
+    def ask() -> None:
+        try:
+            server.ask()
+        except RequestError as error:
+            refused.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert reading.wait(10)
+    server.service.close()
+    go_on.set()
+    asking.join(10)
+    assert [type(error) for error in refused] == [Unavailable]
+    assert server.service.counts == (0, 0, 0)
+
+
+def test_no_more_wait_than_max_queue_also_when_blocks_are_short() -> None:
+    with FakeServer(num_kv_blocks=8, max_num_seqs=16, max_queue=1) as server:
+        answers = [server.ask(max_tokens=200) for _ in range(2)]  # 8 blocks each
+        with pytest.raises(Unavailable, match="1 requests wait already: max_queue is 1"):
+            server.ask(max_tokens=200)
+        for answer in answers:
+            answer.wait()
+    with FakeServer(num_kv_blocks=8, max_num_seqs=16, max_queue=0) as server:
+        answer = server.ask(max_tokens=200)
+        with pytest.raises(Unavailable, match="0 requests wait already: max_queue is 0"):
+            server.ask(max_tokens=200)
+        answer.wait()
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [OperatorError("killed while it opened"), OSError("out of memory")],
+    ids=["operator", "unforeseen"],
+)
+def test_an_engine_that_does_not_open_at_once_is_tried_again(
+    crash_window: None, capsys: Any, failure: Exception
+) -> None:
+    starts = Starts(start_process, failure)
+    service = serve(starts)
+    running = [submit(service, 2000) for _ in range(2)]
+    waiting = submit(service)
+    starts.kill()
+    assert all(isinstance(sink.wait().error, InternalError) for sink in running)
+    assert waiting.wait().deltas[-1].finish_reason == "length"
+    assert str(failure) in capsys.readouterr().err
+    service.close()
+
+
+def test_an_engine_that_never_opens_again_is_given_up(crash_window: None, capsys: Any) -> None:
+    starts = Starts(start_process, *[OSError("out of memory")] * 3)
+    service = serve(starts)
+    submit(service, 2000), submit(service, 2000)
+    waiting = submit(service)
+    starts.kill()
+    assert "keeps failing" in str(waiting.wait().error)
+    with pytest.raises(Unavailable, match="keeps failing"):
+        submit(service)
+    assert "out of memory" in capsys.readouterr().err
+    service.close()
+
+
+def test_an_engine_that_opens_after_close_is_ended() -> None:
+    opening, closed = threading.Event(), threading.Event()
+
+    def late(settings: LlmSettings) -> EngineLink:
+        opening.set()
+        closed.wait(10)
+        return start_process(settings)
+
+    starts = Starts(start_process, late)
+    service = serve(starts)
+    starts.kill()
+    assert opening.wait(10)
+    service.close()
+    closed.set()
+    eventually(lambda: len(starts.links) == 2)
+    eventually(lambda: not os.path.exists(f"/proc/{starts.links[-1].pid}"))
+
+
+def test_a_killed_engine_that_was_idle_serves_the_next_request() -> None:
+    starts = Starts()
+    service = serve(starts)
+    for _ in range(2):
+        assert submit(service).wait().deltas[-1].finish_reason == "length"
+        before = len(starts.links)
+        starts.kill()
+        eventually(lambda before=before: len(starts.links) > before)  # type: ignore[misc]
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            try:
+                submit(service).wait()
+                break
+            except Unavailable:
+                time.sleep(0.01)
+    assert service.counts == (0, 0, 0)
+    service.close()
+
+
+def test_an_engine_that_refuses_a_prompt_keeps_the_others(capsys: Any) -> None:
+    class Picky(FakeEngine):
+        def add(self, request: EngineRequest) -> None:
+            if request.prompt_ids[6] == ord("x"):
+                raise ValueError("no x")
+            super().add(request)
+
+    service = serve(lambda settings: start_thread(Picky(settings)))
+    bad = Collector()
+    service.submit(GenerationRequest("x", None, Sampling(5)), bad)
+    assert str(bad.wait().error) == "the engine refused this prompt"
+    assert submit(service).wait().deltas[-1].finish_reason == "length"
+    assert "no x" in capsys.readouterr().err
+    service.close()
