@@ -1,4 +1,6 @@
 import random
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -74,3 +76,26 @@ def test_the_end_of_a_stream_brings_what_was_held() -> None:
 def test_a_stop_string_in_the_last_step_is_found() -> None:
     stream = TextStream(ByteTokenizer(), ["y"])
     assert stream.push(list(b"xyz"), last=True) == ("x", True)
+
+
+class WordTokenizer:
+    """Words with the space before them; a decoder that drops the first space of a text; 0 is special."""
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        words = ["", " one", " two", " three"]
+        return "".join(words[token_id] for token_id in token_ids).removeprefix(" ")
+
+
+@pytest.mark.parametrize("tokens", [[1, 0, 2], [1, 0, 0, 2, 3], [0, 1, 2], [1, 2, 0]])
+def test_a_special_token_within_an_answer_costs_no_space(tokens: list[int]) -> None:
+    tokenizer: Any = WordTokenizer()
+    detokenizer = Detokenizer(tokenizer)
+    assert "".join(detokenizer.push([token]) for token in tokens) == tokenizer.decode(tokens)
+
+
+def test_endless_special_tokens_keep_a_short_window() -> None:
+    tokenizer: Any = WordTokenizer()
+    detokenizer = Detokenizer(tokenizer)
+    for _ in range(2000):
+        detokenizer.push([0])
+    assert len(detokenizer._ids) < 30

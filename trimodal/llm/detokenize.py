@@ -46,7 +46,10 @@ class Detokenizer:
         before = self._tokenizer.decode(self._ids[self._prefix : self._read])
         now = self._tokenizer.decode(self._ids[self._prefix :])
         held = len(self._ids) - self._read
-        if not final and now.endswith(_REPLACEMENT) and held < _MAX_HELD_TOKENS:
+        # A special token has no text. Were it all that is left of the window, the next word would be decoded
+        # as the first of a text, without the space before it.
+        uncertain = len(now) <= len(before) or now.endswith(_REPLACEMENT)
+        if not final and uncertain and held < _MAX_HELD_TOKENS:
             return ""
         self._prefix, self._read = self._read, len(self._ids)
         # Old ids are never looked at again; a long answer must not grow the window's cost or the memory.
