@@ -103,15 +103,16 @@ class ByteTokenizer:
 
 
 def _tokenizer_config(directory: Path) -> dict[str, Any]:
+    # Triton's stub takes ASCII for the files' encoding when a container sets no locale.
     path = directory / "tokenizer_config.json"
-    config: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return config
 
 
 def _chat_template(directory: Path, config: dict[str, Any]) -> Any:
     """The compiled template, or None. Sandboxed: a checkpoint's template is data, not our code."""
     path = directory / "chat_template.jinja"
-    source = path.read_text() if path.is_file() else config.get("chat_template")
+    source = path.read_text(encoding="utf-8") if path.is_file() else config.get("chat_template")
     if isinstance(source, list):  # several named templates: the chat is called "default"
         source = next((entry["template"] for entry in source if entry["name"] == "default"), None)
     if not source:
