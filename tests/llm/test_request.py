@@ -70,6 +70,10 @@ BAD = [
     ({"text_input": text("a"), "max_tokens": np.array([], dtype=np.int32)}, "max_tokens holds 0 values"),
     ({"text_input": text("a"), "temperature": np.array([np.nan], dtype=np.float32)}, "temperature is nan"),
     ({"text_input": text("a"), "temperature": np.array([-1], dtype=np.float32)}, "temperature is -1"),
+    (
+        {"text_input": text("a"), "temperature": np.array([10.000001], dtype=np.float32)},
+        "temperature is 10.000001: it must be between 0 and 10",
+    ),
     ({"text_input": text("a"), "temperature": np.array([np.inf], dtype=np.float32)}, "temperature is inf"),
     ({"text_input": text("a"), "top_p": np.array([0], dtype=np.float32)}, "top_p is 0"),
     ({"text_input": text("a"), "top_p": np.array([1.5], dtype=np.float32)}, "top_p is 1.5"),
@@ -89,3 +93,9 @@ def test_bad_input_names_the_field_and_the_limit(inputs: dict[str, Any], message
 def test_an_unknown_parameter_is_refused_by_name() -> None:
     with pytest.raises(InvalidArgument, match="unknown parameter 'max_token'"):
         read({"max_token": 5}, text_input=text("a"))
+
+
+@pytest.mark.parametrize(("sent", "taken"), [(1e-45, 0.0), (9e-6, 0.0), (0.0, 0.0), (0.25, 0.25)])
+def test_a_temperature_too_small_to_divide_by_is_greedy(sent: float, taken: float) -> None:
+    request = read(text_input=text("a"), temperature=np.array([sent], dtype=np.float32))
+    assert request.sampling.temperature == taken

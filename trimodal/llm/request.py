@@ -23,6 +23,8 @@ ROLES = ("system", "user", "assistant", "tool")
 _MAX_MESSAGES = 1024
 _MAX_STOP_BYTES = 256
 _MAX_QUOTED = 60
+_GREEDY_BELOW = 1e-5
+"""Below it the choice is greedy anyway, and logits divided by it can leave FP32's range (vLLM's limit)."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,10 @@ def read_request(
         raise InvalidArgument(f"exactly one of text_input and messages is needed: {problem}")
     if prompt == "":
         raise InvalidArgument("text_input is empty: at least one character is needed")
+    temperature = _number(inputs, "temperature", 0.0, 0.0, 10.0)
     sampling = Sampling(
         max_tokens=_integer(inputs, "max_tokens", settings.default_max_tokens, 1, settings.max_output_tokens),
-        temperature=_number(inputs, "temperature", 0.0, 0.0, 10.0),
+        temperature=0.0 if temperature < _GREEDY_BELOW else temperature,
         top_p=_number(inputs, "top_p", 1.0, 0.0, 1.0, above=True),
         top_k=_integer(inputs, "top_k", 0, 0, 1 << 20),
         seed=_integer(inputs, "seed", None, 0, (1 << 64) - 1),
@@ -129,7 +132,7 @@ def _number(
     value = float(raw)
     if not math.isfinite(value) or not low <= value <= high or (above and value == low):
         bound = f"above {low:g} and at most {high:g}" if above else f"between {low:g} and {high:g}"
-        raise InvalidArgument(f"{name} is {value:g}: it must be {bound}")
+        raise InvalidArgument(f"{name} is {str(raw).removesuffix('.0')}: it must be {bound}")
     return value
 
 
