@@ -33,3 +33,18 @@ def test_a_bad_parameter_names_file_and_key(key: str, value: str, message: str) 
     with pytest.raises(SettingsError, match=message) as raised:
         parse(**{key: value})
     assert str(raised.value).startswith("llm/config.pbtxt: ")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (
+            {"speculation": "prompt_lookup", "max_num_batched_tokens": "1"},
+            "max_num_batched_tokens of at least 2",
+        ),
+        ({"numerics": "fast", "kv_cache_precision": "f32"}, "'f32' needs numerics 'reproducible'"),
+    ],
+)
+def test_what_the_engine_cannot_combine_is_refused(parameters: dict[str, str], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        parse(**parameters)

@@ -58,6 +58,13 @@ class LlmSettings(Settings):
                 f"default_max_tokens {self.default_max_tokens} exceeds "
                 f"max_output_tokens {self.max_output_tokens}"
             )
+        if self.speculation == "prompt_lookup" and self.max_num_batched_tokens < 2:
+            raise ValueError("speculation 'prompt_lookup' needs max_num_batched_tokens of at least 2")
+        if self.numerics == "fast" and self.kv_cache_precision == "f32":
+            raise ValueError(
+                "kv_cache_precision 'f32' needs numerics 'reproducible': 'fast' may compute in bf16, "
+                "whose KV cache is u8 or f16"
+            )
         return self
 
     @property
