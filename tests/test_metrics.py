@@ -120,3 +120,23 @@ def test_memory_keeps_every_value():
     assert memory.get("b", {}).value == 7
     assert memory.get("c", {}).observations == [0.5]
     assert memory.get("d", {}).value == 0
+
+
+def test_a_series_that_the_server_refuses_harms_no_other(metrics, monkeypatch, capsys):
+    make = MetricFamily.Metric
+
+    def refuse(self, **options):
+        if self.name == "a_total":
+            raise RuntimeError("there is one already")
+        return make(self, **options)
+
+    monkeypatch.setattr(MetricFamily, "Metric", refuse)
+    refused, shown = metrics.counter("a_total", "A", {}), metrics.histogram("b_seconds", "B", {}, (1.0,))
+    for _ in range(3):
+        refused.increment(1)
+        shown.observe(1.0)
+        eventually(lambda: not shown._observed)
+    metrics.close()
+    (family,) = [family for family in MetricFamily.families if family.name == "b_seconds"]
+    assert family.metrics[0].values("observe") == [1.0] * 3
+    assert capsys.readouterr().err.count("a_total is not shown: there is one already") == 1

@@ -6,6 +6,7 @@ in tests `MemoryMetrics`. This module defines no family: each task declares its 
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -51,6 +52,7 @@ class TritonMetrics:
         self._families: dict[str, Any] = {}
         self._series: dict[tuple[str, tuple[tuple[str, str], ...]], _TritonMetric] = {}
         self._lock = threading.Lock()
+        self._failed: set[str] = set()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._carry, name="metrics", daemon=True)
         self._thread.start()
@@ -85,14 +87,26 @@ class TritonMetrics:
         with self._lock:
             series = list(self._series.values())
         for metric in series:
-            if metric.target is None:
-                family = self._pb_utils.MetricFamily
-                if metric.name not in self._families:
-                    self._families[metric.name] = family(
-                        name=metric.name, description=metric.description, kind=getattr(family, metric.kind)
+            try:
+                if metric.target is None:
+                    metric.target = self._target(metric)
+                metric.flush()
+            except Exception as error:
+                # The other series must go on, and this one's notes must not pile up.
+                metric.drop()
+                if metric.name not in self._failed:
+                    self._failed.add(metric.name)
+                    print(
+                        f"trimodal: metric {metric.name} is not shown: {error}", file=sys.stderr, flush=True
                     )
-                metric.target = self._families[metric.name].Metric(labels=metric.labels, **metric.options)
-            metric.flush()
+
+    def _target(self, metric: _TritonMetric) -> Any:
+        family = self._pb_utils.MetricFamily
+        if metric.name not in self._families:
+            self._families[metric.name] = family(
+                name=metric.name, description=metric.description, kind=getattr(family, metric.kind)
+            )
+        return self._families[metric.name].Metric(labels=metric.labels, **metric.options)
 
 
 class _TritonMetric:
@@ -121,6 +135,11 @@ class _TritonMetric:
     def observe(self, value: float) -> None:
         with self._lock:
             self._observed.append(value)
+
+    def drop(self) -> None:
+        """Forgets what was noted."""
+        with self._lock:
+            self._level, self._added, self._observed = None, 0.0, []
 
     def flush(self) -> None:
         with self._lock:
