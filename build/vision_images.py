@@ -23,7 +23,7 @@ SUFFIXES = {".jpg", ".jpeg", ".png", ".webp"}
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Prepared pixels float32[N, 3, H, W], the true classes where they are known, and where they are from."""
+    """Prepared pixels uint8[N, 3, H, W], the true classes where they are known, and where they are from."""
 
     pixels: np.ndarray
     truth: np.ndarray | None
@@ -41,7 +41,7 @@ def load_images(source: Path, spec: InputSpec) -> ImageSet:
     truth = None
     if source.is_dir():
         files = sorted(path for path in source.rglob("*") if path.suffix.lower() in SUFFIXES)
-        pixels = np.empty((min(len(files), MOST), *prepare.shape), np.float32)
+        pixels = np.empty((min(len(files), MOST), *prepare.shape), np.uint8)
         count = 0
         for path in evenly(files, MOST):
             try:
@@ -53,9 +53,9 @@ def load_images(source: Path, spec: InputSpec) -> ImageSet:
         pixels = pixels[:count]
     elif source.is_file():
         images, truth = _read_npz(source)
-        pixels = np.empty((len(images), *prepare.shape), np.float32)
+        pixels = np.empty((len(images), *prepare.shape), np.uint8)
         for image, out in zip(images, pixels, strict=True):
-            prepare.normalise(prepare.fit(Picture(Image.fromarray(image).convert("RGB"), 1)), out)
+            prepare.lay_out(prepare.fit(Picture(Image.fromarray(image).convert("RGB"), 1)), out)
     else:
         raise ArtefactError(f"no images at {source}: name a folder or an .npz file")
     if len(pixels) < FEWEST:
@@ -67,7 +67,7 @@ def random_images(spec: InputSpec, count: int, seed: int) -> ImageSet:
     """Blobs of colour at several scales: unlike plain noise, they differ in what a network sees of them."""
     generator = np.random.default_rng(seed)
     prepare = Preprocessor(spec, Limits())
-    pixels = np.empty((count, *prepare.shape), np.float32)
+    pixels = np.empty((count, *prepare.shape), np.uint8)
     for out in pixels:
         canvas = np.zeros((spec.height, spec.width, 3), np.float32)
         for cells in (2, 5, 16, 64):
@@ -75,8 +75,14 @@ def random_images(spec: InputSpec, count: int, seed: int) -> ImageSet:
             layer = Image.fromarray(grid).resize((spec.width, spec.height), Image.Resampling.BICUBIC)
             canvas += generator.uniform(0, 1) * (np.asarray(layer, np.float32) - 128)
         image = Image.fromarray(np.clip(canvas + 128, 0, 255).astype(np.uint8))
-        prepare.normalise(image, out)
+        prepare.lay_out(image, out)
     return ImageSet(pixels, None, f"{count} random images, seed {seed}")
+
+
+def normalised(pixels: np.ndarray, spec: InputSpec) -> np.ndarray:
+    """float32[N, 3, H, W] of uint8 pixels, in the words of the checkpoint: (value / 255 − mean) / std."""
+    mean, std = (np.array(values, np.float32).reshape(3, 1, 1) for values in (spec.mean, spec.std))
+    return (pixels.astype(np.float32) / 255 - mean) / std
 
 
 def evenly(items: list, most: int) -> list:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
+import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from torch import Tensor, nn
@@ -107,6 +108,24 @@ class ResNet(nn.Module):
         return self.fc(torch.flatten(self.avgpool(x), 1))
 
 
+class FromBytes(nn.Module):
+    """A model of normalised pixels behind the normalisation itself: what is exported takes uint8 pixels.
+
+    (value / 255 − mean) / std is one multiplication and one addition a channel.
+    """
+
+    def __init__(self, model: nn.Module, spec: InputSpec) -> None:
+        super().__init__()
+        self.model = model
+        mean, std = (torch.tensor(values, dtype=torch.float64) for values in (spec.mean, spec.std))
+        self.register_buffer("pixel_scale", (1 / (255 * std)).float().reshape(1, 3, 1, 1))
+        self.register_buffer("pixel_offset", (-mean / std).float().reshape(1, 3, 1, 1))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Logits [B, C] of pixels uint8 [B, 3, H, W]."""
+        return self.model(pixels.to(torch.float32) * self.pixel_scale + self.pixel_offset)
+
+
 ARCHITECTURES = {
     "digits-resnet": functools.partial(ResNet, BasicBlock, (1, 1, 1), (16, 32, 64), small=True),
     "resnet18": functools.partial(ResNet, BasicBlock, (2, 2, 2, 2), (64, 128, 256, 512)),
@@ -164,3 +183,23 @@ def load_checkpoint(directory: Path) -> tuple[CheckpointConfig, nn.Module]:
             f"{len(missing)} tensors missing, {len(unexpected)} unknown ({examples} …)"
         )
     return config, model.eval()
+
+
+def random_model(architecture: str, pixels: np.ndarray) -> nn.Module:
+    """Random weights (seed 0) for 1000 classes, ready to evaluate.
+
+    Their batch norms have seen `pixels` float32[N, 3, H, W], so that activations keep a realistic range.
+    """
+    torch.manual_seed(0)
+    model = ARCHITECTURES[architecture](num_classes=1000).train()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.momentum = None  # A plain average over the batches below.
+    images = torch.from_numpy(pixels)
+    with torch.inference_mode():
+        for batch in images.split(16):
+            model(batch)
+        logits = model.eval()(images)
+    # Without training one class would win everywhere: centred, the images themselves decide.
+    model.fc.bias.data -= logits.mean(0).clone()
+    return model

@@ -22,7 +22,7 @@ import numpy as np
 from trimodal.build_support import build_command, operator_errors, progress, report, resolve_checkpoint
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, checkpoint_sha256, write_manifest
-from trimodal.vision.artefact import LABELS, InputSpec
+from trimodal.vision.artefact import LABELS, PIXELS, InputSpec
 
 DEFAULT_OUT = Path(__file__).parents[1] / "model_repository" / "vision_classify" / "1"
 BATCH = 16
@@ -31,13 +31,15 @@ BATCH = 16
 def main() -> None:
     options = arguments()
     import torch
-    from vision_images import load_images, random_images
-    from vision_models import ARCHITECTURES, CheckpointConfig, load_checkpoint
+    from vision_images import load_images, normalised, random_images
+    from vision_models import CheckpointConfig, FromBytes, load_checkpoint, random_model
 
     if options.random:
         spec = InputSpec(height=224, width=224, resize="crop", resize_to=256)
         config = CheckpointConfig(architecture=options.random, num_classes=1000, input=spec)
-        model = random_model(ARCHITECTURES[options.random], random_images(spec, 32, seed=0).pixels)
+        seen = normalised(random_images(spec, 32, seed=0).pixels, spec)
+        with progress("random weights: batch statistics"):
+            model = random_model(options.random, seen)
         source, digest = f"{options.random} with random weights (seed 0)", "none"
         calibration, evaluation = random_images(spec, 128, seed=1), random_images(spec, 64, seed=2)
     else:
@@ -58,13 +60,16 @@ def main() -> None:
         evaluation = evaluation or calibration or random_images(config.input, 64, seed=2)
 
     with progress("torch reference", len(evaluation.pixels)) as advance, torch.inference_mode():
-        reference = batched(lambda x: model(torch.from_numpy(x)).numpy(), evaluation.pixels, advance)
+        # Normalised outside of the graph: the check covers the graph's own normalisation too.
+        reference = batched(
+            lambda x: model(torch.from_numpy(normalised(x, config.input))).numpy(), evaluation.pixels, advance
+        )
 
     for precision in options.precision:
         target = options.out_dir / f"onnx-{precision}"
         with atomic_directory(target) as work:
             with progress(f"{precision}: export"):
-                export(model, config.input, work / "model.onnx")
+                export(FromBytes(model, config.input).eval(), config.input, work / "model.onnx")
             if precision == "int8":
                 quantise(work / "model.onnx", calibration.pixels, options)
             check = compare(work / "model.onnx", evaluation, reference, precision)
@@ -106,25 +111,8 @@ def arguments() -> argparse.Namespace:
     return options
 
 
-def random_model(architecture: Any, pixels: np.ndarray) -> Any:
-    """Random weights whose batch norms have seen images, so that activations keep a realistic range."""
-    import torch
-
-    torch.manual_seed(0)
-    model = architecture(num_classes=1000)
-    for module in model.modules():
-        if isinstance(module, torch.nn.BatchNorm2d):
-            module.momentum = None  # A plain average over the batches below.
-    with progress("random weights: batch statistics"), torch.inference_mode():
-        batched(lambda x: model.train()(torch.from_numpy(x)).numpy(), pixels)
-        logits = model.eval()(torch.from_numpy(pixels))
-    # Without training one class would win everywhere: centred, the images themselves decide.
-    model.fc.bias.data -= logits.mean(0).clone()
-    return model
-
-
 def export(model: Any, spec: InputSpec, path: Path) -> None:
-    """`pixels` [batch, 3, H, W] → `logits` [batch, C], batch free."""
+    """`pixels` uint8 [batch, 3, H, W] → `logits` float32 [batch, C], batch free."""
     import torch
 
     with warnings.catch_warnings():
@@ -133,7 +121,7 @@ def export(model: Any, spec: InputSpec, path: Path) -> None:
         )  # The TorchScript exporter announces its successor; it is 10 times quicker.
         torch.onnx.export(
             model,
-            (torch.zeros(1, 3, spec.height, spec.width),),
+            (torch.zeros(1, 3, spec.height, spec.width, dtype=torch.uint8),),
             str(path),
             input_names=["pixels"],
             output_names=["logits"],
@@ -174,8 +162,21 @@ def quantise(path: Path, pixels: np.ndarray, options: argparse.Namespace) -> Non
             reduce_range=options.reduce_range,
             activation_type=q.QuantType.QUInt8 if options.activations == "u8" else q.QuantType.QInt8,
             weight_type=q.QuantType.QInt8,
+            nodes_to_exclude=normalisation(prepared),
         )
     prepared.unlink()
+
+
+def normalisation(path: Path) -> list[str]:
+    """Names of the nodes between `pixels` and the first layer: they stay in floats, where nothing is lost."""
+    import onnx
+
+    users = {tensor: node for node in onnx.load(path).graph.node for tensor in node.input}
+    names, node = [], users["pixels"]
+    while node.op_type in ("Cast", "Mul", "Add"):
+        names.append(node.name)
+        node = users[node.output[0]]
+    return names
 
 
 def compare(path: Path, images: Any, reference: np.ndarray, precision: str) -> dict[str, Any]:
@@ -231,7 +232,11 @@ def manifest(
         shapes={"pixels": [-1, 3, spec.height, spec.width], "classes": config.num_classes},
         calibration=used,
         check=check,
-        extra={"architecture": config.architecture, "input": spec.model_dump(mode="json")},
+        extra={
+            "architecture": config.architecture,
+            "pixels": PIXELS,
+            "input": spec.model_dump(mode="json"),
+        },
     )
 
 

@@ -1,4 +1,4 @@
-"""Builds every demo engine that is missing or was built from another checkpoint; the rest is left alone.
+"""Builds every demo engine that is missing, outdated or from another checkpoint; the rest is left alone.
 
     python build/demo/build_all.py [--force]
 
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from trimodal.errors import ArtefactError
 from trimodal.manifest import checkpoint_sha256, read_manifest
+from trimodal.vision.artefact import read_classifier
 
 ROOT = Path(__file__).resolve().parents[2]
 REPOSITORY = ROOT / "model_repository"
@@ -35,12 +36,15 @@ class Build:
     command: tuple[str, ...]
 
     def is_current(self) -> bool:
-        """Whether all artefacts are there and come from the checkpoint as it is now."""
+        """Whether all artefacts are there, open, and come from the checkpoint as it is now."""
         try:
             manifests = [
                 read_manifest(REPOSITORY / name, task=self.task, runtime=self.runtime)
                 for name in self.artefacts
             ]
+            if self.task == "vision":
+                for name in self.artefacts:
+                    read_classifier(REPOSITORY / name)  # refuses the form of an older version
         except ArtefactError:
             return False
         if self.checkpoint is None:

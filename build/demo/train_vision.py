@@ -44,6 +44,7 @@ def main() -> None:
     from sklearn.model_selection import train_test_split
 
     sys.path.insert(0, str(HERE.parent))
+    from vision_images import normalised
     from vision_models import ARCHITECTURES
 
     started = time.perf_counter()
@@ -62,12 +63,12 @@ def main() -> None:
     truth = np.repeat(train_truth, RENDERINGS)
 
     model = ARCHITECTURES["digits-resnet"](num_classes=10)
-    fit(model, torch.from_numpy(pixels), torch.from_numpy(truth))
+    fit(model, torch.from_numpy(normalised(pixels, SPEC)), torch.from_numpy(truth))
     model.eval()
     with torch.inference_mode():
         accuracy = {
             f"held-out accuracy, {name}": float(
-                (model(torch.from_numpy(x)).argmax(1).numpy() == held_truth).mean()
+                (model(torch.from_numpy(normalised(x, SPEC))).argmax(1).numpy() == held_truth).mean()
             )
             for name, x in shown.items()
         }
@@ -98,9 +99,9 @@ def render(digit: np.ndarray, generator: np.random.Generator) -> bytes:
 
 
 def prepared(files: list[bytes], advance: object) -> np.ndarray:
-    """float32[N, 3, 32, 32] of picture files, as the server prepares them."""
+    """uint8[N, 3, 32, 32] of picture files, as the server prepares them."""
     preprocessor = Preprocessor(SPEC, Limits())
-    pixels = np.empty((len(files), *preprocessor.shape), np.float32)
+    pixels = np.empty((len(files), *preprocessor.shape), np.uint8)
     for data, out in zip(files, pixels, strict=True):
         preprocessor.prepare(data, out)
         advance()

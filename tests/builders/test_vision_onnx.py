@@ -54,6 +54,8 @@ def test_the_check_and_the_calibration_are_in_the_manifest(built):
     for manifest in (fp32, int8):
         assert manifest.check["top1_agreement"] >= 0.99
         assert manifest.check["top1_accuracy"] >= 0.99
+        assert manifest.extra["pixels"] == "uint8"
+        assert manifest.extra["input"]["mean"] == [0.5, 0.5, 0.5]
         assert manifest.shapes == {"pixels": [-1, 3, 32, 32], "classes": 10}
         assert set(manifest.files) == {"model.onnx", "labels.json"}
     assert int8.calibration["images"] == 128
@@ -68,6 +70,32 @@ def test_int8_really_is_int8(built):
     assert "QuantizeLinear" not in {
         node.op_type for node in onnx.load(built / "onnx-fp32" / "model.onnx").graph.node
     }
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_bytes_are_normalised_in_floats_before_the_first_layer(built, precision):
+    import onnx
+
+    graph = onnx.load(built / f"onnx-{precision}" / "model.onnx").graph
+    assert graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.UINT8
+    users = {tensor: node for node in graph.node for tensor in node.input}
+    path, tensor = [], "pixels"
+    while not path or path[-1] != "Conv":
+        path.append(users[tensor].op_type)
+        tensor = users[tensor].output[0]
+    quantised = ["QuantizeLinear", "DequantizeLinear"] if precision == "int8" else []
+    assert path == ["Cast", "Mul", "Add", *quantised, "Conv"]
+
+
+def test_the_graph_normalises_as_the_checkpoint_says():
+    import torch
+
+    images, models = importlib.import_module("vision_images"), importlib.import_module("vision_models")
+    spec = images.InputSpec(height=2, width=128, mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7))
+    pixels = np.arange(256, dtype=np.uint8).reshape(1, 1, 2, 128).repeat(3, axis=1)
+    seen = models.FromBytes(torch.nn.Identity(), spec)(torch.from_numpy(pixels)).numpy()
+    np.testing.assert_allclose(seen, images.normalised(pixels, spec), atol=1e-6)
+    assert seen[0, 1, 1, 127] == pytest.approx((1 - 0.2) / 0.6)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
@@ -159,3 +187,15 @@ def test_resnet50_is_torchvisions():
     assert names["layer3.0.downsample.1.running_var"].shape == (1024,)
     assert names["layer4.2.conv3.weight"].shape == (2048, 512, 1, 1)
     assert model.layer2[0].conv2.stride == (2, 2)
+
+
+def test_the_demos_builder_sees_an_artefact_of_the_older_form(built, tmp_path):
+    builder = importlib.import_module("demo.build_all")
+    old = tmp_path / "onnx-fp32"
+    shutil.copytree(built / "onnx-fp32", old)
+    build = builder.Build("classifier", "vision", "onnxruntime", (str(old),), DEMO, ())
+    assert build.is_current()
+    manifest = json.loads((old / "manifest.json").read_text())
+    del manifest["extra"]["pixels"]
+    (old / "manifest.json").write_text(json.dumps(manifest))
+    assert not build.is_current()

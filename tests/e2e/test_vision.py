@@ -148,13 +148,15 @@ def test_other_kinds_of_a_digit_read_the_same(ask):
 
 def test_a_wrong_tensor_is_refused_by_its_step_too(server):
     client = grpcclient.InferenceServerClient(server.grpc_url)
-    for model, name, shape in (
-        ("vision_classify", "pixels", [1, 3, 31, 32]),
-        ("vision_rank", "logits", [1, 9]),
+    floats = np.zeros((1, 3, 32, 32), np.float32)
+    for model, name, kind, wrong, told in (
+        ("vision_classify", "pixels", "UINT8", np.zeros((1, 3, 31, 32), np.uint8), "pixels: "),
+        ("vision_classify", "pixels", "FP32", floats, "data-type is 'FP32'"),
+        ("vision_rank", "logits", "FP32", np.zeros((1, 9), np.float32), "logits: "),
     ):
-        tensor = grpcclient.InferInput(name, shape, "FP32")
-        tensor.set_data_from_numpy(np.zeros(shape, np.float32))
-        with pytest.raises(InferenceServerException, match=f"{name}: ") as caught:
+        tensor = grpcclient.InferInput(name, list(wrong.shape), kind)
+        tensor.set_data_from_numpy(wrong)
+        with pytest.raises(InferenceServerException, match=told) as caught:
             client.infer(model, [tensor])
         assert caught.value.status() == "StatusCode.INVALID_ARGUMENT"
     client.close()

@@ -11,7 +11,7 @@ from trimodal.vision.engine_fake import FakeClassifier
 from trimodal.vision.service import ClassifyService, PreprocessService, RankService
 from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
 
-SPEC = InputSpec(height=8, width=8, resize="exact", mean=(0, 0, 0), std=(1, 1, 1))
+SPEC = InputSpec(height=8, width=8, resize="exact")
 
 
 @pytest.fixture
@@ -33,11 +33,12 @@ def count(metrics, outcome):
 def test_a_bad_image_harms_only_its_own_request(preprocess, metrics):
     good = [encode(noise(8, 8, seed), "PNG") for seed in range(4)]
     outcomes = preprocess.prepare([[good[0]], [b"junk"], [good[1], good[2]], [good[3], b""]])
-    np.testing.assert_allclose(outcomes[0][0], np.asarray(noise(8, 8, 0)).transpose(2, 0, 1) / 255, atol=1e-6)
+    assert np.array_equal(outcomes[0][0], np.asarray(noise(8, 8, 0)).transpose(2, 0, 1))
     assert isinstance(outcomes[1], InvalidArgument)
     assert str(outcomes[1]).startswith("image: ")
     assert outcomes[2].shape == (2, 3, 8, 8)
-    np.testing.assert_allclose(outcomes[2][1], np.asarray(noise(8, 8, 2)).transpose(2, 0, 1) / 255, atol=1e-6)
+    assert np.array_equal(outcomes[2][1], np.asarray(noise(8, 8, 2)).transpose(2, 0, 1))
+    assert outcomes[2].dtype == np.uint8
     assert str(outcomes[3]).startswith("image[1]: empty")
     assert (count(metrics, "prepared"), count(metrics, "refused")) == (4, 2)
     assert len(metrics.get("trimodal_vision_decode_seconds", {}).observations) == 4
@@ -68,9 +69,9 @@ def test_one_run_for_all_requests_and_each_gets_its_own(metrics):
     service = ClassifyService(engine, SPEC, metrics)
     first, wrong, second = service.classify(
         [
-            np.zeros((2, 3, 8, 8), np.float32),
-            np.zeros((1, 3, 9, 8), np.float32),
-            np.zeros((1, 3, 8, 8), np.float32),
+            np.zeros((2, 3, 8, 8), np.uint8),
+            np.zeros((1, 3, 9, 8), np.uint8),
+            np.zeros((1, 3, 8, 8), np.uint8),
         ]
     )
     assert first.argmax(1).tolist() == [2, 0]
@@ -83,7 +84,7 @@ def test_one_run_for_all_requests_and_each_gets_its_own(metrics):
 
 def test_nothing_runs_when_no_request_is_good(metrics):
     engine = FakeClassifier(3)
-    outcomes = ClassifyService(engine, SPEC, metrics).classify([np.zeros((1, 1, 8, 8), np.float32)])
+    outcomes = ClassifyService(engine, SPEC, metrics).classify([np.zeros((1, 1, 8, 8), np.uint8)])
     assert isinstance(outcomes[0], InvalidArgument)
     assert engine.batch_sizes == []
 
@@ -104,7 +105,7 @@ def test_the_real_engine_refuses_a_damaged_file(tmp_path, metrics):
 
 
 def test_the_three_steps_end_in_labels(tmp_path, metrics):
-    artefact(tmp_path / "classify" / "1" / "onnx", mean=[0, 0, 0], std=[1 / 255] * 3)
+    artefact(tmp_path / "classify" / "1" / "onnx")
     version = tmp_path / "rank" / "1"
     classifier = "../../classify/1/onnx"
     preprocess = PreprocessService.open(version, PreprocessSettings(classifier=classifier), metrics)

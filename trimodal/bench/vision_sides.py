@@ -1,7 +1,8 @@
 """The two sides of the vision bench: the ensemble over gRPC, and the same steps without a server.
 
-The bare side has two kinds of work: `engine`, the classifier alone on pixels that lie ready,
-and `pipeline`, which also decodes and ranks. Both sides read the same settings.
+The bare side has two kinds of work: `engine`, the classifier alone on uint8 pixels that lie ready
+(its graph normalises them, as it does when served), and `pipeline`, which also decodes and ranks.
+Both sides read the same settings.
 """
 
 from __future__ import annotations

@@ -18,12 +18,16 @@ from trimodal.errors import ArtefactError
 from trimodal.manifest import MANIFEST, Manifest, read_manifest
 
 LABELS = "labels.json"
+PIXELS = "uint8"  # type of the graph's input; `extra.pixels` of the manifest
 Side = Annotated[int, Field(ge=1, le=4096)]
 Channels = tuple[float, float, float]
 
 
 class InputSpec(BaseModel):
-    """How an image becomes the classifier's input: `input` of a checkpoint's config.json."""
+    """How an image becomes the classifier's input: `input` of a checkpoint's config.json.
+
+    The built graph takes uint8 pixels and applies mean and std itself; here they say what it does.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -65,9 +69,15 @@ def read_classifier(directory: Path, *, runtime: str | None = None) -> Classifie
     """The classifier in `directory`, whatever runtime it is for unless `runtime` asks for one.
 
     Raises:
-        ArtefactError: missing, damaged, for another runtime, or labels that do not match; says the remedy.
+        ArtefactError: missing, damaged, of an older form, for another runtime, or labels that do not match;
+            says the remedy.
     """
     manifest = read_manifest(directory, task="vision", runtime=runtime or _runtime(directory))
+    if (pixels := manifest.extra.get("pixels")) != PIXELS:
+        raise ArtefactError(
+            f"{directory} is of an older form (pixels {pixels or 'float32'}, now {PIXELS}): "
+            f"build again with: {manifest.command}"
+        )
     try:
         spec = InputSpec.model_validate(manifest.extra.get("input"))
     except ValidationError as error:

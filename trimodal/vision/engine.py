@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from trimodal.vision.artefact import ClassifierArtefact
 from trimodal.vision.settings import ClassifySettings
 
-Pixels = NDArray[np.float32]
+Pixels = NDArray[np.uint8]
 Logits = NDArray[np.float32]
 
 
@@ -23,7 +23,7 @@ class ImageClassifier(Protocol):
     """Scores batches of prepared images."""
 
     def classify(self, pixels: Pixels) -> Logits:
-        """Logits float32[B, C] of pixels float32[B, 3, H, W], normalised as the artefact's input says."""
+        """Logits float32[B, C] of pixels uint8[B, 3, H, W], RGB as decoded; the engine normalises them."""
 
 
 Opener = Callable[[ClassifierArtefact, ClassifySettings], ImageClassifier]

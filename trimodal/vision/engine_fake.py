@@ -30,7 +30,7 @@ class FakeClassifier:
         self._script: Iterator[int] = iter(script)
 
     def classify(self, pixels: Pixels) -> Logits:
-        """Logits float32[B, C] of pixels float32[B, 3, H, W]."""
+        """Logits float32[B, C] of pixels uint8[B, 3, H, W]."""
         self.batch_sizes.append(len(pixels))
         time.sleep(self._delay)
         seen = np.rint(pixels[:, 0].mean(axis=(1, 2))).astype(int)

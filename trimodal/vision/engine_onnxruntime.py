@@ -21,7 +21,7 @@ class OnnxRuntimeClassifier:
         self._session = session
 
     def classify(self, pixels: Pixels) -> Logits:
-        """Logits float32[B, C] of pixels float32[B, 3, H, W]."""
+        """Logits float32[B, C] of pixels uint8[B, 3, H, W]."""
         (logits,) = self._session.run(["logits"], {"pixels": np.ascontiguousarray(pixels)})
         return np.asarray(logits, dtype=np.float32)
 

@@ -63,13 +63,13 @@ class PreprocessService:
 
         def one(out: Pixels) -> None:
             # Default limits: those of the settings may be for other pictures.
-            self._preprocessor.normalise(self._preprocessor.fit(decode(data, Limits())), out)
+            self._preprocessor.lay_out(self._preprocessor.fit(decode(data, Limits())), out)
 
-        list(self._pool.map(one, np.empty((self._threads, *self._preprocessor.shape), np.float32)))
+        list(self._pool.map(one, np.empty((self._threads, *self._preprocessor.shape), np.uint8)))
 
     def prepare(self, requests: Sequence[Sequence[bytes]]) -> list[Pixels | RequestError]:
-        """Pixels float32[B, 3, H, W] for each request of B images, or the error of its first bad image."""
-        answers = [np.empty((len(images), *self._preprocessor.shape), np.float32) for images in requests]
+        """Pixels uint8[B, 3, H, W] for each request of B images, or the error of its first bad image."""
+        answers = [np.empty((len(images), *self._preprocessor.shape), np.uint8) for images in requests]
         jobs = [
             (data, pixels[index], "image" if len(images) == 1 else f"image[{index}]")
             for images, pixels in zip(requests, answers, strict=True)
@@ -124,11 +124,11 @@ class ClassifyService:
         engine = open_engine(artefact, settings)
         service = cls(engine, artefact.input, metrics)
         for size in settings.warm_up_batch_sizes:
-            engine.classify(np.zeros((size, *service._shape), np.float32))
+            engine.classify(np.zeros((size, *service._shape), np.uint8))
         return service
 
     def classify(self, requests: Sequence[Pixels]) -> list[Logits | RequestError]:
-        """Logits float32[B, C] for each request of pixels float32[B, 3, H, W], or why it is refused."""
+        """Logits float32[B, C] for each request of pixels uint8[B, 3, H, W], or why it is refused."""
         accepted = [index for index, pixels in enumerate(requests) if pixels.shape[1:] == self._shape]
         outcomes: list[Logits | RequestError] = [self._refusal] * len(requests)
         if not accepted:
