@@ -112,12 +112,13 @@ def test_closing_ends_an_engine_in_a_thread() -> None:
     eventually(lambda: threading.active_count() == threads)
 
 
-def test_an_interrupt_from_the_keyboard_is_the_servers_affair() -> None:
+@pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_whole_group_is_the_servers_affair(name: signal.Signals) -> None:
     link = start_process(FAKE)
     died, stepped = threading.Event(), threading.Event()
     link.start(lambda step: stepped.set(), died.set)
     assert link.pid
-    os.kill(link.pid, signal.SIGINT)
+    os.kill(link.pid, name)
     time.sleep(0.05)
     link.add(request())
     assert stepped.wait(10)

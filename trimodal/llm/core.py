@@ -87,8 +87,10 @@ def _obey(engine: Engine, command: object) -> list[Output]:
 
 def main() -> None:
     """Entry of the engine's process: the first message is the settings."""
-    # A Ctrl-C reaches every process of the terminal. The server drains on it, and closes this one then.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A Ctrl-C reaches every process of the terminal, systemd's SIGTERM every process of the service.
+    # The server drains on them; this process ends when it is told to, or when its connection ends.
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, signal.SIG_IGN)
     connection = Connection(int(sys.argv[1]))
     settings: LlmSettings = connection.recv()
     try:
