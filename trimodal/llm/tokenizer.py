@@ -24,7 +24,11 @@ class Tokenizer(Protocol):
     def has_chat_template(self) -> bool: ...
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a rendered chat, which holds its special tokens as text."""
+        """Ids of a rendered chat, which holds its special tokens as text.
+
+        One that a message's content spells out counts as well, as in transformers and vLLM: who passes on
+        text of strangers has to take it out.
+        """
 
     def encode_prompt(self, text: str) -> list[int]:
         """Ids of a raw prompt, with the special tokens that the checkpoint wants around it."""
