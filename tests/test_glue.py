@@ -206,6 +206,18 @@ def test_an_exception_anywhere_in_execute_is_a_final_error(llm, request_, capsys
     assert "Traceback" in capsys.readouterr().err
 
 
+def test_every_refusal_is_counted_wherever_it_is_found(module):
+    fake_pb_utils.MetricFamily.families.clear()
+    llm = LlmGlue(module)
+    for sender in llm.ask(prompt(b""), prompt(colour="red"), prompt(b"x" * 5000)):
+        assert sender.ended.wait(20)
+    llm.model.finalize()
+    (family,) = [one for one in fake_pb_utils.MetricFamily.families if one.name.endswith("_requests_total")]
+    (metric,) = family.metrics
+    assert metric.labels == {"model": "llm", "outcome": "invalid_arg"}
+    assert sum(metric.values("increment")) == 3
+
+
 def test_a_client_that_leaves_gets_a_final_error_and_is_not_looked_at_again(llm):
     leaving, done = llm.ask(prompt(max_tokens=1000), prompt(max_tokens=5))
     eventually(lambda: bool(leaving.responses))

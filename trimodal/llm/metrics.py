@@ -8,6 +8,8 @@ End-to-end: arrival to the last delta. All in seconds, as Prometheus wants them.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from trimodal.errors import RequestError
 from trimodal.llm.engine import EngineStats
@@ -64,6 +66,15 @@ class LlmMetrics:
         """One request ended: stop, length, or the name of its error's code in lower case."""
         labels = {**self._labels, "outcome": outcome}
         self._metrics.counter(f"{_P}_requests_total", "Requests by outcome", labels).increment(1)
+
+    @contextmanager
+    def refusals(self) -> Iterator[None]:
+        """Counts the request that an exception in the block refuses."""
+        try:
+            yield
+        except Exception as error:
+            self.outcome(error.code.lower() if isinstance(error, RequestError) else "internal")
+            raise
 
     def state(self, running: int, waiting: int, stats: EngineStats) -> None:
         """Shows how many requests run and wait, and the engine's snapshot."""

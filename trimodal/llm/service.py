@@ -78,7 +78,7 @@ class LlmService:
         Raises:
             RequestError: it is refused; `sink` is not called.
         """
-        try:
+        with self._metrics.refusals():
             self._check_open()
             stream = self._read(request, sink)
             with self._lock:
@@ -88,9 +88,6 @@ class LlmService:
                     self._admission.check_queue(len(self._waiting))
                 self._waiting.append(stream)
                 self._changed()
-        except Exception as error:
-            self._metrics.outcome(error.code.lower() if isinstance(error, RequestError) else "internal")
-            raise
 
     def close(self, timeout: float = 10.0) -> None:
         """Fails what is left with UNAVAILABLE, ends the engine and all threads."""

@@ -26,16 +26,19 @@ class TritonPythonModel:
         }
         self.settings = parse_parameters(LlmSettings, parameters, source="llm/config.pbtxt")
         self.metrics = TritonMetrics(pb_utils)
-        self.service = LlmService(self.settings, LlmMetrics(self.metrics, args["model_name"]))
+        self.counts = LlmMetrics(self.metrics, args["model_name"])
+        self.service = LlmService(self.settings, self.counts)
 
     def execute(self, requests):
         for request in requests:
             sink = ResponseSink(request.get_response_sender())
             try:
-                found = ((name, pb_utils.get_input_tensor_by_name(request, name)) for name in INPUTS)
-                inputs = {name: tensor.as_numpy() for name, tensor in found if tensor is not None}
-                parameters = json.loads(request.parameters() or "{}")
-                self.service.submit(read_request(inputs, parameters, self.settings), sink)
+                with self.counts.refusals():
+                    found = ((name, pb_utils.get_input_tensor_by_name(request, name)) for name in INPUTS)
+                    inputs = {name: tensor.as_numpy() for name, tensor in found if tensor is not None}
+                    parameters = json.loads(request.parameters() or "{}")
+                    wanted = read_request(inputs, parameters, self.settings)
+                self.service.submit(wanted, sink)
             except Exception as error:
                 sink.fail(as_request_error(error))
 
