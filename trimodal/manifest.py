@@ -82,7 +82,12 @@ def atomic_directory(target: Path) -> Iterator[Path]:
         old = work.with_name(work.name + "-old")
         if target.exists():
             os.replace(target, old)
-        os.replace(work, target)
+        try:
+            os.replace(work, target)
+        except OSError:
+            if old.exists():
+                os.replace(old, target)
+            raise
         shutil.rmtree(old, ignore_errors=True)
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)

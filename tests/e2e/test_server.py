@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import signal
 import socket
 import threading
@@ -133,3 +134,14 @@ def test_no_tritonserver(no_leftovers, command):
 def test_ready_timeout_names_what_still_loads(no_leftovers, own_server):
     with pytest.raises(ServerError, match="not ready after 2 s .*waiting for: slow_start"):
         own_server(("slow_start",), {"slow_start": {"seconds": "30"}}, ready_timeout=2.0)
+
+
+def test_json_nested_a_million_deep_is_refused_and_the_server_lives(serve):
+    """Triton reads JSON by recursion; on the usual stack 150,000 levels kill it."""
+    server = serve(models=("echo",))
+    connection = http.client.HTTPConnection(server.http_url, timeout=60)
+    connection.request("POST", "/v2/models/echo/infer", body=b"[" * 1_000_000)
+    response = connection.getresponse()
+    assert response.status >= 400
+    assert b"parse" in response.read()
+    assert server.alive

@@ -65,5 +65,6 @@ def percentile(values: Sequence[float], percent: float) -> float | None:
     """Nearest rank: the smallest value that at least `percent` of all do not exceed; None without values."""
     if not values:
         return None
-    rank = math.ceil(percent / 100 * len(values))
+    # Rounded first: 99.9 % of 1,000 is 999.0000000000001 in floats, and would give the maximum.
+    rank = math.ceil(round(percent / 100 * len(values), 6))
     return sorted(values)[max(0, rank - 1)]

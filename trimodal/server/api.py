@@ -30,6 +30,13 @@ class Api:
         except (OSError, http.client.HTTPException):
             return False
 
+    def shows_metrics(self) -> bool:
+        """Whether the metrics page answers; its port is opened last."""
+        try:
+            return self._call("GET", "/metrics", self.metrics_port)[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
     def states(self) -> dict[str, tuple[str, str]]:
         """Model → (state, version) of the repository index, for models that were ever loaded."""
         _, body = self._call("POST", "/v2/repository/index", self.http_port)

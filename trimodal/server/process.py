@@ -152,7 +152,7 @@ class TritonServer:
                 raise ServerError(f"{reason}\nlog: {self.log_path}")
             if stop():
                 raise Interrupted
-            if self.load.serving and self.api.ready() and all(map(self.api.ready, self.models)):
+            if self.load.serving and self.api.ready() and self._all_ready():
                 states = self.api.states()
                 self.versions = {name: states[name][1] for name in self.models}
                 return
@@ -163,6 +163,9 @@ class TritonServer:
                     f"waiting for: {waiting or 'its endpoints'}\nlog: {self.log_path}"
                 )
             time.sleep(_POLL)
+
+    def _all_ready(self) -> bool:
+        return all(map(self.api.ready, self.models)) and self.api.shows_metrics()
 
     @property
     def alive(self) -> bool:
