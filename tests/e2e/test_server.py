@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import signal
 import socket
@@ -139,9 +140,9 @@ def test_ready_timeout_names_what_still_loads(no_leftovers, own_server):
 def test_json_nested_a_million_deep_is_refused_and_the_server_lives(serve):
     """Triton reads JSON by recursion; on the usual stack 150,000 levels kill it."""
     server = serve(models=("echo",))
-    connection = http.client.HTTPConnection(server.http_url, timeout=60)
-    connection.request("POST", "/v2/models/echo/infer", body=b"[" * 1_000_000)
-    response = connection.getresponse()
-    assert response.status >= 400
-    assert b"parse" in response.read()
+    with contextlib.closing(http.client.HTTPConnection(server.http_url, timeout=60)) as connection:
+        connection.request("POST", "/v2/models/echo/infer", body=b"[" * 1_000_000)
+        response = connection.getresponse()
+        assert response.status >= 400
+        assert b"parse" in response.read()
     assert server.alive
