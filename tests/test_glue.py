@@ -243,5 +243,5 @@ def test_finalize_ends_what_runs_and_carries_the_metrics_over(module):
 
 
 def test_a_bad_setting_stops_loading_and_names_itself(module):
-    with pytest.raises(SettingsError, match="llm/config.pbtxt: unknown parameter 'colour'"):
+    with pytest.raises(SettingsError, match="llm/configs/cpu.pbtxt .*: unknown parameter 'colour'"):
         LlmGlue(module, colour="red")

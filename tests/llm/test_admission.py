@@ -48,6 +48,13 @@ def test_the_largest_request_that_fits_runs() -> None:
     assert admission.reserve(1, 300, 20)
 
 
+def test_the_room_beside_a_prompt_is_what_check_size_takes() -> None:
+    admission = make(lookahead=5)
+    assert admission.room(300) == 15
+    admission.check_size(300, admission.room(300))
+    assert make(blocks=100).room(990) == 10
+
+
 def test_drafted_tokens_need_room_too() -> None:
     with pytest.raises(InvalidArgument, match="KV pool holds 315"):
         make(lookahead=5).check_size(300, 20)

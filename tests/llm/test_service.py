@@ -67,6 +67,16 @@ def test_too_much_is_refused_up_front_and_harms_nobody() -> None:
         assert server.value("requests_total", outcome="invalid_arg") == 1
 
 
+def test_a_default_length_is_shortened_to_what_fits_and_a_named_one_is_not() -> None:
+    with FakeServer(num_kv_blocks=4) as server:
+        prompt = "x" * 80  # 101 tokens with the chat's words around it, of 128
+        sink = Collector()
+        server.service.submit(GenerationRequest(prompt, None, Sampling(64), default_length=True), sink)
+        assert sink.wait().deltas[-1].completion_tokens == 128 - sink.deltas[-1].prompt_tokens
+        with pytest.raises(InvalidArgument, match="KV pool holds 128"):
+            server.ask(prompt, max_tokens=64)
+
+
 def test_a_full_queue_is_unavailable_and_the_rest_is_answered() -> None:
     with FakeServer(max_num_seqs=1, max_queue=2) as server:
         answers = [server.ask(max_tokens=200) for _ in range(3)]

@@ -25,6 +25,12 @@ class Admission:
     def reserved_blocks(self) -> int:
         return self._used
 
+    def room(self, prompt_tokens: int) -> int:
+        """Tokens of an answer that fit beside this prompt, in the model's length and in the whole KV pool."""
+        info = self._info
+        pool = info.num_kv_blocks * info.block_tokens - info.lookahead
+        return min(info.max_model_len, pool) - prompt_tokens
+
     def check_size(self, prompt_tokens: int, max_tokens: int) -> None:
         """Refuses a request that could never run on this engine.
 

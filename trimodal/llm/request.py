@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,12 +29,22 @@ _GREEDY_BELOW = 1e-5
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """A prompt or a chat (exactly one of the two is set), how to sample, and where to stop."""
+    """A prompt or a chat (exactly one of the two is set), how to sample, and where to stop.
+
+    `default_length`: the client named no max_tokens; the default may be shortened to what fits.
+    """
 
     prompt: str | None
     messages: tuple[Message, ...] | None
     sampling: Sampling
     stops: tuple[str, ...] = ()
+    default_length: bool = False
+
+    def within(self, room: int) -> GenerationRequest:
+        """This request with a default length of at most `room` tokens, but 1 at least."""
+        if not self.default_length or room >= self.sampling.max_tokens:
+            return self
+        return replace(self, sampling=replace(self.sampling, max_tokens=max(1, room)))
 
     def token_ids(self, tokenizer: Tokenizer, apply_chat_template: bool) -> list[int]:
         """The prompt's tokens; with `apply_chat_template` a bare prompt is one user message.
@@ -77,7 +87,9 @@ def read_request(
         top_k=_integer(inputs, "top_k", 0, 0, 1 << 20),
         seed=_integer(inputs, "seed", None, 0, (1 << 64) - 1),
     )
-    return GenerationRequest(prompt, messages, sampling, _stops(inputs, settings))
+    return GenerationRequest(
+        prompt, messages, sampling, _stops(inputs, settings), default_length="max_tokens" not in inputs
+    )
 
 
 def _scalar(inputs: Mapping[str, np.ndarray[Any, Any]], name: str) -> Any:

@@ -115,6 +115,7 @@ class LlmService:
     def _read(self, request: GenerationRequest, sink: Sink) -> Stream:
         arrived = time.perf_counter()
         prompt_ids = request.token_ids(self._tokenizer, self._settings.apply_chat_template)
+        request = request.within(self._admission.room(len(prompt_ids)))
         self._admission.check_size(len(prompt_ids), request.sampling.max_tokens)
         text = TextStream(self._tokenizer, request.stops)
         stream = Stream(next(self._ids), request, prompt_ids, text, sink)

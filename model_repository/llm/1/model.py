@@ -24,7 +24,9 @@ class TritonPythonModel:
             **parameters_of(args["model_config"]),
             "version_directory": str(version_directory(args)),
         }
-        self.settings = parse_parameters(LlmSettings, parameters, source="llm/config.pbtxt")
+        self.settings = parse_parameters(
+            LlmSettings, parameters, source="llm/configs/cpu.pbtxt (GPU profile: config.pbtxt)"
+        )
         self.metrics = TritonMetrics(pb_utils)
         self.counts = LlmMetrics(self.metrics, args["model_name"])
         self.service = LlmService(self.settings, self.counts)
