@@ -20,13 +20,9 @@ FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 class TritonPythonModel:
     def initialize(self, args):
-        parameters = {
-            **parameters_of(args["model_config"]),
-            "version_directory": str(version_directory(args)),
-        }
-        self.settings = parse_parameters(
-            LlmSettings, parameters, source="llm/configs/cpu.pbtxt (GPU profile: config.pbtxt)"
-        )
+        parameters = parameters_of(args["model_config"]) | {"version_directory": str(version_directory(args))}
+        source = "llm/configs/cpu.pbtxt (GPU profile: config.pbtxt)"
+        self.settings = parse_parameters(LlmSettings, parameters, source=source)
         self.metrics = TritonMetrics(pb_utils)
         self.counts = LlmMetrics(self.metrics, args["model_name"])
         self.service = LlmService(self.settings, self.counts)
