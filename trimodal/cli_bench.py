@@ -67,7 +67,7 @@ def vision(
     concurrency: list[int] = typer.Option(
         [1, 4, 8, 16], min=1, help="Clients with single images; repeatable."
     ),
-    batch: list[int] = typer.Option([8], min=1, max=64, help="Images a request of two clients; repeatable."),
+    batch: list[int] = typer.Option([8], min=1, max=64, help="Images a request of 3 clients; repeatable."),
     seconds: float = typer.Option(3.0, min=0.05, max=60, help="For each case in each round."),
     rounds: int = typer.Option(3, min=1, max=50, help="Counted rounds."),
     bare: bool = typer.Option(False, help="Take turns with the bare engine and print the ratios."),

@@ -23,7 +23,7 @@ def plan(**changes):
 
 
 def test_cases_and_the_batches_that_they_could_become():
-    assert plan().cases == [(1, 1), (8, 1), (2, 16)]
+    assert plan().cases == [(1, 1), (8, 1), (3, 16)]
     assert plan().sizes == [1, 8, 16]
 
 

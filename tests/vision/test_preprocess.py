@@ -37,6 +37,12 @@ def test_crop_equals_resizing_the_whole_and_cutting():
     assert np.abs(out - whole[2:30, 6:34].transpose(2, 0, 1)).max() <= 7
 
 
+def test_a_picture_of_the_right_size_is_only_cut():
+    image = noise(40, 32)
+    out = prepared(encode(image, "PNG"), height=28, width=28, resize="crop", resize_to=32)
+    assert np.array_equal(out, np.asarray(image)[2:30, 6:34].transpose(2, 0, 1))
+
+
 def test_a_thin_strip_costs_no_more_than_a_square():
     out = prepared(encode(Image.new("RGB", (16000, 1), "red"), "PNG"), height=24, width=24, resize_to=32)
     assert out[0].min() > 252

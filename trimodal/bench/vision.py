@@ -26,8 +26,8 @@ from trimodal.server.options import ServerOptions, default_repository
 from trimodal.server.process import TritonServer
 from trimodal.vision.settings import ClassifySettings
 
-# Clients that send batches: while one batch is classified the next is decoded.
-BATCH_CLIENTS = 2
+# Clients that send batches: while one batch is classified the next is decoded and a third is on its way.
+BATCH_CLIENTS = 3
 
 
 @dataclass(frozen=True)

@@ -54,13 +54,16 @@ class Preprocessor:
         lies = picture.orientation >= 5
         width, height = (spec.height, spec.width) if lies else (spec.width, spec.height)
         image = picture.rgb
-        box = None
+        box: tuple[float, float, float, float] | None = None
+        step = 0.0
         if spec.resize == "crop":
             # Only the part that stays is resized: a strip of 1 × 16,000 pixels costs no more than a square.
             step = min(image.size) / spec.shorter
             left, top = (image.width - width * step) / 2, (image.height - height * step) / 2
             box = (left, top, left + width * step, top + height * step)
-        if image.size != (width, height) or box not in (None, (0, 0, width, height)):
+        if box and step == 1 and all(edge.is_integer() for edge in box):
+            image = image.crop(box)  # nothing to scale: the same pixels for a tenth of the time
+        elif image.size != (width, height) or box not in (None, (0, 0, width, height)):
             image = image.resize((width, height), FILTERS[spec.filter], box=box, reducing_gap=3.0)
         turn = UPRIGHT.get(picture.orientation)
         return image if turn is None else image.transpose(turn)
