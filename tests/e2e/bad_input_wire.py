@@ -127,9 +127,12 @@ class Wire:
         deadline = time.monotonic() + wait
         received = b""
         with socket.create_connection((self.host, self.port), timeout=wait) as connection:
-            connection.sendall(data)
-            if half_close:
-                connection.shutdown(socket.SHUT_WR)
+            try:
+                connection.sendall(data)
+                if half_close:
+                    connection.shutdown(socket.SHUT_WR)
+            except (ConnectionResetError, BrokenPipeError):
+                return Answer("closed")  # while we were still sending
             while b"\r\n\r\n" not in received and (left := deadline - time.monotonic()) > 0:
                 connection.settimeout(left)
                 try:
