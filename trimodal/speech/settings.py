@@ -1,0 +1,61 @@
+"""Settings of the two speech models, read from their config.pbtxt `parameters`."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from trimodal.settings import Settings
+from trimodal.speech.values import MAX_WINDOW_S
+
+PolicyName = Literal["live", "agreement", "vad", "window"]
+
+
+class RecognizeSettings(Settings):
+    """speech_recognize: which artefact, opened by which engine, and which results are believed."""
+
+    artefact: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
+    engine: Literal["ctranslate2", "onnxruntime", "fake"] = "ctranslate2"
+    device: Literal["cpu", "cuda"] = "cpu"
+    intra_op_threads: Annotated[int, Field(ge=0, le=256, description="0: every core of the process")] = 0
+    max_batch_windows: Annotated[int, Field(ge=1, le=256, description="windows in one run of the engine")] = 8
+    beam_size: Annotated[int, Field(ge=1, le=10, description="1 is greedy")] = 1
+    language: str = Field("", description="of windows that name none; empty: the model's only one, or detected")
+    # Guards: the field's names and defaults (openai-whisper, faster-whisper).
+    no_speech_threshold: Annotated[float, Field(ge=0, le=1)] = 0.6
+    log_prob_threshold: Annotated[float, Field(le=0)] = -1.0
+    compression_ratio_threshold: Annotated[float, Field(ge=1)] = 2.4
+    fallback_temperature: Annotated[float, Field(ge=0, le=1, description="of one retry; 0: no retry")] = 0.4
+    # Of the fake engine alone.
+    fake_batch_ms: Annotated[float, Field(ge=0)] = 20.0
+    fake_window_ms: Annotated[float, Field(ge=0)] = 5.0
+
+    @property
+    def threads(self) -> int:
+        """Threads for one run: as set, or one for each core that this process may use."""
+        return self.intra_op_threads or len(os.sched_getaffinity(0))
+
+
+class SpeechSettings(Settings):
+    """speech: how streams are cut into windows, when words are final, and how many streams are taken."""
+
+    policy: PolicyName = "live"
+    step_s: Annotated[float, Field(ge=0.1, le=30, description="new audio before a stream is heard again")] = 1.0
+    max_step_s: Annotated[float, Field(ge=0.1, le=30, description="to which it widens when behind")] = 5.0
+    window_s: Annotated[float, Field(ge=1, le=MAX_WINDOW_S, description="of policy window")] = 5.0
+    overlap_s: Annotated[float, Field(ge=0.1, le=5, description="of policy window")] = 0.5
+    max_window_s: Annotated[
+        float, Field(ge=2, le=MAX_WINDOW_S, description="longest stretch recognised at once")
+    ] = 10.0
+    pause_s: Annotated[float, Field(ge=0.1, le=5, description="silence that ends a segment")] = 0.5
+    vad_threshold: Annotated[float, Field(ge=0.05, le=0.95)] = 0.5
+    prompt_chars: Annotated[int, Field(ge=0, le=800, description="committed text given as prompt")] = 0
+    max_streams: Annotated[int, Field(ge=1, le=4096)] = 256
+    max_windows_in_flight: Annotated[int, Field(ge=1, le=64, description="recogniser calls at once")] = 16
+    idle_s: Annotated[float, Field(ge=0.5, le=3600, description="silent client: the stream is dropped")] = 60.0
+    refuse_lag_s: Annotated[float, Field(ge=1, description="behind by this: no new streams")] = 8.0
+    max_pending_s: Annotated[
+        float, Field(ge=5, le=600, description="audio held and not yet heard: above it, answers wait")
+    ] = 60.0

@@ -1,0 +1,78 @@
+"""What recogniser, sessions and clients hand to each other: windows of audio in, timed words out.
+
+Audio is 16 kHz mono float32 in [-1, 1] everywhere; a chunk in another form is
+brought to it where it enters. The values hold; they do nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+SAMPLE_RATE = 16_000
+# Whisper's encoder takes 30 s; what is longer must be cut by the caller.
+MAX_WINDOW_S = 30.0
+
+Samples = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of audio to be recognised on its own.
+
+    Attributes:
+        samples: float32[n], 16 kHz mono, 0 < n ≤ 30 s.
+        language: ISO 639-1 code ("en"), or "" for the engine's default (detected, if the model can).
+        prompt: text that came before, "" for none; steers spelling and style, is never part of the result.
+    """
+
+    samples: Samples
+    language: str = ""
+    prompt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word as it is written, with the space before it if there is one (" lambda").
+
+    Attributes:
+        start, end: seconds from the beginning of the window or, in a stream, of the stream.
+        probability: of its tokens, their mean, 0 to 1.
+    """
+
+    text: str
+    start: float
+    end: float
+    probability: float
+
+    def shifted(self, seconds: float) -> Word:
+        """The same word on a clock that began `seconds` earlier."""
+        return replace(self, start=self.start + seconds, end=self.end + seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """What was heard in one window.
+
+    Attributes:
+        words: in order of time; their texts joined are `text`.
+        language: ISO 639-1 code that was used or detected.
+        no_speech_probability: of Whisper's <|nospeech|> token at the first step.
+        average_log_probability: of the tokens made, natural logarithm.
+        compression_ratio: UTF-8 bytes of the text to its zlib bytes; high where words repeat.
+        rejected: the guard that emptied `words` ("silence", "repetition", "compression", "probability"), or "".
+    """
+
+    words: tuple[Word, ...]
+    language: str = "en"
+    no_speech_probability: float = 0.0
+    average_log_probability: float = 0.0
+    compression_ratio: float = 0.0
+    rejected: str = ""
+
+    @property
+    def text(self) -> str:
+        """The words joined as they are written."""
+        return "".join(word.text for word in self.words)
