@@ -20,9 +20,9 @@ class RecognizeSettings(Settings):
     engine: Literal["ctranslate2", "onnxruntime", "fake"] = "ctranslate2"
     device: Literal["cpu", "cuda"] = "cpu"
     intra_op_threads: Annotated[int, Field(ge=0, le=256, description="0: every core of the process")] = 0
-    max_batch_windows: Annotated[int, Field(ge=1, le=256, description="windows in one run of the engine")] = 8
+    max_batch_windows: Annotated[int, Field(ge=1, le=256, description="of one run of the engine")] = 8
     beam_size: Annotated[int, Field(ge=1, le=10, description="1 is greedy")] = 1
-    language: str = Field("", description="of windows that name none; empty: the model's only one, or detected")
+    language: str = Field("", description="of windows that name none; empty: the only one, or detected")
     # Guards: the field's names and defaults (openai-whisper, faster-whisper).
     no_speech_threshold: Annotated[float, Field(ge=0, le=1)] = 0.6
     log_prob_threshold: Annotated[float, Field(le=0)] = -1.0
@@ -42,7 +42,7 @@ class SpeechSettings(Settings):
     """speech: how streams are cut into windows, when words are final, and how many streams are taken."""
 
     policy: PolicyName = "live"
-    step_s: Annotated[float, Field(ge=0.1, le=30, description="new audio before a stream is heard again")] = 1.0
+    step_s: Annotated[float, Field(ge=0.1, le=30, description="new audio that is waited for")] = 1.0
     max_step_s: Annotated[float, Field(ge=0.1, le=30, description="to which it widens when behind")] = 5.0
     window_s: Annotated[float, Field(ge=1, le=MAX_WINDOW_S, description="of policy window")] = 5.0
     overlap_s: Annotated[float, Field(ge=0.1, le=5, description="of policy window")] = 0.5
@@ -54,7 +54,7 @@ class SpeechSettings(Settings):
     prompt_chars: Annotated[int, Field(ge=0, le=800, description="committed text given as prompt")] = 0
     max_streams: Annotated[int, Field(ge=1, le=4096)] = 256
     max_windows_in_flight: Annotated[int, Field(ge=1, le=64, description="recogniser calls at once")] = 16
-    idle_s: Annotated[float, Field(ge=0.5, le=3600, description="silent client: the stream is dropped")] = 60.0
+    idle_s: Annotated[float, Field(ge=0.5, le=3600, description="then a stream is dropped")] = 60.0
     refuse_lag_s: Annotated[float, Field(ge=1, description="behind by this: no new streams")] = 8.0
     max_pending_s: Annotated[
         float, Field(ge=5, le=600, description="audio held and not yet heard: above it, answers wait")

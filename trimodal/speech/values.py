@@ -62,7 +62,8 @@ class Recognition:
         no_speech_probability: of Whisper's <|nospeech|> token at the first step.
         average_log_probability: of the tokens made, natural logarithm.
         compression_ratio: UTF-8 bytes of the text to its zlib bytes; high where words repeat.
-        rejected: the guard that emptied `words` ("silence", "repetition", "compression", "probability"), or "".
+        rejected: the guard that emptied `words` ("silence", "repetition", "compression",
+            "probability"), or "".
     """
 
     words: tuple[Word, ...]
