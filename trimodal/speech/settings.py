@@ -41,6 +41,7 @@ class RecognizeSettings(Settings):
 class SpeechSettings(Settings):
     """speech: how streams are cut into windows, when words are final, and how many streams are taken."""
 
+    recognizer: str = Field("speech_recognize", min_length=1, description="model that gets the windows")
     policy: PolicyName = "live"
     step_s: Annotated[float, Field(ge=0.1, le=30, description="new audio that is waited for")] = 1.0
     max_step_s: Annotated[float, Field(ge=0.1, le=30, description="to which it widens when behind")] = 5.0
@@ -50,11 +51,11 @@ class SpeechSettings(Settings):
         float, Field(ge=2, le=MAX_WINDOW_S, description="longest stretch recognised at once")
     ] = 10.0
     pause_s: Annotated[float, Field(ge=0.1, le=5, description="silence that ends a segment")] = 0.5
+    vad: Literal["silero", "energy"] = "silero"
     vad_threshold: Annotated[float, Field(ge=0.05, le=0.95)] = 0.5
     prompt_chars: Annotated[int, Field(ge=0, le=800, description="committed text given as prompt")] = 0
     max_streams: Annotated[int, Field(ge=1, le=4096)] = 256
     max_windows_in_flight: Annotated[int, Field(ge=1, le=64, description="recogniser calls at once")] = 16
-    idle_s: Annotated[float, Field(ge=0.5, le=3600, description="then a stream is dropped")] = 60.0
     refuse_lag_s: Annotated[float, Field(ge=1, description="behind by this: no new streams")] = 8.0
     max_pending_s: Annotated[
         float, Field(ge=5, le=600, description="audio held and not yet heard: above it, answers wait")

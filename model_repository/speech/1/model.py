@@ -1,0 +1,84 @@
+"""Glue of speech: chunks of many streams in, words out. What is done lies in trimodal.speech."""
+
+import json
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+from trimodal.glue import as_request_error, error_response
+from trimodal.metrics import TritonMetrics
+from trimodal.settings import parameters_of, parse_parameters
+from trimodal.speech.metrics import SpeechMetrics
+from trimodal.speech.relay import TritonRecognizer
+from trimodal.speech.request import read_chunk
+from trimodal.speech.service import SpeechService
+from trimodal.speech.settings import SpeechSettings
+from trimodal.speech.vad import detector_factory
+
+FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        config = args["model_config"]
+        settings = parse_parameters(SpeechSettings, parameters_of(config), source="speech/config.pbtxt")
+        self.metrics = TritonMetrics(pb_utils)
+        self.service = SpeechService(
+            settings,
+            TritonRecognizer(pb_utils, settings.recognizer),
+            detector_factory(settings),
+            SpeechMetrics(self.metrics, args["model_name"]),
+            # Triton's own limit: a stream is never forgotten here while Triton would take its next chunk.
+            idle_s=json.loads(config)["sequence_batching"]["max_sequence_idle_microseconds"] / 1e6,
+        )
+
+    def execute(self, requests):
+        for request in requests:
+            sink = ResponseSink(request.get_response_sender())
+            stream, start, end = (int(values(request, name).item()) for name in ("CORRID", "START", "END"))
+            try:
+                inputs = {name: values(request, name) for name in ("audio", "audio_int16")}
+                parameters = json.loads(request.parameters() or "{}")
+                self.service.submit(read_chunk(stream, bool(start), bool(end), inputs, parameters), sink)
+            except Exception as error:
+                ended = stream if start or end else None
+                self.service.refuse(sink, as_request_error(error), ended=ended)
+
+    def finalize(self):
+        self.service.close()
+        self.metrics.close()
+
+
+def values(request, name):
+    tensor = pb_utils.get_input_tensor_by_name(request, name)
+    return None if tensor is None else tensor.as_numpy()
+
+
+class ResponseSink:
+    """Where one request's answer goes. The model is not decoupled: there is exactly one."""
+
+    def __init__(self, sender):
+        self.sender = sender
+
+    def answer(self, update, *, final):
+        words = update.committed
+        texts = [word.text.encode() for word in words]
+        outputs = [
+            pb_utils.Tensor("committed", np.array([[b"".join(texts)]], dtype=object)),
+            pb_utils.Tensor(
+                "tentative", np.array([["".join(w.text for w in update.tentative).encode()]], object)
+            ),
+            pb_utils.Tensor("words", np.array(texts, dtype=object).reshape(1, -1)),
+            pb_utils.Tensor("word_starts", np.array([[word.start for word in words]], np.float64)),
+            pb_utils.Tensor("word_ends", np.array([[word.end for word in words]], np.float64)),
+            pb_utils.Tensor(
+                "word_probabilities", np.array([[word.probability for word in words]], np.float32)
+            ),
+            pb_utils.Tensor("received_s", np.array([[update.received_s]], np.float64)),
+            pb_utils.Tensor("lag_s", np.array([[update.lag_s]], np.float64)),
+            pb_utils.Tensor("final", np.array([[final]], np.bool_)),
+        ]
+        self.sender.send(pb_utils.InferenceResponse(output_tensors=outputs), flags=FINAL)
+
+    def fail(self, error):
+        self.sender.send(error_response(pb_utils, error), flags=FINAL)

@@ -1,0 +1,54 @@
+"""The speech model's metric families, with the field's definitions."""
+
+from __future__ import annotations
+
+from trimodal.metrics import Metric, Metrics
+
+SECONDS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 30.0)
+STREAMS = ("finished", "refused", "idle", "restarted", "failed")
+
+
+class SpeechMetrics:
+    """What the speech service counts. `model` labels the gauges that the drain looks at."""
+
+    def __init__(self, metrics: Metrics, model: str = "speech") -> None:
+        label = {"model": model}
+
+        def counter(name: str, description: str, **labels: str) -> Metric:
+            return metrics.counter(f"trimodal_speech_{name}", description, labels)
+
+        self.active_streams = metrics.gauge(
+            "trimodal_speech_active_streams", "Live streams that are open", label
+        )
+        # END requests and answers held back: what the drain waits for.
+        self.active_requests = metrics.gauge(
+            "trimodal_speech_active_requests", "Chunks whose answer is not out", label
+        )
+        self.windows_in_flight = metrics.gauge(
+            "trimodal_speech_windows_in_flight", "Windows of live streams at the recogniser", label
+        )
+        self.streams = {
+            outcome: counter("streams_total", "Streams by how they ended", outcome=outcome)
+            for outcome in STREAMS
+        }
+        self.chunks = {
+            outcome: counter("chunks_total", "Chunks by outcome", outcome=outcome)
+            for outcome in ("taken", "refused")
+        }
+        self.received = counter("received_seconds_total", "Audio taken in")
+        self.voiced = counter("voiced_seconds_total", "Audio that voice activity detection took for speech")
+        self.retries = counter(
+            "window_retries_total", "Windows of live streams that the recogniser failed on"
+        )
+        self.lag = metrics.histogram(
+            "trimodal_speech_lag_seconds",
+            "Audio received minus the end of a word, when the word is committed",
+            {},
+            SECONDS,
+        )
+        self.turnaround = metrics.histogram(
+            "trimodal_speech_turnaround_seconds",
+            "From the moment that a window is due to its words",
+            {},
+            SECONDS,
+        )
