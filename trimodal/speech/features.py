@@ -1,0 +1,88 @@
+"""Whisper's log-mel features of a window, padded to an encoder context.
+
+Silence is added to the samples, as Whisper was trained (openai-whisper and
+transformers do so); faster-whisper adds zeros to the features instead, which
+differs at the window's end. Which context is taken is the engine's affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimodal.speech.values import SAMPLE_RATE, Samples
+
+HOP = 160
+FFT = 400
+FRAMES_PER_S = SAMPLE_RATE // HOP
+# Power below this is silence; what is 8 decades below the loudest is not told apart.
+FLOOR, DECADES = 1e-10, 8.0
+
+Features = NDArray[np.float32]
+
+
+def log_mel(samples: Samples, context_s: float, bands: int) -> Features:
+    """float32[bands, 100 · context_s] of float32[n] at 16 kHz, n ≤ 16,000 · context_s.
+
+    The same numbers as transformers' WhisperFeatureExtractor gives for that length.
+
+    Raises:
+        ValueError: more samples than the context holds.
+    """
+    frames = round(context_s * FRAMES_PER_S)
+    length = frames * HOP
+    if len(samples) > length:
+        raise ValueError(f"{len(samples)} samples do not fit into {context_s} s")
+    # The frames that touch a sample, and one of pure silence for all the others.
+    heard = min(frames, (len(samples) + FFT // 2) // HOP + 2)
+    padded = np.zeros(length, np.float32)
+    padded[: len(samples)] = samples
+    padded = np.pad(padded, FFT // 2, mode="reflect")
+    stretches = np.lib.stride_tricks.sliding_window_view(padded, FFT)[::HOP][:heard]
+    spectrum = np.fft.rfft(stretches * _hann())
+    power = (spectrum.real**2 + spectrum.imag**2).astype(np.float32)
+    logs = np.log10(np.maximum(power @ mel_filters(bands), FLOOR))
+    least = max(float(logs.max()), np.log10(FLOOR)) - DECADES
+    features = np.full((bands, frames), max(np.log10(FLOOR), least), np.float32)
+    features[:, :heard] = np.maximum(logs, least).T
+    return (features + 4) / 4
+
+
+def log_mel_batch(windows: Sequence[Samples], context_s: float, bands: int) -> Features:
+    """float32[len(windows), bands, frames]: `log_mel` of each."""
+    return np.stack([log_mel(samples, context_s, bands) for samples in windows])
+
+
+def smallest_context(contexts_s: Sequence[float], samples: int) -> float:
+    """The first of ascending `contexts_s` that holds so many samples.
+
+    Raises:
+        ValueError: none does.
+    """
+    for context_s in contexts_s:
+        if samples <= round(context_s * SAMPLE_RATE):
+            return context_s
+    raise ValueError(f"{samples} samples do not fit into {contexts_s[-1]} s")
+
+
+@lru_cache
+def mel_filters(bands: int) -> NDArray[np.float32]:
+    """float32[201, bands]: triangles on Slaney's mel scale, each of area one, from 0 to 8 kHz."""
+    bins = np.fft.rfftfreq(FFT, 1 / SAMPLE_RATE)
+    # Linear up to 1 kHz (mel 15), then 27 mels for each factor of 6.4.
+    top = 15 + 27 * np.log(SAMPLE_RATE / 2 / 1000) / np.log(6.4)
+    mels = np.linspace(0, top, bands + 2)
+    edges = np.where(mels < 15, mels * 200 / 3, 1000 * np.exp((mels - 15) * np.log(6.4) / 27))
+    low, centre, high = edges[:-2], edges[1:-1], edges[2:]
+    rising = (bins[:, None] - low) / (centre - low)
+    falling = (high - bins[:, None]) / (high - centre)
+    weights = np.maximum(0, np.minimum(rising, falling)) * 2 / (high - low)
+    return np.asarray(weights, np.float32)
+
+
+@lru_cache
+def _hann() -> NDArray[np.float64]:
+    return np.hanning(FFT + 1)[:-1]
