@@ -1,9 +1,11 @@
 import json
+from pathlib import Path
 
 import pytest
+from tritonclient.grpc import model_config_pb2
 
 from trimodal.errors import ServerError
-from trimodal.server.repository import model_names, read_model, select_models
+from trimodal.server.repository import Model, model_names, read_model, select_models, waves
 
 PYTHON = 'name: "{name}" backend: "python" instance_group [{{ count: {count} }}]'
 STEPS = '{ model_name: "a" }, { model_name: "b" }'
@@ -66,3 +68,25 @@ def test_refusals(repository, tmp_path):
     (repository / "b" / "config.pbtxt").write_text('name: "b"\nbackend python')
     with pytest.raises(ServerError, match=r"model b: b/config.pbtxt is not a valid .* 2:9"):
         read_model(repository, "b", "cpu")
+
+
+def test_models_go_after_those_that_call_them():
+    def model(name, **parameters):
+        config = model_config_pb2.ModelConfig(name=name)
+        for key, value in parameters.items():
+            config.parameters[key].string_value = value
+        return Model(name, Path(name), Path(name), config)
+
+    speech = model("speech", recognizer="speech_recognize", engine="llm")
+    models = [model("speech_recognize"), model("llm", engine="fake"), speech]
+    assert waves({one.name: one for one in models}) == [["llm", "speech"], ["speech_recognize"]]
+    rings = [model("a", recognizer="b"), model("b", recognizer="a")]
+    assert waves({one.name: one for one in rings}) == [["a", "b"]]
+    assert waves({}) == []
+
+
+def test_what_a_model_calls_is_selected_with_it(repository):
+    (repository / "front").mkdir()
+    call = 'parameters { key: "recognizer" value { string_value: "a" } }'
+    (repository / "front" / "config.pbtxt").write_text(f'name: "front" backend: "python" {call}')
+    assert list(select_models(repository, ["front"], "cpu")) == ["front", "a"]

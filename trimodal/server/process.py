@@ -25,7 +25,7 @@ from trimodal.server.locate import Triton, assemble, find_triton
 from trimodal.server.log import LoadLog, LogReader
 from trimodal.server.options import ServerOptions
 from trimodal.server.overlay import overlay
-from trimodal.server.repository import Model, select_models
+from trimodal.server.repository import Model, select_models, waves, waves
 
 _POLL = 0.05  # seconds
 _ATTEMPTS = 3  # a port that was picked may be taken until Triton binds it, after the models
@@ -194,7 +194,7 @@ class TritonServer:
         limit = self.options.drain_timeout if drain_timeout is None else drain_timeout
         cut: list[str] = []
         if self._child and self.alive and limit > 0:
-            cut = drain(self.api, self.models, limit, stop=hurry)
+            cut = drain(self.api, waves(self.models), limit, stop=hurry)
             if not cut and not hurry():
                 self._child.terminate()
                 self._child.wait(1.5)

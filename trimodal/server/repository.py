@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,9 @@ from tritonclient.grpc import model_config_pb2
 
 from trimodal.errors import ServerError
 from trimodal.manifest import MANIFEST
+
+# Parameters by which a Python model names another one that it calls by itself (BLS).
+CALLS = ("recognizer",)
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,11 @@ class Model:
     def steps(self) -> tuple[str, ...]:
         """Models that this one runs as an ensemble."""
         return tuple(step.model_name for step in self.config.ensemble_scheduling.step)
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """Models that this one calls by itself while it works on a request."""
+        return tuple(name for key, name in self.parameters.items() if key in CALLS)
 
     @property
     def platform(self) -> str:
@@ -89,7 +97,7 @@ def read_model(repository: Path, name: str, profile: str) -> Model:
 
 
 def select_models(repository: Path, wanted: Iterable[str], profile: str) -> dict[str, Model]:
-    """The wanted models (all when none is named) and the steps of the ensembles among them.
+    """The wanted models (all when none is named), the steps of the ensembles among them, and what they call.
 
     Raises:
         ServerError: a name that the repository lacks; lists those that it has.
@@ -103,5 +111,17 @@ def select_models(repository: Path, wanted: Iterable[str], profile: str) -> dict
             raise ServerError(f"no model '{name}' in {repository}: it has {', '.join(names)}")
         if name not in models:
             models[name] = read_model(repository, name, profile)
-            pending += models[name].steps
+            pending += [*models[name].steps, *models[name].calls]
     return models
+
+
+def waves(models: Mapping[str, Model]) -> list[list[str]]:
+    """The order in which models may go: each after all those that call it."""
+    left, order = dict(models), []
+    while left:
+        called = {name for model in left.values() for name in model.calls if name != model.name}
+        wave = sorted(name for name in left if name not in called) or sorted(left)
+        order.append(wave)
+        for name in wave:
+            del left[name]
+    return order

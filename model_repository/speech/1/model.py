@@ -2,12 +2,12 @@
 
 import json
 
-import numpy as np
 import triton_python_backend_utils as pb_utils
 
 from trimodal.glue import as_request_error, error_response
 from trimodal.metrics import TritonMetrics
 from trimodal.settings import parameters_of, parse_parameters
+from trimodal.speech.answer import columns
 from trimodal.speech.metrics import SpeechMetrics
 from trimodal.speech.relay import TritonRecognizer
 from trimodal.speech.request import read_chunk
@@ -61,23 +61,7 @@ class ResponseSink:
         self.sender = sender
 
     def answer(self, update, *, final):
-        words = update.committed
-        texts = [word.text.encode() for word in words]
-        outputs = [
-            pb_utils.Tensor("committed", np.array([[b"".join(texts)]], dtype=object)),
-            pb_utils.Tensor(
-                "tentative", np.array([["".join(w.text for w in update.tentative).encode()]], object)
-            ),
-            pb_utils.Tensor("words", np.array(texts, dtype=object).reshape(1, -1)),
-            pb_utils.Tensor("word_starts", np.array([[word.start for word in words]], np.float64)),
-            pb_utils.Tensor("word_ends", np.array([[word.end for word in words]], np.float64)),
-            pb_utils.Tensor(
-                "word_probabilities", np.array([[word.probability for word in words]], np.float32)
-            ),
-            pb_utils.Tensor("received_s", np.array([[update.received_s]], np.float64)),
-            pb_utils.Tensor("lag_s", np.array([[update.lag_s]], np.float64)),
-            pb_utils.Tensor("final", np.array([[final]], np.bool_)),
-        ]
+        outputs = [pb_utils.Tensor(name, array) for name, array in columns(update, final=final).items()]
         self.sender.send(pb_utils.InferenceResponse(output_tensors=outputs), flags=FINAL)
 
     def fail(self, error):
