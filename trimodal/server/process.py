@@ -25,7 +25,7 @@ from trimodal.server.locate import Triton, assemble, find_triton
 from trimodal.server.log import LoadLog, LogReader
 from trimodal.server.options import ServerOptions
 from trimodal.server.overlay import overlay
-from trimodal.server.repository import Model, select_models, waves, waves
+from trimodal.server.repository import Model, select_models, waves
 
 _POLL = 0.05  # seconds
 _ATTEMPTS = 3  # a port that was picked may be taken until Triton binds it, after the models
