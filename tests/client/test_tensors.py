@@ -50,3 +50,18 @@ def test_what_cannot_be_read(datatype, shape, raw):
     del message.raw_output_contents[:]
     with pytest.raises(ProtocolError, match="not raw bytes"):
         decode(message)
+
+
+def test_parameters_keep_their_types():
+    parameters = {"sequence_id": (1 << 63) - 1, "sequence_start": True, "step_s": 0.5, "policy": "vad"}
+    message = encode(Request("speech", {}, parameters=parameters))
+    kinds = {name: one.WhichOneof("parameter_choice") for name, one in message.parameters.items()}
+    assert kinds == {
+        "sequence_id": "int64_param",
+        "sequence_start": "bool_param",
+        "step_s": "double_param",
+        "policy": "string_param",
+    }
+    assert message.parameters["sequence_id"].int64_param == (1 << 63) - 1
+    with pytest.raises(TypeError, match="step_s.*float32"):
+        encode(Request("speech", {}, parameters={"step_s": np.float32(1)}))

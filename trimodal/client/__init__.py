@@ -10,11 +10,22 @@ from trimodal.client.errors import (
     TransportError,
 )
 from trimodal.client.fake_transport import FakeTransport
+from trimodal.client.listen import LiveStream
 from trimodal.client.stream import AnswerStream
 from trimodal.client.timing import Timing
 from trimodal.client.transport import Timeouts
-from trimodal.client.values import Answer, Delta, Message, Model, Prediction, Usage
+from trimodal.client.values import (
+    Answer,
+    Delta,
+    LiveUpdate,
+    Message,
+    Model,
+    Prediction,
+    Transcript,
+    Usage,
+)
 from trimodal.errors import Cancelled, InternalError, InvalidArgument, RequestError, Unavailable
+from trimodal.speech.values import Word
 
 __all__ = [
     "Answer",
@@ -27,6 +38,8 @@ __all__ = [
     "FakeTransport",
     "InternalError",
     "InvalidArgument",
+    "LiveStream",
+    "LiveUpdate",
     "Message",
     "Model",
     "ModelNotFound",
@@ -36,7 +49,9 @@ __all__ = [
     "Timeout",
     "Timeouts",
     "Timing",
+    "Transcript",
     "TransportError",
     "Unavailable",
     "Usage",
+    "Word",
 ]

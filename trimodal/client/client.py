@@ -1,4 +1,4 @@
-"""A typed asyncio client of a trimodal server: text, image labels, vectors.
+"""A typed asyncio client of a trimodal server: text, image labels, vectors, live speech.
 
 It turns calls into tensors and answers into values. How they travel is the
 transport's affair; limits of fields are the server's, which names them.
@@ -15,16 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimodal.client.batches import each_alone, in_batches
-from trimodal.client.errors import ProtocolError
-from trimodal.client.generation import Sampling, generation_inputs, rows, utf8
+from trimodal.client.generation import Sampling, generation_inputs, utf8
+from trimodal.client.listen import Listening, LiveStream
+from trimodal.client.rows import predictions, vectors
 from trimodal.client.stream import AnswerStream
 from trimodal.client.tensors import strings
+from trimodal.client.transcribe import FILE_LISTENING, OnUpdate, transcribe
 from trimodal.client.transport import Request, Responses, Tensors, Timeouts, Transport
-from trimodal.client.values import Answer, Message, Model, Prediction
+from trimodal.client.values import Answer, Message, Model, Prediction, Transcript
 from trimodal.errors import InvalidArgument, RequestError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from typing_extensions import Unpack
+
+    from trimodal.client.samples import Audio
 
 
 class Client:
@@ -146,19 +152,7 @@ class Client:
 
         async def ask(part: Sequence[bytes]) -> list[list[Prediction]]:
             outputs = await self._infer(model, {"image": strings(list(part)).reshape(-1, 1)}, timeout)
-            try:
-                pairs = zip(
-                    rows(outputs, "labels", len(part)), rows(outputs, "scores", len(part)), strict=True
-                )
-                return [
-                    [
-                        Prediction(bytes(label).decode(), float(score))
-                        for label, score in zip(*pair, strict=True)
-                    ][:top_k]
-                    for pair in pairs
-                ]
-            except (KeyError, TypeError, ValueError) as error:
-                raise ProtocolError(f"the answer of model '{model}' cannot be read: {error}") from None
+            return [row[:top_k] for row in predictions(outputs, len(part), model)]
 
         size = await self.max_batch_size(model)
         if return_exceptions:
@@ -174,14 +168,45 @@ class Client:
 
         async def ask(part: Sequence[str]) -> list[NDArray[np.float32]]:
             encoded = strings([utf8("texts", text) for text in part]).reshape(-1, 1)
-            outputs = await self._infer(model, {"text_input": encoded}, timeout)
-            try:
-                return list(rows(outputs, "embedding", len(part)))
-            except (KeyError, ValueError) as error:
-                raise ProtocolError(f"the answer of model '{model}' cannot be read: {error}") from None
+            return vectors(await self._infer(model, {"text_input": encoded}, timeout), len(part), model)
 
-        vectors = await in_batches(texts, await self.max_batch_size(model), ask)
-        return np.stack(vectors)
+        found = await in_batches(texts, await self.max_batch_size(model), ask)
+        return np.stack(found)
+
+    def listen(
+        self, *, timeout: float | None = None, model: str = "speech", **listening: Unpack[Listening]
+    ) -> LiveStream:
+        """A live stream of speech: `async with client.listen() as stream: …`, see `LiveStream`.
+
+        Args:
+            timeout: seconds for the answer to each chunk; None: as the client's timeouts say.
+            listening: policy, language, prompt, step_s; the model's settings otherwise.
+        """
+        return LiveStream(self._transport, self._within(timeout), listening, model)
+
+    async def transcribe(
+        self,
+        audio: str | Path | Audio,
+        *,
+        on_update: OnUpdate | None = None,
+        timeout: float | None = None,
+        model: str = "speech",
+        **listening: Unpack[Listening],
+    ) -> Transcript:
+        """The words of a recording, which is sent as fast as the server takes it.
+
+        Args:
+            audio: a file (wav, flac, ogg, mp3; needs the extra `audio`), or samples as for `LiveStream.send`.
+            on_update: called with each answer on the way, see `LiveUpdate`.
+            timeout: seconds for each answer; the server delays them when it is behind.
+            listening: as for `listen`; the policy is "vad" here, unless another is given.
+
+        Raises:
+            AudioError: the file cannot be read as audio.
+        """
+        listening = {**FILE_LISTENING, **listening}
+        async with self.listen(timeout=timeout, model=model, **listening) as stream:
+            return await transcribe(stream, audio, on_update)
 
     async def ready(self, model: str = "") -> bool:
         """Whether the server, or one model, takes requests; False also when nobody is there."""

@@ -4,7 +4,8 @@
     transport = FakeTransport(llm=scripted("An answer in a few words."), vision=labels)
     client = Client(transport=transport)
 
-It keeps the requests it got and which of them were cancelled. It checks nothing of them.
+It keeps the requests it got and which of them were cancelled, and checks nothing of them.
+`fake_speech` has a model for live streams.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from trimodal.client.transport import Array, Request, Response, Responses, Tenso
 from trimodal.client.values import Model
 from trimodal.errors import InvalidArgument, RequestError
 
-Unary = Callable[[Request], Tensors]
+Unary = Callable[[Request], Tensors | Awaitable[Tensors]]
 Streaming = Callable[[Request], AsyncIterator[Tensors]]
 
 
@@ -32,8 +33,8 @@ class FakeTransport:
     Args:
         batch_sizes: max_batch_size by model; 16 for those that are not named.
         reachable: False: every call ends as if nobody listened.
-        models: model name → a function that gives outputs, or an async generator function that
-            gives them bit by bit; either may raise the client's errors.
+        models: model name → a function that gives outputs, at once or when awaited, or an async
+            generator function that gives them bit by bit; each may raise the client's errors.
     """
 
     def __init__(
@@ -52,13 +53,22 @@ class FakeTransport:
 
     async def infer(self, request: Request, timeouts: Timeouts) -> Tensors:
         outputs = self._call(request)
+        if isinstance(outputs, Awaitable):
+            patience = timeouts.total or timeouts.silence
+            try:
+                return await asyncio.wait_for(outputs, patience)
+            except asyncio.TimeoutError:
+                raise Timeout(f"the fake server did not answer within {patience:g} s") from None
+            except asyncio.CancelledError:
+                self.cancelled.append(request)
+                raise
         if isinstance(outputs, Mapping):
             return outputs
         raise InvalidArgument("ModelInfer RPC doesn't support models with decoupled transaction policy")
 
     async def stream(self, request: Request, timeouts: Timeouts) -> Responses:
         outputs = self._call(request)
-        if isinstance(outputs, Mapping):
+        if not isinstance(outputs, AsyncIterator):
             raise TypeError(f"the fake of '{request.model}' must be an async generator function")
         return _FakeResponses(outputs, timeouts, lambda: self.cancelled.append(request))
 
@@ -83,7 +93,7 @@ class FakeTransport:
         if not self.reachable:
             raise ConnectError("no server at nowhere")
 
-    def _call(self, request: Request) -> Tensors | AsyncIterator[Tensors]:
+    def _call(self, request: Request) -> Tensors | Awaitable[Tensors] | AsyncIterator[Tensors]:
         self._reach()
         self.requests.append(request)
         if request.model not in self.functions:

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from trimodal.client.tensors import strings
-from trimodal.client.transport import Array, Tensors
+from trimodal.client.transport import Array
 from trimodal.client.values import Message
 from trimodal.errors import InvalidArgument
 
@@ -72,15 +72,3 @@ def _number(name: str, value: Any, kind: type[np.generic]) -> Array:
                 f"{name} is {value}: a whole number from {limits.min} to {limits.max} is needed"
             )
     return np.array([value], kind)
-
-
-def rows(outputs: Tensors, name: str, count: int) -> Array:
-    """An output of a batching model: [count, …].
-
-    Raises:
-        KeyError, ValueError: it is missing or has another number of rows.
-    """
-    array = outputs[name]
-    if array.ndim != 2 or len(array) != count:
-        raise ValueError(f"{name} has shape {list(array.shape)}")
-    return array

@@ -26,6 +26,8 @@ _NAMES = {
     np.dtype(np.object_): "BYTES",
 }
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
+# bool comes first: True is an int as well.
+_PARAMETERS = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"))
 
 
 def encode(request: Request) -> Any:
@@ -34,6 +36,13 @@ def encode(request: Request) -> Any:
     for name, array in request.inputs.items():
         message.inputs.add(name=name, datatype=_NAMES[array.dtype], shape=array.shape)
         message.raw_input_contents.append(_to_bytes(array))
+    for name, value in request.parameters.items():
+        kind = next((field for type_, field in _PARAMETERS if isinstance(value, type_)), "")
+        if not kind:
+            raise TypeError(
+                f"parameter '{name}' is {type(value).__name__}: bool, int, float or str is needed"
+            )
+        setattr(message.parameters[name], kind, value)
     return message
 
 

@@ -7,7 +7,7 @@ Nothing here knows what a model's tensors mean.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,15 +17,17 @@ from trimodal.client.values import Model
 Array = np.ndarray[Any, Any]
 # STRING tensors are object arrays of bytes.
 Tensors = Mapping[str, Array]
+Parameter = bool | int | float | str
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request to one model."""
+    """One request to one model. `parameters`: Triton's own (sequence_id, …) and the model's."""
 
     model: str
     inputs: Tensors
     id: str = ""
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

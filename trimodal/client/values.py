@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from trimodal.client.timing import Timing
+from trimodal.speech.values import Word
 
 
 class Message(TypedDict):
@@ -49,6 +50,36 @@ class Prediction:
 
     label: str
     score: float
+
+
+@dataclass(frozen=True)
+class LiveUpdate:
+    """What is new in a live stream after a chunk.
+
+    Attributes:
+        committed: words that are final now and were not before; times in seconds since the stream began.
+        text: the same as text. The texts of all updates, joined, are the transcript.
+        tentative: the whole guess, at present, of what comes after all committed words.
+        received_s: seconds of audio that the server has taken in.
+        lag_s: `received_s` less the end of the last committed word; 0 before the first.
+        final: whether it answers the end of the stream.
+    """
+
+    committed: tuple[Word, ...] = ()
+    text: str = ""
+    tentative: str = ""
+    received_s: float = 0.0
+    lag_s: float = 0.0
+    final: bool = False
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """A whole recording as text; `seconds` is its length."""
+
+    words: tuple[Word, ...]
+    text: str
+    seconds: float
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,49 @@
+"""A whole recording through a live stream, as fast as the server takes it.
+
+The server is what slows it down: it delays its answers when it is behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trimodal.client.listen import Listening, LiveStream
+from trimodal.client.samples import Audio, checked
+from trimodal.client.values import LiveUpdate, Transcript
+from trimodal.speech.values import SAMPLE_RATE
+
+OnUpdate = Callable[[LiveUpdate], object]
+
+# Nobody waits for the words of a file one by one: whole segments need the least computing.
+FILE_LISTENING: Listening = {"policy": "vad"}
+BLOCK_S = 10
+
+
+async def transcribe(
+    stream: LiveStream, audio: str | Path | Audio, on_update: OnUpdate | None = None
+) -> Transcript:
+    """Sends all of `audio` through `stream` and ends it."""
+    tell = on_update or (lambda update: None)
+    blocks = _blocks(audio)
+    # Decoded in a thread, so that the other tasks of the loop go on. A task that is cancelled leaves
+    # the thread to its block; the generator, and with it the file, is closed when both have gone.
+    while (block := await asyncio.to_thread(next, blocks, None)) is not None:
+        tell(await stream.send(block))
+    tell(await stream.end())
+    return Transcript(stream.words, stream.text, stream.latest.received_s)
+
+
+def _blocks(audio: Any) -> Generator[Audio, None, None]:
+    if isinstance(audio, str | Path):
+        from trimodal.speech.files import read_blocks
+
+        yield from read_blocks(audio, BLOCK_S)
+        return
+    samples = checked(audio)
+    for at in range(0, len(samples), BLOCK_S * SAMPLE_RATE):
+        yield np.asarray(samples[at : at + BLOCK_S * SAMPLE_RATE])
