@@ -1,6 +1,7 @@
 """Writes a checkpoint of a real model's shapes with random weights, to measure speed and to test builds.
 
     python build/random_checkpoint.py qwen2-0.5b --out artefacts/qwen2-0.5b
+    python build/random_checkpoint.py whisper-base --out artefacts/whisper-base
 
 It answers nothing sensible. Its tokenizer is fabricated too: all ids decode to
 distinct text, any text encodes, and made-up words encode to the id that they
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from random_tokenizer import byte_level_tokenizer
+from random_whisper import WHISPER_SHAPES, write_whisper
 
 from trimodal.build_support import operator_errors, progress, report
 from trimodal.manifest import atomic_directory
@@ -67,18 +70,24 @@ SHAPES = {
         std=0.2,
     ),
 }
-ShapeName = Enum("ShapeName", {name: name for name in SHAPES}, type=str)
+ShapeName = Enum("ShapeName", {name: name for name in (*SHAPES, *WHISPER_SHAPES)}, type=str)
 
 
 def main(
     shape: ShapeName = typer.Argument(..., help="whose dimensions to use"),  # type: ignore[valid-type]
     out: Path = typer.Option(..., help="directory of the checkpoint; replaced when it exists"),
     seed: int = typer.Option(0, help="seed of the weights"),
+    text_tokens: int = typer.Option(
+        16, min=0, max=400, help="Whisper: tokens written a window (speech has about 3 a second; 0: no end)"
+    ),
 ) -> None:
     """Write a Hugging Face checkpoint of SHAPE with random weights to --out."""
     with operator_errors(), atomic_directory(out) as work:
-        parameters = write_weights(SHAPES[shape.value], work, seed)
-        write_tokenizer(SHAPES[shape.value].config["vocab_size"], work)
+        if shape.value in WHISPER_SHAPES:
+            parameters = write_whisper(WHISPER_SHAPES[shape.value], work, seed, text_tokens)
+        else:
+            parameters = write_weights(SHAPES[shape.value], work, seed)
+            write_tokenizer(SHAPES[shape.value].config["vocab_size"], work)
     size = sum(path.stat().st_size for path in out.iterdir())
     report(f"Random checkpoint in {out}", {"shape": shape.value, "parameters": parameters, "bytes": size})
 
@@ -129,15 +138,7 @@ def _weight(name: str, shape: tuple[int, ...], std: float, generator: Any) -> An
 
 def write_tokenizer(vocab_size: int, directory: Path) -> None:
     """A byte-level tokenizer of `vocab_size` ids: 256 bytes, made-up words, three special tokens."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    words = [_word(index) for index in range(vocab_size - len(alphabet) - len(SPECIAL))]
-    vocab = {token: index for index, token in enumerate([*alphabet, *words])}
-    # `ignore_merges` takes a whole word that is in the vocabulary as it is; all else falls back to bytes.
-    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[], ignore_merges=True))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer = byte_level_tokenizer(vocab_size - len(SPECIAL))
     tokenizer.add_special_tokens(list(SPECIAL))
     tokenizer.save(str(directory / "tokenizer.json"))
     config = {
@@ -149,15 +150,6 @@ def write_tokenizer(vocab_size: int, directory: Path) -> None:
         "chat_template": CHAT_TEMPLATE,
     }
     (directory / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
-
-
-def _word(index: int) -> str:
-    """A word of three syllables, another for each index below a million; "Ġ" is the byte-level space."""
-    word = ""
-    for _ in range(3):
-        index, syllable = divmod(index, 100)
-        word = "bcdfghjklmnprstvwxyz"[syllable // 5] + "aeiou"[syllable % 5] + word
-    return "Ġ" + word
 
 
 if __name__ == "__main__":
