@@ -85,7 +85,7 @@ def _samples(inputs: Mapping[str, Any], *, end: bool) -> Samples:
     if name == "audio_int16":
         return (flat / np.float32(32768)).astype(np.float32, copy=False)
     samples = np.array(flat, np.float32)  # a copy: the tensor's memory is the server's
-    # One pass finds NaN, infinities and integers alike: comparisons with NaN are false.
+    # Where there is a NaN, minimum and maximum are NaN too.
     low, high = (float(samples.min()), float(samples.max())) if len(samples) else (0.0, 0.0)
     if not (np.isfinite(low) and np.isfinite(high)):
         raise InvalidArgument("audio: NaN or infinite samples; FP32 samples are finite, within [-1, 1]")
