@@ -42,7 +42,9 @@ def test_chunks_of_20_ms_and_30_s_are_taken(samples):
 
 
 @pytest.mark.parametrize(
-    "inputs", [{}, {"audio": np.zeros((1, 0), np.float32)}, {"audio": GOOD[:, :5]}], ids=["none", "empty", "short"]
+    "inputs",
+    [{}, {"audio": np.zeros((1, 0), np.float32)}, {"audio": GOOD[:, :5]}],
+    ids=["none", "empty", "short"],
 )
 def test_the_end_may_be_short_or_come_without_audio(inputs):
     assert len(read(start=False, end=True, **inputs).samples) < 320
