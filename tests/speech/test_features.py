@@ -38,6 +38,16 @@ def test_the_filters_are_those_of_faster_whisper(bands):
     np.testing.assert_allclose(mel_filters(bands), expected.T, atol=1e-7)
 
 
+@pytest.mark.parametrize("seconds", [1, 3.21])
+def test_zeros_are_added_as_faster_whisper_does(seconds):
+    extractor = pytest.importorskip("faster_whisper.feature_extractor").FeatureExtractor()
+    samples = sound(seconds)
+    expected = extractor(samples)
+    features = log_mel(samples, 5, 80, padding="zeros")
+    np.testing.assert_allclose(features[:, : expected.shape[1]], expected, atol=2e-4)
+    assert (features[:, expected.shape[1] :] == 0).all()
+
+
 def test_silence_is_one_number():
     features = log_mel(np.zeros(1600, np.float32), 5, 80)
     np.testing.assert_allclose(features, (-10 + 4) / 4, atol=1e-6)

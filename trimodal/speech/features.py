@@ -1,14 +1,15 @@
 """Whisper's log-mel features of a window, padded to an encoder context.
 
-Silence is added to the samples, as Whisper was trained (openai-whisper and
-transformers do so); faster-whisper adds zeros to the features instead, which
-differs at the window's end. Which context is taken is the engine's affair.
+A checkpoint was trained on one of two paddings: silence added to the samples
+(OpenAI's, as openai-whisper and transformers have it), or zeros added to the
+features (faster-whisper's way). Which one, and which context, the engine knows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +23,14 @@ FRAMES_PER_S = SAMPLE_RATE // HOP
 FLOOR, DECADES = 1e-10, 8.0
 
 Features = NDArray[np.float32]
+Padding = Literal["silence", "zeros"]
 
 
-def log_mel(samples: Samples, context_s: float, bands: int) -> Features:
+def log_mel(samples: Samples, context_s: float, bands: int, padding: Padding = "silence") -> Features:
     """float32[bands, 100 · context_s] of float32[n] at 16 kHz, n ≤ 16,000 · context_s.
 
-    The same numbers as transformers' WhisperFeatureExtractor gives for that length.
+    With silence the numbers are those of transformers' WhisperFeatureExtractor for that
+    length; with zeros they are those of faster-whisper: 0 from 10 ms after the last sample.
 
     Raises:
         ValueError: more samples than the context holds.
@@ -48,12 +51,17 @@ def log_mel(samples: Samples, context_s: float, bands: int) -> Features:
     least = max(float(logs.max()), np.log10(FLOOR)) - DECADES
     features = np.full((bands, frames), max(np.log10(FLOOR), least), np.float32)
     features[:, :heard] = np.maximum(logs, least).T
-    return (features + 4) / 4
+    features = (features + 4) / 4
+    if padding == "zeros":
+        features[:, len(samples) // HOP + 1 :] = 0
+    return features
 
 
-def log_mel_batch(windows: Sequence[Samples], context_s: float, bands: int) -> Features:
+def log_mel_batch(
+    windows: Sequence[Samples], context_s: float, bands: int, padding: Padding = "silence"
+) -> Features:
     """float32[len(windows), bands, frames]: `log_mel` of each."""
-    return np.stack([log_mel(samples, context_s, bands) for samples in windows])
+    return np.stack([log_mel(samples, context_s, bands, padding) for samples in windows])
 
 
 def smallest_context(contexts_s: Sequence[float], samples: int) -> float:

@@ -1,0 +1,136 @@
+"""Whisper's tokens: special ones by name, prompts made of them, and which tokens make a word.
+
+Works on any tokenizer.json with Whisper's special tokens, whatever their numbers
+are, as long as text comes before <|endoftext|>. It does not decode audio.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+# Written without spaces: a word is then what one or more tokens spell completely.
+UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
+REPLACEMENT = "\ufffd"  # of bytes that are no character yet
+# Prompts of one batch must have one length, so longer ones lose up to 7 of their oldest tokens.
+PROMPT_STEP = 8
+
+Piece = tuple[str, int]  # text of a word, number of its tokens
+
+
+class WhisperTokens:
+    """One model's vocabulary.
+
+    Attributes:
+        languages: ISO 639-1 code → its token; empty for an English-only model.
+        end: <|endoftext|>; every token below it is text.
+    """
+
+    def __init__(self, directory: Path, languages: Sequence[str], *, multilingual: bool) -> None:
+        """Reads `tokenizer.json`.
+
+        Args:
+            languages: codes that the model knows.
+            multilingual: False if it takes neither a language nor a task token, as Whisper's `.en` models.
+
+        Raises:
+            ValueError: a special token is missing.
+            Exception: the file cannot be read (`tokenizers` has no class of its own for it).
+        """
+        import tokenizers
+
+        self._tokenizer: Any = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
+        self.start = self._special("<|startoftranscript|>")
+        self.end = self._special("<|endoftext|>")
+        self.no_timestamps = self._special("<|notimestamps|>")
+        self.previous = self._special("<|startofprev|>")
+        self.no_speech = self._special("<|nospeech|>", "<|nocaptions|>")
+        self.languages: dict[str, int] = {}
+        self._task: list[int] = []
+        if multilingual:
+            self.languages = {code: self._special(f"<|{code}|>") for code in languages}
+            self._task = [self._special("<|transcribe|>")]
+
+    def _special(self, *names: str) -> int:
+        for name in names:
+            token = self._tokenizer.token_to_id(name)
+            if token is not None:
+                return int(token)
+        raise ValueError(f"the tokenizer has no {names[0]}")
+
+    def start_sequence(self, language: str) -> list[int]:
+        """<|startoftranscript|>, then language and task where the model takes them."""
+        if not self.languages:
+            return [self.start]
+        return [self.start, self.languages[language], *self._task]
+
+    def prompt(self, language: str, text: str, room: int) -> list[int]:
+        """What the decoder is given before its first token.
+
+        Args:
+            text: what was said before, "" for none; of more than `room` tokens only the last are taken.
+        """
+        given = self.encode(" " + text.strip()) if text.strip() else []
+        kept = min(len(given), room)
+        if kept > PROMPT_STEP:
+            kept -= kept % PROMPT_STEP
+        before = [self.previous, *given[-kept:]] if kept else []
+        return [*before, *self.start_sequence(language), self.no_timestamps]
+
+    def never_made(self) -> list[int]:
+        """Special tokens that no transcript holds; <|endoftext|> and times are not among them."""
+        names = ("<|transcribe|>", "<|translate|>", "<|startoflm|>")
+        optional = (self._tokenizer.token_to_id(name) for name in names)
+        known = [self.start, self.previous, self.no_speech]
+        return sorted({*known, *(token for token in optional if token is not None)})
+
+    def encode(self, text: str) -> list[int]:
+        """Tokens of a text, none of them special."""
+        ids = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return [token for token in ids if token < self.end]
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of text tokens, with its leading space."""
+        return str(self._tokenizer.decode(list(tokens)))
+
+    def text_only(self, tokens: Sequence[int]) -> list[int]:
+        """Without special tokens and times."""
+        return [token for token in tokens if token < self.end]
+
+    def pieces(self, tokens: Sequence[int], language: str) -> list[Piece]:
+        """The words that text tokens make, each with the number of its tokens; punctuation stands alone.
+
+        Joined they are the whole text, however characters are cut into tokens.
+        """
+        characters = self._characters(tokens)
+        if language in UNSPACED:
+            return characters
+        words: list[Piece] = []
+        for text, count in characters:
+            alone = text.startswith(" ") or text.strip() in string.punctuation
+            if alone or not words:
+                words.append((text, count))
+            else:
+                words[-1] = (words[-1][0] + text, words[-1][1] + count)
+        return words
+
+    def _characters(self, tokens: Sequence[int]) -> list[Piece]:
+        """Fewest tokens that spell whole characters; bytes that never become one go with the last."""
+        whole = self.decode(tokens)
+        pieces: list[Piece] = []
+        waiting: list[int] = []
+        done = 0
+        for token in tokens:
+            waiting.append(token)
+            text = self.decode(waiting)
+            cut = text.find(REPLACEMENT)
+            # The model may have written the replacement character, or bytes that are none: it stays.
+            if cut < 0 or whole[done + cut : done + cut + 1] == REPLACEMENT:
+                pieces.append((text, len(waiting)))
+                done += len(text)
+                waiting = []
+        if waiting:
+            pieces.append((whole[done:], len(waiting)))
+        return pieces
