@@ -58,8 +58,10 @@ def test_a_pause_after_a_sentence_is_not_part_of_the_next_word():
 
 
 def test_a_pause_at_a_windows_edge_is_not_part_of_a_word():
-    words = timed([" one", " two", " three"], [0.0, 2.0, 2.2, 4.9])
-    assert words == [(" one", 1.3, 2.0), (" two", 2.0, 2.2), (" three", 2.2, 2.9)]
+    words = timed([" one", " two", " three", " a", " b"], [0.0, 2.0, 2.2, 2.5, 2.6, 4.9])
+    assert words[0] == (" one", 1.3, 2.0)
+    assert words[1:4] == [(" two", 2.0, 2.2), (" three", 2.2, 2.5), (" a", 2.5, 2.6)]
+    assert words[4] == (" b", 2.6, 3.3)
 
 
 def test_words_stay_in_the_window_and_in_order():

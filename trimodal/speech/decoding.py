@@ -92,8 +92,8 @@ def _shorten(texts: Sequence[str], begins: NDArray[np.float64], ends: NDArray[np
     lengths = ends - begins
     if not lengths.any():
         return
-    # The pauses at the window's edges say nothing of the speaker, if there are words between them.
-    inner = lengths[1:-1] if lengths[1:-1].any() else lengths
+    # The pauses at the window's edges say nothing of the speaker, if there are words enough between them.
+    inner = lengths[1:-1] if len(lengths) > 4 and lengths[1:-1].any() else lengths
     usual = min(USUAL_S, float(np.median(inner[inner > 0])))
     longest = 2 * usual
     for index in range(1, len(texts)):
