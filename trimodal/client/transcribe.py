@@ -5,14 +5,15 @@ The server is what slows it down: it delays its answers when it is behind.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Generator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from trimodal.client.listen import Listening, LiveStream
+from trimodal.client.pump import pumped
 from trimodal.client.samples import Audio, checked
 from trimodal.client.values import LiveUpdate, Transcript
 from trimodal.speech.values import SAMPLE_RATE
@@ -29,11 +30,9 @@ async def transcribe(
 ) -> Transcript:
     """Sends all of `audio` through `stream` and ends it."""
     tell = on_update or (lambda update: None)
-    blocks = _blocks(audio)
-    # Decoded in a thread, so that the other tasks of the loop go on. A task that is cancelled leaves
-    # the thread to its block; the generator, and with it the file, is closed when both have gone.
-    while (block := await asyncio.to_thread(next, blocks, None)) is not None:
-        tell(await stream.send(block))
+    async with aclosing(pumped(_blocks(audio))) as blocks:
+        async for block in blocks:
+            tell(await stream.send(block))
     tell(await stream.end())
     return Transcript(stream.words, stream.text, stream.latest.received_s)
 

@@ -1,0 +1,51 @@
+"""A blocking iterator as an asynchronous one. It knows nothing of what is iterated."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncGenerator, Generator
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+async def pumped(items: Generator[Item, None, None], ahead: int = 2) -> AsyncGenerator[Item, None]:
+    """Iterates in a thread of its own, so that decoding or a slow pipe holds up no other task.
+
+    The thread is a daemon: a pipe that gives nothing does not keep the program alive, as a
+    thread of asyncio's pool would. The thread closes `items` when the iteration is over or left.
+
+    Args:
+        ahead: the most items taken before they are asked for.
+    """
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[tuple[Item] | BaseException | None] = asyncio.Queue()
+    room = threading.Semaphore(ahead)
+    left = threading.Event()
+
+    def put(entry: tuple[Item] | BaseException | None) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(queue.put_nowait, entry)
+
+    def read() -> None:
+        try:
+            with contextlib.closing(items):
+                while room.acquire() and not left.is_set():
+                    put((next(items),))
+        except StopIteration:
+            put(None)
+        except BaseException as error:
+            put(error)
+
+    threading.Thread(target=read, name="pump", daemon=True).start()
+    try:
+        while (entry := await queue.get()) is not None:
+            if isinstance(entry, BaseException):
+                raise entry
+            room.release()
+            yield entry[0]
+    finally:
+        left.set()
+        room.release()
