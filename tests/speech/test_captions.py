@@ -95,8 +95,8 @@ def test_nothing_heard():
 
 
 def test_a_cue_ends_at_a_pause_and_at_a_sentence():
-    words = [*spoken("one two"), *spoken("three four five. six seven", 1.5)]
-    assert texts(words) == ["one two", "three four five.", "six seven"]
+    words = [*spoken("one two"), *spoken("three four five now. six seven", 1.5)]
+    assert texts(words) == ["one two", "three four five now.", "six seven"]
     assert texts(spoken('he said "so we go." and left')) == ['he said "so we go."', "and left"]
     # Short sentences share a cue: each alone would be gone before it is read.
     assert texts(spoken("Yes. No. Perhaps not. Or so?")) == ["Yes. No. Perhaps not.", "Or so?"]
