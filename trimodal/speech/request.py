@@ -83,7 +83,7 @@ def _samples(inputs: Mapping[str, Any], *, end: bool) -> Samples:
     if len(flat) > MAX_CHUNK or (len(flat) < MIN_CHUNK and not end):
         raise InvalidArgument(f"{name}: {len(flat)} samples; {LENGTHS}")
     if name == "audio_int16":
-        return (flat / np.float32(32768)).astype(np.float32, copy=False)
+        return np.asarray(flat / np.float32(32768), np.float32)
     samples = np.array(flat, np.float32)  # a copy: the tensor's memory is the server's
     # Where there is a NaN, minimum and maximum are NaN too.
     low, high = (float(samples.min()), float(samples.max())) if len(samples) else (0.0, 0.0)

@@ -28,6 +28,7 @@ from trimodal.speech.values import SAMPLE_RATE, Recognition, Window
 LISTENERS = 2
 MAX_FAILURES = 3  # of the recogniser on one stream, in a row
 BACKOFF_S = 0.2
+UNLOADING = "speech is being unloaded; start the stream again later"
 
 Recognizer = Callable[[Window], Recognition]
 
@@ -77,13 +78,13 @@ class SpeechService:
     def submit(self, chunk: Chunk, sink: Sink) -> None:
         """Takes a chunk in; `sink` gets one answer: at once, or at a stream's end when all is heard."""
         try:
+            if self._closing.is_set():
+                raise Unavailable(UNLOADING)
             if chunk.start:
                 self._restart(chunk.stream)
                 stream = self._table.admit(chunk.stream, lambda: self._session(chunk))
             else:
                 stream = self._table.find(chunk.stream)
-            if self._closing.is_set():
-                raise Unavailable("speech is being unloaded; start the stream again later")
         except RequestError as error:
             self.refuse(sink, error)
             return

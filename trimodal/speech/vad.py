@@ -7,7 +7,7 @@ policies' affair. Samples must be finite; who takes chunks in sees to that.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -210,3 +210,11 @@ def _silero() -> Any:
     options.enable_cpu_mem_arena = False  # a 30 s chunk must not leave its memory behind for good
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def detectors(kind: str, threshold: float) -> Callable[[], SpeechDetector]:
+    """What makes the detector of a stream; Silero's network is opened here, once for all streams."""
+    if kind == "energy":
+        return lambda: EnergyDetector(threshold)
+    _silero()
+    return lambda: StreamingSilero(threshold)

@@ -13,7 +13,7 @@ from trimodal.speech.relay import TritonRecognizer
 from trimodal.speech.request import read_chunk
 from trimodal.speech.service import SpeechService
 from trimodal.speech.settings import SpeechSettings
-from trimodal.speech.vad import detector_factory
+from trimodal.speech.vad import detectors
 
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
@@ -26,7 +26,7 @@ class TritonPythonModel:
         self.service = SpeechService(
             settings,
             TritonRecognizer(pb_utils, settings.recognizer),
-            detector_factory(settings),
+            detectors(settings.vad, settings.vad_threshold),
             SpeechMetrics(self.metrics, args["model_name"]),
             # Triton's own limit: a stream is never forgotten here while Triton would take its next chunk.
             idle_s=json.loads(config)["sequence_batching"]["max_sequence_idle_microseconds"] / 1e6,
