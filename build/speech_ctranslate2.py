@@ -1,0 +1,222 @@
+"""Builds Whisper models for CTranslate2, faster-whisper's runtime: checkpoint → artefact directory.
+
+    python build/speech_ctranslate2.py openai/whisper-base --precision int8
+
+Any Whisper goes in: tiny to large-v3-turbo, the distilled ones, fine-tunes. Every artefact is
+compared with the torch model on the same audio before it replaces an older one, and faster-whisper
+opens it too. This script does not train or serve.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from enum import Enum
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+from speech_audio import DEMO_SAMPLES, read_recordings
+from speech_check import compare, compare_words, reference
+from speech_checkpoint import Checkpoint, load, parse_contexts
+
+from trimodal.build_support import (
+    build_command,
+    console,
+    operator_errors,
+    progress,
+    report,
+    resolve_checkpoint,
+)
+from trimodal.errors import ArtefactError
+from trimodal.manifest import Manifest, atomic_directory, checkpoint_sha256, write_manifest
+from trimodal.speech.settings import RecognizeSettings
+
+REPOSITORY = Path(__file__).resolve().parents[1] / "model_repository" / "speech_recognize" / "1"
+# What a sound build reaches on clear speech; a wrong tokenizer or graph falls far below.
+MIN_AGREEMENT = 0.9
+# INT8 stays below 0.1 in models of all sizes, also with random weights, which are judged by it alone.
+MAX_ENCODER_ERROR = 0.25
+
+
+class Precision(str, Enum):
+    int8 = "int8"
+    float32 = "float32"
+    float16 = "float16"
+    int8_float16 = "int8_float16"
+
+
+def main(
+    source: str = typer.Argument(..., help="checkpoint directory or hub id of a Whisper"),
+    precision: list[Precision] = typer.Option(
+        ["int8"], help="of the weights; repeat it to build several; float16 and int8_float16 are for GPUs"
+    ),
+    name: str = typer.Option(
+        "ctranslate2-{precision}", help="directory under model_repository/speech_recognize/1"
+    ),
+    out: str = typer.Option("", help="directory of the artefact, in place of --name"),
+    contexts: str = typer.Option(
+        "",
+        help="encoder lengths in seconds, as 5,10,30, in place of the checkpoint's own (30): shorter is "
+        "cheaper, but a Whisper that was not trained for it gets worse, so measure it on your audio",
+    ),
+    audio: Path = typer.Option(
+        DEMO_SAMPLES, help="check on this folder of wav, flac and ogg files (samples.json: their texts)"
+    ),
+    language: str = typer.Option(
+        "", help="of that audio, as an ISO 639-1 code; the model's first if not told"
+    ),
+    min_agreement: float = typer.Option(
+        None,
+        min=0,
+        max=1,
+        help="refuse a lower token agreement with torch (default 0.9; 0 for random weights)",
+    ),
+) -> None:
+    """Build SOURCE for CTranslate2, compare it with torch, and put it in place."""
+    with operator_errors():
+        targets = {each: target(each.value, name, out) for each in precision}
+        if len(set(targets.values())) < len(targets):
+            raise ArtefactError(
+                "each precision needs its own directory: put {precision} into --name or --out"
+            )
+        directory = resolve_checkpoint(source)
+        with progress("Loading torch and the checkpoint"):
+            checkpoint = load(directory, source)
+        contexts_s = checkpoint.contexts_s(parse_contexts(contexts) if contexts else None)
+        recordings = read_recordings(audio, contexts_s[-1])
+        torch_heard = reference(checkpoint, recordings, contexts_s, language)
+        tell(checkpoint)
+        for each, place in targets.items():
+            manifest = Manifest(
+                task="speech",
+                runtime="ctranslate2",
+                runtime_version=version("ctranslate2"),
+                precision=each.value,
+                source=directory.resolve().name if Path(source).is_dir() else source,
+                source_sha256=checkpoint_sha256(directory),
+                command=build_command("build/speech_ctranslate2.py"),
+                shapes=checkpoint.shapes(contexts_s),
+                extra={
+                    "alignment_heads": "named by the checkpoint"
+                    if checkpoint.alignment_heads_known
+                    else "all of the decoder's later half",
+                    "multilingual": checkpoint.multilingual,
+                    "random_weights": checkpoint.random_weights,
+                },
+            )
+            with atomic_directory(place) as work:
+                with progress(f"Writing {each.value}"):
+                    convert(checkpoint, work, each.value)
+                    checkpoint.write_files(work)
+                write_manifest(work, manifest)  # The serving engine reads it.
+                manifest.check = compare(checkpoint, torch_heard, *runtime(work, checkpoint, each.value))
+                settings = RecognizeSettings(artefact=str(work), engine="ctranslate2")
+                manifest.check |= compare_words(torch_heard, work, settings)
+                judge(manifest, checkpoint, min_agreement, place.name)
+                write_manifest(work, manifest)
+            size = sum(path.stat().st_size for path in place.iterdir()) / 1e6
+            report("Built", {"artefact": place, "size": f"{size:.1f} MB"})
+
+
+def target(precision: str, name: str, out: str) -> Path:
+    """Where the artefact goes."""
+    if out:
+        return Path(out.replace("{precision}", precision)).resolve()
+    if Path(name).name != name:
+        raise ArtefactError(f"--name {name!r} is not a plain directory name: use --out for a path")
+    return REPOSITORY / name.replace("{precision}", precision)
+
+
+def tell(checkpoint: Checkpoint) -> None:
+    """Says what the user should know of this checkpoint."""
+    if not checkpoint.alignment_heads_known:
+        console.print(
+            "note: generation_config.json names no alignment_heads, so word times come from all heads of "
+            "the decoder's later half; copy the base model's alignment_heads there for better ones"
+        )
+    if checkpoint.random_weights:
+        console.print(
+            "note: random weights: the encoder's error is judged, the agreement of tokens only told"
+        )
+
+
+def convert(checkpoint: Checkpoint, directory: Path, precision: str) -> None:
+    """Writes CTranslate2's model.bin, config.json and vocabulary.json into `directory`.
+
+    Raises:
+        ArtefactError: the vocabulary does not say that it is multilingual in the way CTranslate2 needs.
+    """
+    import torch
+    from ctranslate2.converters.converter import Converter
+    from ctranslate2.converters.transformers import WhisperLoader
+
+    class Loaded(Converter):
+        def _load(self) -> Any:
+            model = deepcopy(checkpoint.model)  # The converter quantises some weights in place.
+            generation = model.generation_config
+            never, not_first = checkpoint.suppressed()  # Lists, also where a fine-tune has null.
+            generation.suppress_tokens, generation.begin_suppress_tokens = never, not_first
+            generation.alignment_heads = checkpoint.alignment_heads
+            with torch.no_grad():
+                return WhisperLoader()(model, checkpoint.tokenizer)
+
+    # CTranslate2 knows a multilingual Whisper by the empty token that only its vocabulary has.
+    if checkpoint.multilingual != ("" in checkpoint.tokenizer.get_vocab()):
+        raise ArtefactError(
+            "CTranslate2 takes a vocabulary for multilingual by its empty token (id 50256), and this "
+            f"{'multilingual one lacks' if checkpoint.multilingual else 'English-only one has'} it"
+        )
+    Loaded().convert(str(directory), quantization=precision, force=True)
+
+
+def runtime(directory: Path, checkpoint: Checkpoint, precision: str) -> tuple[Any, Any]:
+    """The built model's encoder, and its greedy decoder without the serving engine's own limits."""
+    import ctranslate2
+    import torch
+
+    try:
+        model = ctranslate2.models.Whisper(
+            str(directory), device="cpu", intra_threads=torch.get_num_threads()
+        )
+    except (RuntimeError, ValueError) as error:
+        raise ArtefactError(f"CTranslate2 does not take this model: {str(error)[:200]}") from None
+    never, _ = checkpoint.suppressed()
+
+    def encode(features: Any) -> Any:
+        encoded = model.encode(ctranslate2.StorageView.from_array(features), to_cpu=True)
+        return np.array(encoded.to(ctranslate2.DataType.float32), np.float32)
+
+    def write(features: Any, prompt: list[int]) -> list[list[int]]:
+        view = ctranslate2.StorageView.from_array(features)
+        results = model.generate(view, [prompt] * len(features), beam_size=1, suppress_tokens=never)
+        return [list(result.sequences_ids[0]) for result in results]
+
+    return encode, write
+
+
+def judge(manifest: Manifest, checkpoint: Checkpoint, asked: float | None, name: str) -> None:
+    """Prints the figures, and adds the limits to them.
+
+    Raises:
+        ArtefactError: the encoder's error is too large, or the agreement too low.
+    """
+    check = manifest.check
+    limit = asked if asked is not None else 0.0 if checkpoint.random_weights else MIN_AGREEMENT
+    check |= {"min_agreement": limit, "max_encoder_error": MAX_ENCODER_ERROR}
+    report(f"{name}: {manifest.source} against torch", check)
+    if check["encoder_relative_error"] > MAX_ENCODER_ERROR:
+        raise ArtefactError(
+            f"{manifest.precision} encodes audio with an error of {check['encoder_relative_error']:.1%}, "
+            f"more than {MAX_ENCODER_ERROR:.0%}: nothing was replaced"
+        )
+    if check["token_agreement"] < limit:
+        raise ArtefactError(
+            f"{manifest.precision} agrees with torch on {check['token_agreement']:.1%} of the tokens, less "
+            f"than --min-agreement {limit:g}: nothing was replaced"
+        )
+
+
+if __name__ == "__main__":
+    typer.run(main)
