@@ -18,18 +18,19 @@ from rich.console import Console
 
 import trimodal
 from trimodal.client import Client
-from trimodal.demo import acts
+from trimodal.demo import acts, listening
 from trimodal.errors import TrimodalError
 from trimodal.server.options import ServerOptions
 from trimodal.server.present import summary
 from trimodal.server.process import TritonServer
 
-SAMPLES = Path(trimodal.__file__).resolve().parents[1] / "build" / "demo" / "vision" / "samples"
+DEMO = Path(trimodal.__file__).resolve().parents[1] / "build" / "demo"
 
 Act = Callable[[Client, Console], Coroutine[Any, Any, bool]]
 ACTS: dict[str, Act] = {
     "text": acts.text,
-    "images": lambda client, console: acts.images(client, console, SAMPLES),
+    "images": lambda client, console: acts.images(client, console, DEMO / "vision" / "samples"),
+    "audio": lambda client, console: listening.speech(client, console, DEMO / "speech" / "samples"),
 }
 
 
@@ -62,6 +63,7 @@ def main(
         console.print("  .venv/bin/trimodal serve                       a server on ports 8000 to 8002")
         console.print('  .venv/bin/trimodal chat ["what is a lambda?"]  an answer, or a conversation')
         console.print("  .venv/bin/trimodal classify FILE…              labels of images")
+        console.print("  .venv/bin/trimodal transcribe --live FILE      words while they are spoken")
     print(f"demo: {answered} of {len(ACTS)} modalities answered")
     raise typer.Exit(0 if answered == len(ACTS) else 1)
 
