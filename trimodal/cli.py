@@ -11,6 +11,7 @@ import typer
 from trimodal.cli_bench import bench
 from trimodal.cli_chat import chat
 from trimodal.cli_classify import classify
+from trimodal.cli_transcribe import transcribe
 from trimodal.server.command import serve
 
 app = typer.Typer(
@@ -22,6 +23,7 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(chat)
 app.command()(classify)
+app.command()(transcribe)
 app.add_typer(bench, name="bench")
 
 

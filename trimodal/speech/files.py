@@ -22,13 +22,14 @@ from trimodal.speech.values import SAMPLE_RATE, Samples
 MIN_RATE, MAX_RATE = 1_000, 768_000
 # Numbers decoded at once, all channels together: 4 MB.
 _DECODED_AT_ONCE = 1 << 20
+_LIBRARIES = {"soundfile": "libsndfile1", "sounddevice": "libportaudio2"}
 
 
 class AudioError(TrimodalError):
     """A recording or a microphone that cannot be read: one sentence for the person who named it."""
 
 
-def read_blocks(path: str | Path, block_s: float) -> Iterator[Samples]:
+def read_blocks(path: str | Path, block_s: float) -> Generator[Samples, None, None]:
     """The audio of a file, or with "-" of raw 16 kHz 16-bit little-endian mono samples on stdin.
 
     Channels are averaged; another rate is resampled.
@@ -44,14 +45,14 @@ def read_blocks(path: str | Path, block_s: float) -> Iterator[Samples]:
     """
     raw = read_raw(sys.stdin.buffer) if str(path) == "-" else _decode(str(path))
     empty = True
-    for block in _exactly(max(1, round(block_s * SAMPLE_RATE)), raw):
+    for block in exactly(max(1, round(block_s * SAMPLE_RATE)), raw):
         empty = False
         yield block
     if empty:
         raise AudioError(f"{'stdin' if str(path) == '-' else path}: there is no audio in it")
 
 
-def read_raw(file: BinaryIO) -> Iterator[Samples]:
+def read_raw(file: BinaryIO) -> Generator[Samples, None, None]:
     """16 kHz 16-bit little-endian mono samples as float32[n], as they come; a last half sample is dropped."""
     odd = b""
     # read1 gives what is there, so that a pipe from a microphone is not waited for.
@@ -83,9 +84,12 @@ def package(name: str) -> Any:
     """A package of the extra `audio`, imported when it is needed."""
     try:
         return importlib.import_module(name)
-    except (ImportError, OSError) as error:  # OSError: the C library that it wraps is not there
-        why = f" ({error})" if isinstance(error, OSError) else ""
-        raise AudioError(f"audio needs the package {name}{why}: pip install 'trimodal[audio]'") from None
+    except ImportError:
+        raise AudioError(f"audio needs the package {name}: pip install 'trimodal[audio]'") from None
+    except OSError as error:  # the package is there, the C library that it wraps is not
+        raise AudioError(
+            f"{name}: {error}; Debian and Ubuntu have it as the package {_LIBRARIES.get(name, name)}"
+        ) from None
 
 
 def _decode(path: str) -> Generator[Samples, None, None]:
@@ -114,7 +118,7 @@ def _decode(path: str) -> Generator[Samples, None, None]:
         raise AudioError(f"{path}: cannot be read as audio (wav, flac, ogg, mp3): {why}") from None
 
 
-def _exactly(size: int, blocks: Iterator[Samples]) -> Iterator[Samples]:
+def exactly(size: int, blocks: Iterator[Samples]) -> Generator[Samples, None, None]:
     """The same samples in blocks of `size`; the last may be shorter."""
     held: list[Samples] = []
     count = 0
