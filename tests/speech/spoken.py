@@ -16,7 +16,7 @@ from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.vad import EnergyDetector
 from trimodal.speech.values import SAMPLE_RATE, Recognition, Samples, Word
 
-VOCABULARY = "zero one two three four five six seven eight nine what is a lambda explain the".split()
+VOCABULARY = ("one", "two", "three", "four", "five", "six", "what", "is", "a", "lambda", "explain", "the")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def speak(
         length = float(rng.uniform(0.15, 0.7))
         text = " " + VOCABULARY[rng.integers(len(VOCABULARY))]
         spoken.append(Word(text, at, at + length, 1.0))
-        at += length + gap_s
+        at += length
         if pauses and rng.random() < 0.2:
             at += float(rng.uniform(0.2, 2.0))
     samples = np.zeros(round((at + tail_s) * SAMPLE_RATE), np.float32)

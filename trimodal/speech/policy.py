@@ -19,7 +19,7 @@ from trimodal.speech.words import SpokenWord, Transcript, repeated
 
 PAD = SAMPLE_RATE // 5  # heard before and after speech: onsets are soft, and word times are not exact
 EDGE = SAMPLE_RATE // 4  # a word that ends this near to where the window was cut may be cut as well
-LEAD = SAMPLE_RATE // 20  # heard before a word that a window begins with
+LEAD = SAMPLE_RATE // 8  # heard before a word that a window begins with: its time may be off
 _FURTHEST_BACK = 5 * SAMPLE_RATE // 2  # of a window's beginning before the end of the one before
 
 

@@ -48,7 +48,7 @@ class AgreementPolicy(SegmentPolicy):
                     return None
                 end = min(segment.end + PAD, segment.final)
                 kind = Kind.FINAL if end <= limit else Kind.FULL
-                return self.shortened(Stretch(begin, min(end, limit), final, kind))
+                return Stretch(begin, min(end, limit), final, kind)
         if boundary is None or boundary > timeline.received:
             return None
         kind = Kind.STEP if boundary <= limit else Kind.FULL
@@ -57,10 +57,6 @@ class AgreementPolicy(SegmentPolicy):
     def final_moment(self, paused: int, timeline: Timeline) -> int:
         """When a segment is settled whose pause was long enough at `paused`: at the next step."""
         return timeline.received if timeline.ended else -(-paused // self._step) * self._step
-
-    def shortened(self, stretch: Stretch) -> Stretch | None:
-        """The stretch that settles a segment, or None when that needs no further window."""
-        return stretch
 
     def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
         if stretch.kind is Kind.FINAL:

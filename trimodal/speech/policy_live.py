@@ -7,17 +7,18 @@ from trimodal.speech.policy_agreement import AgreementPolicy
 
 
 class LivePolicy(AgreementPolicy):
-    """Like `agreement`, but a pause settles the segment at once: with one window over the rest of it,
+    """Like `agreement`, but a pause settles the segment at once.
 
-    or with none, when the last step had heard the pause already.
+    With one window over the rest of it, or with none where the last step had heard the pause already.
     """
+
+    def plan(self, timeline: Timeline) -> Stretch | None:
+        stretch = super().plan(timeline)
+        while stretch and stretch.kind is Kind.FINAL and stretch.end <= self.heard:
+            self.settle(self.tentative)
+            self.floor = stretch.end
+            stretch = super().plan(timeline)
+        return stretch
 
     def final_moment(self, paused: int, timeline: Timeline) -> int:
         return min(paused, timeline.received)
-
-    def shortened(self, stretch: Stretch) -> Stretch | None:
-        if stretch.kind is not Kind.FINAL or self.heard < stretch.end:
-            return stretch
-        self.settle(self.tentative)
-        self.floor = stretch.end
-        return None

@@ -27,8 +27,9 @@ class VadPolicy(SegmentPolicy):
         # Whether somebody still spoke at the limit is known only a pause later.
         late = limit + self.pause
         if segment.final is not None and segment.end is not None and segment.final <= late:
-            end = min(segment.end + PAD, segment.final, limit)
-            return Stretch(begin, end, segment.final, Kind.FINAL)
+            end = min(segment.end + PAD, segment.final)
+            kind = Kind.FINAL if end <= limit else Kind.FULL
+            return Stretch(begin, min(end, limit), segment.final, kind)
         return Stretch(begin, limit, late, Kind.FULL) if timeline.received >= late else None
 
     def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:

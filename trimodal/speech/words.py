@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from trimodal.speech.values import SAMPLE_RATE, Word
 
-# Words of two windows are the same one only when their middles lie this near, in samples.
-_NEAR = SAMPLE_RATE
-_LONGEST_MATCH = 3  # words; a longer match says no more
+# Words of two windows are the same one only when their middles lie nearer than this, in samples.
+_NEAR = SAMPLE_RATE * 3 // 4
+_LEAST_LIKENESS = 0.25  # of a match: one word half as far as _NEAR away, or several further away
 _REMEMBERED = 256  # committed words that a window may hold again
 
 
@@ -62,25 +62,23 @@ def repeated(committed: Sequence[SpokenWord], words: Sequence[SpokenWord], start
     """Words at the beginning of a window from sample `start` on that are committed already.
 
     The border is put behind the run of words that best repeats the last committed
-    ones: the longer the match and the nearer in time, the better. A word that is
-    said twice is thereby found twice. Without a match time decides: a word
-    belongs to the past when its middle does.
+    ones: the more of them and the nearer in time, the better. What is said twice is
+    thereby found twice. Without a match time decides: a word belongs to the past
+    when its middle does.
     """
     if not committed or committed[-1].end <= start:
         return 0
-    past = [normalised(word.text) for word in committed if word.end > start]
-    texts = [normalised(word.text) for word in words]
-    best, border = 0.0, None
+    # A word of which less than half lies in the window cannot be recognised in it.
+    past = [word for word in committed if word.middle > start]
+    best, border = _LEAST_LIKENESS, None
     for count in range(1, len(words) + 1):
-        distance = abs(words[count - 1].middle - committed[-1].middle) / _NEAR
-        matched = 0
-        while matched < min(_LONGEST_MATCH, count, len(past)):
-            if texts[count - 1 - matched] != past[-1 - matched]:
+        score = 0.0
+        for old, new in zip(reversed(past), reversed(words[:count]), strict=False):
+            distance = abs(old.middle - new.middle) / _NEAR
+            if distance >= 1 or normalised(old.text) != normalised(new.text):
                 break
-            matched += 1
-        # One word alone must lie within half of _NEAR, three words within all of it.
-        score = matched - 2 * distance
-        if matched and distance <= 1 and score > best:
+            score += (1 - distance) ** 2
+        if score > best:
             best, border = score, count
     if border is not None:
         return border
