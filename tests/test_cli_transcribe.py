@@ -1,5 +1,6 @@
 """The command on the fake speech model, which hears the same words in every recording."""
 
+import asyncio
 import io
 import json
 import os
@@ -199,7 +200,14 @@ def test_ctrl_c_ends_a_live_file_and_prints_what_was_heard(fake, talk, speech, m
 
 
 def test_ctrl_c_ends_a_whole_file(fake, talk, speech, monkeypatch):
-    monkeypatch.setitem(fake.functions, "speech", interrupting(speech, 1))
+    async def slow(request):
+        outputs = speech(request)
+        if request.parameters["sequence_start"]:
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(30)
+        return outputs
+
+    monkeypatch.setitem(fake.functions, "speech", slow)
     result = run(talk)
     assert (result.exit_code, result.stdout) == (130, "")
     assert not speech.streams
