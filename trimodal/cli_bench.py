@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from trimodal.speech.settings import PolicyName
 
 bench = typer.Typer(
     help="Measure the served models, side by side with their bare engines.", no_args_is_help=True
@@ -113,6 +115,59 @@ def embedding(
 
     plan = Plan(tuple(concurrency), words, rounds, seconds, bare, dict(_pair(text) for text in set_))
     _run(lambda console: measure(plan, console), json_)
+
+
+@bench.command()
+def speech(
+    streams: list[int] = typer.Option([1, 2, 4, 8], min=1, max=64, help="Live streams; repeatable."),
+    policy: list[str] = typer.Option(
+        ["live", "agreement", "vad", "window"], help="Policy of the streams; repeatable."
+    ),
+    seconds: float = typer.Option(30.0, min=1, max=3600, help="Length of a stream."),
+    chunk_ms: int = typer.Option(100, min=20, max=30_000, help="Audio in a chunk."),
+    samples: Path = typer.Option("build/demo/speech/samples", help="Recordings, with samples.json."),
+    capacity: bool = typer.Option(False, help="Instead: how many streams it carries, batched and not."),
+    direct: bool = typer.Option(False, help="Instead: beside its bare engine and faster-whisper."),
+    window_s: list[float] = typer.Option([5.0, 30.0], min=1, max=30, help="Of the two above; repeatable."),
+    batch: int = typer.Option(8, min=1, max=64, help="Windows of a batch with --direct."),
+    rounds: int = typer.Option(3, min=1, max=50, help="Counted rounds of the two above."),
+    loop_seconds: float = typer.Option(4.0, min=0.05, max=120, help="For each case in each round of them."),
+    artefact: Path | None = typer.Option(None, help="Another built recogniser than the config's."),
+    set_: list[str] = typer.Option([], "--set", help="model.parameter=value; repeatable."),
+    json_: Path | None = typer.Option(None, "--json", help="Also write the figures to this file."),
+) -> None:
+    """Word error rate and lag of live streams, batches and compute of the recogniser."""
+    from typing import get_args
+
+    from trimodal.bench.speech import Plan, measure
+    from trimodal.server.overlay import parse_changes
+    from trimodal.speech.settings import PolicyName
+
+    for name in policy:
+        if name not in get_args(PolicyName):
+            raise typer.BadParameter(f"--policy {name}: known are {', '.join(get_args(PolicyName))}")
+
+    async def run(console: Console) -> dict[str, Any]:
+        changes = parse_changes(set_)
+        if artefact:
+            changes.setdefault("speech_recognize", {})["artefact"] = str(artefact.resolve())
+        plan = Plan(
+            streams=tuple(streams),
+            policies=tuple(cast("list[PolicyName]", policy)),
+            seconds=seconds,
+            chunk_s=chunk_ms / 1e3,
+            samples=samples,
+            capacity=capacity,
+            direct=direct,
+            window_s=tuple(window_s),
+            batch=batch,
+            rounds=rounds,
+            loop_s=loop_seconds,
+            changes=changes,
+        )
+        return await measure(plan, console)
+
+    _run(run, json_)
 
 
 @bench.command()

@@ -1,0 +1,169 @@
+"""`trimodal bench speech`: live streams at the pace of speech, for each policy and number of streams.
+
+It starts its own server on free ports. Stream i says the same in every row: utterances
+of a directory, joined with pauses by seed i. The offline text that rows are compared with
+comes from the same recogniser on the same audio, each utterance whole in one window
+(cut in the middle of the pauses around it), sent to `speech_recognize` directly: the
+best that is known without streaming. `--capacity` and `--direct` are other measurements,
+see speech_capacity and speech_direct.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from trimodal.bench.speech_counters import read_page, work_between
+from trimodal.bench.speech_figures import LiveFigures, summarise_live
+from trimodal.bench.speech_sides import Recognizer
+from trimodal.bench.speech_streams import run_streams
+from trimodal.bench.speech_truth import Spoken, read_utterances, speak
+from trimodal.client import Client
+from trimodal.server.options import ServerOptions
+from trimodal.server.process import TritonServer
+from trimodal.speech.settings import PolicyName
+
+SETTLE_S = 0.3  # metrics are carried to the page every 50 ms
+COLUMNS = (
+    *("policy", "streams", "WER", "offline", "to offl.", "lag p50", "p95", "p99"),
+    *("first", "compute", "batch", "win/s", "keeps up"),
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure: each policy with each number of streams, `seconds` long.
+
+    `capacity` and `direct` are measured instead of that, where they are wished for: with
+    windows of `window_s`, in `rounds` of `loop_s` seconds a case; `batch` is --direct's.
+    """
+
+    streams: tuple[int, ...] = (1, 2, 4, 8)
+    policies: tuple[PolicyName, ...] = ("live", "agreement", "vad", "window")
+    seconds: float = 30.0
+    chunk_s: float = 0.1
+    samples: Path = Path("build/demo/speech/samples")
+    capacity: bool = False
+    direct: bool = False
+    window_s: tuple[float, ...] = (5.0, 30.0)
+    batch: int = 8
+    rounds: int = 3
+    loop_s: float = 4.0
+    changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+async def measure(plan: Plan, console: Console) -> dict[str, Any]:
+    """Runs the plan and prints its tables; the figures as plain data.
+
+    Raises:
+        OperatorError: the recordings cannot be read, a setting is wrong, or a side does not start.
+    """
+    from trimodal.bench import speech_capacity, speech_direct
+
+    utterances = await asyncio.to_thread(read_utterances, plan.samples)
+    spoken = [speak(utterances, plan.seconds, seed) for seed in range(max(plan.streams))]
+    figures: dict[str, Any] = {"machine": platform.platform(), "plan": asdict(plan)}
+    if plan.capacity:
+        figures["capacity"] = await speech_capacity.measure(plan, spoken, console)
+    if plan.direct:
+        figures["direct"] = await speech_direct.measure(plan, spoken, console)
+    if not (plan.capacity or plan.direct):
+        figures["live"] = await measure_live(plan, spoken, console)
+    return figures
+
+
+async def measure_live(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dict[str, Any]:
+    """Every policy with every number of streams, one row after the other."""
+    async with AsyncExitStack() as stack:
+        server = stack.enter_context(TritonServer(options(("speech", "speech_recognize"), plan.changes)))
+        client = await stack.enter_async_context(Client(server.grpc_url))
+        recognizer = await stack.enter_async_context(Recognizer(server.grpc_url))
+        offline = [await _offline(recognizer, one) for one in spoken]
+        await client.transcribe(spoken[0].samples)  # opens what a first stream opens
+        table = live_table(f"live streams of {plan.seconds:g} s, chunks of {plan.chunk_s * 1e3:g} ms")
+        rows = {}
+        for policy in plan.policies:
+            for streams in plan.streams:
+                row = await run_row(plan, client, server, policy, spoken[:streams], offline)
+                rows[f"{policy}_{streams}"] = asdict(row)
+                add_row(table, policy, row)
+                if row.refused or row.failed:
+                    console.print(f"{policy}, {streams} streams: {row.why}")
+    console.print(table)
+    console.print(
+        "WER: against what was said; offline: the same of whole utterances; to-offl.: WER with the offline "
+        "text as truth.\nlag: audio spoken less a committed word's end, when the client holds it; "
+        "first: from a stream's first word to its first text; "
+        "compute: recogniser seconds a second of audio"
+    )
+    return rows
+
+
+async def run_row(
+    plan: Plan,
+    client: Client,
+    server: TritonServer,
+    policy: PolicyName | None,
+    spoken: Sequence[Spoken],
+    offline: Sequence[str] | None,
+    delays: Sequence[float] | None = None,
+) -> LiveFigures:
+    """All of `spoken` as live streams, begun together or after `delays`; the figures."""
+    before, began = read_page(server.metrics_url), time.monotonic()
+    runs = await run_streams(client, spoken, policy=policy, chunk_s=plan.chunk_s, delays=delays)
+    seconds = time.monotonic() - began
+    await asyncio.sleep(SETTLE_S)
+    work = work_between(before, read_page(server.metrics_url))
+    return summarise_live(runs, spoken, offline, work, seconds)
+
+
+async def _offline(recognizer: Recognizer, spoken: Spoken) -> str:
+    texts = await recognizer.texts([spoken.samples[begin:end] for begin, end in spoken.windows])
+    return " ".join(texts)
+
+
+def options(models: tuple[str, ...], changes: Mapping[str, Mapping[str, str]]) -> ServerOptions:
+    """A server on free ports with some parameters changed."""
+    return ServerOptions(models=models, http_port=0, grpc_port=0, metrics_port=0, changes=changes)
+
+
+def live_table(title: str) -> Table:
+    """The table without rows."""
+    table = Table(title=title)
+    for column in COLUMNS:
+        table.add_column(column, justify="left" if column == "policy" else "right")
+    return table
+
+
+def add_row(table: Table, policy: str, row: LiveFigures) -> None:
+    """One policy with one number of streams."""
+
+    def seconds(value: float | None) -> str:
+        return "" if value is None else f"{value:.2f} s"
+
+    def percent(value: float | None) -> str:
+        return "" if value is None else f"{value:.1%}"
+
+    refused = f" {row.refused} refused" if row.refused else ""
+    failed = f" {row.failed} failed" if row.failed else ""
+    table.add_row(
+        policy,
+        str(row.streams),
+        percent(row.wer),
+        percent(row.offline_wer),
+        percent(row.wer_to_offline),
+        *map(seconds, (row.lag_p50, row.lag_p95, row.lag_p99, row.first_s)),
+        f"{row.compute:.3f}",
+        f"{row.batch_mean:.1f} ≤{row.batch_most:g}",
+        f"{row.windows_per_s:.1f}",
+        ("yes" if row.keeps_up else f"no, {row.growth:+.1f} s") + refused + failed,
+    )

@@ -1,0 +1,147 @@
+"""`trimodal bench speech --direct`: the served recogniser beside its bare engine and faster-whisper.
+
+All sides stay loaded, each in processes of its own, and take turns; windows, context,
+beam, threads and word times are the same. Served, twice as many clients as windows in a
+batch send single windows: while one batch is recognised the next gathers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+from pathlib import Path
+from statistics import mean, median
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from trimodal.bench import speech as live
+from trimodal.bench.bare import BareProcess
+from trimodal.bench.closed_loop import LoopRound, summarise_loops
+from trimodal.bench.samples import paired_ratio
+from trimodal.bench.speech_sides import Recognizer, cut_windows, name, open_bare, open_faster_whisper
+from trimodal.bench.speech_truth import Spoken
+from trimodal.server.options import default_repository
+from trimodal.server.process import TritonServer
+from trimodal.server.repository import select_models
+from trimodal.settings import parse_parameters
+from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.values import SAMPLE_RATE
+
+if TYPE_CHECKING:
+    from trimodal.bench.speech import Plan
+
+SIDES = ("served", "bare engine", "faster-whisper forward", "faster-whisper public")
+WINDOWS = 32
+
+# Length of windows, windows of a batch, side → its rounds.
+Rounds = Mapping[tuple[float, int, str], list[LoopRound]]
+
+
+async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dict[str, Any]:
+    """Runs all sides in turn, prints the table, gives the figures."""
+    changes = {"max_batch_windows": str(plan.batch), **plan.changes.get("speech_recognize", {})}
+    settings, directory = recognizer(changes)
+    audio = {
+        length: cut_windows([one.samples for one in spoken], length, WINDOWS) for length in plan.window_s
+    }
+    contexts = {length: context(directory, length) for length in audio}
+    rounds: dict[tuple[float, int, str], list[LoopRound]] = {}
+    formed: dict[tuple[float, int], float] = {}
+    async with AsyncExitStack() as stack:
+        server = TritonServer(live.options(("speech_recognize",), {"speech_recognize": changes}))
+        url = stack.enter_context(server).grpc_url
+        served = await stack.enter_async_context(Recognizer(url))
+        bare = stack.enter_context(BareProcess(open_bare, directory, settings, audio))
+        whisper = stack.enter_context(BareProcess(open_faster_whisper, directory, settings, audio, contexts))
+        for index in range(plan.rounds + 1):
+            for length, batch in ((length, batch) for length in audio for batch in sorted({1, plan.batch})):
+                clients = 1 if batch == 1 else 2 * batch
+                ours, batches = await served.loop(audio[length], clients=clients, seconds=plan.loop_s)
+                formed[length, batch] = mean(batches)
+                found = {"served": ours}
+                found["bare engine"] = await bare.run(name(length), batch=batch, seconds=plan.loop_s)
+                for kind in ("forward", "public"):
+                    found[f"faster-whisper {kind}"] = await whisper.run(
+                        f"{name(length)} {kind}", batch=batch, seconds=plan.loop_s
+                    )
+                for side, one in found.items():
+                    if index:  # round 0 warms up
+                        rounds.setdefault((length, batch, side), []).append(one)
+    return report(plan, rounds, formed, contexts, f"{settings.engine} {directory.name}", console)
+
+
+def report(
+    plan: Plan,
+    rounds: Rounds,
+    formed: Mapping[tuple[float, int], float],
+    contexts: Mapping[float, float],
+    title: str,
+    console: Console,
+) -> dict[str, Any]:
+    """The table; `ratio` is the served side's windows a second over the other side's."""
+    figures: dict[str, Any] = {}
+    table = Table(title=f"recogniser: {title}")
+    for column in ("window", "context", "batch", "side", "windows/s", "RTF", "p50", "served to it"):
+        table.add_column(column, justify="left" if column == "side" else "right")
+    for length, batch in formed:
+        for side in SIDES:
+            some = rounds[length, batch, side]
+            summary = summarise_loops(some)
+            ratio = paired_ratio(rounds[length, batch, "served"], some, lambda one: one.rate)
+            figures[f"{length:g}s_{batch}_{side}"] = {**asdict(summary), "ratio": ratio}
+            table.add_row(
+                name(length),
+                "30 s" if side.endswith("public") else name(contexts[length]),
+                f"{formed[length, batch]:.1f}" if side == "served" else str(batch),
+                side,
+                f"{summary.rate:.2f}",
+                f"{1 / (summary.rate * length):.4f}",
+                f"{summary.p50:.0f} ms",
+                "" if side == "served" else f"{ratio:.3f}",
+            )
+        if batch == 1:
+            added = {
+                side: 1e3
+                * median(
+                    ours.p50 - theirs.p50
+                    for ours, theirs in zip(rounds[length, 1, "served"], rounds[length, 1, side], strict=True)
+                )
+                for side in SIDES[1:]
+            }
+            figures[f"{length:g}s_added_ms"] = added
+    console.print(table)
+    console.print("batch: of the served side, the mean that was formed; RTF: seconds a second of audio")
+    for length in plan.window_s:
+        added = figures[f"{length:g}s_added_ms"]
+        console.print(
+            f"one window of {length:g} s, p50 served less p50 of "
+            + ", ".join(f"{side}: {ms:+.1f} ms" for side, ms in added.items())
+        )
+    return figures
+
+
+def recognizer(changes: Mapping[str, str]) -> tuple[RecognizeSettings, Path]:
+    """The settings that the served recogniser will have, and its artefact's directory."""
+    repository = default_repository().resolve()
+    parameters = select_models(repository, ("speech_recognize",), "cpu")["speech_recognize"].parameters
+    settings = parse_parameters(
+        RecognizeSettings, {**parameters, **changes}, source="speech_recognize/configs/cpu.pbtxt"
+    )
+    return settings, (repository / "speech_recognize" / "1" / settings.artefact).resolve()
+
+
+def context(directory: Path, seconds: float) -> float:
+    """The encoder length in seconds that our engine takes for a window.
+
+    Raises:
+        ArtefactError: the artefact is not one of CTranslate2, which faster-whisper runs on.
+    """
+    from trimodal.manifest import read_manifest
+    from trimodal.speech.artefact import read_shapes
+    from trimodal.speech.features import smallest_context
+
+    manifest = read_manifest(directory, task="speech", runtime="ctranslate2")
+    return smallest_context(read_shapes(directory, manifest).contexts_s, round(seconds * SAMPLE_RATE))
