@@ -10,10 +10,10 @@ import importlib.util
 import json
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
@@ -81,17 +81,57 @@ class ResponseSender:
         return self.responses[-1].error
 
 
+# Model → what it answers to the tensors of a call from another model: outputs by name, or an error.
+MODELS: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any] | TritonError]] = {}
+
+
 class InferenceRequest:
-    def __init__(self, inputs: Mapping[str, Any], parameters: Mapping[str, Any] | None = None) -> None:
-        self.inputs = {name: Tensor(name, values) for name, values in inputs.items()}
+    """A client's request, or a model's to another one: the latter names it, and `exec` asks MODELS."""
+
+    def __init__(
+        self,
+        inputs: Mapping[str, Any] | Sequence[Tensor],
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        model_name: str = "",
+        requested_output_names: Sequence[str] = (),
+    ) -> None:
+        given = inputs.items() if isinstance(inputs, Mapping) else ((t.name(), t.as_numpy()) for t in inputs)
+        self.inputs = {name: Tensor(name, values) for name, values in given}
         self.sender = ResponseSender()
         self._parameters = parameters or {}
+        self._model, self._wanted = model_name, requested_output_names
+
+    def exec(self) -> CalledResponse:
+        answer = MODELS[self._model]({name: tensor.as_numpy() for name, tensor in self.inputs.items()})
+        if isinstance(answer, TritonError):
+            return CalledResponse({}, answer)
+        return CalledResponse({name: answer[name] for name in self._wanted})
 
     def get_response_sender(self) -> ResponseSender:
         return self.sender
 
     def parameters(self) -> str:
         return json.dumps(self._parameters) if self._parameters else ""
+
+
+class CalledResponse:
+    """What a model gets from another one. Codes of its error are behind a call, as in the real module."""
+
+    def __init__(self, outputs: Mapping[str, Any], error: TritonError | None = None) -> None:
+        self.outputs = outputs
+        self._error = error
+
+    def has_error(self) -> bool:
+        return self._error is not None
+
+    def error(self) -> Any:
+        error = self._error
+        return error and SimpleNamespace(code=lambda: error.code, message=error.message)
+
+
+def get_output_tensor_by_name(response: CalledResponse, name: str) -> Tensor:
+    return Tensor(name, response.outputs[name])
 
 
 def get_input_tensor_by_name(request: InferenceRequest, name: str) -> Tensor | None:
@@ -133,9 +173,10 @@ class Metric:
         return [value for name, value, _ in self.calls if name == call]
 
 
-def model_config(parameters: Mapping[str, str]) -> str:
-    """The `model_config` of initialize's arguments, as Triton writes it."""
-    return json.dumps({"parameters": {key: {"string_value": value} for key, value in parameters.items()}})
+def model_config(parameters: Mapping[str, str], **more: Any) -> str:
+    """The `model_config` of initialize's arguments, as Triton writes it; `more`: other fields."""
+    values = {key: {"string_value": value} for key, value in parameters.items()}
+    return json.dumps({"parameters": values, **more})
 
 
 @contextmanager
@@ -145,6 +186,7 @@ def glue(path: Path) -> Iterator[ModuleType]:
     assert name not in sys.modules, "there is one fake at a time"
     sys.modules[name] = sys.modules[__name__]
     MetricFamily.families.clear()
+    MODELS.clear()
     try:
         spec = importlib.util.spec_from_file_location(f"glue_{path.parts[-3]}", path)
         assert spec
