@@ -42,7 +42,7 @@ def test_the_filters_are_those_of_faster_whisper(bands):
 def test_zeros_are_added_as_faster_whisper_does(seconds):
     extractor = pytest.importorskip("faster_whisper.feature_extractor").FeatureExtractor()
     samples = sound(seconds)
-    expected = extractor(samples)
+    expected = extractor(samples)[:, :-1]  # its transcribe() leaves the last frame out
     features = log_mel(samples, 5, 80, padding="zeros")
     np.testing.assert_allclose(features[:, : expected.shape[1]], expected, atol=2e-4)
     assert (features[:, expected.shape[1] :] == 0).all()

@@ -8,7 +8,6 @@ length of prompt, one language or one alignment a call) is parted first.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,7 +63,7 @@ class _Row:
     @property
     def frames(self) -> int:
         """Feature frames that are not padding; the aligner takes two as one step."""
-        return max(2, math.ceil(self.samples / HOP))
+        return max(2, self.samples // HOP)
 
 
 class CTranslate2Whisper:

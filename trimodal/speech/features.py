@@ -30,7 +30,7 @@ def log_mel(samples: Samples, context_s: float, bands: int, padding: Padding = "
     """float32[bands, 100 · context_s] of float32[n] at 16 kHz, n ≤ 16,000 · context_s.
 
     With silence the numbers are those of transformers' WhisperFeatureExtractor for that
-    length; with zeros they are those of faster-whisper: 0 from 10 ms after the last sample.
+    length; with zeros they are those of faster-whisper: 0 where no whole frame of samples is left.
 
     Raises:
         ValueError: more samples than the context holds.
@@ -53,7 +53,7 @@ def log_mel(samples: Samples, context_s: float, bands: int, padding: Padding = "
     features[:, :heard] = np.maximum(logs, least).T
     features = (features + 4) / 4
     if padding == "zeros":
-        features[:, len(samples) // HOP + 1 :] = 0
+        features[:, len(samples) // HOP :] = 0
     return features
 
 
