@@ -103,7 +103,8 @@ class _Screen:
         if len(text) > room:
             text = "…" + text[-room:].partition(" ")[2]
         words = Text(text)
-        words.append(printable(update.tentative), style="dim")
+        tentative = printable(update.tentative)
+        words.append(tentative if text else tentative.lstrip(), style="dim")
         status = f"{update.received_s:.1f} s received · lag {update.lag_s:.1f} s · {len(stream.words)} words"
         return Group(words, Text(status, style="cyan"))
 
