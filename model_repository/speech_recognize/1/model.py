@@ -1,0 +1,42 @@
+"""Glue of speech_recognize: windows of audio in, timed words out. What is done lies in trimodal.speech."""
+
+import triton_python_backend_utils as pb_utils
+
+from trimodal.glue import answer_batch, version_directory
+from trimodal.metrics import TritonMetrics
+from trimodal.settings import parameters_of, parse_parameters
+from trimodal.speech.recognize import RecognizeService
+from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.windows import RecognizeRequest
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        settings = parse_parameters(
+            RecognizeSettings,
+            parameters_of(args["model_config"]),
+            source="speech_recognize/configs/cpu.pbtxt (GPU profile: config.pbtxt)",
+        )
+        self.metrics = TritonMetrics(pb_utils)
+        self.service = RecognizeService.open(version_directory(args), settings, self.metrics)
+
+    def execute(self, requests):
+        return answer_batch(pb_utils, requests, read, self.service.recognize, write)
+
+    def finalize(self):
+        self.service.close()
+        self.metrics.close()
+
+
+def read(request):
+    window = pb_utils.get_input_tensor_by_name(request, "window").as_numpy()
+    return RecognizeRequest(window, texts(request, "prompt"), texts(request, "language"))
+
+
+def texts(request, name):
+    tensor = pb_utils.get_input_tensor_by_name(request, name)
+    return None if tensor is None else tensor.as_numpy().reshape(-1).tolist()
+
+
+def write(recognized):
+    return [pb_utils.Tensor(name, values) for name, values in recognized.tensors().items()]
