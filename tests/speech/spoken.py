@@ -6,13 +6,14 @@ where the window lies; what it does to words at the window's edges can be chosen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from trimodal.speech.session import LiveSession, PlannedWindow
-from trimodal.speech.settings import SpeechSettings
+from trimodal.speech.settings import PolicyName, SpeechSettings
 from trimodal.speech.vad import EnergyDetector
 from trimodal.speech.values import SAMPLE_RATE, Recognition, Samples, Word
 
@@ -76,10 +77,10 @@ class Oracle:
         assert len(planned.window.samples) == planned.end - planned.start
         begin, end = planned.start / SAMPLE_RATE, planned.end / SAMPLE_RATE
         rng = np.random.default_rng((planned.start, planned.end))
+        first_word = bisect_right(self.speech.words, begin, key=lambda word: word.end)
+        after_last = bisect_left(self.speech.words, end, key=lambda word: word.start)
         found = []
-        for word in self.speech.words:
-            if word.end <= begin or word.start >= end:
-                continue
+        for word in self.speech.words[first_word:after_last]:
             text = word.text
             if word.start < begin - 0.001 or word.end > end + 0.001:
                 if self.cut == "missing":
@@ -106,7 +107,20 @@ class Outcome:
     tentative: list[tuple[Word, ...]]
 
 
-def chunks_of(samples: Samples, lengths: Iterable[int]) -> Iterable[Samples]:
+def looped(speech: Speech, times: int) -> Speech:
+    """The words of the same audio `times` over; `samples` stay those of one round."""
+    round_s = len(speech.samples) / SAMPLE_RATE
+    return Speech(speech.samples, tuple(w.shifted(n * round_s) for n in range(times) for w in speech.words))
+
+
+def random_lengths(seed: int, shortest: int = 320, longest: int = 480_000) -> Iterator[int]:
+    """Endless chunk lengths, evenly spread over the orders of magnitude."""
+    rng = np.random.default_rng(seed)
+    while True:
+        yield int(np.exp(rng.uniform(np.log(shortest), np.log(longest))))
+
+
+def chunks_of(samples: Samples, lengths: Iterable[int]) -> Iterator[Samples]:
     """The samples cut into chunks of these lengths, the last one shorter."""
     at = 0
     for length in lengths:
@@ -118,15 +132,12 @@ def chunks_of(samples: Samples, lengths: Iterable[int]) -> Iterable[Samples]:
 
 def run(
     settings: SpeechSettings,
-    policy: str,
-    speech: Speech,
+    policy: PolicyName,
     oracle: Callable[[PlannedWindow], Recognition],
-    lengths: Iterable[int],
-    *,
-    prompt: str = "",
+    chunks: Iterable[Samples],
 ) -> Outcome:
     """Feeds a stream to its end; each window that is due is heard at once."""
-    session = LiveSession(settings, policy=policy, prompt=prompt, detector=EnergyDetector())  # type: ignore[arg-type]
+    session = LiveSession(settings, policy=policy, detector=EnergyDetector())
     outcome = Outcome(session, [], [], 0.0, [])
 
     def settle() -> None:
@@ -137,7 +148,7 @@ def run(
         outcome.lags_s.extend(update.received_s - word.end for word in update.committed)
         outcome.tentative.append(update.tentative)
 
-    for chunk in chunks_of(speech.samples, lengths):
+    for chunk in chunks:
         session.feed(chunk)
         outcome.held_s = max(outcome.held_s, session.held_s)
         settle()

@@ -183,6 +183,7 @@ class LiveSession:
     def take(self) -> Update:
         """What is new since the last call."""
         self._due()  # a pause may have settled words without a window
+        self._forget()
         lag = self._ring.end - self._transcript.end if self._transcript.count else 0
         return Update(
             self._transcript.take(),

@@ -1,0 +1,114 @@
+import pytest
+
+from trimodal.speech.policy import EDGE, Kind, Segment, SegmentPolicy, Stretch, Timeline, first_segment
+from trimodal.speech.settings import SpeechSettings
+from trimodal.speech.vad import SpeechSpan
+from trimodal.speech.words import SpokenWord, Transcript
+
+S = 16_000
+PAUSE = S // 2
+SURE = 1536  # samples until a detector is sure
+
+
+def span(start: int, end: int | None = None) -> SpeechSpan:
+    return SpeechSpan(start, start + SURE, end, None if end is None else end + SURE)
+
+
+@pytest.mark.parametrize(
+    ("spans", "received", "ended", "floor", "expected"),
+    [
+        pytest.param([], 9 * S, True, 0, None, id="silence"),
+        pytest.param([span(S)], 2 * S, False, 0, Segment(S, S + SURE), id="speaking"),
+        pytest.param([span(S, 2 * S)], 2 * S + 7999, False, 0, Segment(S, S + SURE), id="pause-too-short"),
+        pytest.param(
+            [span(S, 2 * S)], 2 * S + 8000, False, 0, Segment(S, S + SURE, 2 * S, 2 * S + 8000), id="pause"
+        ),
+        pytest.param(
+            [span(S, 2 * S)], 2 * S + 5, True, 0, Segment(S, S + SURE, 2 * S, 2 * S + 5), id="end-is-a-pause"
+        ),
+        pytest.param(
+            [span(S, 2 * S), span(2 * S + 5000)], 9 * S, False, 0, Segment(S, S + SURE), id="resumed-in-time"
+        ),
+        # Speech that began within the pause, but was known only after it, is the next segment's.
+        pytest.param(
+            [span(S, 2 * S), span(2 * S + 7000)], 9 * S, False, 0,
+            Segment(S, S + SURE, 2 * S, 2 * S + 8000), id="resumed-too-late",
+        ),
+        pytest.param([span(S, 2 * S), span(4 * S)], 9 * S, False, 2 * S,
+                     Segment(4 * S, 4 * S + SURE), id="behind-the-floor"),
+        pytest.param([span(S)], 9 * S, False, 3 * S, Segment(3 * S, S + SURE), id="floor-within-speech"),
+    ],
+)  # fmt: skip
+def test_first_segment(spans, received: int, ended: bool, floor: int, expected: Segment | None) -> None:
+    assert first_segment(Timeline(received, ended, spans), floor, PAUSE) == expected
+
+
+def word(text: str, start: float, end: float) -> SpokenWord:
+    return SpokenWord(text, round(start * S), round(end * S))
+
+
+def policy() -> SegmentPolicy:
+    return SegmentPolicy(SpeechSettings(), Transcript())
+
+
+def full(start: float, end: float) -> Stretch:
+    return Stretch(round(start * S), round(end * S), round(end * S), Kind.FULL)
+
+
+def test_carrying_on_commits_whole_words_and_begins_before_the_last_of_them() -> None:
+    it = policy()
+    edge = 10 - EDGE / S
+    it.carry_on(full(0, 10), [word("a", 1, 2), word("b", 9, edge), word("c", edge, 10)], S // 2)
+    assert [w.text for w in it.transcript.take()] == ["a", "b"]
+    assert [w.text for w in it.tentative] == ["c"]
+    assert it.floor == 9 * S - S // 8
+
+
+def test_carrying_on_overlaps_and_goes_on() -> None:
+    quiet = policy()
+    quiet.carry_on(full(0, 10), [], S // 2)
+    assert quiet.floor == 9.5 * S
+
+    early = policy()
+    early.carry_on(full(0, 10), [word("a", 1, 2)], S // 2)
+    assert early.floor == 7.5 * S  # no further back: the next window must be able to get on
+
+    endless = policy()
+    endless.carry_on(full(0, 2), [word("a", 0, 2)], S // 2)
+    assert (endless.transcript.count, endless.floor) == (0, S)
+
+
+def test_words_that_wait_are_committed_when_their_speech_is_over() -> None:
+    it = policy()
+    it.carry_on(full(0, 10), [word("a", 9.5, 10)], S // 2)
+    assert it.segment(Timeline(11 * S, False, [span(0, 9 * S)])) is None
+    assert [w.text for w in it.transcript.take()] == ["a"]
+    assert it.tentative == ()
+
+
+def test_a_lost_stretch_keeps_what_was_guessed_and_counts_the_rest() -> None:
+    it = policy()
+    it.tentative = (word("a", 1, 2),)
+    it.lose(Stretch(0, 5 * S, 5 * S, Kind.STEP))
+    assert (it.lost, it.floor, it.transcript.count) == (0, 0, 0)  # the audio will be heard again
+    it.lose(full(0, 5))
+    assert (it.lost, it.floor, it.transcript.count, it.tentative) == (3 * S, 5 * S, 1, ())
+
+
+def test_unsettled_is_speech_that_is_not_committed() -> None:
+    it = policy()
+    speaking = Timeline(10 * S, False, [span(4 * S)])
+    assert it.unsettled(Timeline(10 * S, False, [])) == 0
+    assert it.unsettled(speaking) == 6.2 * S
+    it.transcript.commit([word("a", 5, 7)])
+    assert it.unsettled(speaking) == 3 * S
+    it.floor = 9 * S
+    assert it.unsettled(speaking) == S
+
+
+def test_needed_keeps_an_onset_that_is_not_known_yet() -> None:
+    it = policy()
+    assert it.needed(Timeline(10 * S, False, []), S // 2) == 9.5 * S
+    assert it.needed(Timeline(10 * S, False, [span(4 * S)]), S // 2) == 3.8 * S
+    it.floor = 5 * S
+    assert it.needed(Timeline(10 * S, False, [span(4 * S)]), S // 2) == 5 * S

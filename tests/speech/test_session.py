@@ -1,0 +1,307 @@
+import difflib
+from itertools import cycle, pairwise, repeat
+
+import numpy as np
+import pytest
+
+from tests.speech.spoken import Oracle, Outcome, Speech, chunks_of, looped, random_lengths, run, speak, texts
+from trimodal.speech.session import LiveSession, PlannedWindow
+from trimodal.speech.settings import PolicyName, SpeechSettings
+from trimodal.speech.vad import EnergyDetector
+from trimodal.speech.values import SAMPLE_RATE, Recognition, Samples, Word
+
+POLICIES: list[PolicyName] = ["live", "agreement", "vad", "window"]
+SETTINGS = SpeechSettings()
+IN_ORDER = SpeechSettings(step_s=1.0, max_step_s=1.0)  # never widens
+
+
+def check(outcome: Outcome, speech: Speech, *, off_s: float) -> None:
+    """The words spoken, each once, in order, at their times; and the stream is done."""
+    said, found = texts(speech.words), texts(outcome.words)
+    if said != found:
+        matcher = difflib.SequenceMatcher(None, said, found, autojunk=False)
+        pytest.fail(str([code for code in matcher.get_opcodes() if code[0] != "equal"][:5]))
+    for word, heard in zip(speech.words, outcome.words, strict=True):
+        assert abs(word.start - heard.start) <= off_s
+        assert abs(word.end - heard.end) <= off_s
+    assert all(before.end <= after.start for before, after in pairwise(outcome.words))
+    assert outcome.session.finished
+    assert outcome.tentative[-1] == ()
+    assert outcome.session.pending_s == outcome.session.behind_s == 0
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("pauses", [True, False])
+def test_words_are_committed_as_spoken_whatever_the_chunks(policy: PolicyName, pauses: bool) -> None:
+    for seed in range(12):
+        speech = speak(seed, 80, pauses=pauses)
+        oracle = Oracle(speech, jitter_s=0.04, wavering_s=0.15, cut=("garbled", "missing")[seed % 2])
+        outcome = run(SETTINGS, policy, oracle, chunks_of(speech.samples, random_lengths(seed)))
+        check(outcome, speech, off_s=0.1)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_exact_times_stay_exact(policy: PolicyName) -> None:
+    speech = speak(100, 80)
+    check(run(SETTINGS, policy, Oracle(speech), chunks_of(speech.samples, repeat(1600))), speech, off_s=1e-4)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("settings", [
+    SpeechSettings(step_s=0.3, max_step_s=0.3, max_window_s=5, pause_s=0.15),
+    SpeechSettings(step_s=2, max_step_s=30, max_window_s=30, pause_s=2, window_s=30, overlap_s=5),
+    SpeechSettings(step_s=5, max_step_s=5, max_window_s=4, window_s=2, overlap_s=1),
+], ids=["short", "long", "step-longer-than-window"])  # fmt: skip
+def test_other_settings_lose_nothing_either(policy: PolicyName, settings: SpeechSettings) -> None:
+    for seed in range(6):
+        speech = speak(seed, 60, pauses=seed % 2 == 0)
+        oracle = Oracle(speech, jitter_s=0.02)
+        check(
+            run(settings, policy, oracle, chunks_of(speech.samples, random_lengths(seed))), speech, off_s=0.1
+        )
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_windows_and_words_do_not_depend_on_the_chunks(policy: PolicyName) -> None:
+    for seed in range(4):
+        speech = speak(seed, 80, pauses=seed % 2 == 0)
+        seen = []
+        for lengths in (repeat(320), random_lengths(seed), repeat(480_000)):
+            oracle = Oracle(speech, jitter_s=0.1, wavering_s=0.4)  # wrong words too are the same wrong words
+            outcome = run(IN_ORDER, policy, oracle, chunks_of(speech.samples, lengths))
+            seen.append((oracle.heard, outcome.words))
+        assert seen[0] == seen[1] == seen[2]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_an_hour_is_heard_in_bounded_memory_with_an_exact_clock(policy: PolicyName) -> None:
+    speech = speak(7, 100, tail_s=0.7, pauses=policy != "vad")
+    times = round(3600 * SAMPLE_RATE / len(speech.samples))
+    hour = looped(speech, times)
+    oracle = Oracle(hour)
+    lengths = cycle([8000, 480_000, 16_000, 160_000])
+    chunks = (chunk for _ in range(times) for chunk in chunks_of(speech.samples, lengths))
+    outcome = run(SETTINGS, policy, oracle, chunks)
+    check(outcome, hour, off_s=1e-3)
+    assert outcome.session.received_s == times * len(speech.samples) / SAMPLE_RATE > 3500
+    assert outcome.held_s < 30 + SETTINGS.max_window_s + 2
+    assert outcome.session.held_s < 2
+    assert len(outcome.session._detector.spans) < 5
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_windows_are_never_too_long_nor_too_many(policy: PolicyName) -> None:
+    speech = speak(11, 300, pauses=False)
+    oracle = Oracle(speech)
+    run(SETTINGS, policy, oracle, chunks_of(speech.samples, repeat(480_000)))
+    lengths = [end - start for start, end in oracle.heard]
+    assert min(lengths) > 0
+    assert max(lengths) <= SETTINGS.max_window_s * SAMPLE_RATE
+    # Behind by half a minute at each chunk: the step widens, each second is heard about twice.
+    assert sum(lengths) < 2.5 * len(speech.samples)
+
+
+def session(policy: PolicyName = "live", **settings: float) -> LiveSession:
+    return LiveSession(SpeechSettings(**settings), policy=policy, detector=EnergyDetector())
+
+
+def noise(seconds: float) -> Samples:
+    return np.random.default_rng(0).uniform(-0.3, 0.3, round(seconds * SAMPLE_RATE)).astype(np.float32)
+
+
+def silence(seconds: float) -> Samples:
+    return np.zeros(round(seconds * SAMPLE_RATE), np.float32)
+
+
+def heard(*words: tuple[str, float, float], rejected: str = "") -> Recognition:
+    return Recognition(tuple(Word(text, start, end, 1.0) for text, start, end in words), rejected=rejected)
+
+
+def due(it: LiveSession) -> PlannedWindow:
+    planned = it.next_window()
+    assert planned is not None
+    return planned
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seconds", [0, 0.001, 70])
+def test_silence_and_nothing_at_all_end_without_a_window(policy: PolicyName, seconds: float) -> None:
+    it = session(policy)
+    it.feed(silence(seconds))
+    assert it.next_window() is None
+    assert it.held_s <= 0.5
+    assert not it.finished
+    it.end()
+    it.end()
+    assert it.next_window() is None
+    assert it.finished
+    assert it.take().committed == ()
+    assert it.take().lag_s == 0
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_end_while_a_window_is_out(policy: PolicyName) -> None:
+    it = session(policy)
+    it.feed(noise(6))
+    planned = it.next_window() if policy == "vad" else due(it)
+    it.end()
+    if planned:
+        assert it.outstanding
+        assert not it.finished
+        assert it.next_window() is None
+        it.accept(planned, heard((" early", 0.5, 0.9)))
+    last = due(it)
+    assert last.end == 6 * SAMPLE_RATE
+    it.accept(last, heard((" late", last.end / SAMPLE_RATE - last.start / SAMPLE_RATE - 0.3, 99)))
+    assert it.finished
+    assert texts(it.take().committed)[-1] == " late"
+
+
+def test_a_stream_that_ended_takes_no_audio() -> None:
+    it = session()
+    it.end()
+    with pytest.raises(RuntimeError, match="after the end"):
+        it.feed(noise(1))
+
+
+def test_only_the_window_that_is_out_is_accepted() -> None:
+    it = session()
+    it.feed(noise(1))
+    planned = due(it)
+    it.accept(planned, heard())
+    with pytest.raises(ValueError, match="is not out"):
+        it.accept(planned, heard())
+    with pytest.raises(ValueError, match="is not out"):
+        it.give_up(planned)
+
+
+def test_an_update_tells_committed_words_once_and_the_tentative_ones_anew() -> None:
+    it = session()
+    it.feed(noise(1))
+    assert it.accept(due(it), heard((" one", 0.1, 0.5), (" tw", 0.6, 0.9))) == ()
+    update = it.take()
+    assert (update.committed, texts(update.tentative)) == ((), [" one", " tw"])
+    assert (update.received_s, update.lag_s) == (1, 0)
+    it.feed(noise(1))
+    newly = it.accept(due(it), heard((" one", 0.1, 0.5), (" two", 0.6, 1.1)))
+    update = it.take()
+    assert update.committed == newly == (Word(" one", 0.1, 0.5, 1.0),)
+    assert (texts(update.tentative), update.lag_s) == ([" two"], 1.5)
+    assert it.take().committed == ()
+    assert texts(it.take().tentative) == [" two"]
+    assert it.pending_s == 1.5
+
+
+def test_words_where_nobody_spoke_are_dropped_and_counted() -> None:
+    it = session("vad", pause_s=1)
+    it.feed(np.concatenate((noise(1), silence(0.8), noise(1), silence(1.2))))
+    words = (
+        (" one", 0.1, 0.9),
+        (" late", 0.9, 1.3),
+        (" made", 1.3, 1.4),
+        (" up", 1.4, 1.5),
+        (" two", 1.5, 2),
+    )
+    it.accept(due(it), heard(*words))
+    assert texts(it.take().committed) == [" one", " late", " two"]
+    assert it.dropped_words == 2
+
+
+def test_a_final_window_that_is_rejected_says_nothing() -> None:
+    it = session()
+    it.feed(noise(1))
+    it.accept(due(it), heard((" one", 0.1, 0.5)))
+    it.feed(np.concatenate((noise(0.4), silence(0.6))))
+    it.accept(due(it), heard(rejected="repetition"))
+    it.end()
+    assert it.finished
+    assert it.take().committed == ()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_window_that_fails_is_tried_three_times_then_skipped(policy: PolicyName) -> None:
+    speech = speak(5, 60, pauses=False)
+    oracle = Oracle(speech)
+    it = session(policy, max_step_s=1.0)
+    failures = []
+    found: list[Word] = []
+    for chunk in chunks_of(speech.samples, repeat(8000)):
+        it.feed(chunk)
+        while (planned := it.next_window()) is not None:
+            if planned.end > 8 * SAMPLE_RATE and len(failures) < 3:
+                failures.append((planned.start, planned.end))
+                it.give_up(planned)
+            else:
+                it.accept(planned, oracle(planned))
+        found.extend(it.take().committed)
+    it.end()
+    while (planned := it.next_window()) is not None:
+        it.accept(planned, oracle(planned))
+    found.extend(it.take().committed)
+    assert it.finished
+    assert len(set(failures)) == 1
+    if policy in ("vad", "window"):  # the stretch is gone, and only it
+        assert it.lost_s == pytest.approx((failures[0][1] - failures[0][0]) / SAMPLE_RATE, abs=3)
+        assert len(speech.words) - len(found) <= it.lost_s / 0.3
+        after = [word.text for word in speech.words if word.start > failures[0][1] / SAMPLE_RATE + 0.1]
+        assert texts(found)[-len(after) :] == after
+    else:  # the next step hears it again
+        assert texts(found) == texts(speech.words)
+        assert it.lost_s == 0
+
+
+def test_a_window_that_succeeds_after_a_failure_loses_nothing() -> None:
+    speech = speak(6, 60)
+    oracle, turn = Oracle(speech), cycle([True, True, False])
+    it = session()
+    found: list[Word] = []
+    for chunk in chunks_of(speech.samples, repeat(480_000)):
+        it.feed(chunk)
+    it.end()
+    while (planned := it.next_window()) is not None:
+        if next(turn):
+            it.give_up(planned)
+        else:
+            it.accept(planned, oracle(planned))
+    found.extend(it.take().committed)
+    assert (texts(found), it.lost_s, it.finished) == (texts(speech.words), 0, True)
+
+
+def test_the_prompt_is_what_was_said_before_the_window() -> None:
+    speech = speak(8, 80)
+    oracle, prompts = Oracle(speech), []
+
+    def hear(planned: PlannedWindow) -> Recognition:
+        prompts.append((planned.start / SAMPLE_RATE, planned.window.prompt))
+        return oracle(planned)
+
+    run(SpeechSettings(prompt_chars=40), "vad", hear, chunks_of(speech.samples, repeat(16_000)))
+    assert prompts[0][1] == ""
+    assert len(prompts) > 3
+    for start, prompt in prompts[1:]:
+        before = "".join(word.text for word in speech.words if word.end <= start)
+        assert before.endswith(" " + prompt)
+        assert 30 < len(prompt) <= 40 or len(before) < 40
+
+
+def test_the_streams_own_prompt_and_language_go_with_each_window() -> None:
+    it = LiveSession(SETTINGS, policy="vad", language="en", prompt="Lambdas.", detector=EnergyDetector())
+    it.feed(np.concatenate((noise(1), silence(1))))
+    planned = due(it)
+    assert (planned.window.prompt, planned.window.language) == ("Lambdas.", "en")
+    np.testing.assert_array_equal(planned.window.samples[:16_000], noise(1)[: len(planned.window.samples)])
+
+
+def test_behind_is_the_audio_that_came_since_the_window_could_have_been_heard() -> None:
+    it = session()
+    it.feed(noise(0.9))
+    assert it.behind_s == 0
+    it.feed(noise(0.4))
+    assert it.behind_s == pytest.approx(0.3)
+    planned = due(it)
+    it.feed(noise(0.5))
+    assert it.behind_s == pytest.approx(0.8)
+    assert it.held_s == it.received_s == pytest.approx(1.8)
+    it.accept(planned, heard())
+    assert it.behind_s == 0
+    assert it.speech_s == pytest.approx(1.8, abs=0.04)
