@@ -1,8 +1,13 @@
 """`trimodal bench speech` as a user calls it: refusals at once, and live streams once on the fake engine."""
 
+import json
+
 import pytest
 
+from tests.bench.spoken import write_recordings
 from tests.bench.test_commands import run
+from trimodal.bench.speech_truth import Utterance
+from trimodal.speech.engine_fake import speak
 
 
 @pytest.mark.parametrize(
@@ -20,3 +25,32 @@ def test_wrong_options_are_refused_before_anything_starts(arguments, sentence):
     assert result.exit_code in (1, 2)
     assert sentence in result.output.replace("│\n│", "").replace("\n", "")
     assert "Traceback" not in result.output
+
+
+@pytest.mark.e2e
+def test_live_streams_on_the_fake_recogniser(tmp_path, monkeypatch):
+    """The fake hears what was said without an error: any that is counted is the bench's or the sessions'."""
+    monkeypatch.setenv("TRIMODAL_CACHE", str(tmp_path / "cache"))
+    sentences = ["what is a list", "explain the while statement", "one two three four"]
+    utterances = [Utterance(samples, text, tuple(words)) for text, samples, words in map(said, sentences)]
+    fake = ("--set", "speech_recognize.engine=fake", "--set", "speech.vad=energy")
+    target = tmp_path / "figures.json"
+    result = run(
+        *("speech", "--samples", write_recordings(tmp_path, utterances), *fake),
+        *("--streams", "1", "--streams", "3", "--policy", "vad", "--seconds", "5", "--json", target),
+    )
+    assert result.exit_code == 0, result.output
+    rows = json.loads(target.read_text())["live"]
+    assert set(rows) == {"vad_1", "vad_3"}
+    for row in rows.values():
+        assert (row["wer"], row["offline_wer"], row["wer_to_offline"], row["failed"]) == (0, 0, 0, 0)
+        assert row["words"] > 0
+        # No word is held before it ends.
+        assert 0 < row["lag_p50"] <= row["lag_p99"]
+        assert row["compute"] > 0
+        assert 1 <= row["batch_mean"] <= row["batch_most"]
+
+
+def said(sentence):
+    samples, words = speak(sentence.split())
+    return sentence, samples, words

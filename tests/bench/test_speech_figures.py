@@ -1,12 +1,10 @@
-import io
 import json
 from dataclasses import asdict
 
 import pytest
-from rich.console import Console
 
 from tests.bench.spoken import spoken
-from trimodal.bench.speech import Plan, add_row, live_table
+from trimodal.bench.speech import Plan
 from trimodal.bench.speech_counters import Work
 from trimodal.bench.speech_figures import lag_growth, summarise_live
 from trimodal.bench.speech_streams import HeldWord, StreamRun
@@ -80,24 +78,6 @@ def test_keeping_up(fields, lags, kept):
 def test_growth_needs_words_at_both_ends():
     assert lag_growth([held("a", 1, 0.2)], 30.0) == 0
     assert lag_growth([held("a", 1, 0.2), held("b", 29, 1.0)], 30.0) == pytest.approx(0.8)
-
-
-def test_rows_fit_a_terminal_and_leave_out_what_was_not_measured():
-    out = io.StringIO()
-    table = live_table("live")
-    streams = [spoken("one two", 10.0)]
-    words = (held("one", 5, 0.4), held("two", 10, 0.8))
-    add_row(table, "live", summarise_live([run(*words, first=0.5)], streams, ["one two"], WORK, 10.0))
-    add_row(table, "vad", summarise_live([run(flush=3.0)], streams, None, WORK, 10.0))
-    Console(file=out, width=120).print(table)
-    lines = out.getvalue().splitlines()
-    assert max(map(len, lines)) <= 120
-    (live,) = [line for line in lines if " live " in line and "0.0%" in line]
-    assert "0.80 s" in live
-    assert "yes" in live
-    (vad,) = [line for line in lines if " vad " in line]
-    assert "%" not in vad
-    assert "no" in vad
 
 
 def test_the_plans_default_ends_within_twelve_minutes():

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from trimodal.bench.speech_counters import read_page, work_between
 from trimodal.bench.speech_figures import LiveFigures, summarise_live
 from trimodal.bench.speech_sides import Recognizer
 from trimodal.bench.speech_streams import run_streams
+from trimodal.bench.speech_tables import LiveTables
 from trimodal.bench.speech_truth import Spoken, read_utterances, speak
 from trimodal.client import Client
 from trimodal.server.options import ServerOptions
@@ -33,10 +33,6 @@ from trimodal.server.process import TritonServer
 from trimodal.speech.settings import PolicyName
 
 SETTLE_S = 0.3  # metrics are carried to the page every 50 ms
-COLUMNS = (
-    *("policy", "streams", "WER", "offline", "to offl.", "lag p50", "p95", "p99"),
-    *("first", "compute", "batch", "win/s", "keeps up"),
-)
 
 
 @dataclass(frozen=True)
@@ -89,22 +85,16 @@ async def measure_live(plan: Plan, spoken: Sequence[Spoken], console: Console) -
         recognizer = await stack.enter_async_context(Recognizer(server.grpc_url))
         offline = [await _offline(recognizer, one) for one in spoken]
         await client.transcribe(spoken[0].samples)  # opens what a first stream opens
-        table = live_table(f"live streams of {plan.seconds:g} s, chunks of {plan.chunk_s * 1e3:g} ms")
+        tables = LiveTables(f"live streams of {plan.seconds:g} s, chunks of {plan.chunk_s * 1e3:g} ms")
         rows = {}
         for policy in plan.policies:
             for streams in plan.streams:
                 row = await run_row(plan, client, server, policy, spoken[:streams], offline)
                 rows[f"{policy}_{streams}"] = asdict(row)
-                add_row(table, policy, row)
-                if row.refused or row.failed:
+                tables.add(policy, row)
+                if row.why:
                     console.print(f"{policy}, {streams} streams: {row.why}")
-    console.print(table)
-    console.print(
-        "WER: against what was said; offline: the same of whole utterances; to-offl.: WER with the offline "
-        "text as truth.\nlag: audio spoken less a committed word's end, when the client holds it; "
-        "first: from a stream's first word to its first text; "
-        "compute: recogniser seconds a second of audio"
-    )
+    tables.print(console)
     return rows
 
 
@@ -134,36 +124,3 @@ async def _offline(recognizer: Recognizer, spoken: Spoken) -> str:
 def options(models: tuple[str, ...], changes: Mapping[str, Mapping[str, str]]) -> ServerOptions:
     """A server on free ports with some parameters changed."""
     return ServerOptions(models=models, http_port=0, grpc_port=0, metrics_port=0, changes=changes)
-
-
-def live_table(title: str) -> Table:
-    """The table without rows."""
-    table = Table(title=title)
-    for column in COLUMNS:
-        table.add_column(column, justify="left" if column == "policy" else "right")
-    return table
-
-
-def add_row(table: Table, policy: str, row: LiveFigures) -> None:
-    """One policy with one number of streams."""
-
-    def seconds(value: float | None) -> str:
-        return "" if value is None else f"{value:.2f} s"
-
-    def percent(value: float | None) -> str:
-        return "" if value is None else f"{value:.1%}"
-
-    refused = f" {row.refused} refused" if row.refused else ""
-    failed = f" {row.failed} failed" if row.failed else ""
-    table.add_row(
-        policy,
-        str(row.streams),
-        percent(row.wer),
-        percent(row.offline_wer),
-        percent(row.wer_to_offline),
-        *map(seconds, (row.lag_p50, row.lag_p95, row.lag_p99, row.first_s)),
-        f"{row.compute:.3f}",
-        f"{row.batch_mean:.1f} ≤{row.batch_most:g}",
-        f"{row.windows_per_s:.1f}",
-        ("yes" if row.keeps_up else f"no, {row.growth:+.1f} s") + refused + failed,
-    )

@@ -23,6 +23,7 @@ from trimodal.bench import speech as live
 from trimodal.bench.closed_loop import LoopRound
 from trimodal.bench.samples import paired_ratio
 from trimodal.bench.speech_sides import Recognizer, cut_windows
+from trimodal.bench.speech_tables import LiveTables
 from trimodal.bench.speech_truth import Spoken
 from trimodal.client import Client
 from trimodal.server.process import TritonServer
@@ -111,16 +112,16 @@ async def _joining(plan: Plan, spoken: Sequence[Spoken], console: Console) -> di
     async with AsyncExitStack() as stack:
         server = stack.enter_context(TritonServer(live.options(MODELS, changes)))
         client = await stack.enter_async_context(Client(server.grpc_url))
-        table = live.live_table(f"{JOINING_STREAMS} streams, one every {JOINING_EVERY_S:g} s")
+        tables = LiveTables(f"{JOINING_STREAMS} streams, one every {JOINING_EVERY_S:g} s")
         rows: dict[str, Any] = {}
         for policy in plan.policies:
             delays = [index * JOINING_EVERY_S for index in range(len(many))]
             row = await live.run_row(plan, client, server, policy, many, None, delays)
-            live.add_row(table, policy, row)
+            tables.add(policy, row)
             rows[policy] = asdict(row)
             if row.why:
                 console.print(f"{policy}: {row.why}")
-    console.print(table)
+    tables.print(console)
     return rows
 
 
