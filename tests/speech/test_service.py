@@ -134,7 +134,7 @@ class Answer:
 class Bench:
     """A service on scripted sessions, and how tests talk to it."""
 
-    def __init__(self, settings: dict, idle_s: float) -> None:
+    def __init__(self, settings: dict, idle_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.recognizer, self.metrics = Recognizer(), MemoryMetrics()
         self.service = SpeechService(
             SpeechSettings(**settings),
@@ -142,6 +142,7 @@ class Bench:
             lambda: None,
             SpeechMetrics(self.metrics),
             idle_s=idle_s,
+            clock=clock,
         )
 
     def send(self, stream=1, seconds=1.0, *, start=False, end=False, level=0.0, **options) -> Answer:
@@ -163,8 +164,8 @@ def bench(monkeypatch) -> Iterator[Callable[..., Bench]]:
     ScriptedSession.made.clear()
     benches: list[Bench] = []
 
-    def make(idle_s: float = 60.0, **settings) -> Bench:
-        benches.append(Bench(settings, idle_s))
+    def make(idle_s: float = 60.0, clock=time.monotonic, **settings) -> Bench:
+        benches.append(Bench(settings, idle_s, clock))
         return benches[-1]
 
     yield make
@@ -473,3 +474,70 @@ def test_a_crowd_is_answered_once_each(bench):
     for answers in streams:
         assert "".join(answer.words() for answer in answers) == " 0 1 2 3 4 5"
         assert {answer.times for answer in answers} == {1}
+
+
+def test_chunks_sent_ahead_are_taken_in_order_each_after_the_answer_before(bench):
+    one = bench(max_pending_s=5)
+    one.recognizer.go.clear()
+    first = one.send(start=True, seconds=9)  # held back: more is pending than may be
+    ahead = [one.send(seconds=0.5) for _ in range(4)]
+    last = one.send(end=True, seconds=0.5)
+    eventually(lambda: one.recognizer.calls == 1)
+    assert not any(answer.given for answer in (first, *ahead, last))
+    one.recognizer.go.set()
+    received = [answer.wait().update.received_s for answer in (first, *ahead, last)]
+    assert received == [9, 9.5, 10, 10.5, 11, 11.5]
+    assert [answer.times for answer in (first, *ahead, last)] == [1] * 6
+    words = "".join(answer.words() for answer in (first, *ahead, last))
+    assert words == "".join(f" {n}" for n in range(11))
+
+
+def test_who_sends_too_far_ahead_is_refused_and_the_stream_goes_on(bench):
+    one = bench(max_pending_s=5)
+    one.recognizer.go.clear()
+    first = one.send(start=True, seconds=9)
+    ahead = [one.send(seconds=2) for _ in range(2)]
+    eventually(lambda: one.recognizer.calls == 1)
+    refused = one.send(seconds=2)
+    assert str(refused.wait().error).startswith(
+        "stream 1: 4.0 s of audio wait already, max_pending_s allows 5 s"
+    )
+    assert isinstance(refused.error, Unavailable)
+    last = one.send(end=True, seconds=2)
+    one.recognizer.go.set()
+    assert [answer.wait().error for answer in (first, *ahead, last)] == [None] * 4
+    assert last.update.received_s == 15
+
+
+def test_a_number_is_free_as_soon_as_its_end_came(bench):
+    one = bench()
+    one.recognizer.go.clear()
+    one.send(start=True).wait()
+    last, again = one.send(end=True), one.send(start=True, seconds=3)
+    one.recognizer.go.set()
+    assert last.wait().final
+    assert again.wait().update.received_s == 3
+    assert one.outcome("restarted") == 0
+
+
+def test_all_that_a_dropped_stream_owes_is_answered(bench):
+    one = bench(max_pending_s=5)
+    one.recognizer.go.clear()
+    waiting = [one.send(start=True, seconds=9), *(one.send() for _ in range(3))]
+    eventually(lambda: one.recognizer.calls == 1)
+    one.send(start=True).wait()
+    assert [type(answer.wait().error) for answer in waiting] == [Cancelled] * 4
+    assert one.metric("active_requests", model="speech").value == 0
+
+
+def test_whole_recordings_that_wait_keep_others_out_too(bench):
+    now = [0.0]
+    one = bench(refuse_lag_s=8, clock=lambda: now[0])
+    one.recognizer.go.clear()
+    whole = one.send(start=True, end=True)
+    eventually(lambda: one.recognizer.calls == 1)
+    now[0] = 9.0
+    assert "windows wait 9.0 s for the recogniser" in str(one.send(2, start=True).wait().error)
+    one.recognizer.go.set()
+    assert whole.wait().final
+    assert one.send(2, start=True).wait().error is None

@@ -9,6 +9,7 @@ that is what bounds memory. What is cut into which window is the session's affai
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -85,12 +86,16 @@ class SpeechService:
                 stream = self._table.admit(chunk.stream, lambda: self._session(chunk))
             else:
                 stream = self._table.find(chunk.stream)
+            first = stream.put(chunk, sink, round(self._settings.max_pending_s * SAMPLE_RATE))
         except RequestError as error:
             self.refuse(sink, error)
             return
+        if chunk.end:  # from now on the number may be another stream's
+            self._table.end(stream)
         self._table.touch(stream)
         self._count(unanswered=+1)
-        self._listeners.submit(self._listen, stream, chunk, sink)
+        if first:
+            self._attend(stream)
 
     def refuse(self, sink: Sink, error: RequestError, *, ended: int | None = None) -> None:
         """Answers a request that is not taken. `ended`: a stream that Triton takes for over with it."""
@@ -105,9 +110,7 @@ class SpeechService:
         self._closing.set()
         self._listeners.shutdown(wait=True)
         for stream in self._table.all():
-            self._drop(
-                stream, "failed", Unavailable("speech is being unloaded; start the stream again later")
-            )
+            self._drop(stream, "failed", Unavailable(UNLOADING))
         for _ in self._threads:
             self._ready.put(None)
         for thread in self._threads:
@@ -133,20 +136,25 @@ class SpeechService:
         if stream:
             self._drop(stream, "restarted", Cancelled(f"stream {number} was started anew"))
 
-    def _listen(self, stream: LiveStream, chunk: Chunk, sink: Sink) -> None:
+    def _attend(self, stream: LiveStream) -> None:
+        with contextlib.suppress(RuntimeError):  # the pool was shut down: close() answers what waits
+            self._listeners.submit(self._listen, stream)
+
+    def _listen(self, stream: LiveStream) -> None:
+        """Takes the next chunk in, once the one before it is answered."""
         try:
             with stream.lock:
-                stream.owed = sink
+                if stream.owed or not stream.inbox:
+                    return
+                chunk, stream.owed = stream.inbox.popleft()
                 if not (stream.closed or stream.error):
                     stream.session.feed(chunk.samples)
                     if chunk.end:
                         stream.ending = True
                         stream.session.end()
-                        self._table.end(stream)
-                    voiced_s, stream.voiced_s = (
-                        stream.session.speech_s - stream.voiced_s,
-                        stream.session.speech_s,
-                    )
+                    # What was taken for speech may turn out to be silence: only the net gain is counted.
+                    voiced_s = max(0.0, stream.session.speech_s - stream.voiced_s)
+                    stream.voiced_s += voiced_s
                     self._metrics.chunks["taken"].increment(1)
                     self._metrics.received.increment(len(chunk.samples) / SAMPLE_RATE)
                     self._metrics.voiced.increment(voiced_s)
@@ -166,7 +174,7 @@ class SpeechService:
                 if not session.finished if ending else session.pending_s > self._settings.max_pending_s:
                     return
                 stream.owed = None
-                update = session.take()
+                update, more = session.take(), bool(stream.inbox)
         if failed:
             self._drop(stream, "failed", failed)
             return
@@ -175,14 +183,16 @@ class SpeechService:
         self._table.touch(stream)
         self._count(unanswered=-1)
         sink.answer(update, final=ending)
+        if more:
+            self._attend(stream)
 
     def _drop(self, stream: LiveStream, outcome: str, error: RequestError) -> None:
-        """Ends a stream now; an answer that is owed becomes `error`."""
+        """Ends a stream now; answers that are owed become `error`."""
         self._table.forget(stream, outcome)
         with stream.lock:
-            sink, stream.owed = stream.owed, None
-        if sink:
-            self._count(unanswered=-1)
+            sinks = stream.owed_all()
+        self._count(unanswered=-len(sinks))
+        for sink in sinks:
             sink.fail(error)
 
     # Windows to the recogniser and back

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from trimodal.errors import InvalidArgument, RequestError, Unavailable
 from trimodal.speech.metrics import SpeechMetrics
+from trimodal.speech.request import Chunk
 from trimodal.speech.session import LiveSession, Update
+from trimodal.speech.values import SAMPLE_RATE
 
 
 class Sink(Protocol):
@@ -25,7 +28,9 @@ class LiveStream:
     """State of one stream. `lock` guards the session and what says `locked`; the table guards the rest.
 
     Attributes:
-        owed: (locked) where the answer goes that waits for the recogniser.
+        inbox: (locked) chunks that came before the answer to the one before them was out: Triton hands
+            them over as soon as a client sends them. They are taken in one by one, in order.
+        owed: (locked) where the answer goes to the chunk that is being taken in, or waits for the recogniser.
         ending: (locked) its END was taken.
         error: (locked) why it failed; its next chunk, or the answer that is owed, says so.
         failures: (locked) of the recogniser, in a row.
@@ -40,6 +45,7 @@ class LiveStream:
     session: LiveSession
     seen: float
     lock: threading.Lock = field(default_factory=threading.Lock)
+    inbox: deque[tuple[Chunk, Sink]] = field(default_factory=deque)
     owed: Sink | None = None
     ending: bool = False
     error: RequestError | None = None
@@ -48,6 +54,32 @@ class LiveStream:
     closed: bool = False
     due: float | None = None
     queued: bool = False
+
+    def put(self, chunk: Chunk, sink: Sink, most: int) -> bool:
+        """Takes a chunk into the inbox; whether it is its turn at once.
+
+        Args:
+            most: samples that may wait there. An END is always taken.
+
+        Raises:
+            Unavailable: the client sent too far ahead of its answers.
+        """
+        with self.lock:
+            waiting = sum(len(other.samples) for other, _ in self.inbox)
+            if self.inbox and waiting + len(chunk.samples) > most and not chunk.end:
+                raise Unavailable(
+                    f"stream {self.id}: {waiting / SAMPLE_RATE:.1f} s of audio wait already, max_pending_s "
+                    f"allows {most / SAMPLE_RATE:g} s; wait for answers before sending more"
+                )
+            self.inbox.append((chunk, sink))
+            return self.owed is None and len(self.inbox) == 1
+
+    def owed_all(self) -> list[Sink]:
+        """(locked) Every answer that is owed, taken away."""
+        sinks = [*([self.owed] if self.owed else []), *(sink for _, sink in self.inbox)]
+        self.owed = None
+        self.inbox.clear()
+        return sinks
 
 
 class StreamTable:
@@ -95,7 +127,8 @@ class StreamTable:
                 f"speech: {len(self)} streams are open, as many as max_streams allows; try again later"
             )
         now = self._clock()
-        waits = (now - stream.due for stream in self._open.values() if stream.due is not None)
+        streams = (*self._open.values(), *self._ending)
+        waits = (now - stream.due for stream in streams if stream.due is not None)
         behind = max(waits, default=0.0)
         if behind > self._refuse_lag_s:
             raise Unavailable(
@@ -154,7 +187,7 @@ class StreamTable:
         """Streams whose client sent nothing for longer than the limit, and is not waiting for an answer."""
         with self._lock:
             limit = self._clock() - self._idle_s
-            return [s for s in self._open.values() if s.seen < limit and s.owed is None]
+            return [s for s in self._open.values() if s.seen < limit and not (s.owed or s.inbox)]
 
     def order(self, stream: LiveStream) -> bool:
         """Whether a look at the stream's windows must be queued; it then counts as waiting."""
