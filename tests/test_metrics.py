@@ -140,3 +140,15 @@ def test_a_series_that_the_server_refuses_harms_no_other(metrics, monkeypatch, c
     (family,) = [family for family in MetricFamily.families if family.name == "b_seconds"]
     assert family.metrics[0].values("observe") == [1.0] * 3
     assert capsys.readouterr().err.count("a_total is not shown: there is one already") == 1
+
+
+def test_a_counter_that_would_go_down_is_not_passed_on(metrics, capsys):
+    counter = metrics.counter("a_total", "A", {})
+    other = metrics.counter("b_total", "B", {})
+    counter.increment(-1)
+    other.increment(1)
+    metrics.close()
+    first, second = (family.metrics[0] for family in MetricFamily.families)
+    assert first.values("increment") == []
+    assert second.values("increment") == [1]
+    assert "a_total is not shown: a counter cannot go down" in capsys.readouterr().err

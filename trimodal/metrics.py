@@ -148,6 +148,9 @@ class _TritonMetric:
         if level is not None and level != self._shown:
             self.target.set(level)
             self._shown = level
+        if added < 0 and self.kind == "COUNTER":
+            # Not even tried: Triton's answer to it was seen to end the server (lock_exception, 2.51).
+            raise ValueError(f"a counter cannot go down, by {added}")
         if added:
             self.target.increment(added)
             self._shown = None
