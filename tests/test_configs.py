@@ -14,12 +14,15 @@ from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.errors import SettingsError
 from trimodal.llm.settings import LlmSettings
 from trimodal.settings import Settings, parse_parameters
+from trimodal.speech.settings import RecognizeSettings, SpeechSettings
 from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
 
 REPOSITORY = Path(__file__).parents[1] / "model_repository"
 SETTINGS: dict[str, type[Settings]] = {
     "embedding": EmbeddingSettings,
     "llm": LlmSettings,
+    "speech": SpeechSettings,
+    "speech_recognize": RecognizeSettings,
     "vision_classify": ClassifySettings,
     "vision_preprocess": PreprocessSettings,
     "vision_rank": RankSettings,
@@ -119,9 +122,11 @@ def test_knobs_come_first_and_the_contract_below(path: Path) -> None:
     tune, depends = starts
     assert lines[tune].startswith(TUNE)
     assert list(top_level(lines[:tune])) == []
-    # The llm's engine batches by itself: these two are not for tuning there.
-    fixed = {"max_batch_size", "instance_group"} if named(path).startswith("llm/") else set()
-    assert set(top_level(lines[tune:depends])) & CONTRACT_FIELDS == set()
+    # The llm's engine batches by itself, speech keeps its streams in one place: these two are not for tuning.
+    fixed = {"max_batch_size", "instance_group"} if named(path).startswith(("llm/", "speech/")) else set()
+    # How long a stream may be silent, and how many there may be, are knobs of speech.
+    knobs = {"sequence_batching"} if named(path).startswith("speech/") else set()
+    assert set(top_level(lines[tune:depends])) & CONTRACT_FIELDS == knobs
     assert set(top_level(lines[depends:])) <= CONTRACT_FIELDS | fixed
     assert "parameters" not in set(top_level(lines[depends:]))
 

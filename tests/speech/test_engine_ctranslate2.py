@@ -225,6 +225,19 @@ def test_a_language_is_detected_as_ctranslate2_does(multilingual):
         same(detected, given)
 
 
+def test_a_window_without_a_token_has_finite_figures(tmp_path):
+    write_checkpoint(tmp_path / "checkpoint", seed=2, end_gain=3)
+    engine = opened(convert(tmp_path / "checkpoint", tmp_path / "fp32"))
+    batch = engine.recognize(WINDOWS)
+    assert any(heard.text == "" and heard.average_log_probability == 0.0 for heard in batch)
+    for heard in batch:
+        assert np.isfinite([heard.average_log_probability, heard.compression_ratio]).all()
+        assert 0 <= heard.no_speech_probability <= 1
+    for window, heard in zip(WINDOWS, batch, strict=True):
+        same(engine.recognize([window])[0], heard)
+    engine.close()
+
+
 def test_nothing_in_is_nothing_out(engine):
     assert engine.recognize([]) == []
 

@@ -149,8 +149,8 @@ class CTranslate2Whisper:
         )
         for row, result in zip(rows, results, strict=True):
             made = result.sequences_ids[0]
-            # The score is a mean over the tokens; <|endoftext|> counts as one more, as in Whisper.
-            row.log_probability = result.scores[0] * len(made) / (len(made) + 1)
+            # The score is a mean over the tokens (of none: not a number); <|endoftext|> counts as one more.
+            row.log_probability = result.scores[0] * len(made) / (len(made) + 1) if made else 0.0
             row.no_speech = min(max(result.no_speech_prob, 0.0), 1.0)
             # The bound of the run is that of its longest window: cut at the window's own.
             row.looped = len(made) >= row.most_tokens
