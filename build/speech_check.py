@@ -2,7 +2,7 @@
 
 Torch decodes every window once, greedily; each artefact is then compared in what its
 runtime encodes and writes, and in the words that the serving engine makes of it. It builds
-nothing and judges nothing: the caller sets the threshold.
+nothing.
 """
 
 from __future__ import annotations
@@ -17,13 +17,22 @@ import numpy as np
 import numpy.typing as npt
 from speech_audio import Recording
 from speech_checkpoint import Checkpoint
+from speech_torch import encode as encode_with_torch
+from speech_torch import greedy
 
-from trimodal.build_support import progress
+from trimodal.build_support import progress, report
+from trimodal.errors import ArtefactError
+from trimodal.manifest import Manifest
 from trimodal.speech.engine import open_engine
 from trimodal.speech.features import Features, log_mel_batch, smallest_context
 from trimodal.speech.settings import RecognizeSettings
 from trimodal.speech.values import Samples, Window
 
+REPOSITORY = Path(__file__).resolve().parents[1] / "model_repository" / "speech_recognize" / "1"
+# What a sound build reaches on clear speech; a wrong tokenizer or graph falls far below.
+MIN_AGREEMENT = 0.9
+# INT8 stays below 0.1 in models of all sizes, also with random weights, which are judged by it alone.
+MAX_ENCODER_ERROR = 0.25
 BATCH = 8
 ENCODED_BATCHES = 1  # of each context: the encoder's outputs are large.
 
@@ -76,8 +85,8 @@ def reference(
                     checkpoint.config.num_mel_bins,
                     checkpoint.padding,
                 )
-                hidden = checkpoint.encode(features)
-                ids = [_before_end(row, checkpoint) for row in checkpoint.greedy(hidden, language)]
+                hidden = encode_with_torch(checkpoint, features)
+                ids = [_before_end(row, checkpoint) for row in greedy(checkpoint, hidden, language)]
                 kept = hidden.numpy() if start < ENCODED_BATCHES * BATCH else None
                 batches.append(Batch(features, ids, kept))
                 for index, row in zip(part, ids, strict=True):
@@ -112,7 +121,9 @@ def compare(checkpoint: Checkpoint, reference: Reference, encode: Encode, write:
     }
 
 
-def compare_words(reference: Reference, directory: Path, settings: RecognizeSettings) -> dict[str, Any]:
+def compare_words(
+    reference: Reference, directory: Path, settings: RecognizeSettings, *, random_weights: bool
+) -> dict[str, Any]:
     """Figures of the serving engine: its words against torch's, and error rates where the truth is known."""
     engine = open_engine(directory, settings)
     windows = [Window(samples, reference.language) for samples in reference.windows]
@@ -132,7 +143,7 @@ def compare_words(reference: Reference, directory: Path, settings: RecognizeSett
             torch_words.append(spoken(" ".join(reference.texts[start:end])))
             built_words.append(spoken(" ".join(heard[start:end])))
         start = end
-    if any(truth):
+    if any(truth) and not random_weights:
         figures["word_error_rate_torch"] = 1 - agreement(truth, torch_words, least=-np.inf)
         figures["word_error_rate_built"] = 1 - agreement(truth, built_words, least=-np.inf)
     return figures
@@ -154,6 +165,37 @@ def agreement(expected: Sequence[list[str]], found: Sequence[list[str]], least: 
     if not any(references):
         return least if np.isfinite(least) else 0.0
     return max(least, 1 - float(jiwer.wer(list(references), list(hypotheses))))
+
+
+def target(precision: str, name: str, out: str) -> Path:
+    """Where the artefact goes."""
+    if out:
+        return Path(out.replace("{precision}", precision)).resolve()
+    if Path(name).name != name:
+        raise ArtefactError(f"--name {name!r} is not a plain directory name: use --out for a path")
+    return REPOSITORY / name.replace("{precision}", precision)
+
+
+def judge(manifest: Manifest, checkpoint: Checkpoint, asked: float | None, name: str) -> None:
+    """Prints the figures, and adds the limits to them.
+
+    Raises:
+        ArtefactError: the encoder's error is too large, or the agreement too low.
+    """
+    check = manifest.check
+    limit = asked if asked is not None else 0.0 if checkpoint.random_weights else MIN_AGREEMENT
+    check |= {"min_agreement": limit, "max_encoder_error": MAX_ENCODER_ERROR}
+    report(f"{name}: {manifest.source} against torch", check)
+    if check["encoder_relative_error"] > MAX_ENCODER_ERROR:
+        raise ArtefactError(
+            f"{manifest.precision} encodes audio with an error of {check['encoder_relative_error']:.1%}, "
+            f"more than {MAX_ENCODER_ERROR:.0%}: nothing was replaced"
+        )
+    if check["token_agreement"] < limit:
+        raise ArtefactError(
+            f"{manifest.precision} agrees with torch on {check['token_agreement']:.1%} of the tokens, less "
+            f"than --min-agreement {limit:g}: nothing was replaced"
+        )
 
 
 def _before_end(ids: Sequence[int], checkpoint: Checkpoint) -> list[int]:

@@ -1,8 +1,7 @@
 """A Hugging Face checkpoint of a Whisper, as both speech builds need it.
 
-It loads the torch model in FP32, decodes greedily with it, tells contexts, languages
-and alignment heads, and copies what serving reads beside the weights. It knows no
-serving runtime and reads no audio.
+It loads the torch model in FP32, tells contexts, languages and alignment heads, and copies
+what serving reads beside the weights. It runs nothing and knows no serving runtime.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any, cast, get_args
 
 from llm_checkpoint import TOKENIZER_FILES, quiet
 
+from trimodal.build_support import console
 from trimodal.errors import ArtefactError
 from trimodal.speech.features import FRAMES_PER_S, Padding
 from trimodal.speech.values import MAX_WINDOW_S, SAMPLE_RATE
@@ -25,8 +25,6 @@ CONTEXTS = "trimodal_contexts_s"
 # Key of config.json: what follows shorter audio, silence (OpenAI's way) or zeros in the features.
 PADDING = "trimodal_padding"
 FRAMES_PER_POSITION = 2
-# Half of the decoder's places, as CTranslate2 and openai-whisper allow beside a prompt.
-MOST_TOKENS_SHARE = 2
 
 
 def load(directory: Path, source: str) -> Checkpoint:
@@ -114,6 +112,11 @@ class Checkpoint:
         layers, heads = self.config.decoder_layers, self.config.decoder_attention_heads
         return [[layer, head] for layer in range(layers // 2, layers) for head in range(heads)]
 
+    def override(self, *, padding: str) -> None:
+        """Takes another padding than the checkpoint's, if one is named."""
+        if padding:
+            setattr(self.config, PADDING, padding)
+
     @property
     def random_weights(self) -> bool:
         """Made by random_checkpoint.py: its tokens hang on rounding, so agreement says little."""
@@ -137,10 +140,16 @@ class Checkpoint:
 
     @property
     def padding(self) -> Padding:
-        """What follows audio that is shorter than its context."""
+        """What follows audio that is shorter than its context.
+
+        Raises:
+            ArtefactError: config.json names something else.
+        """
         padding = getattr(self.config, PADDING, "silence")
         if padding not in get_args(Padding):
-            raise ArtefactError(f"config.json: {PADDING} is one of {', '.join(get_args(Padding))}")
+            raise ArtefactError(
+                f"padding ({PADDING} in config.json) is one of {', '.join(get_args(Padding))}"
+            )
         return cast(Padding, padding)
 
     def shapes(self, contexts_s: list[float]) -> dict[str, Any]:
@@ -183,44 +192,26 @@ class Checkpoint:
         generation = self.model.generation_config
         return list(generation.suppress_tokens or []), list(generation.begin_suppress_tokens or [])
 
-    def encode(self, features: Any) -> Any:
-        """Encoder output [batch, frames / 2, width] of features [batch, mel, frames], at most 30 s long.
+    def described(self) -> dict[str, Any]:
+        """What a manifest says of the checkpoint itself."""
+        heads = "named by the checkpoint" if self.alignment_heads_known else "all of the decoder's later half"
+        return {
+            "alignment_heads": heads,
+            "multilingual": self.multilingual,
+            "random_weights": self.random_weights,
+        }
 
-        transformers insists on 30 s: here, a shorter context uses the first positions.
-        """
-        import torch
-        from torch.nn.functional import gelu
-
-        encoder = self.model.model.encoder
-        hidden = gelu(encoder.conv2(gelu(encoder.conv1(torch.as_tensor(features))))).permute(0, 2, 1)
-        hidden = hidden + encoder.embed_positions.weight[: hidden.shape[1]]
-        for layer in encoder.layers:
-            hidden = layer(hidden, None)
-        return encoder.layer_norm(hidden)
-
-    def greedy(self, hidden: Any, language: str = "") -> list[list[int]]:
-        """The ids that torch writes for each row of encoder output, the end token included where it came."""
-        import torch
-        from transformers.cache_utils import DynamicCache, EncoderDecoderCache
-
-        never, not_first = self.suppressed()
-        end = self.token_id("<|endoftext|>")
-        ids = torch.tensor([self.prompt(language)] * len(hidden))
-        cache = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
-        written: list[list[int]] = [[] for _ in hidden]
-        for step in range(self.config.max_target_positions // MOST_TOKENS_SHARE):
-            out = self.model.model.decoder(
-                input_ids=ids, encoder_hidden_states=hidden, past_key_values=cache, use_cache=True
+    def tell(self) -> None:
+        """Prints what its user should know."""
+        if not self.alignment_heads_known:
+            console.print(
+                f"note: {GENERATION} names no alignment_heads, so word times come from all heads of the "
+                "decoder's later half; copy the base model's alignment_heads there for better ones"
             )
-            logits = self.model.proj_out(out.last_hidden_state[:, -1])
-            logits[:, never + (not_first if step == 0 else [])] = -torch.inf
-            ids = logits.argmax(-1, keepdim=True)
-            for row, token in zip(written, ids[:, 0].tolist(), strict=True):
-                if not row or row[-1] != end:
-                    row.append(token)
-            if all(row[-1] == end for row in written):
-                break
-        return written
+        if self.random_weights:
+            console.print(
+                "note: random weights: the encoder's error is judged, the agreement of tokens only told"
+            )
 
     def write_files(self, directory: Path) -> None:
         """Copies tokenizer, generation config and preprocessor config, or writes what is only implied."""

@@ -18,26 +18,13 @@ from typing import Any
 import numpy as np
 import typer
 from speech_audio import DEMO_SAMPLES, read_recordings
-from speech_check import compare, compare_words, reference
+from speech_check import compare, compare_words, judge, reference, target
 from speech_checkpoint import Checkpoint, load, parse_contexts
 
-from trimodal.build_support import (
-    build_command,
-    console,
-    operator_errors,
-    progress,
-    report,
-    resolve_checkpoint,
-)
+from trimodal.build_support import build_command, operator_errors, progress, report, resolve_checkpoint
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, checkpoint_sha256, write_manifest
 from trimodal.speech.settings import RecognizeSettings
-
-REPOSITORY = Path(__file__).resolve().parents[1] / "model_repository" / "speech_recognize" / "1"
-# What a sound build reaches on clear speech; a wrong tokenizer or graph falls far below.
-MIN_AGREEMENT = 0.9
-# INT8 stays below 0.1 in models of all sizes, also with random weights, which are judged by it alone.
-MAX_ENCODER_ERROR = 0.25
 
 
 class Precision(str, Enum):
@@ -60,6 +47,9 @@ def main(
         "",
         help="encoder lengths in seconds, as 5,10,30, in place of the checkpoint's own (30): shorter is "
         "cheaper, but a Whisper that was not trained for it gets worse, so measure it on your audio",
+    ),
+    padding: str = typer.Option(
+        "", help="silence or zeros: what follows shorter audio, in place of the checkpoint's own (silence)"
     ),
     audio: Path = typer.Option(
         DEMO_SAMPLES, help="check on this folder of wav, flac and ogg files (samples.json: their texts)"
@@ -84,10 +74,11 @@ def main(
         directory = resolve_checkpoint(source)
         with progress("Loading torch and the checkpoint"):
             checkpoint = load(directory, source)
+        checkpoint.override(padding=padding)
         contexts_s = checkpoint.contexts_s(parse_contexts(contexts) if contexts else None)
         recordings = read_recordings(audio, contexts_s[-1])
         torch_heard = reference(checkpoint, recordings, contexts_s, language)
-        tell(checkpoint)
+        checkpoint.tell()
         for each, place in targets.items():
             manifest = Manifest(
                 task="speech",
@@ -98,13 +89,7 @@ def main(
                 source_sha256=checkpoint_sha256(directory),
                 command=build_command("build/speech_ctranslate2.py"),
                 shapes=checkpoint.shapes(contexts_s),
-                extra={
-                    "alignment_heads": "named by the checkpoint"
-                    if checkpoint.alignment_heads_known
-                    else "all of the decoder's later half",
-                    "multilingual": checkpoint.multilingual,
-                    "random_weights": checkpoint.random_weights,
-                },
+                extra=checkpoint.described(),
             )
             with atomic_directory(place) as work:
                 with progress(f"Writing {each.value}"):
@@ -113,33 +98,13 @@ def main(
                 write_manifest(work, manifest)  # The serving engine reads it.
                 manifest.check = compare(checkpoint, torch_heard, *runtime(work, checkpoint, each.value))
                 settings = RecognizeSettings(artefact=str(work), engine="ctranslate2")
-                manifest.check |= compare_words(torch_heard, work, settings)
+                manifest.check |= compare_words(
+                    torch_heard, work, settings, random_weights=checkpoint.random_weights
+                )
                 judge(manifest, checkpoint, min_agreement, place.name)
                 write_manifest(work, manifest)
             size = sum(path.stat().st_size for path in place.iterdir()) / 1e6
             report("Built", {"artefact": place, "size": f"{size:.1f} MB"})
-
-
-def target(precision: str, name: str, out: str) -> Path:
-    """Where the artefact goes."""
-    if out:
-        return Path(out.replace("{precision}", precision)).resolve()
-    if Path(name).name != name:
-        raise ArtefactError(f"--name {name!r} is not a plain directory name: use --out for a path")
-    return REPOSITORY / name.replace("{precision}", precision)
-
-
-def tell(checkpoint: Checkpoint) -> None:
-    """Says what the user should know of this checkpoint."""
-    if not checkpoint.alignment_heads_known:
-        console.print(
-            "note: generation_config.json names no alignment_heads, so word times come from all heads of "
-            "the decoder's later half; copy the base model's alignment_heads there for better ones"
-        )
-    if checkpoint.random_weights:
-        console.print(
-            "note: random weights: the encoder's error is judged, the agreement of tokens only told"
-        )
 
 
 def convert(checkpoint: Checkpoint, directory: Path, precision: str) -> None:
@@ -194,28 +159,6 @@ def runtime(directory: Path, checkpoint: Checkpoint, precision: str) -> tuple[An
         return [list(result.sequences_ids[0]) for result in results]
 
     return encode, write
-
-
-def judge(manifest: Manifest, checkpoint: Checkpoint, asked: float | None, name: str) -> None:
-    """Prints the figures, and adds the limits to them.
-
-    Raises:
-        ArtefactError: the encoder's error is too large, or the agreement too low.
-    """
-    check = manifest.check
-    limit = asked if asked is not None else 0.0 if checkpoint.random_weights else MIN_AGREEMENT
-    check |= {"min_agreement": limit, "max_encoder_error": MAX_ENCODER_ERROR}
-    report(f"{name}: {manifest.source} against torch", check)
-    if check["encoder_relative_error"] > MAX_ENCODER_ERROR:
-        raise ArtefactError(
-            f"{manifest.precision} encodes audio with an error of {check['encoder_relative_error']:.1%}, "
-            f"more than {MAX_ENCODER_ERROR:.0%}: nothing was replaced"
-        )
-    if check["token_agreement"] < limit:
-        raise ArtefactError(
-            f"{manifest.precision} agrees with torch on {check['token_agreement']:.1%} of the tokens, less "
-            f"than --min-agreement {limit:g}: nothing was replaced"
-        )
 
 
 if __name__ == "__main__":

@@ -86,6 +86,14 @@ BUILDS = (
         ("build/vision_onnx.py", "build/demo/vision", "--precision", "fp32", "--precision", "int8"),
     ),
     Build(
+        "speech recogniser, INT8",
+        "speech",
+        "ctranslate2",
+        ("speech_recognize/1/ctranslate2-int8",),
+        DEMO / "speech",
+        ("build/speech_ctranslate2.py", "build/demo/speech", "--precision", "int8", "--padding", "zeros"),
+    ),
+    Build(
         "sentence embedder, FP32",
         "embedding",
         "onnxruntime",

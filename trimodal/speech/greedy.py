@@ -1,0 +1,98 @@
+"""Whisper's greedy decoding of a batch: token by token, each row to its own end.
+
+A row's tokens do not depend on its neighbours: they share the matrix products only. It
+gets logits and gives token ids; audio, prompts and words are the engine's affair.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimodal.speech.onnx_graphs import Decoding
+
+Floats = NDArray[np.float32]
+SEED = 0
+
+
+@dataclass(slots=True)
+class Row:
+    """What one row of a batch has written.
+
+    Attributes:
+        most_tokens: its bound.
+        tokens, chances: written, without the end token, and with which probability among the allowed ones.
+        log_probability: sum over all of them and the end token.
+        attention: float32[heads, n, positions] of every run of the decoder that concerns the text.
+    """
+
+    most_tokens: int
+    log_probability: float = 0.0
+    tokens: list[int] = field(default_factory=list)
+    chances: list[float] = field(default_factory=list)
+    attention: list[Floats] = field(default_factory=list)
+    draws: np.random.Generator = field(default_factory=lambda: np.random.default_rng(SEED))
+    ended: bool = False
+
+    def take(self, token: int, log_probability: float, *, end: int) -> None:
+        """Appends a token; the row has ended with the last that its length allows, or with <|endoftext|>."""
+        self.log_probability += log_probability
+        if token != end:
+            self.tokens.append(token)
+            self.chances.append(math.exp(log_probability))
+        self.ended = token == end or len(self.tokens) >= self.most_tokens
+
+
+class Greedy:
+    """Which tokens may be taken, and how a batch of rows takes them."""
+
+    def __init__(self, *, end: int, never: Iterable[int], not_first: Iterable[int], positions: int) -> None:
+        """`never` may not be made at all, `not_first` not as the first; `positions` hold prompt and text."""
+        self._end = end
+        self._never = sorted(set(never))
+        self._not_first = sorted({*self._never, *not_first})
+        self._positions = positions
+
+    def decode(
+        self, rows: list[Row], decoding: Decoding, logits: Floats, attention: Floats, temperature: float
+    ) -> None:
+        """Token by token until every row has ended; those that have are dropped once they are half."""
+        alive = list(rows)
+        longest = min(self._positions // 2, self._positions - decoding.length)
+        for step in range(longest):
+            made = self._choose(alive, logits, temperature, first=step == 0)
+            for index, row in enumerate(alive):
+                if not row.ended:
+                    row.attention.append(attention[index])
+                    row.take(*made[index], end=self._end)
+            going = [index for index, row in enumerate(alive) if not row.ended]
+            if not going or step + 1 == longest:
+                return
+            if len(going) * 2 <= len(alive):
+                decoding.keep(going)
+                alive, made = [alive[index] for index in going], [made[index] for index in going]
+            logits, attention = decoding.step(np.array([[token] for token, _ in made], np.int64))
+
+    def _choose(
+        self, rows: list[Row], logits: Floats, temperature: float, *, first: bool
+    ) -> list[tuple[int, float]]:
+        """Each row's next token, and its log-probability among those that may be made."""
+        allowed = logits.copy()
+        allowed[:, self._not_first if first else self._never] = -np.inf
+        scores = allowed
+        if temperature:  # The largest of logits and such noise is a draw from their softmax.
+            noise = [row.draws.gumbel(size=allowed.shape[1]) for row in rows]
+            scores = allowed / np.float32(temperature) + np.array(noise, np.float32)
+        tokens = scores.argmax(1)
+        chances = allowed[np.arange(len(rows)), tokens] - log_sum(allowed)
+        return list(zip(tokens.tolist(), chances.tolist(), strict=True))
+
+
+def log_sum(logits: Floats) -> Floats:
+    """Logarithm of the sum of exponentials of each row: float32[rows]."""
+    peaks = logits.max(1)
+    return np.asarray(peaks + np.log(np.exp(logits - peaks[:, None]).sum(1)), np.float32)
