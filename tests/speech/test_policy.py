@@ -34,6 +34,8 @@ def span(start: int, end: int | None = None) -> SpeechSpan:
             [span(S, 2 * S), span(2 * S + 7000)], 9 * S, False, 0,
             Segment(S, S + SURE, 2 * S, 2 * S + 8000), id="resumed-too-late",
         ),
+        pytest.param([SpeechSpan(S, S + SURE, 2 * S, 2 * S + 9000)], 9 * S, False, 0,
+                     Segment(S, S + SURE, 2 * S, 2 * S + 9000), id="end-known-after-the-pause"),
         pytest.param([span(S, 2 * S), span(4 * S)], 9 * S, False, 2 * S,
                      Segment(4 * S, 4 * S + SURE), id="behind-the-floor"),
         pytest.param([span(S)], 9 * S, False, 3 * S, Segment(3 * S, S + SURE), id="floor-within-speech"),

@@ -52,3 +52,12 @@ def test_a_segment_whose_window_said_nothing_is_settled() -> None:
     it.accept(planned, None)
     assert it.plan(Timeline(9 * S, False, speech)) is None
     assert it.unsettled(Timeline(9 * S, False, speech)) == 0
+
+
+def test_a_pause_beyond_the_limit_is_left_to_the_next_window() -> None:
+    it, speech = policy(), [closed(S, round(10.7 * S))]
+    planned = it.plan(Timeline(round(11.2 * S), False, speech))
+    assert planned == Stretch(round(0.8 * S), round(10.8 * S), round(11.2 * S), Kind.FULL)
+    it.accept(planned, [SpokenWord("a", 9 * S, 10 * S), SpokenWord("b", 10 * S, round(10.7 * S))])
+    last = it.plan(Timeline(round(11.2 * S), False, speech))
+    assert last == Stretch(9 * S - S // 8, round(10.9 * S), round(11.2 * S), Kind.FINAL)

@@ -73,3 +73,16 @@ def test_the_last_window_ends_with_the_stream() -> None:
     ended = [SpeechSpan(S, S + SURE, 3 * S, 3 * S)]
     last = policy().plan(Timeline(3 * S, True, ended))
     assert last == Stretch(round(0.8 * S), 3 * S, 3 * S, Kind.FINAL)
+
+
+def test_a_silence_far_from_the_windows_end_is_no_border() -> None:
+    spans = [closed(1, 2), SpeechSpan(3 * S, 3 * S + SURE)]
+    first = policy().plan(Timeline(60 * S, False, spans))
+    assert first == Stretch(round(0.8 * S), round(5.8 * S), round(5.8 * S), Kind.FULL)
+
+
+def test_a_border_keeps_away_from_the_next_onset() -> None:
+    spans = [closed(1, 5), SpeechSpan(round(5.32 * S), round(5.32 * S) + SURE)]
+    first = policy().plan(Timeline(60 * S, False, spans))
+    assert first is not None
+    assert first.end == round(5.16 * S)

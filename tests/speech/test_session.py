@@ -207,6 +207,32 @@ def test_words_where_nobody_spoke_are_dropped_and_counted() -> None:
     assert it.dropped_words == 2
 
 
+def test_what_is_speech_is_decided_by_what_was_known_at_the_windows_moment() -> None:
+    it = session(max_step_s=1, pause_s=0.6)
+    it.feed(np.concatenate((noise(0.5), silence(0.45), noise(2))))
+    it.accept(due(it), heard((" one", 0.1, 0.5), (" two", 0.96, 1)))
+    # The onset at 0.95 s was known only after the step at 1 s, though its audio is here now.
+    assert (texts(it.take().tentative), it.dropped_words) == ([" one"], 1)
+
+
+def test_a_step_that_is_rejected_leaves_the_guess_as_it_was() -> None:
+    it = session()
+    it.feed(noise(1))
+    it.accept(due(it), heard((" one", 0.1, 0.5)))
+    it.feed(noise(1))
+    it.accept(due(it), heard(rejected="repetition"))
+    assert texts(it.take().tentative) == [" one"]
+
+
+def test_a_pause_that_needs_no_window_is_told_at_once() -> None:
+    it = session()
+    it.feed(np.concatenate((noise(0.75), silence(0.25))))
+    it.accept(due(it), heard((" one", 0.1, 0.7)))
+    it.feed(silence(0.4))
+    update = it.take()
+    assert (texts(update.committed), update.tentative) == ([" one"], ())
+
+
 def test_a_final_window_that_is_rejected_says_nothing() -> None:
     it = session()
     it.feed(noise(1))
@@ -268,7 +294,7 @@ def test_a_window_that_succeeds_after_a_failure_loses_nothing() -> None:
 
 
 def test_the_prompt_is_what_was_said_before_the_window() -> None:
-    speech = speak(8, 80)
+    speech = speak(8, 80, pauses=False)  # windows overlap: what is heard again is not in the prompt
     oracle, prompts = Oracle(speech), []
 
     def hear(planned: PlannedWindow) -> Recognition:

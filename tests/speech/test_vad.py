@@ -66,6 +66,11 @@ def test_the_end_judges_the_rest_and_lies_not_behind_it() -> None:
     np.testing.assert_array_equal(detector.shown[-1][100:], 0)
     assert detector.speech == 4 * FRAME + 100
 
+    closing = Scripted([THRESHOLD] * 4 + [LOW] * 3)
+    closing.feed(np.ones(6 * FRAME + 100, np.float32))
+    closing.finish()
+    assert list(closing.spans) == [SpeechSpan(0, 3 * FRAME, 4 * FRAME, 6 * FRAME + 100)]
+
     late = Scripted([THRESHOLD] * 3)
     late.feed(np.ones(2 * FRAME + 1, np.float32))
     late.finish()

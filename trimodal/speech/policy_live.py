@@ -14,11 +14,11 @@ class LivePolicy(AgreementPolicy):
 
     def plan(self, timeline: Timeline) -> Stretch | None:
         stretch = super().plan(timeline)
-        while stretch and stretch.kind is Kind.FINAL and stretch.end <= self.heard:
+        if stretch and stretch.kind is Kind.FINAL and stretch.end <= self.heard:
             self.settle(self.tentative)
             self.floor = stretch.end
             stretch = super().plan(timeline)
         return stretch
 
     def final_moment(self, paused: int, timeline: Timeline) -> int:
-        return min(paused, timeline.received)
+        return paused

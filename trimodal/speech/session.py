@@ -214,16 +214,14 @@ class LiveSession:
     def _was_speech(self, word: SpokenWord, moment: int) -> bool:
         """Whether the detector, at that moment, knew of speech at the word or near it."""
         for span in self._detector.spans:
-            if span.known <= moment and span.start - PAD < word.end:
-                open_then = span.closed is None or span.closed > moment or span.end is None
-                if open_then or word.start < (span.end or 0) + PAD:
-                    return True
+            # An end needs no such care: PAD is longer than a detector takes to be sure of it.
+            ended = span.end is not None and span.end + PAD <= word.start
+            if span.known <= moment and span.start - PAD < word.end and not ended:
+                return True
         return False
 
     def _forget(self) -> None:
         """Drops audio and spans that no window can need any more."""
-        if self._out or self._again:
-            return
         needed = self._policy.needed(self._timeline(), _LOOK_BACK)
         self._ring.drop(needed)
         self._detector.forget(needed - PAD)

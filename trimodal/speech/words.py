@@ -66,7 +66,7 @@ def repeated(committed: Sequence[SpokenWord], words: Sequence[SpokenWord], start
     thereby found twice. Without a match time decides: a word belongs to the past
     when its middle does.
     """
-    if not committed or committed[-1].end <= start:
+    if not committed:
         return 0
     # A word of which less than half lies in the window cannot be recognised in it.
     past = [word for word in committed if word.middle > start]
