@@ -1,8 +1,14 @@
 import numpy as np
 import pytest
 
-from trimodal.speech.decoding import compression_ratio, most_tokens, timed_words, token_starts
-from trimodal.speech.values import SAMPLE_RATE
+from trimodal.speech.decoding import (
+    compression_ratio,
+    most_tokens,
+    timed_words,
+    token_starts,
+    without_silence_before,
+)
+from trimodal.speech.values import SAMPLE_RATE, Word
 
 
 def timed(pieces, starts, seconds=5.0, probabilities=None):
@@ -81,3 +87,47 @@ def test_repetition_compresses():
     assert compression_ratio("") == 0
     assert compression_ratio(" what is a lambda") < 1
     assert compression_ratio(" thank you" * 20) > 8
+
+
+def heard_at(pause_s, noise=0.0):
+    """A second of audio whose sound begins after a pause, and two words, the first given the pause, too."""
+    times = np.arange(SAMPLE_RATE) / SAMPLE_RATE
+    samples = np.random.default_rng(0).normal(0, noise, SAMPLE_RATE) + 0.3 * np.sin(2000 * times) * (
+        times >= pause_s
+    )
+    words = (Word(" one", 0.0, 0.7, 0.9), Word(" two", 0.7, 0.95, 0.8))
+    return words, samples.astype(np.float32)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.03])
+@pytest.mark.parametrize("pause_s", [0.1, 0.33, 0.6])
+def test_the_first_word_begins_where_sound_begins(pause_s, noise):
+    words, samples = heard_at(pause_s, noise)
+    first, second = without_silence_before(words, samples)
+    assert first.start == pytest.approx(pause_s, abs=0.021)
+    assert (first.text, first.end, first.probability, second) == (" one", 0.7, 0.9, words[1])
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.02, 0.04])
+def test_a_word_cut_by_the_windows_edge_begins_with_it(pause_s):
+    words, samples = heard_at(pause_s)
+    assert without_silence_before(words, samples) == words
+
+
+@pytest.mark.parametrize("samples", [np.zeros(SAMPLE_RATE), np.full(SAMPLE_RATE, 0.1), heard_at(2, 0.1)[1]])
+def test_without_a_sound_that_begins_nothing_changes(samples):
+    words, _ = heard_at(0)
+    assert without_silence_before(words, samples.astype(np.float32)) == words
+    assert without_silence_before((), samples.astype(np.float32)) == ()
+
+
+def test_a_click_before_a_word_is_not_its_beginning():
+    words, samples = heard_at(0.5)
+    samples[1600:1610] = 0.5
+    assert without_silence_before(words, samples)[0].start == pytest.approx(0.5, abs=0.021)
+
+
+def test_words_too_short_to_hold_silence_are_left():
+    _, samples = heard_at(0.5)
+    words = (Word(" one", 0.4, 0.44, 0.9), Word(" two", 0.44, 0.44, 0.9))
+    assert without_silence_before(words, samples) == words

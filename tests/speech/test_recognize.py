@@ -99,6 +99,16 @@ def test_each_request_gets_its_own_words_from_one_run(metrics):
     assert len(metrics.get("trimodal_speech_recognize_seconds", {}).observations) == 1
 
 
+def test_the_first_word_of_a_window_begins_with_its_sound(metrics):
+    samples, (word,) = speak(["one"], lead_s=0.4)
+    early = Recognition((Word(" one", 0.0, word.end, 1.0),), average_log_probability=-0.1)
+    samples[0] = 0.001
+    recognizer, _ = service(metrics, {0.001: (early, None)})
+    (outcome,) = recognizer.recognize([RecognizeRequest(samples[None])])
+    assert outcome.rows[0].words[0].start == pytest.approx(word.start, abs=0.021)
+    assert outcome.rows[0].words[0].end == word.end
+
+
 def test_audio_is_counted_in_seconds(metrics):
     recognizer, _ = service(metrics)
     recognizer.recognize([marked(0, 1.5), marked(0, 0.25)])

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trimodal.speech.tokens import Piece
-from trimodal.speech.values import SAMPLE_RATE, Word
+from trimodal.speech.values import SAMPLE_RATE, Samples, Word
 
 # Alignment steps of the encoder's output: 20 ms.
 STEPS_PER_S = 50
@@ -25,6 +26,10 @@ OPENING = frozenset("\"'“¿([{-")
 CLOSING = frozenset("\"'.。,，!！?？:：”)]}、")
 # A word's usual length is taken to be at most this; twice as long is too long.
 USUAL_S = 0.7
+# Levels are taken over 10 ms; silence shorter than 5 of them is part of a word.
+LEVEL, MIN_FRAMES = SAMPLE_RATE // 100, 5
+# What speech stands above its own quietest sounds, and noise above its mean, at most.
+LOUDNESS_DB, NOISE_DB = 50.0, 6.0
 
 
 def most_tokens(seconds: float) -> int:
@@ -85,6 +90,31 @@ def timed_words(
         words.append(Word(word.text, start, end, min(max(word.probability, 0.0), 1.0)))
         earliest = end
     return tuple(words)
+
+
+def without_silence_before(words: tuple[Word, ...], samples: Samples) -> tuple[Word, ...]:
+    """The same words, the first of them beginning where sound begins.
+
+    Alignment begins the first word with the window, whatever is heard there: too early
+    by the whole pause, where all other times are right to 20 ms.
+    """
+    if not words:
+        return words
+    first = words[0]
+    heard = samples[round(first.start * SAMPLE_RATE) : round(first.end * SAMPLE_RATE)]
+    frames = len(heard) // LEVEL
+    if frames < MIN_FRAMES:
+        return words
+    power = np.square(heard[: frames * LEVEL]).reshape(frames, LEVEL).mean(1)
+    levels = 10 * np.log10(power + 1e-12)
+    loudest = float(levels.max())
+    quiet = max(float(np.percentile(levels, 10)), loudest - LOUDNESS_DB)
+    sounding = levels > quiet + max(NOISE_DB, 0.3 * (loudest - quiet))
+    lasting = sounding[:-2] & sounding[1:-1] & sounding[2:]
+    silent = int(lasting.argmax()) - 1 if lasting.any() else 0
+    if silent < MIN_FRAMES:
+        return words
+    return (replace(first, start=first.start + silent * LEVEL / SAMPLE_RATE), *words[1:])
 
 
 def _shorten(texts: Sequence[str], begins: NDArray[np.float64], ends: NDArray[np.float64]) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from trimodal.errors import RequestError, SettingsError
 from trimodal.glue import as_request_error
 from trimodal.metrics import Metrics
+from trimodal.speech.decoding import without_silence_before
 from trimodal.speech.engine import SpeechEngine, open_engine
 from trimodal.speech.features import smallest_context
 from trimodal.speech.guards import GUARDS, RETRIED, rejected_by
@@ -146,7 +147,8 @@ class RecognizeService:
         self._seconds.observe(time.perf_counter() - started)
         self._batches.observe(len(tasks))
         for task, one in zip(tasks, heard, strict=True):
-            task.heard, task.batch_size = one, task.batch_size or len(tasks)
+            words = without_silence_before(one.words, task.window.samples)
+            task.heard, task.batch_size = replace(one, words=words), task.batch_size or len(tasks)
 
     def _guard(self, tasks: Sequence[_Task]) -> None:
         """Empties what is not believed; windows that another decoding may help get one together first."""
