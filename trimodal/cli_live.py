@@ -148,7 +148,7 @@ async def _until(source: AsyncGenerator[Samples, None], stop: asyncio.Event) -> 
     try:
         async with contextlib.aclosing(source):
             while True:
-                coming = asyncio.ensure_future(anext(source, None))
+                coming = asyncio.ensure_future(_next(source))
                 await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
                 if not coming.done():
                     coming.cancel()
@@ -159,3 +159,10 @@ async def _until(source: AsyncGenerator[Samples, None], stop: asyncio.Event) -> 
                 yield block
     finally:
         stopping.cancel()
+
+
+async def _next(source: AsyncGenerator[Samples, None]) -> Samples | None:
+    try:
+        return await source.__anext__()
+    except StopAsyncIteration:
+        return None
