@@ -8,6 +8,7 @@ length of prompt, one language or one alignment a call) is parted first.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -224,6 +225,9 @@ def open_engine(directory: Path, settings: RecognizeSettings) -> CTranslate2Whis
         raise ArtefactError(
             f"{directory} has precision {manifest.precision} (known: {', '.join(COMPUTE_TYPES)})"
         )
+    # Triton's own threads, other engines and clients share these cores: no thread may spin while it waits.
+    # OpenMP reads it when CTranslate2 is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     import ctranslate2
 
     try:
