@@ -8,6 +8,7 @@ from trimodal.glue import as_request_error, error_response
 from trimodal.metrics import TritonMetrics
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.speech.answer import columns
+from trimodal.speech.heap import give_back_large_blocks
 from trimodal.speech.metrics import SpeechMetrics
 from trimodal.speech.relay import TritonRecognizer
 from trimodal.speech.request import read_chunk
@@ -20,6 +21,7 @@ FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 class TritonPythonModel:
     def initialize(self, args):
+        give_back_large_blocks()
         config = args["model_config"]
         settings = parse_parameters(SpeechSettings, parameters_of(config), source="speech/config.pbtxt")
         self.metrics = TritonMetrics(pb_utils)

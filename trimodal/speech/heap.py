@@ -1,0 +1,20 @@
+"""Memory of large arrays goes back to the system when they are freed. It knows nothing of what is in them."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+
+_M_MMAP_THRESHOLD = -3  # mallopt(3)
+_BYTES = 128 * 1024
+
+
+def give_back_large_blocks() -> None:
+    """From now on every block of 128 kB or more is mapped by itself, and unmapped when freed.
+
+    By default glibc stops to do so for sizes that it has seen freed, and keeps them in one
+    heap a thread: a process that handles a minute of audio at a time on twenty threads grows
+    for hours, though it holds nothing. Does nothing with another C library.
+    """
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _BYTES)
