@@ -42,6 +42,7 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
     """Closed loops on windows of each length, then streams that join; prints tables, gives the figures."""
     rounds: dict[tuple[float, int, str], list[LoopRound]] = {}
     formed: dict[tuple[float, int, str], float] = {}
+    last: dict[tuple[float, int, str], LoopRound] = {}
     async with AsyncExitStack() as stack:
         sides = {
             name: await stack.enter_async_context(Recognizer(_server(stack, plan, more).grpc_url))
@@ -52,10 +53,13 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
             for index in range(plan.rounds + 1):
                 for streams in plan.streams:
                     for name, side in sides.items():
-                        one, batches = await side.loop(windows, clients=streams, seconds=plan.loop_s)
+                        case = length, streams, name
+                        one, batches = await side.loop(
+                            windows, clients=streams, seconds=plan.loop_s, before=last.get(case)
+                        )
+                        last[case], formed[case] = one, mean(batches)
                         if index:  # round 0 warms up
-                            rounds.setdefault((length, streams, name), []).append(one)
-                            formed[length, streams, name] = mean(batches)
+                            rounds.setdefault(case, []).append(one)
     figures = report(plan, rounds, formed, console)
     figures["joining"] = await _joining(plan, spoken, console)
     return figures

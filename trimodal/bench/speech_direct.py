@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import mean, median
 from typing import TYPE_CHECKING, Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -50,8 +51,14 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
     contexts = {length: context(directory, length) for length in audio}
     rounds: dict[tuple[float, int, str], list[LoopRound]] = {}
     formed: dict[tuple[float, int], float] = {}
+    last: dict[tuple[float, int], LoopRound] = {}
     async with AsyncExitStack() as stack:
-        server = TritonServer(live.options(("speech_recognize",), {"speech_recognize": changes}))
+        options = live.options(("speech_recognize",), {"speech_recognize": changes})
+
+        def same_batch(model: str, config: Any) -> None:
+            config.max_batch_size = plan.batch
+
+        server = TritonServer(replace(options, edit=same_batch))
         url = stack.enter_context(server).grpc_url
         served = await stack.enter_async_context(Recognizer(url))
         bare = stack.enter_context(BareProcess(open_bare, directory, settings, audio))
@@ -59,8 +66,10 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
         for index in range(plan.rounds + 1):
             for length, batch in ((length, batch) for length in audio for batch in sorted({1, plan.batch})):
                 clients = 1 if batch == 1 else 2 * batch
-                ours, batches = await served.loop(audio[length], clients=clients, seconds=plan.loop_s)
-                formed[length, batch] = mean(batches)
+                ours, batches = await served.loop(
+                    audio[length], clients=clients, seconds=plan.loop_s, before=last.get((length, batch))
+                )
+                last[length, batch], formed[length, batch] = ours, mean(batches)
                 found = {"served": ours}
                 found["bare engine"] = await bare.run(name(length), batch=batch, seconds=plan.loop_s)
                 for kind in ("forward", "public"):
@@ -83,9 +92,9 @@ def report(
 ) -> dict[str, Any]:
     """The table; `ratio` is the served side's windows a second over the other side's."""
     figures: dict[str, Any] = {}
-    table = Table(title=f"recogniser: {title}")
-    for column in ("window", "context", "batch", "side", "windows/s", "RTF", "p50", "served to it"):
-        table.add_column(column, justify="left" if column == "side" else "right")
+    table = Table(title=f"recogniser: {title}", box=box.SIMPLE_HEAD, collapse_padding=True)
+    for column in ("window", "context", "batch", "side", "windows/s", "RTF", "p50 ms", "ratio"):
+        table.add_column(column, justify="left" if column == "side" else "right", no_wrap=True)
     for length, batch in formed:
         for side in SIDES:
             some = rounds[length, batch, side]
@@ -99,7 +108,7 @@ def report(
                 side,
                 f"{summary.rate:.2f}",
                 f"{1 / (summary.rate * length):.4f}",
-                f"{summary.p50:.0f} ms",
+                f"{summary.p50:.0f}",
                 "" if side == "served" else f"{ratio:.3f}",
             )
         if batch == 1:
@@ -113,7 +122,10 @@ def report(
             }
             figures[f"{length:g}s_added_ms"] = added
     console.print(table)
-    console.print("batch: of the served side, the mean that was formed; RTF: seconds a second of audio")
+    console.print(
+        "batch: served, the mean that was formed; RTF: seconds a second of audio\n"
+        "ratio: windows a second, served over that side's, median of neighbouring rounds"
+    )
     for length in plan.window_s:
         added = figures[f"{length:g}s_added_ms"]
         console.print(
