@@ -187,7 +187,12 @@ def metric(server: TritonServer, name: str, labels: str = "") -> float:
     return sum(value for key, value in series(server, name).items() if labels in key)
 
 
+def settled(server: TritonServer, name: str, labels: str = "") -> float:
+    """`metric`, with all that was counted until now: models carry their counts over every 50 ms."""
+    time.sleep(0.2)
+    return metric(server, name, labels)
+
+
 def batches(server: TritonServer) -> tuple[float, float]:
     """Runs of the recogniser, and windows in them, so far."""
-    time.sleep(0.2)  # models carry their counts over every 50 ms
-    return metric(server, "speech_batch_size_count"), metric(server, "speech_batch_size_sum")
+    return settled(server, "speech_batch_size_count"), metric(server, "speech_batch_size_sum")
