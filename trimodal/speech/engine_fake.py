@@ -75,8 +75,9 @@ def hear(samples: Samples) -> tuple[Word, ...]:
     loud = np.flatnonzero(np.abs(samples) >= QUIET)
     words = []
     for run in np.split(loud, np.flatnonzero(np.diff(loud) > PARTING_S * SAMPLE_RATE) + 1):
-        if len(run) and run[-1] + 1 - run[0] > WORD_S * SAMPLE_RATE / 2:
-            start, end = int(run[0]), int(run[-1]) + 1
+        start, end = (int(run[0]), int(run[-1]) + 1) if len(run) else (0, 0)
+        # Longer than a word is noise: its spectrum is not worth the time.
+        if WORD_S / 2 < (end - start) / SAMPLE_RATE < 2 * WORD_S:
             word = _word(samples[start:end])
             if word:
                 words.append(Word(" " + word, start / SAMPLE_RATE, end / SAMPLE_RATE, 1.0))
