@@ -84,6 +84,16 @@ def test_nor_on_neighbours_with_prompts_and_other_languages(multilingual):
     assert [heard.text for heard in plain] != [heard.text for heard in batch], "prompts change nothing"
 
 
+@pytest.mark.parametrize(("beam_size", "temperature"), [(5, 0.0), (1, 0.4)])
+def test_nor_when_decoding_searches(artefact, beam_size, temperature):
+    engine = opened(artefact, beam_size=beam_size)
+    batch = engine.recognize(WINDOWS, temperature)
+    assert [heard.text for heard in batch] != [heard.text for heard in opened(artefact).recognize(WINDOWS)]
+    for window, heard in zip(WINDOWS, batch, strict=True):
+        same(engine.recognize([window], temperature)[0], heard)
+    engine.close()
+
+
 def test_windows_of_one_length_with_texts_of_other_lengths(engine):
     windows = [Window(sound(2, seed)) for seed in range(8)]
     batch = engine.recognize(windows)

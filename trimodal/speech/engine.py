@@ -31,7 +31,11 @@ class SpeechEngine(Protocol):
         """ISO 639-1 codes that may be asked for; the first is the default unless the model detects it."""
 
     def recognize(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
-        """What is heard in each window, in order; greedy at temperature 0, else sampled with a fixed seed."""
+        """What is heard in each window, in order.
+
+        Temperature 0 decodes as the settings say; above it the engine tries otherwise, so that
+        a loop may be left. Both are deterministic, whatever was recognised before.
+        """
 
     def close(self) -> None:
         """Frees what the engine holds; it is not used afterwards."""

@@ -115,7 +115,7 @@ class CTranslate2Whisper:
         for row in rows:
             row.prompt = self._tokens.prompt(row.language, row.window.prompt, room)
         for group in _parted(rows, lambda row: len(row.prompt)):
-            self._generate(_rows_of(encoded, group), group, temperature)
+            self._generate(_rows_of(encoded, group), group, context_s, temperature)
         written = [row for row in rows if row.tokens]
         # Windows of one length are aligned without a mask, and then texts of other lengths would count.
         alike = len({row.frames for row in written}) == 1
@@ -126,21 +126,22 @@ class CTranslate2Whisper:
         for row in rows:
             row.language = row.window.language or (self.languages[0] if len(self.languages) == 1 else "")
         unknown = [row for row in rows if not row.language]
-        if unknown:
-            for row, ranked in zip(
-                unknown, self._model.detect_language(_rows_of(encoded, unknown)), strict=True
-            ):
-                codes = (token.strip("<|>") for token, _ in ranked)
-                row.language = next(code for code in codes if code in self._tokens.languages)
+        detected = self._model.detect_language(_rows_of(encoded, unknown)) if unknown else []
+        for row, ranked in zip(unknown, detected, strict=True):
+            codes = (token.strip("<|>") for token, _ in ranked)
+            row.language = next(code for code in codes if code in self._tokens.languages)
 
-    def _generate(self, encoded: Any, rows: list[_Row], temperature: float) -> None:
+    def _generate(self, encoded: Any, rows: list[_Row], context_s: float, temperature: float) -> None:
         """Tokens and figures of windows whose prompts have one length."""
         given = len(rows[0].prompt)
-        bound = min(max(row.most_tokens for row in rows), self._shapes.positions // 2)
+        beams = RETRY_BEAMS if temperature else self._beam_size
+        # What a search chooses depends on its bound: the context's. Greedy decoding only ends there.
+        bound = max(row.most_tokens for row in rows) if beams == 1 else most_tokens(context_s)
+        bound = min(bound, self._shapes.positions // 2)
         results = self._model.generate(
             encoded,
             [row.prompt for row in rows],
-            beam_size=RETRY_BEAMS if temperature else self._beam_size,
+            beam_size=beams,
             no_repeat_ngram_size=RETRY_NGRAM if temperature else 0,
             # It makes at most half of max_length, and at most max_length less the prompt.
             max_length=min(max(2 * bound, bound + given), self._shapes.positions),
@@ -150,7 +151,7 @@ class CTranslate2Whisper:
         )
         for row, result in zip(rows, results, strict=True):
             made = result.sequences_ids[0]
-            # The score is a mean over the tokens (of none: not a number); <|endoftext|> counts as one more.
+            # A mean over the tokens (of none: not a number); <|endoftext|> counts as one more.
             row.log_probability = result.scores[0] * len(made) / (len(made) + 1) if made else 0.0
             row.no_speech = min(max(result.no_speech_prob, 0.0), 1.0)
             # The bound of the run is that of its longest window: cut at the window's own.
@@ -179,18 +180,12 @@ class CTranslate2Whisper:
 
     @staticmethod
     def _recognition(row: _Row) -> Recognition:
-        text = "".join(word.text for word in row.words)
-        return Recognition(
-            words=row.words,
-            language=row.language,
-            no_speech_probability=row.no_speech,
-            average_log_probability=row.log_probability,
-            compression_ratio=compression_ratio(text),
-        )
+        ratio = compression_ratio("".join(word.text for word in row.words))
+        return Recognition(row.words, row.language, row.no_speech, row.log_probability, ratio)
 
 
 def _parted(rows: Iterable[_Row], key: Callable[[_Row], Hashable]) -> list[list[_Row]]:
-    """Rows that agree in `key`, in order of first appearance."""
+    """Rows that agree in `key`."""
     groups: dict[Hashable, list[_Row]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
