@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from tests.speech.checkpoints import convert, sound, write_checkpoint
 from trimodal.bench import speech_capacity, speech_direct
 from trimodal.bench.closed_loop import LoopRound
 from trimodal.bench.speech import Plan
-from trimodal.bench.speech_sides import cut_windows, some
+from trimodal.bench.speech_sides import cut_windows, open_bare, open_faster_whisper, some
+from trimodal.speech.settings import RecognizeSettings
 
 PLAN = Plan(streams=(1, 4), window_s=(5.0,), batch=8, rounds=2)
 
@@ -30,6 +32,30 @@ def test_each_call_gets_other_windows():
     windows = [np.zeros(number + 1, np.float32) for number in range(5)]
     assert [len(one) for one in some(windows, 3, 0)] == [1, 2, 3]
     assert [len(one) for one in some(windows, 3, 1)] == [4, 5, 1]
+
+
+def test_both_bare_sides_do_the_same_work_on_whole_batches(tmp_path):
+    """faster-whisper behind its padding writes what our engine writes: same windows, context and search."""
+    write_checkpoint(tmp_path / "checkpoint")
+    directory = convert(tmp_path / "checkpoint", tmp_path / "built")
+    settings = RecognizeSettings(artefact=str(directory), intra_op_threads=1)
+    audio = {2.0: [sound(2, seed) for seed in range(4)]}
+    ours = open_bare(directory, settings, audio)
+    theirs = open_faster_whisper(directory, settings, audio, {2.0: 2.0})
+    for batch, number in ((1, 0), (3, 0), (3, 1)):
+        heard = [one.text for one in ours["2 s"](batch, number)]
+        assert len(heard) == batch
+        assert any(heard)
+        written = theirs["2 s forward"](batch, number)
+        assert len(written) == batch
+        for text, parts in zip(heard, written, strict=True):
+            # Random weights write times in the middle of the text; there faster-whisper cuts segments.
+            assert parts[0]["text"].strip()
+            assert text.startswith("".join(part["text"] for part in parts))
+        assert all(part["words"] for parts in written for part in parts if part["text"].strip())
+    segments = theirs["2 s public"](3, 1)
+    assert {segment.seek for segment in segments} <= {0, 200, 400}
+    assert all(segment.words for segment in segments if segment.text.strip())
 
 
 def test_capacity_report():

@@ -5,7 +5,7 @@ of a directory, joined with pauses by seed i. The offline text that rows are com
 comes from the same recogniser on the same audio, each utterance whole in one window
 (cut in the middle of the pauses around it), sent to `speech_recognize` directly: the
 best that is known without streaming. `--capacity` and `--direct` are other measurements,
-see speech_capacity and speech_direct.
+see speech_capacity and speech_direct; `--versus` is speech_engines.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ SETTLE_S = 0.3  # metrics are carried to the page every 50 ms
 class Plan:
     """What to measure: each policy with each number of streams, `seconds` long.
 
-    `capacity` and `direct` are measured instead of that, where they are wished for: with
-    windows of `window_s`, in `rounds` of `loop_s` seconds a case; `batch` is --direct's.
+    `capacity`, `direct` and `versus` (other built recognisers) are measured instead of that,
+    where they are wished for: with windows of `window_s`, in `rounds` of `loop_s` seconds a
+    case; `batch` is that of the last two.
     """
 
     streams: tuple[int, ...] = (1, 2, 4, 8)
@@ -50,6 +51,7 @@ class Plan:
     samples: Path = Path("build/demo/speech/samples")
     capacity: bool = False
     direct: bool = False
+    versus: tuple[Path, ...] = ()
     window_s: tuple[float, ...] = (5.0, 30.0)
     batch: int = 8
     rounds: int = 3
@@ -72,9 +74,35 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
         figures["capacity"] = await speech_capacity.measure(plan, spoken, console)
     if plan.direct:
         figures["direct"] = await speech_direct.measure(plan, spoken, console)
-    if not (plan.capacity or plan.direct):
+    if plan.versus:
+        figures["versus"] = await asyncio.to_thread(_measure_versus, plan, spoken, console)
+    if not (plan.capacity or plan.direct or plan.versus):
         figures["live"] = await measure_live(plan, spoken, console)
     return figures
+
+
+def _measure_versus(plan: Plan, spoken: Sequence[Spoken], console: Console) -> list[dict[str, Any]]:
+    """The configured engine and the others in turn, in one process."""
+    from trimodal.bench import speech_engines
+    from trimodal.bench.speech_direct import recognizer
+
+    settings, directory = recognizer(plan.changes.get("speech_recognize", {}))
+    engines = speech_engines.open_artefacts(
+        [directory, *plan.versus], threads=settings.threads, batch=plan.batch
+    )
+    try:
+        found = speech_engines.compare(
+            engines,
+            [one.samples for one in spoken],
+            windows_s=plan.window_s,
+            batches=sorted({1, plan.batch}),
+            rounds=plan.rounds,
+        )
+    finally:
+        for engine in engines.values():
+            engine.close()
+    speech_engines.show(found, console)
+    return [asdict(one) for one in found]
 
 
 async def measure_live(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dict[str, Any]:

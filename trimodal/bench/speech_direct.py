@@ -92,8 +92,9 @@ def report(
 ) -> dict[str, Any]:
     """The table; `ratio` is the served side's windows a second over the other side's."""
     figures: dict[str, Any] = {}
-    table = Table(title=f"recogniser: {title}", box=box.SIMPLE_HEAD, collapse_padding=True)
-    for column in ("window", "context", "batch", "side", "windows/s", "RTF", "p50 ms", "ratio"):
+    table = Table(title=f"recogniser: {title}", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    table.show_edge = False
+    for column in ("window", "context", "batch", "side", "win/s", "RTF", "p50 ms", "ratio"):
         table.add_column(column, justify="left" if column == "side" else "right", no_wrap=True)
     for length, batch in formed:
         for side in SIDES:

@@ -114,7 +114,7 @@ def open_faster_whisper(
     `public` is BatchedInferencePipeline.transcribe with clips: it pads every window to
     30 s. `forward` enters the same pipeline behind that padding, with features as long as
     the context that our engine takes: the same work. Neither looks for speech or falls back
-    to other temperatures; both end at as many tokens as our engine.
+    to other temperatures; both end at as many tokens as our engine and never make those it never makes.
 
     Args:
         contexts: length of windows → seconds of the encoder.
@@ -124,19 +124,29 @@ def open_faster_whisper(
     from faster_whisper.tokenizer import Tokenizer
 
     from trimodal.manifest import read_manifest
+    from trimodal.speech.artefact import read_shapes
     from trimodal.speech.decoding import most_tokens
     from trimodal.speech.engine_ctranslate2 import COMPUTE_TYPES
+    from trimodal.speech.tokens import WhisperTokens
 
-    precision = read_manifest(directory, task="speech", runtime="ctranslate2").precision
+    manifest = read_manifest(directory, task="speech", runtime="ctranslate2")
     model = WhisperModel(
         str(directory),
         device="cpu",
-        compute_type=COMPUTE_TYPES[precision][0],
+        compute_type=COMPUTE_TYPES[manifest.precision][0],
         cpu_threads=settings.threads,
     )
     pipeline = BatchedInferencePipeline(model)
     tokenizer = Tokenizer(model.hf_tokenizer, model.model.is_multilingual, task="transcribe", language="en")
-    shared = {"beam_size": settings.beam_size, "word_timestamps": True, "suppress_tokens": []}
+    prompt = model.get_prompt(tokenizer, [], without_timestamps=True)
+
+    def most_new(seconds: float) -> int:
+        # CTranslate2 makes at most half of max_length, which is the prompt and this.
+        return min(2 * most_tokens(seconds), model.max_length) - len(prompt)
+
+    languages = read_shapes(directory, manifest).languages
+    never = WhisperTokens(directory, languages, multilingual=model.model.is_multilingual).never_made()
+    shared = {"beam_size": settings.beam_size, "word_timestamps": True, "suppress_tokens": never}
 
     def public(seconds: float, windows: Sequence[Samples]) -> Work:
         def work(batch: int, number: int) -> object:
@@ -148,7 +158,7 @@ def open_faster_whisper(
                 vad_filter=False,
                 clip_timestamps=clips,
                 batch_size=batch,
-                max_new_tokens=most_tokens(seconds),
+                max_new_tokens=most_new(seconds),
                 **shared,
             )
             return list(segments)
@@ -163,7 +173,7 @@ def open_faster_whisper(
             temperature=0.0,
             vad_filter=False,
             clip_timestamps=[{"start": 0.0, "end": seconds}],
-            max_new_tokens=most_tokens(seconds),
+            max_new_tokens=most_new(seconds),
             **shared,
         )
         frames = round(contexts[seconds] * model.frames_per_second)
