@@ -17,9 +17,10 @@ import pytest
 from trimodal.errors import Cancelled, InternalError, InvalidArgument, RequestError, Unavailable
 from trimodal.metrics import MemoryMetrics
 from trimodal.speech import service as module
+from trimodal.speech.carrier import MAX_FAILURES
 from trimodal.speech.metrics import SpeechMetrics
 from trimodal.speech.request import Chunk, StreamOptions
-from trimodal.speech.service import MAX_FAILURES, SpeechService
+from trimodal.speech.service import SpeechService
 from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import SAMPLE_RATE, Recognition, Window, Word
 
@@ -441,7 +442,7 @@ def test_options_reach_the_session(bench):
     first, second = ScriptedSession.made
     assert (first.policy, first.language, first.prompt) == ("vad", "de", "names")
     assert (first.settings.step_s, first.settings.max_step_s) == (6, 6)
-    assert (second.policy, second.settings.step_s) == ("agreement", 1)
+    assert (second.policy, second.settings.step_s) == ("agreement", 0.5)
 
 
 def test_what_is_counted(bench):
@@ -453,7 +454,8 @@ def test_what_is_counted(bench):
     assert one.metric("voiced_seconds_total").value == 1.5
     lags = one.metric("lag_seconds").observations
     assert len(lags) == 3
-    assert min(lags) == pytest.approx(0.25)  # received when heard, less the end of the word
+    # What was received when the client was told, less the end of the word.
+    assert min(lags) == pytest.approx(0.25)
     assert len(one.metric("turnaround_seconds").observations) == 3
 
 

@@ -10,7 +10,7 @@ from trimodal.speech.settings import PolicyName, SpeechSettings
 from trimodal.speech.values import SAMPLE_RATE
 
 POLICIES: list[PolicyName] = ["live", "agreement", "vad", "window"]
-SETTINGS = SpeechSettings()
+SETTINGS = SpeechSettings(step_s=1)
 IN_ORDER = SpeechSettings(step_s=1.0, max_step_s=1.0)  # never widens
 
 

@@ -42,7 +42,7 @@ class SpeechMetrics:
         )
         self.lag = metrics.histogram(
             "trimodal_speech_lag_seconds",
-            "Audio received minus the end of a word, when the word is committed",
+            "Audio received minus the end of a committed word, when its client is told",
             {},
             SECONDS,
         )

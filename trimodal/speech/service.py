@@ -1,37 +1,32 @@
 """The speech model's whole behaviour behind two calls: submit a chunk, and close.
 
 Chunks are taken in by a few listener threads (activity detection runs there) and
-answered at once. Windows that become due go to the recogniser from threads of their
-own, one a stream at a time, many streams at once, so that Triton gathers them into
-batches. A stream whose audio comes faster than it is heard gets its answers later:
+answered at once; windows that become due are carried to the recogniser meanwhile.
+A stream whose audio comes faster than it is heard gets its answers later:
 that is what bounds memory. What is cut into which window is the session's affair.
 """
 
 from __future__ import annotations
 
 import contextlib
-import queue
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from trimodal.errors import Cancelled, InternalError, InvalidArgument, RequestError, Unavailable
+from trimodal.errors import Cancelled, InternalError, RequestError, Unavailable
 from trimodal.glue import as_request_error
+from trimodal.speech.carrier import Recognizer, WindowCarrier
 from trimodal.speech.metrics import SpeechMetrics
 from trimodal.speech.request import Chunk
-from trimodal.speech.session import LiveSession, PlannedWindow
+from trimodal.speech.session import LiveSession
 from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.stream import LiveStream, Sink, StreamTable
 from trimodal.speech.vad import SpeechDetector
-from trimodal.speech.values import SAMPLE_RATE, Recognition, Window
+from trimodal.speech.values import SAMPLE_RATE
 
 LISTENERS = 2
-MAX_FAILURES = 3  # of the recogniser on one stream, in a row
-BACKOFF_S = 0.2
 UNLOADING = "speech is being unloaded; start the stream again later"
-
-Recognizer = Callable[[Window], Recognition]
 
 
 class SpeechService:
@@ -48,10 +43,8 @@ class SpeechService:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
-        self._recognize = recognize
         self._detector = detector
         self._metrics = metrics
-        self._clock = clock
         self._table = StreamTable(
             max_streams=settings.max_streams,
             refuse_lag_s=settings.refuse_lag_s,
@@ -59,17 +52,21 @@ class SpeechService:
             clock=clock,
             metrics=metrics,
         )
-        self._lock = threading.Lock()  # of the two counts
-        self._unanswered = self._in_flight = 0
-        self._ready: queue.SimpleQueue[LiveStream | None] = queue.SimpleQueue()
+        self._windows = WindowCarrier(
+            recognize,
+            self._table,
+            metrics,
+            at_once=settings.max_windows_in_flight,
+            clock=clock,
+            settle=self._settle,
+        )
+        self._lock = threading.Lock()  # of the count
+        self._unanswered = 0
         self._closing = threading.Event()
         self._listeners = ThreadPoolExecutor(LISTENERS, thread_name_prefix="listener")
-        sweep_s = min(idle_s / 4, 5.0)
-        self._threads = [threading.Thread(target=self._sweep, args=(sweep_s,), name="sweeper", daemon=True)]
-        for number in range(settings.max_windows_in_flight):
-            self._threads.append(threading.Thread(target=self._hear, name=f"window-{number}", daemon=True))
-        for thread in self._threads:
-            thread.start()
+        period_s = min(idle_s / 4, 5.0)
+        self._sweeper = threading.Thread(target=self._sweep, args=(period_s,), name="sweeper", daemon=True)
+        self._sweeper.start()
 
     @property
     def open_streams(self) -> int:
@@ -93,7 +90,7 @@ class SpeechService:
         if chunk.end:  # from now on the number may be another stream's
             self._table.end(stream)
         self._table.touch(stream)
-        self._count(unanswered=+1)
+        self._count(1)
         if first:
             self._attend(stream)
 
@@ -111,10 +108,8 @@ class SpeechService:
         self._listeners.shutdown(wait=True)
         for stream in self._table.all():
             self._drop(stream, "failed", Unavailable(UNLOADING))
-        for _ in self._threads:
-            self._ready.put(None)
-        for thread in self._threads:
-            thread.join(5.0)
+        self._windows.close()
+        self._sweeper.join(5.0)
 
     # Audio in, answers out
 
@@ -159,7 +154,7 @@ class SpeechService:
                     self._metrics.received.increment(len(chunk.samples) / SAMPLE_RATE)
                     self._metrics.voiced.increment(voiced_s)
             self._settle(stream)
-            self._wake(stream)
+            self._windows.wake(stream)
         except Exception as error:
             self._drop(stream, "failed", as_request_error(error))
 
@@ -181,7 +176,9 @@ class SpeechService:
         if ending:
             self._table.forget(stream, "finished")
         self._table.touch(stream)
-        self._count(unanswered=-1)
+        self._count(-1)
+        for word in update.committed:
+            self._metrics.lag.observe(update.received_s - word.end)
         sink.answer(update, final=ending)
         if more:
             self._attend(stream)
@@ -191,78 +188,14 @@ class SpeechService:
         self._table.forget(stream, outcome)
         with stream.lock:
             sinks = stream.owed_all()
-        self._count(unanswered=-len(sinks))
+        self._count(-len(sinks))
         for sink in sinks:
             sink.fail(error)
 
-    # Windows to the recogniser and back
-
-    def _wake(self, stream: LiveStream) -> None:
-        """Has a thread look whether a window is due. Cheap, and harmless when none is."""
-        if self._table.order(stream):
-            self._ready.put(stream)
-
-    def _hear(self) -> None:
-        while (stream := self._ready.get()) is not None and not self._closing.is_set():
-            due = self._table.looked(stream)
-            try:
-                with stream.lock:
-                    gone = stream.closed or stream.error
-                    planned = None if gone else stream.session.next_window()
-                    waiting = stream.session.outstanding
-                if planned:
-                    self._hear_one(stream, planned, due)
-                elif not waiting:
-                    self._table.heard(stream)
-            except Exception as error:
-                self._give_up(stream, as_request_error(error))
-
-    def _hear_one(self, stream: LiveStream, planned: PlannedWindow, due: float) -> None:
-        self._count(in_flight=+1)
-        try:
-            heard = self._recognize(planned.window)
-        except Exception as error:
-            self._missed(stream, planned, as_request_error(error))
-            return
-        finally:
-            self._count(in_flight=-1)
-        with stream.lock:
-            stream.failures = 0
-            words = stream.session.accept(planned, heard)
-            received_s = stream.session.received_s
-        for word in words:
-            self._metrics.lag.observe(received_s - word.end)
-        self._metrics.turnaround.observe(self._clock() - due)
-        self._table.heard(stream)
-        self._settle(stream)
-        self._wake(stream)
-
-    def _missed(self, stream: LiveStream, planned: PlannedWindow, error: RequestError) -> None:
-        """The recogniser failed on a window: it is tried again a little later, a few times."""
-        self._metrics.retries.increment(1)
-        with stream.lock:
-            stream.session.give_up(planned)
-            stream.failures += 1
-            failures = stream.failures
-        if failures >= MAX_FAILURES or isinstance(error, InvalidArgument):
-            self._give_up(stream, error)
-        else:
-            self._closing.wait(BACKOFF_S * failures)
-            self._wake(stream)
-
-    def _give_up(self, stream: LiveStream, error: RequestError) -> None:
-        """Nothing more is heard of a stream; the answer that is owed, or its next chunk, says why."""
-        with stream.lock:
-            stream.error = error
-        self._table.heard(stream)
-        self._settle(stream)
-
-    def _count(self, *, unanswered: int = 0, in_flight: int = 0) -> None:
+    def _count(self, unanswered: int) -> None:
         with self._lock:
             self._unanswered += unanswered
-            self._in_flight += in_flight
             self._metrics.active_requests.set(self._unanswered)
-            self._metrics.windows_in_flight.set(self._in_flight)
 
     # Streams whose client went away
 

@@ -43,7 +43,7 @@ class SpeechSettings(Settings):
 
     recognizer: str = Field("speech_recognize", min_length=1, description="model that gets the windows")
     policy: PolicyName = "live"
-    step_s: Annotated[float, Field(ge=0.1, le=30, description="new audio that is waited for")] = 1.0
+    step_s: Annotated[float, Field(ge=0.1, le=30, description="new audio that is waited for")] = 0.5
     max_step_s: Annotated[float, Field(ge=0.1, le=30, description="to which it widens when behind")] = 5.0
     window_s: Annotated[float, Field(ge=1, le=MAX_WINDOW_S, description="of policy window")] = 5.0
     overlap_s: Annotated[float, Field(ge=0.1, le=5, description="of policy window")] = 0.5
