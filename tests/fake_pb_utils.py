@@ -95,12 +95,16 @@ class InferenceRequest:
         *,
         model_name: str = "",
         requested_output_names: Sequence[str] = (),
+        correlation_id: int | str = 0,
     ) -> None:
         given = inputs.items() if isinstance(inputs, Mapping) else ((t.name(), t.as_numpy()) for t in inputs)
         self.inputs = {name: Tensor(name, values) for name, values in given}
         self.sender = ResponseSender()
         self._parameters = parameters or {}
-        self._model, self._wanted = model_name, requested_output_names
+        self._model, self._wanted, self._stream = model_name, requested_output_names, correlation_id
+
+    def correlation_id(self) -> int | str:
+        return self._stream
 
     def exec(self) -> CalledResponse:
         answer = MODELS[self._model]({name: tensor.as_numpy() for name, tensor in self.inputs.items()})

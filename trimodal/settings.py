@@ -45,13 +45,18 @@ def describe(error: ValidationError, cls: type[BaseModel]) -> str:
     known = ", ".join(cls.model_fields)
     problems = []
     for problem in error.errors():
-        key = ".".join(str(part) for part in problem["loc"]) or "parameters"
+        key = shorten(".".join(str(part) for part in problem["loc"]) or "parameters")
         if problem["type"] == "extra_forbidden":
             problems.append(f"unknown parameter '{key}' (known: {known})")
         else:
             message = problem["msg"].removeprefix("Value error, ")
-            problems.append(f"parameter '{key}' = {problem['input']!r}: {message}")
+            problems.append(f"parameter '{key}' = {shorten(repr(problem['input']))}: {message}")
     return "; ".join(problems)
+
+
+def shorten(text: str, most: int = 60) -> str:
+    """What a message quotes of a value that may be long."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def parameters_of(model_config_json: str) -> dict[str, str]:

@@ -11,7 +11,15 @@ from pathlib import Path
 
 from trimodal.server.process import TritonServer
 
-from . import bad_input_embedding, bad_input_http, bad_input_llm, bad_input_llm_http, bad_input_vision
+from . import (
+    bad_input_embedding,
+    bad_input_http,
+    bad_input_llm,
+    bad_input_llm_http,
+    bad_input_recognize,
+    bad_input_speech,
+    bad_input_vision,
+)
 from .bad_input_server import MODELS, changes
 from .bad_input_wire import Answer, Row, Wire
 from .conftest import options
@@ -21,6 +29,8 @@ ROWS: list[Row] = [
     *bad_input_llm_http.ROWS,
     *bad_input_vision.ROWS,
     *bad_input_embedding.ROWS,
+    *bad_input_speech.ROWS,
+    *bad_input_recognize.ROWS,
     *bad_input_http.ROWS,
 ]
 

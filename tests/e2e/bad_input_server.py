@@ -18,10 +18,13 @@ from trimodal.client.tensors import decode
 from trimodal.embedding.engine_fake import FakeEmbedder
 from trimodal.llm.tokenizer import ByteTokenizer
 
-from .bad_input_wire import Wire, message, texts
+from .bad_input_wire import Tensor, Wire, message, texts
+from .speech_streams import fresh, speak, spelled
 
-MODELS = ("embedding", "llm", "vision")
+MODELS = ("embedding", "llm", "vision", "speech", "speech_recognize")
 CLASSES = 7
+AUDIO, WORDS = speak(["what", "is", "a", "lambda"])
+SAID = "".join(spelled(WORDS))
 SCRIPT = "abcdefghijklmnopqrstuvwxyz"
 LLM = {
     "engine": "fake",
@@ -36,6 +39,9 @@ COUNTS = (
     "trimodal_llm_active_requests",
     "trimodal_llm_queued_requests",
     "trimodal_llm_kv_usage_ratio",
+    "trimodal_speech_active_streams",
+    "trimodal_speech_active_requests",
+    "trimodal_speech_windows_in_flight",
     "nv_inference_pending_request_count",
 )
 
@@ -50,6 +56,8 @@ def changes(directory: Path) -> dict[str, dict[str, str]]:
         "vision_preprocess": {"classifier": classifier},
         "vision_classify": {"artefact": classifier, "engine": "fake"},
         "vision_rank": {"classifier": classifier},
+        "speech": {"vad": "energy"},
+        "speech_recognize": {"engine": "fake", "fake_batch_ms": "1", "fake_window_ms": "0"},
     }
 
 
@@ -86,7 +94,30 @@ def good_embedding(wire: Wire) -> None:
     np.testing.assert_array_equal(decode(response)["embedding"], FakeEmbedder().embed(["hello"]).vectors)
 
 
-GOOD = {"llm": good_llm, "vision": good_vision, "embedding": good_embedding}
+def good_speech(wire: Wire) -> None:
+    parameters = {"sequence_id": fresh(), "sequence_start": True, "sequence_end": True}
+    answer, response = wire.unary(message("speech", [_floats("audio")], parameters=parameters))
+    assert answer.served, answer
+    assert decode(response)["committed"].item() == SAID.encode()
+
+
+def good_recognize(wire: Wire) -> None:
+    answer, response = wire.unary(message("speech_recognize", [_floats("window")]))
+    assert answer.served, answer
+    assert decode(response)["text"].item() == SAID.encode()
+
+
+def _floats(name: str) -> Tensor:
+    return Tensor(name, "FP32", [1, len(AUDIO)], AUDIO.tobytes())
+
+
+GOOD = {
+    "llm": good_llm,
+    "vision": good_vision,
+    "embedding": good_embedding,
+    "speech": good_speech,
+    "speech_recognize": good_recognize,
+}
 
 
 def counts(metrics_url: str) -> dict[str, float]:

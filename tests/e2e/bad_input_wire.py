@@ -160,9 +160,23 @@ def error_of(content: bytes) -> str:
     return ""
 
 
-def message(model: str, inputs: Sequence[Tensor], outputs: Sequence[str] = (), version: str = "") -> Any:
+# Python's type → the field of a gRPC parameter. bool comes first: True is an int as well.
+_FIELDS = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"))
+
+
+def message(
+    model: str,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[str] = (),
+    version: str = "",
+    parameters: Mapping[str, Any] | None = None,
+) -> Any:
     """A ModelInferRequest with raw contents."""
     request = service_pb2.ModelInferRequest(model_name=model, model_version=version)
+    for name, value in (parameters or {}).items():
+        kind = next(kind for type_, kind in _FIELDS if isinstance(value, type_))
+        large = kind == "int64_param" and value >= 1 << 63
+        setattr(request.parameters[name], "uint64_param" if large else kind, value)
     for tensor in inputs:
         request.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=list(tensor.shape))
         request.raw_input_contents.append(tensor.raw)
@@ -186,7 +200,9 @@ def by_json(path: str, body: object, **headers: str) -> Send:
     return lambda wire: wire.post(path, data, given)[0]
 
 
-def binary(inputs: Sequence[Tensor], **sizes: int) -> tuple[bytes, dict[str, str]]:
+def binary(
+    inputs: Sequence[Tensor], parameters: Mapping[str, Any] | None = None, **sizes: int
+) -> tuple[bytes, dict[str, str]]:
     """Body and headers of HTTP's binary extension. `sizes`: wrong values for binary_data_size, by tensor."""
     described = [
         {
@@ -197,7 +213,8 @@ def binary(inputs: Sequence[Tensor], **sizes: int) -> tuple[bytes, dict[str, str
         }
         for tensor in inputs
     ]
-    header = json.dumps({"inputs": described}).encode()
+    request = {"inputs": described} | ({"parameters": parameters} if parameters else {})
+    header = json.dumps(request).encode()
     headers = {
         "Content-Type": "application/octet-stream",
         "Inference-Header-Content-Length": str(len(header)),

@@ -88,15 +88,15 @@ def speech(module: Any) -> Iterator[SpeechGlue]:
 
 
 def chunk(
-    audio: Any = NOISE, stream: int = 1, *, start: bool = False, end: bool = False, **parameters: Any
+    audio: Any = NOISE, stream: int | str = 1, *, start: bool = False, end: bool = False, **parameters: Any
 ) -> InferenceRequest:
     name = "audio_int16" if getattr(audio, "dtype", None) == np.int16 else "audio"
     controls = {
-        "CORRID": np.array([[stream]], np.uint64),
         "START": np.array([[start]], np.int32),
         "END": np.array([[end]], np.int32),
     }
-    return InferenceRequest(controls | ({} if audio is None else {name: audio}), parameters)
+    inputs = controls | ({} if audio is None else {name: audio})
+    return InferenceRequest(inputs, parameters, correlation_id=stream)
 
 
 def answer(sender: ResponseSender) -> dict[str, Any]:
@@ -202,6 +202,25 @@ def test_an_error_of_the_recogniser_is_told_with_its_code(speech, error, code):
     speech.recognizer.error = error
     (sender,) = speech.ask(chunk(start=True, end=True))
     assert refusal(sender) == (code, f"speech_recognize: {error}")
+
+
+class Latin1(InferenceRequest):
+    """A request whose parameters are not UTF-8: the stub decodes them."""
+
+    def parameters(self) -> str:
+        return b"Z\xfcrich".decode()
+
+
+def test_what_cannot_be_a_stream_or_its_options_is_refused(speech):
+    (text,) = speech.ask(chunk(stream="seven", start=True))
+    assert refusal(text) == (
+        TritonError.INVALID_ARG,
+        "sequence_id: 'seven' is a text; a stream's id is a number, 1 to 2^64 - 1",
+    )
+    inputs = {name: tensor.as_numpy() for name, tensor in chunk(start=True).inputs.items()}
+    (latin1,) = speech.ask(Latin1(inputs, correlation_id=1))
+    assert refusal(latin1) == (TritonError.INVALID_ARG, "parameters: a text among them is not UTF-8")
+    assert speech.model.service.open_streams == 0
 
 
 class Surprise(InferenceRequest):

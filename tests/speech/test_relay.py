@@ -88,7 +88,30 @@ def test_every_call_has_the_same_inputs_so_that_triton_batches_them():
     ],
 )
 def test_an_error_keeps_its_kind_and_names_the_model(code, kind):
-    stub = FakeStub(error=TritonError("language: 'xx'", code))
-    with pytest.raises(RequestError, match="other: language: 'xx'") as caught:
+    stub = FakeStub(error=TritonError("not today", code))
+    with pytest.raises(RequestError, match="other: not today") as caught:
         TritonRecognizer(stub, "other")(Window(np.zeros(4, np.float32)))
     assert type(caught.value) is kind
+
+
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        ("language: 'xx' is not known (known: en)", InvalidArgument),
+        ("prompt: not UTF-8 (byte 1)", InvalidArgument),
+        ("the model failed on this request; the server's log says why", InternalError),
+        ("Stub process 'speech_recognize_0' is not healthy.", InternalError),
+    ],
+)
+def test_a_refusal_is_known_by_its_sentence_when_the_code_is_lost(told, kind):
+    stub = FakeStub(error=TritonError(told, TritonError.INTERNAL))
+    with pytest.raises(RequestError) as caught:
+        TritonRecognizer(stub, "other")(Window(np.zeros(4, np.float32)))
+    assert type(caught.value) is kind
+
+
+def test_of_a_prompt_that_is_too_long_the_end_is_sent():
+    stub = FakeStub(HEARD)
+    TritonRecognizer(stub, "other")(Window(np.zeros(4, np.float32), prompt="a" * 900 + "b" * 900))
+    (prompt,) = (t.as_numpy().item() for t in stub.asked[0]["inputs"] if t.name() == "prompt")
+    assert prompt == b"a" * 100 + b"b" * 900

@@ -6,11 +6,13 @@ that wait. `pb_utils` is handed over by the glue: only a stub process can import
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 
 from trimodal.errors import InternalError, InvalidArgument, RequestError, Unavailable
+from trimodal.speech.request import MAX_PROMPT
 from trimodal.speech.values import Recognition, Window, Word
 
 OUTPUTS = (
@@ -24,6 +26,7 @@ OUTPUTS = (
     "compression_ratio",
     "rejected",
 )
+_REFUSAL = re.compile(r"(window|prompt|language):")
 
 
 class TritonRecognizer:
@@ -46,7 +49,7 @@ class TritonRecognizer:
             requested_output_names=list(OUTPUTS),
             inputs=[
                 pb.Tensor("window", window.samples[None]),
-                pb.Tensor("prompt", np.array([[window.prompt.encode()]], dtype=object)),
+                pb.Tensor("prompt", np.array([[window.prompt[-MAX_PROMPT:].encode()]], dtype=object)),
                 pb.Tensor("language", np.array([[window.language.encode()]], dtype=object)),
             ],
         )
@@ -71,4 +74,7 @@ class TritonRecognizer:
     def _error(self, error: Any) -> RequestError:
         codes = self._pb_utils.TritonError
         kinds = {codes.INVALID_ARG: InvalidArgument, codes.UNAVAILABLE: Unavailable}
-        return kinds.get(error.code(), InternalError)(f"{self._model}: {error.message()}")
+        told = error.message()
+        # Triton 2.51 hands an error of a called model on without its code; a refusal begins with the input.
+        kind = InvalidArgument if _REFUSAL.match(told) else kinds.get(error.code(), InternalError)
+        return kind(f"{self._model}: {told}")

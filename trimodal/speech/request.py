@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimodal.errors import InvalidArgument
-from trimodal.settings import describe
+from trimodal.settings import describe, shorten
 from trimodal.speech.settings import PolicyName
 from trimodal.speech.values import SAMPLE_RATE, Samples
 
@@ -56,13 +56,20 @@ class Chunk:
 
 
 def read_chunk(
-    stream: int, start: bool, end: bool, inputs: Mapping[str, Any], parameters: Mapping[str, Any]
+    stream: int | str, start: bool, end: bool, inputs: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> Chunk:
     """The chunk that the request's tensors (name → array [1, n]) and parameters describe.
+
+    Args:
+        stream: correlation id; texts are refused, though Triton takes them.
 
     Raises:
         InvalidArgument: names the field and the limit.
     """
+    if isinstance(stream, str):
+        raise InvalidArgument(
+            f"sequence_id: {shorten(repr(stream))} is a text; a stream's id is a number, 1 to 2^64 - 1"
+        )
     options = _options(parameters) if start else StreamOptions()
     return Chunk(stream, _samples(inputs, end=end), start, end, options)
 
@@ -104,9 +111,12 @@ def _options(parameters: Mapping[str, Any]) -> StreamOptions:
         try:
             own["step_s"] = float(own["step_s"])
         except ValueError:
-            raise InvalidArgument(f"step_s: {own['step_s']!r} is not a number of seconds") from None
+            raise InvalidArgument(
+                f"step_s: {shorten(repr(own['step_s']))} is not a number of seconds"
+            ) from None
     if "policy" in own and own["policy"] not in get_args(PolicyName):
-        raise InvalidArgument(f"policy: {own['policy']!r}; known are {', '.join(get_args(PolicyName))}")
+        known = ", ".join(get_args(PolicyName))
+        raise InvalidArgument(f"policy: {shorten(repr(own['policy']))}; known are {known}")
     try:
         options = StreamOptions.model_validate(own)
     except ValidationError as error:

@@ -4,6 +4,7 @@ import json
 
 import triton_python_backend_utils as pb_utils
 
+from trimodal.errors import InvalidArgument
 from trimodal.glue import as_request_error, error_response
 from trimodal.metrics import TritonMetrics
 from trimodal.settings import parameters_of, parse_parameters
@@ -37,11 +38,11 @@ class TritonPythonModel:
     def execute(self, requests):
         for request in requests:
             sink = ResponseSink(request.get_response_sender())
-            stream, start, end = (int(values(request, name).item()) for name in ("CORRID", "START", "END"))
+            stream = request.correlation_id()  # as a tensor, texts that begin alike would be one number
+            start, end = (bool(values(request, name).item()) for name in ("START", "END"))
             try:
                 inputs = {name: values(request, name) for name in ("audio", "audio_int16")}
-                parameters = json.loads(request.parameters() or "{}")
-                self.service.submit(read_chunk(stream, bool(start), bool(end), inputs, parameters), sink)
+                self.service.submit(read_chunk(stream, start, end, inputs, parameters(request)), sink)
             except Exception as error:
                 ended = stream if start or end else None
                 self.service.refuse(sink, as_request_error(error), ended=ended)
@@ -54,6 +55,13 @@ class TritonPythonModel:
 def values(request, name):
     tensor = pb_utils.get_input_tensor_by_name(request, name)
     return None if tensor is None else tensor.as_numpy()
+
+
+def parameters(request):
+    try:
+        return json.loads(request.parameters() or "{}")
+    except UnicodeDecodeError:
+        raise InvalidArgument("parameters: a text among them is not UTF-8") from None
 
 
 class ResponseSink:

@@ -2,6 +2,7 @@
 
 import triton_python_backend_utils as pb_utils
 
+from trimodal.errors import InvalidArgument
 from trimodal.glue import answer_batch, version_directory
 from trimodal.metrics import TritonMetrics
 from trimodal.settings import parameters_of, parse_parameters
@@ -29,8 +30,10 @@ class TritonPythonModel:
 
 
 def read(request):
-    window = pb_utils.get_input_tensor_by_name(request, "window").as_numpy()
-    return RecognizeRequest(window, texts(request, "prompt"), texts(request, "language"))
+    window = pb_utils.get_input_tensor_by_name(request, "window")
+    if window is None:  # where inputs are optional, Triton counts them and does not look which there are
+        raise InvalidArgument("window: missing")
+    return RecognizeRequest(window.as_numpy(), texts(request, "prompt"), texts(request, "language"))
 
 
 def texts(request, name):
