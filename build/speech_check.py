@@ -122,10 +122,17 @@ def compare(checkpoint: Checkpoint, reference: Reference, encode: Encode, write:
 
 
 def compare_words(
-    reference: Reference, directory: Path, settings: RecognizeSettings, *, random_weights: bool
+    reference: Reference, directory: Path, engine_name: str, *, random_weights: bool
 ) -> dict[str, Any]:
     """Figures of the serving engine: its words against torch's, and error rates where the truth is known."""
-    engine = open_engine(directory, settings)
+    import torch
+
+    settings = {
+        "artefact": str(directory),
+        "engine": engine_name,
+        "intra_op_threads": torch.get_num_threads(),
+    }
+    engine = open_engine(directory, RecognizeSettings.model_validate(settings))
     windows = [Window(samples, reference.language) for samples in reference.windows]
     heard: list[str] = []
     with progress("Hearing it in the serving engine", total=len(windows)) as advance:

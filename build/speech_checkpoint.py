@@ -98,10 +98,14 @@ class Checkpoint:
         self.config = self.model.config
         generation = self.model.generation_config
         multilingual = getattr(generation, "is_multilingual", None)
-        # 51,864 ids are English alone, in OpenAI's numbering; a fine-tune may have lost the flag.
-        self.multilingual = self.config.vocab_size >= 51_865 if multilingual is None else bool(multilingual)
+        if multilingual is None:  # A fine-tune may have lost the flag; English-only vocabularies lack "".
+            multilingual = "" in self.tokenizer.get_vocab()
+        self.multilingual = bool(multilingual)
         named = getattr(generation, "lang_to_id", None) or {}
-        self.languages = tuple(token.strip("<|>") for token in named) if self.multilingual else ("en",)
+        by_id = sorted(
+            named, key=lambda token: int(named[token])
+        )  # The file has them by name; "en" is first.
+        self.languages = tuple(token.strip("<|>") for token in by_id) if self.multilingual else ("en",)
         heads = getattr(generation, "alignment_heads", None)
         self.alignment_heads_known = bool(heads)
         self.alignment_heads = [list(map(int, pair)) for pair in heads or self._later_half()]

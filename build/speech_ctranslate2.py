@@ -24,7 +24,6 @@ from speech_checkpoint import Checkpoint, load, parse_contexts
 from trimodal.build_support import build_command, operator_errors, progress, report, resolve_checkpoint
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, checkpoint_sha256, write_manifest
-from trimodal.speech.settings import RecognizeSettings
 
 
 class Precision(str, Enum):
@@ -97,9 +96,8 @@ def main(
                     checkpoint.write_files(work)
                 write_manifest(work, manifest)  # The serving engine reads it.
                 manifest.check = compare(checkpoint, torch_heard, *runtime(work, checkpoint, each.value))
-                settings = RecognizeSettings(artefact=str(work), engine="ctranslate2")
                 manifest.check |= compare_words(
-                    torch_heard, work, settings, random_weights=checkpoint.random_weights
+                    torch_heard, work, "ctranslate2", random_weights=checkpoint.random_weights
                 )
                 judge(manifest, checkpoint, min_agreement, place.name)
                 write_manifest(work, manifest)

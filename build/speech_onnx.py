@@ -30,7 +30,6 @@ from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, checkpoint_sha256, write_manifest
 from trimodal.speech.greedy import Greedy, Row
 from trimodal.speech.onnx_graphs import DECODER, ENCODER, WhisperGraphs
-from trimodal.speech.settings import RecognizeSettings
 
 # Of FP32 graphs, as a share of the spread of what is compared; rounding alone gives about 1e-5.
 MAX_ERROR = 1e-3
@@ -111,9 +110,8 @@ def main(
                         checkpoint.write_files(work)
                     write_manifest(work, manifest)  # The serving engine reads it.
                     manifest.check = compare(checkpoint, torch_heard, *runtime(work, checkpoint))
-                    settings = RecognizeSettings(artefact=str(work), engine="onnxruntime")
                     manifest.check |= compare_words(
-                        torch_heard, work, settings, random_weights=checkpoint.random_weights
+                        torch_heard, work, "onnxruntime", random_weights=checkpoint.random_weights
                     )
                     judge(manifest, checkpoint, min_agreement, place.name)
                     manifest.check["fp32_graphs"] = errors

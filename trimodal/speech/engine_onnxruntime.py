@@ -52,6 +52,11 @@ class _Heard:
     def samples(self) -> int:
         return len(self.window.samples)
 
+    @property
+    def made(self) -> int:
+        """Tokens, <|endoftext|> with them unless a bound ended the text: a run each, after the opening's."""
+        return len(self.row.attention) - 1
+
 
 class OnnxRuntimeWhisper:
     """One model and its vocabulary. Calls may come from several threads."""
@@ -135,8 +140,7 @@ class OnnxRuntimeWhisper:
             words=words,
             language=heard.language,
             no_speech_probability=heard.no_speech,
-            # <|endoftext|> counts as one more token.
-            average_log_probability=heard.row.log_probability / (len(heard.row.tokens) + 1),
+            average_log_probability=heard.row.log_probability / heard.made,
             compression_ratio=compression_ratio("".join(word.text for word in words)),
         )
 
@@ -148,9 +152,8 @@ class OnnxRuntimeWhisper:
         tokens = [row.tokens[index] for index in text]
         attention = np.concatenate(row.attention, axis=1)
         # Lines before `first` are those of the opening, but its last, which made the first token.
-        made = len(row.attention) - 1
-        first = attention.shape[1] - made
-        end = range(len(row.tokens), made)  # The line that made <|endoftext|>; none where a bound did.
+        first = attention.shape[1] - heard.made
+        end = range(len(row.tokens), heard.made)  # The line that made <|endoftext|>; none where a bound did.
         lines = [*range(first), *(first + index for index in (*text, *end))]
         # Two feature frames make one step of the encoder.
         rows, steps = token_path(attention[:, lines], first, max(1, math.ceil(heard.samples / HOP) // 2))
