@@ -142,7 +142,7 @@ def open_faster_whisper(
 
     def most_new(seconds: float) -> int:
         # CTranslate2 makes at most half of max_length, which is the prompt and this.
-        return min(2 * most_tokens(seconds), model.max_length) - len(prompt)
+        return min(2 * most_tokens(seconds), int(model.max_length)) - len(prompt)
 
     languages = read_shapes(directory, manifest).languages
     never = WhisperTokens(directory, languages, multilingual=model.model.is_multilingual).never_made()
