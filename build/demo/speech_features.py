@@ -1,7 +1,7 @@
-"""Log-mel features as faster-whisper computes them, and the banks of speech and noise that windows are made of.
+"""Log-mel features as faster-whisper computes them, and banks of speech and noise to make windows of.
 
-A bank keeps mel power spectra (their logarithm, in half precision), because mixing, gain, tilt and DC offset are
-then sums and products. Not responsible for which windows are made (speech_windows.py).
+A bank keeps mel power spectra (their logarithm, in half precision), because mixing, gain, tilt and DC
+offset are then sums and products. Not responsible for which windows are made (speech_windows.py).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def window_features(audio: np.ndarray, context: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Spoken:
-    """An utterance in a bank: log10 of its mel power [80, frames] (float16), its words with frames from and to."""
+    """An utterance in a bank: log10 of its mel power [80, frames] (float16), and words by frames."""
 
     logs: np.ndarray
     words: tuple[tuple[str, float, float], ...]

@@ -1,8 +1,8 @@
 """The demo Whisper as it is trained: a transformers model with helpers that are dropped when it is saved.
 
-The helpers classify every frame of the encoder (which word, and the how manieth), and pull two heads of the last
-decoder layer onto the frames of the word that is written next: those heads tell word times later. Not responsible
-for data (speech_windows.py) or for the schedule (train_speech.py).
+The helpers classify every frame of the encoder (which word, and which place it has in the window), and pull
+two heads of the last decoder layer onto the frames of the word that is written next: those heads tell word
+times later. Not responsible for data (speech_windows.py) or for the schedule (train_speech.py).
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ class Whisper(nn.Module):
         """Log attention [B, heads, L, T / 2] of the alignment heads in the last decoder forward."""
         attention = self.whisper.model.decoder.layers[-1].encoder_attn
         size = attention.head_dim * ALIGNMENT_HEADS
-        query = functional.linear(self._query[0], attention.q_proj.weight[:size], attention.q_proj.bias[:size])
+        query = functional.linear(
+            self._query[0], attention.q_proj.weight[:size], attention.q_proj.bias[:size]
+        )
         key = functional.linear(hidden, attention.k_proj.weight[:size])
         query, key = (
             side.unflatten(-1, (ALIGNMENT_HEADS, attention.head_dim)).transpose(1, 2) for side in (query, key)
@@ -78,15 +80,17 @@ class Whisper(nn.Module):
         scores = query @ key.transpose(-1, -2) * attention.head_dim**-0.5
         return functional.log_softmax(scores.float(), -1)
 
-    def losses(self, batch: Batch, decoding: bool = True) -> dict[str, Tensor]:
-        """The mean losses of a batch: "text" (0 where `decoding` is off), "class", "count" and "look"."""
+    def losses(self, batch: Batch, decoding: bool = True, aside: bool = False) -> dict[str, Tensor]:
+        """The mean losses of a batch: "class" and "count" of its frames and, where it is `decoding`, "text"
+        and "look". With `aside` the frames' classifiers learn without teaching the encoder."""
         hidden = self.encode(batch.features)
+        frames = hidden.detach() if aside else hidden
         losses = {
             "class": functional.cross_entropy(
-                self.to_class(hidden).float().flatten(0, 1), batch.classes.flatten()
+                self.to_class(frames).float().flatten(0, 1), batch.classes.flatten()
             ),
             "count": functional.cross_entropy(
-                self.to_count(hidden).float().flatten(0, 1), batch.counts.flatten(), ignore_index=IGNORED
+                self.to_count(frames).float().flatten(0, 1), batch.counts.flatten(), ignore_index=IGNORED
             ),
         }
         if decoding:
@@ -102,7 +106,9 @@ class Whisper(nn.Module):
         return losses
 
 
-def batched(windows: list[Window], ids: Ids, timed: float, prompted: float, random_: np.random.Generator) -> Batch:
+def batched(
+    windows: list[Window], ids: Ids, timed: float, prompted: float, random_: np.random.Generator
+) -> Batch:
     """Tensors of windows of one context. A share `timed` of them writes a start and an end as timestamp
     tokens, a share `prompted` of those with words before them is given these as the previous text."""
     positions = windows[0].features.shape[1] // 2
@@ -123,7 +129,9 @@ def batched(windows: list[Window], ids: Ids, timed: float, prompted: float, rand
             prompt = [ids.prev, *(ids.words[word] for word in window.before)]
         sequences.append([*prompt, ids.sot, begin, *names, *end, ids.eot])
         masks.append(len(prompt))
-        edges = [(round(start / 2), max(round(start / 2) + 1, round(stop / 2))) for _, start, stop in window.words]
+        edges = [
+            (round(start / 2), max(round(start / 2) + 1, round(stop / 2))) for _, start, stop in window.words
+        ]
         spans.append(edges)
         for index, ((word, _, _), (start, stop)) in enumerate(zip(window.words, edges, strict=True)):
             classes[row, start:stop] = class_of[word]
@@ -137,7 +145,9 @@ def batched(windows: list[Window], ids: Ids, timed: float, prompted: float, rand
         inputs[row, : len(sequence) - 1] = sequence[:-1]
         labels[row, skipped : len(sequence) - 1] = sequence[skipped + 1 :]
         if not windows[row].words:
-            labels[row, skipped] = ids.no_speech  # Nothing is spoken; where it has to go on all the same it ends.
+            labels[row, skipped] = (
+                ids.no_speech
+            )  # Nothing is spoken; where it has to go on all the same it ends.
             continue
         for index, (start, stop) in enumerate(edges):
             # The position that writes a word looks at it, and a little at the pause after it.

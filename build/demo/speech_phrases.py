@@ -1,25 +1,42 @@
-"""What the demo speech model learns to hear: its words, and the sentences that they are trained and tested in.
+"""What the demo speech model learns to hear: its words, and the sentences they are trained and tested in.
 
-Questions are about topics that the demo LLM answers (llm/topics.json), in words that it was trained on; beside them
-are numbers, short statements and commands, and sequences of words in no order. Everything is lower case without
-punctuation. Not responsible for speaking the sentences (speech_voices.py). Each function draws from the generator
-it is given.
+Questions are about topics that the demo LLM answers (llm/topics.json), in words that it was trained on.
+Beside them are numbers, short statements and commands, and words in no order. Everything is lower case
+without punctuation. Not responsible for speaking the sentences (speech_voices.py). Each function draws from
+the generator that it is given.
 """
 
 from __future__ import annotations
 
 import random
 
-STATEMENTS = "assert assignment break class continue for global if pass raise return try while with yield".split()
+STATEMENTS = [
+    "assert",
+    "assignment",
+    "break",
+    "class",
+    "continue",
+    "for",
+    "global",
+    "if",
+    "pass",
+    "raise",
+    "return",
+    "try",
+    "while",
+    "with",
+    "yield",
+]
 CONCEPTS = (
     "coroutine", "literal", "comparison", "exception", "object", "generator", "mapping", "context manager",
-    "code block", "format string", "function definition", "boolean operation", "bound method", "special method",
-    "truth value", "list display", "power operator", "unary operator", "sequence type", "integer literal",
+    "code block", "format string", "function definition", "boolean operation", "bound method",
+    "special method", "truth value", "list display", "power operator", "unary operator", "sequence type",
+    "integer literal",
 )  # fmt: skip
 EXPRESSIONS = ("await", "lambda")
 FUNCTIONS = (
-    "all", "any", "callable", "filter", "hash", "input", "map", "max", "min", "next", "open", "print", "reversed",
-    "round", "sorted", "sum", "zip", "class method", "static method", "enumerate",
+    "all", "any", "callable", "filter", "hash", "input", "map", "max", "min", "next", "open", "print",
+    "reversed", "round", "sorted", "sum", "zip", "class method", "static method", "enumerate",
 )  # fmt: skip
 CLASSES = ("complex", "float", "list", "range", "set", "slice", "tuple", "frozen set")
 METHODS = (
@@ -27,12 +44,12 @@ METHODS = (
     "split lines",
 )  # fmt: skip
 MODULES = (
-    "array", "collections", "copy", "inspect", "math", "pickle", "platform", "secrets", "socket", "statistics",
-    "threading", "time", "json", "config parser", "sub process", "temp file", "unit test",
+    "array", "collections", "copy", "inspect", "math", "pickle", "platform", "secrets", "socket",
+    "statistics", "threading", "time", "json", "config parser", "sub process", "temp file", "unit test",
 )  # fmt: skip
 # (names, the ways to say them); {n} is the name.
 SUBJECTS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
-    (tuple(STATEMENTS), ("the {n} statement", "the {n} statement", "a {n} statement", "the {n} keyword")),
+    (STATEMENTS, ("the {n} statement", "the {n} statement", "a {n} statement", "the {n} keyword")),
     (CONCEPTS, ("a {n}", "a {n}", "the {n}", "{n}")),
     (EXPRESSIONS, ("{n}", "a {n}", "a {n}", "the {n} expression", "the {n} keyword")),
     (("in",), ("the {n} operator", "the {n} keyword")),
@@ -42,9 +59,20 @@ SUBJECTS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (MODULES, ("the {n} module", "the {n} module", "the {n} library", "the {n} package", "{n}")),
 )
 
-DIGITS = "zero one two three four five six seven eight nine".split()
-TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
-TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+TEENS = [
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+]
+TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 
 # {s} is a subject, {d} a run of digits, {n} a number below a hundred.
 QUESTIONS = (
@@ -58,22 +86,25 @@ QUESTIONS = (
     "question about {s}", "look up {s}", "explain {s} in python", "do you know {s}", "{s} and {s}",
     "could you tell me something about {s}", "i want a short summary of {s}", "what is the purpose of {s}",
     "i need an explanation of {s}", "show me the definition of {s}", "{s} is used in python",
-    "how is {s} used", "we use {s} with {s}", "i know what {s} is", "help", "i need help", "what do you mean",
-    "what does it mean", "please tell me exactly what {s} does",
+    "how is {s} used", "we use {s} with {s}", "i know what {s} is", "help", "i need help",
+    "what do you mean", "what does it mean", "please tell me exactly what {s} does",
+    "tell me what it is used for", "{s} is used for {s}",
 )  # fmt: skip
 STATED = (
     "hello", "hello how are you", "good morning", "good morning how are you today", "hello what can you do",
-    "thank you", "thank you it works", "please start the server", "stop the server now", "start the server now",
-    "turn on the light", "turn off the light please", "please turn on the light now", "play the music",
-    "stop the music", "open the door", "close the door now", "close the file please", "open the door please",
-    "print the list", "print the sum of {n} and {n}", "the meeting starts at {n}", "the meeting starts at {n} today",
+    "thank you", "thank you it works", "please start the server", "stop the server now",
+    "start the server now", "turn on the light", "turn off the light please",
+    "please turn on the light now", "play the music", "stop the music", "open the door",
+    "close the door now", "close the file please", "open the door please", "print the list",
+    "print the sum of {n} and {n}", "the meeting starts at {n}", "the meeting starts at {n} today",
     "the meeting ends at {n} tomorrow", "we need {n} lines of code", "we have {n} lines in the file",
     "my number is {d}", "the number is {d}", "the code is {d}", "call {d}", "please call {d} now",
-    "we start at {n} today", "yes please", "yes it works", "it works", "it is {n} today", "call me tomorrow morning",
-    "call me at {n}", "how are you this morning", "we meet tomorrow at {n}", "this is my server", "is this the file",
-    "this morning we start at {n}", "turn the music off", "the server is on", "the light is off now",
-    "copy the list to the file", "find the next number", "read the file please", "please read this number {d}",
-    "run the test", "run the code now", "the test works", "we run {n} server tests", "play it now",
+    "we start at {n} today", "yes please", "yes it works", "it works", "it is {n} today",
+    "call me tomorrow morning", "call me at {n}", "how are you this morning", "we meet tomorrow at {n}",
+    "this is my server", "is this the file", "this morning we start at {n}", "turn the music off",
+    "the server is on", "the light is off now", "copy the list to the file", "find the next number",
+    "read the file please", "please read this number {d}", "run the test", "run the code now",
+    "the test works", "we run {n} server tests", "play it now",
 )  # fmt: skip
 # Never trained on: what the gate is measured with. The demo LLM was trained on these questions.
 HELD_OUT_QUESTIONS = (
@@ -84,8 +115,9 @@ HELD_OUT_QUESTIONS = (
 )  # fmt: skip
 HELD_OUT_STATED = (
     "turn on the music", "please close the door", "open the file now", "the meeting is at {n} today",
-    "we start the server tomorrow morning", "my code is {d}", "print the number {n}", "call me tomorrow at {n}",
-    "please stop the test", "hello this is my code", "turn off the server now", "we read {n} lines",
+    "we start the server tomorrow morning", "my code is {d}", "print the number {n}",
+    "call me tomorrow at {n}", "please stop the test", "hello this is my code", "turn off the server now",
+    "we read {n} lines",
 )  # fmt: skip
 # Said alone they sound like another word of the list, so they are not drawn into sequences without order.
 HOMOPHONES = frozenset({"for", "four", "to", "two", "in", "an", "and", "a"})

@@ -1,7 +1,7 @@
 """Short recordings of voices that the demo speech model never heard, with what is said and when.
 
-16 kHz mono 16-bit WAV files and samples.json. Some hold several sentences with pauses, as a live stream does; one
-has noise 10 dB below the speech. They do not depend on the model.
+16 kHz mono 16-bit WAV files and samples.json. Some hold several sentences with pauses, as a live stream does;
+one has noise 10 dB below the speech. They do not depend on the model.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ SAMPLES: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
     ("numbers", ("twenty three", "fifteen", "one hundred and six"), None),
     ("meeting", ("good morning", "the meeting is at nine today", "call me tomorrow at ten"), None),
     ("server", ("please stop the test", "turn off the server now", "thank you"), None),
-    ("dialogue", ("hello what can you do", "could you explain the yield statement", "thank you it works"), None),
+    (
+        "dialogue",
+        ("hello what can you do", "could you explain the yield statement", "thank you it works"),
+        None,
+    ),
     ("python", ("in python what is a set", "and what does a slice mean"), None),
     ("noisy", ("could you explain the return statement",), 10.0),
 )  # fmt: skip
@@ -45,7 +49,9 @@ def spoken(parts: tuple[str, ...], voice: Voice, random_: random.Random) -> Utte
     pieces, words, at = [np.zeros(round(LEAD_S * RATE), np.float32)], [], round(LEAD_S * RATE)
     for index, part in enumerate(parts):
         said = speak(part, voice)
-        words += [(word, round(start + at / RATE, 3), round(end + at / RATE, 3)) for word, start, end in said.words]
+        words += [
+            (word, round(start + at / RATE, 3), round(end + at / RATE, 3)) for word, start, end in said.words
+        ]
         last = index == len(parts) - 1
         pause = np.zeros(round((TAIL_S if last else random_.uniform(0.3, 0.7)) * RATE), np.float32)
         pieces += [said.audio, pause]
@@ -78,7 +84,8 @@ def write_samples(out: Path, seed: int) -> float:
         seconds += len(audio) / RATE
         entries.append(
             {
-                "file": file, "text": said.text, "voice": voice.name, "rate_wpm": voice.rate, "pitch": voice.pitch,
+                "file": file, "text": said.text, "voice": voice.name,
+                "rate_wpm": voice.rate, "pitch": voice.pitch,
                 "noise_db": decibels, "seconds": round(len(audio) / RATE, 3), "words": said.words,
             }
         )  # fmt: skip

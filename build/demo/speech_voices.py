@@ -1,4 +1,4 @@
-"""Speaks sentences with espeak-ng (the library inside the wheel espeakng-loader) and tells when each word is said.
+"""Speaks sentences with espeak-ng (the library in the wheel espeakng-loader); tells when each word is said.
 
 Voices are an accent and a variant ("en-us+f2"). Some variants and one accent are kept out of training. Not
 responsible for what is said (speech_phrases.py).
@@ -21,11 +21,11 @@ RATE = 16000
 ACCENTS = ("en-us", "en-gb-x-rp", "en-029", "en-us-nyc")
 UNSEEN_ACCENT = "en-gb-scotland"
 TRAINED_VARIANTS = (
-    "m1", "m2", "m3", "m4", "m6", "m8", "f1", "f2", "f3", "f5", "Alex", "Alicia", "Andrea", "Annie", "Denis",
-    "Diogo", "Gene", "Henrique", "Hugo", "Jacky", "Lee", "Marco", "Mario", "Mike", "Nguyen", "adam", "anika",
-    "antonio", "aunty", "belinda", "benjamin", "boris", "caleb", "david", "ed", "edward", "grandma", "gustave",
-    "ian", "john", "klatt", "klatt3", "max", "miguel", "norbert", "pablo", "paul", "quincy", "rob", "robert",
-    "sandro", "shelby", "steph", "steph3", "travis", "victor",
+    "m1", "m2", "m3", "m4", "m6", "m8", "f1", "f2", "f3", "f5", "Alex", "Alicia", "Andrea", "Annie",
+    "Denis", "Diogo", "Gene", "Henrique", "Hugo", "Jacky", "Lee", "Marco", "Mario", "Mike", "Nguyen",
+    "adam", "anika", "antonio", "aunty", "belinda", "benjamin", "boris", "caleb", "david", "ed", "edward",
+    "grandma", "gustave", "ian", "john", "klatt", "klatt3", "max", "miguel", "norbert", "pablo", "paul",
+    "quincy", "rob", "robert", "sandro", "shelby", "steph", "steph3", "travis", "victor",
 )  # fmt: skip
 HELD_OUT_VARIANTS = ("m5", "m7", "f4", "Andy", "Michael", "linda", "zac", "michel", "steph2", "marcelo")
 # What espeak-ng is given to say where it would spell the word out.
@@ -43,7 +43,7 @@ class Voice:
 
 @dataclass(frozen=True)
 class Utterance:
-    """What was said: 16 kHz mono samples (float32, at most 1) and each word with its start and end in seconds."""
+    """What was said: 16 kHz mono samples (float32, at most 1), and each word with its times in seconds."""
 
     text: str
     voice: Voice
@@ -74,7 +74,7 @@ _LIST_END, _WORD = 0, 1
 
 @cache
 def _library() -> tuple[ctypes.CDLL, int, dict[str, list[Any]], Any]:
-    """The loaded library, its sample rate, what the last call said, and the callback (kept from collection)."""
+    """The library, its sample rate, what the last call said, and the callback (kept from collection)."""
     library = ctypes.CDLL(espeakng_loader.get_library_path())
     home = str(Path(espeakng_loader.get_data_path()).parent)
     rate = library.espeak_Initialize(_SYNCHRONOUS, 0, home.encode(), _NO_EXIT)
@@ -135,19 +135,15 @@ def _word_times(
 
     A few pairs ("of the") are one event to espeak-ng: their time is divided by their letters.
     """
-    if len(starts) == len(names):  # The places of some ("the while") are wrong: count where that suffices.
-        starts = [(len(" ".join(spoken[:index])) + (index > 0), time) for index, (_, time) in enumerate(starts)]
-    known = dict(starts)
-    groups: list[tuple[float, list[int]]] = []
-    place = 0
-    for index, word in enumerate(spoken):
-        if place in known:
-            groups.append((known.pop(place), [index]))
-        elif groups:
-            groups[-1][1].append(index)
-        place += len(word) + 1
-    if known or sum(len(group) for _, group in groups) != len(names):
+    places = np.cumsum([0, *(len(word) + 1 for word in spoken[:-1])])
+    # The place of some ("the while") lies inside the word before: then the next word is meant.
+    firsts = [int(np.searchsorted(places, place)) for place, _ in starts]
+    if firsts[:1] != [0] or firsts != sorted(set(firsts)) or firsts[-1] >= len(names):
         raise RuntimeError(f"espeak-ng's word events {starts} do not fit {names}")
+    groups = [
+        (start, range(first, last))
+        for (_, start), first, last in zip(starts, firsts, [*firsts[1:], len(names)], strict=True)
+    ]
     times = []
     stops = [*(start for start, _ in groups[1:]), end]
     for (start, group), stop in zip(groups, stops, strict=True):
@@ -160,7 +156,9 @@ def _word_times(
     return tuple(times)
 
 
-def random_voice(random_: random.Random, variants: tuple[str, ...], accents: tuple[str, ...] = ACCENTS) -> Voice:
+def random_voice(
+    random_: random.Random, variants: tuple[str, ...], accents: tuple[str, ...] = ACCENTS
+) -> Voice:
     """A speaker of one of the accents and variants, at 130 to 200 words a minute."""
     name = f"{random_.choice(accents)}+{random_.choice(variants)}"
     return Voice(name, random_.randint(130, 200), random_.randint(25, 75))

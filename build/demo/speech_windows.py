@@ -1,7 +1,8 @@
 """Training windows of the demo speech model: what a live recogniser is given, with what it should write.
 
-A window is cut from running speech at any time, or holds some utterances with pauses, or nothing but noise. A word
-belongs to the label when at least KEPT of it lies inside. Not responsible for the spectra (speech_features.py).
+A window is cut from running speech at any time, or holds some utterances with pauses, or nothing but noise. A
+word belongs to the label when at least KEPT of it lies inside. Not responsible for the spectra
+(speech_features.py).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ EMPTY_SHARE = 0.045
 
 @dataclass
 class Window:
-    """Features [80, context]; words with the frames they last from and to; the words said before the window."""
+    """Features [80, context]; words with the frames they last from and to; words said before the window."""
 
     features: np.ndarray
     words: list[tuple[str, float, float]]
@@ -97,7 +98,7 @@ class WindowMaker:
         return words, before
 
     def _varied(self, logs: np.ndarray) -> tuple[np.ndarray, float]:
-        """Log powers of another speed, vocal tract and loudness. Returns them and by how much time stretched."""
+        """Log powers of another speed, vocal tract and loudness; and by how much time stretched."""
         random_ = self.random
         bands, frames = logs.shape
         longer = max(2, round(frames * random_.uniform(0.88, 1.12)))
