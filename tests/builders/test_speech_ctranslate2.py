@@ -73,7 +73,7 @@ def test_float32_writes_torchs_tokens_also_after_int8_was_converted(artefacts):
     check = read_manifest(artefacts / "float32", task="speech", runtime="ctranslate2").check
     assert check["windows"] == 5
     assert check["tokens"] > 20
-    assert check["token_agreement"] == check["word_agreement"] == check["windows_identical"] == 1
+    assert check["token_agreement"] == check["windows_identical"] == 1
     assert check["encoder_relative_error"] < 1e-4
 
 
