@@ -30,6 +30,12 @@ NO_NAME = "errors resolving nohost.invalid:80: [address lookup failed: Domain na
             ModelNotFound,
             "the server has no model 'x'",
         ),
+        (
+            S.NOT_FOUND,
+            "Request for unknown model: 'x' has no available versions",
+            Unavailable,
+            "'x' has no available versions",
+        ),
         (S.UNIMPLEMENTED, "ModelInfer RPC doesn't support decoupled", InvalidArgument, "ModelInfer RPC"),
         (S.UNAVAILABLE, "the queue is full", Unavailable, "the queue is full"),
         (S.UNAVAILABLE, REFUSED, ConnectError, "no server at h:1"),

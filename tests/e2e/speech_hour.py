@@ -154,7 +154,7 @@ def main() -> None:
     parser.add_argument("--fake", action="store_true", help="tones and the fake recogniser")
     arguments = parser.parse_args()
     blocks = (tones if arguments.fake else recordings)(arguments.minutes)
-    with TritonServer(options(MODELS, changes(batch_ms=0) if arguments.fake else {})) as server:
+    with TritonServer(options(MODELS, changes() if arguments.fake else {})) as server:
         print(report(asyncio.run(listen(server, blocks, arguments.policy))))
 
 

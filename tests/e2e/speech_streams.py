@@ -32,7 +32,7 @@ POLICIES = ("live", "agreement", "vad", "window")
 Changes = dict[str, dict[str, str]]
 
 
-def changes(*, batch_ms: float = 2, window_ms: float = 0, **speech: object) -> Changes:
+def changes(*, batch_ms: float = 0, window_ms: float = 0, **speech: object) -> Changes:
     """The fake recogniser with these times, and settings of `speech`."""
     recognize = {"engine": "fake", "fake_batch_ms": str(batch_ms), "fake_window_ms": str(window_ms)}
     return {

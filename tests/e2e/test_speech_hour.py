@@ -28,7 +28,7 @@ GROWTH_MIB = HELD_S * SAMPLE_RATE * 4 / 2**20 + 6
 
 @pytest.mark.parametrize("policy", ["live", "vad", "window"])
 async def test_an_hour_through_one_stream(serve: Callable[..., TritonServer], policy: PolicyName) -> None:
-    hour = await listen(serve(MODELS, changes(batch_ms=0)), tones(MINUTES), policy)
+    hour = await listen(serve(MODELS, changes()), tones(MINUTES), policy)
     print("\n" + report(hour))
     assert spelled(hour.heard) == spelled(hour.said)
     for heard, said in zip(hour.heard, hour.said, strict=True):

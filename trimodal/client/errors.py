@@ -110,6 +110,8 @@ def from_status(code: grpc.StatusCode, details: str | None, url: str) -> Trimoda
         return ConnectionLost(f"the server at {url} went away")
     if unknown := _UNKNOWN.search(text):
         return ModelNotFound(f"the server has no model '{unknown[1]}'")
+    if code is grpc.StatusCode.NOT_FOUND and _NOT_NOW.search(text):  # it was unloaded: the server drains
+        return Unavailable(_plain(text))
     return _STATUS.get(code, InternalError)(_plain(text))
 
 
