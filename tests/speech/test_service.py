@@ -22,6 +22,7 @@ from trimodal.speech.metrics import SpeechMetrics
 from trimodal.speech.request import Chunk, StreamOptions
 from trimodal.speech.service import SpeechService
 from trimodal.speech.settings import SpeechSettings
+from trimodal.speech.vad import EnergyDetector
 from trimodal.speech.values import SAMPLE_RATE, Recognition, Window, Word
 
 BOUND = 10.0
@@ -42,6 +43,7 @@ class ScriptedSession:
     received_s = property(lambda self: self.received / SAMPLE_RATE)
     speech_s = property(lambda self: self.received / SAMPLE_RATE / 2)
     pending_s = property(lambda self: self.received_s - self.heard)
+    waiting = property(lambda self: self.outstanding or self.heard + 1 <= self.received_s)
     finished = property(
         lambda self: self.ended and not self.outstanding and self.heard >= int(self.received_s)
     )
@@ -543,3 +545,86 @@ def test_whole_recordings_that_wait_keep_others_out_too(bench):
     one.recognizer.go.set()
     assert whole.wait().final
     assert one.send(2, start=True).wait().error is None
+
+
+def test_no_answer_waits_for_a_window_that_only_more_audio_makes_due():
+    # A speaker who does not pause is cut at 10 s; answers held from 5 s on would wait for each other.
+    settings = SpeechSettings(policy="vad", max_pending_s=5, max_window_s=10)
+    recognizer = Recognizer()
+    metrics = SpeechMetrics(MemoryMetrics())
+    service = SpeechService(settings, recognizer, EnergyDetector, metrics, idle_s=60)
+    sound = np.random.default_rng(0).uniform(-0.3, 0.3, SAMPLE_RATE).astype(np.float32)
+    try:
+        for second in range(12):
+            answer = Answer()
+            service.submit(Chunk(1, sound, second == 0, second == 11, StreamOptions()), answer)
+            assert answer.wait().error is None
+    finally:
+        service.close()
+    assert recognizer.calls == 2
+
+
+class BrokenAnswer(Answer):
+    """Its answer cannot be written; with `fails`, its error neither."""
+
+    fails = False
+
+    def answer(self, update, *, final: bool) -> None:
+        raise MemoryError("no room for the tensor")
+
+    def fail(self, error: RequestError) -> None:
+        super().fail(error)
+        if self.fails:
+            raise OSError("the sender is closed")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_answer_that_cannot_be_given_ends_its_stream_and_no_thread(bench, capfd, fails):
+    one = bench(max_windows_in_flight=1, max_pending_s=5)
+    one.recognizer.go.clear()
+    broken = BrokenAnswer()
+    broken.fails = fails
+    one.service.submit(Chunk(1, np.zeros(9 * SAMPLE_RATE, np.float32), True, False, StreamOptions()), broken)
+    ahead = one.send()
+    one.recognizer.go.set()  # the answer is given by the only thread that carries windows
+    assert isinstance(broken.wait().error, InternalError)
+    assert isinstance(ahead.wait().error, InternalError)
+    assert one.service.open_streams == 0
+    assert "no room for the tensor" in capfd.readouterr().err
+    assert one.send(2, start=True, end=True).wait().words() == " 0"
+
+
+def test_all_of_a_dropped_stream_are_answered_though_one_cannot_be(bench, capfd):
+    one = bench(max_pending_s=5)
+    one.recognizer.go.clear()
+    broken = BrokenAnswer()
+    broken.fails = True
+    one.service.submit(Chunk(1, np.zeros(9 * SAMPLE_RATE, np.float32), True, False, StreamOptions()), broken)
+    ahead = one.send()
+    one.send(start=True, seconds=0.5).wait()
+    assert isinstance(ahead.wait().error, Cancelled)
+    assert "the sender is closed" in capfd.readouterr().err
+
+
+def test_no_answer_overtakes_the_one_before(bench):
+    one = bench()
+    order: list[float] = []
+    writing, go = threading.Event(), threading.Event()
+
+    class Slow(Answer):
+        def answer(self, update, *, final: bool) -> None:
+            if not order and not writing.is_set():
+                writing.set()
+                assert go.wait(BOUND)
+            order.append(update.received_s)
+            super().answer(update, final=final)
+
+    answers = [Slow(), Slow()]
+    half = np.zeros(SAMPLE_RATE // 2, np.float32)
+    one.service.submit(Chunk(1, half, True, False, StreamOptions()), answers[0])
+    assert writing.wait(BOUND)
+    one.service.submit(Chunk(1, half, False, True, StreamOptions()), answers[1])
+    time.sleep(0.1)
+    go.set()
+    assert [answer.wait().error for answer in answers] == [None, None]
+    assert order == [0.5, 1.0]

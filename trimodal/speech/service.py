@@ -100,7 +100,7 @@ class SpeechService:
         stream = self._table.get(ended) if ended is not None else None
         if stream:
             self._drop(stream, "failed", error)
-        sink.fail(error)
+        self._fail(sink, error)
 
     def close(self) -> None:
         """Ends all threads; answers that are owed become UNAVAILABLE."""
@@ -139,7 +139,7 @@ class SpeechService:
         """Takes the next chunk in, once the one before it is answered."""
         try:
             with stream.lock:
-                if stream.owed or not stream.inbox:
+                if stream.answering or stream.owed or not stream.inbox:
                     return
                 chunk, stream.owed = stream.inbox.popleft()
                 if not (stream.closed or stream.error):
@@ -166,10 +166,10 @@ class SpeechService:
                 return
             failed = stream.error or (InternalError("the stream was dropped") if stream.closed else None)
             if failed is None:
-                if not session.finished if ending else session.pending_s > self._settings.max_pending_s:
+                if not session.finished if ending else self._too_far_behind(session):
                     return
-                stream.owed = None
-                update, more = session.take(), bool(stream.inbox)
+                stream.owed, stream.answering = None, True
+                update = session.take()
         if failed:
             self._drop(stream, "failed", failed)
             return
@@ -179,9 +179,21 @@ class SpeechService:
         self._count(-1)
         for word in update.committed:
             self._metrics.lag.observe(update.received_s - word.end)
-        sink.answer(update, final=ending)
+        try:
+            sink.answer(update, final=ending)
+        except Exception as error:  # its words would be missing: the stream is over
+            told = as_request_error(error)
+            self._fail(sink, told)
+            self._drop(stream, "failed", told)
+        with stream.lock:
+            stream.answering = False
+            more = bool(stream.inbox)
         if more:
             self._attend(stream)
+
+    def _too_far_behind(self, session: LiveSession) -> bool:
+        """Whether more is pending than may be, and a window is on its way: else only more audio helps."""
+        return session.waiting and session.pending_s > self._settings.max_pending_s
 
     def _drop(self, stream: LiveStream, outcome: str, error: RequestError) -> None:
         """Ends a stream now; answers that are owed become `error`."""
@@ -190,7 +202,14 @@ class SpeechService:
             sinks = stream.owed_all()
         self._count(-len(sinks))
         for sink in sinks:
+            self._fail(sink, error)
+
+    @staticmethod
+    def _fail(sink: Sink, error: RequestError) -> None:
+        try:
             sink.fail(error)
+        except Exception as defect:  # only logged: others wait for their answers, and threads must live
+            as_request_error(defect)
 
     def _count(self, unanswered: int) -> None:
         with self._lock:

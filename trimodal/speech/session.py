@@ -90,7 +90,12 @@ class LiveSession:
     @property
     def finished(self) -> bool:
         """The stream ended and every word is committed."""
-        return self._ended and self._due() is None
+        return self._ended and not self.waiting
+
+    @property
+    def waiting(self) -> bool:
+        """A window is with the recogniser, or due."""
+        return self._due() is not None
 
     @property
     def outstanding(self) -> bool:

@@ -31,6 +31,7 @@ class LiveStream:
         inbox: (locked) chunks that came before the answer to the one before them was out: Triton hands
             them over as soon as a client sends them. They are taken in one by one, in order.
         owed: (locked) where the answer goes to the chunk that is being taken in, or waits for the recogniser.
+        answering: (locked) that answer is on its way out; the next chunk waits, or its answer might overtake.
         ending: (locked) its END was taken.
         error: (locked) why it failed; its next chunk, or the answer that is owed, says so.
         failures: (locked) of the recogniser, in a row.
@@ -47,6 +48,7 @@ class LiveStream:
     lock: threading.Lock = field(default_factory=threading.Lock)
     inbox: deque[tuple[Chunk, Sink]] = field(default_factory=deque)
     owed: Sink | None = None
+    answering: bool = False
     ending: bool = False
     error: RequestError | None = None
     failures: int = 0
@@ -72,7 +74,7 @@ class LiveStream:
                     f"allows {most / SAMPLE_RATE:g} s; wait for answers before sending more"
                 )
             self.inbox.append((chunk, sink))
-            return self.owed is None and len(self.inbox) == 1
+            return not self.answering and self.owed is None and len(self.inbox) == 1
 
     def owed_all(self) -> list[Sink]:
         """(locked) Every answer that is owed, taken away."""
