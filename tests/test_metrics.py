@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -152,3 +154,13 @@ def test_a_counter_that_would_go_down_is_not_passed_on(metrics, capsys):
     assert first.values("increment") == []
     assert second.values("increment") == [1]
     assert "a_total is not shown: a counter cannot go down" in capsys.readouterr().err
+
+
+def test_closing_frees_the_servers_metrics(metrics):
+    metrics.counter("a_total", "A", {}).increment(1)
+    metrics.close()
+    freed = [weakref.ref(one) for family in MetricFamily.families for one in (family, *family.metrics)]
+    assert len(freed) == 2
+    MetricFamily.families.clear()
+    gc.collect()
+    assert [one() for one in freed] == [None, None]

@@ -70,6 +70,11 @@ class TritonMetrics:
         """Carries the last notes over and ends the thread; before the model is unloaded."""
         self._ended.set()
         self._thread.join(5.0)
+        # Freed now, while the stub can still tell the server: at the interpreter's end it dies of that.
+        with self._lock:
+            for metric in self._series.values():
+                metric.target = None
+        self._families.clear()
 
     def _one(self, kind: str, name: str, description: str, labels: Labels, **options: Any) -> Metric:
         key = (name, tuple(sorted(labels.items())))
