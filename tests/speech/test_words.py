@@ -32,6 +32,12 @@ def test_texts_are_compared_without_case_and_punctuation() -> None:
     assert normalised(" …") == "…" != normalised("-")
 
 
+def test_marks_belong_to_their_letters() -> None:
+    assert normalised(" caf\u00e9,") == normalised("Cafe\u0301") != normalised("cafe")
+    assert normalised("का।") == "का" != normalised("की")
+    assert agreed(words("का"), words("की")) == 0
+
+
 def test_agreed_is_the_common_beginning() -> None:
     assert agreed(words("one two three"), words("One, two four")) == 2
     assert agreed(words("one two"), words("two one two")) == 0

@@ -5,9 +5,11 @@ Texts are compared without case and punctuation. Nothing here knows of audio.
 
 from __future__ import annotations
 
+import unicodedata
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from trimodal.speech.values import SAMPLE_RATE, Word
 
@@ -43,9 +45,15 @@ def on_stream(word: Word, start: int, end: int) -> SpokenWord:
     return SpokenWord(word.text, first, last, word.probability)
 
 
+@lru_cache(maxsize=4096)
 def normalised(text: str) -> str:
-    """What is compared: letters and digits without case; the bare text where there are none."""
-    return "".join(c for c in text.casefold() if c.isalnum()) or text.strip()
+    """What is compared: letters, marks and digits without case; the bare text where there are none.
+
+    A letter is the same whether its accent is part of it or follows it. A vowel sign of an
+    Indic script is a mark: without it different words would be one.
+    """
+    composed = unicodedata.normalize("NFC", text.casefold())
+    return "".join(c for c in composed if unicodedata.category(c)[0] in "LNM") or text.strip()
 
 
 def agreed(before: Sequence[SpokenWord], now: Sequence[SpokenWord]) -> int:
