@@ -83,6 +83,11 @@ def test_a_bound_on_tokens_grows_with_the_window():
     assert most_tokens(30.0) == 316
 
 
+def test_a_language_that_is_spelled_in_parts_of_letters_has_more_tokens():
+    # 2.5 words a second of 6 tokens each, through ten seconds.
+    assert most_tokens(10.0, "hi") > 150 > most_tokens(10.0, "en")
+
+
 def test_repetition_compresses():
     assert compression_ratio("") == 0
     assert compression_ratio(" what is a lambda") < 1

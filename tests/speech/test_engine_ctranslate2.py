@@ -9,6 +9,7 @@ import pytest
 
 from tests.speech.checkpoints import LANGUAGES, convert, edit_manifest, sound, write_checkpoint
 from trimodal.errors import ArtefactError
+from trimodal.speech import decoding
 from trimodal.speech.decoding import most_tokens
 from trimodal.speech.engine import open_engine
 from trimodal.speech.features import log_mel
@@ -92,6 +93,24 @@ def test_nor_when_decoding_searches(artefact, beam_size, temperature):
     for window, heard in zip(WINDOWS, batch, strict=True):
         same(engine.recognize([window], temperature)[0], heard)
     engine.close()
+
+
+def test_a_search_is_bounded_by_the_windows_own_language(multilingual, monkeypatch):
+    monkeypatch.setattr(decoding, "FEW_TOKENS", frozenset(LANGUAGES[:1]))
+    windows = [Window(window.samples, LANGUAGES[index % 2]) for index, window in enumerate(WINDOWS)]
+    batch = multilingual.recognize(windows, 0.4)
+    for window, heard in zip(windows, batch, strict=True):
+        same(multilingual.recognize([window], 0.4)[0], heard)
+
+
+def test_the_bound_on_tokens_is_the_languages(multilingual, monkeypatch):
+    windows = [Window(window.samples, "zh") for window in WINDOWS]
+    long = multilingual.recognize(windows)
+    monkeypatch.setattr(decoding, "SPELLED_PER_S", decoding.TOKENS_PER_S)
+    short = multilingual.recognize(windows)
+    cut = [(one.text, other.text) for one, other in zip(long, short, strict=True) if one.text != other.text]
+    assert cut, "or nothing is shown"
+    assert all(text.startswith(head) for text, head in cut)
 
 
 def test_windows_of_one_length_with_texts_of_other_lengths(engine):

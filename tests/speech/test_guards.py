@@ -107,3 +107,17 @@ def test_loops_are_found_where_they_are():
     assert loops(words, 2, 4) == []
     assert loops([], 1, 2) == []
     assert loops(["a"] * 5, 1, 5) == [(0, 5)]
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "rate"),
+    [
+        pytest.param("th", "สวัสดีครับวันนี้อากาศดีมากเลยนะครับ", 15.0, id="thai-characters"),
+        pytest.param("ja", "はいはいはいはいはいわかりました", 8.0, id="said-five-times"),
+    ],
+)
+def test_characters_are_faster_than_words(language, text, rate):
+    characters = heard(" ".join(text), rate=rate, compression_ratio=1.5)
+    assert is_repetition(characters)
+    assert rejected_by(replace(characters, language=language), SETTINGS) == ""
+    assert is_repetition(replace(heard(" ".join("はい" * 20), rate=40.0), language=language))

@@ -19,8 +19,13 @@ from trimodal.speech.values import SAMPLE_RATE, Samples, Word
 
 # Alignment steps of the encoder's output: 20 ms.
 STEPS_PER_S = 50
-# Fast speech has 5 words a second, a word 1 to 2 tokens.
+# Fast speech has 5 words a second, a word 1 to 2 tokens, in languages that the vocabulary was made for.
 TOKENS_PER_S, SPARE_TOKENS = 10, 16
+FEW_TOKENS = frozenset(
+    ("en", "de", "es", "fr", "it", "pt", "nl", "ca", "gl", "sv", "da", "no", "id", "ms", "ru", "pl", "tr")
+)
+# Others are spelled in parts of letters: a word of Hindi or Telugu is 5 to 10 tokens.
+SPELLED_PER_S = 25
 SENTENCE_ENDS = frozenset(".。!！?？")
 OPENING = frozenset("\"'“¿([{-")
 CLOSING = frozenset("\"'.。,，!！?？:：”)]}、")
@@ -32,9 +37,9 @@ LEVEL, MIN_FRAMES = SAMPLE_RATE // 100, 5
 LOUDNESS_DB, NOISE_DB = 50.0, 6.0
 
 
-def most_tokens(seconds: float) -> int:
+def most_tokens(seconds: float, language: str = "en") -> int:
     """Tokens that speech of this length cannot exceed, so that a loop ends early."""
-    return int(TOKENS_PER_S * seconds) + SPARE_TOKENS
+    return int((TOKENS_PER_S if language in FEW_TOKENS else SPELLED_PER_S) * seconds) + SPARE_TOKENS
 
 
 def compression_ratio(text: str) -> float:

@@ -59,7 +59,7 @@ class _Row:
 
     @property
     def most_tokens(self) -> int:
-        return most_tokens(self.samples / SAMPLE_RATE)
+        return most_tokens(self.samples / SAMPLE_RATE, self.language)
 
     @property
     def frames(self) -> int:
@@ -114,7 +114,8 @@ class CTranslate2Whisper:
         room = self._shapes.positions // 2 - 1
         for row in rows:
             row.prompt = self._tokens.prompt(row.language, row.window.prompt, room)
-        for group in _parted(rows, lambda row: len(row.prompt)):
+        # A search is bounded by its language, below.
+        for group in _parted(rows, lambda row: (len(row.prompt), most_tokens(context_s, row.language))):
             self._generate(_rows_of(encoded, group), group, context_s, temperature)
         written = [row for row in rows if row.tokens]
         # Windows of one length are aligned without a mask, and then texts of other lengths would count.
@@ -132,11 +133,12 @@ class CTranslate2Whisper:
             row.language = next(code for code in codes if code in self._tokens.languages)
 
     def _generate(self, encoded: Any, rows: list[_Row], context_s: float, temperature: float) -> None:
-        """Tokens and figures of windows whose prompts have one length."""
+        """Tokens and figures of windows whose prompts have one length, in languages of one bound."""
         given = len(rows[0].prompt)
         beams = RETRY_BEAMS if temperature else self._beam_size
         # What a search chooses depends on its bound: the context's. Greedy decoding only ends there.
-        bound = max(row.most_tokens for row in rows) if beams == 1 else most_tokens(context_s)
+        longest = most_tokens(context_s, rows[0].language)
+        bound = max(row.most_tokens for row in rows) if beams == 1 else longest
         bound = min(bound, self._shapes.positions // 2)
         results = self._model.generate(
             encoded,

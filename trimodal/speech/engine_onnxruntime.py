@@ -108,7 +108,7 @@ class OnnxRuntimeWhisper:
         prompt = self._tokens.prompt(self.languages[0], window.prompt, room)
         # What comes after <|startoftranscript|> waits for the language.
         opening = prompt[: prompt.index(self._tokens.start) + 1]
-        return _Heard(window, Row(most_tokens(len(window.samples) / SAMPLE_RATE)), opening)
+        return _Heard(window, Row(most_tokens=0), opening)  # the bound, too
 
     def _run(self, batch: list[_Heard], temperature: float) -> None:
         """Everything for windows of one context and one length of what was said before."""
@@ -132,6 +132,7 @@ class OnnxRuntimeWhisper:
             heard.language = heard.window.language
             if not heard.language:
                 heard.language = codes[int(logits[index, ids].argmax())] if codes else self.languages[0]
+            heard.row.most_tokens = most_tokens(heard.samples / SAMPLE_RATE, heard.language)
             heard.opening = [*self._tokens.start_sequence(heard.language)[1:], self._tokens.no_timestamps]
 
     def _recognition(self, heard: _Heard) -> Recognition:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.tokens import UNSPACED
 from trimodal.speech.values import Recognition
 
 GUARDS = ("silence", "repetition", "compression", "probability")
@@ -21,6 +22,8 @@ WORDS_PER_S = 12
 LOOPS = {1: 8, 2: 5, 3: 4, 4: 4, 5: 3, 6: 3}
 # Spoken repetitions ("one one one") take time: a loop's words follow each other faster than this.
 LOOP_WORDS_PER_S = 5
+# Written without spaces every character is a word of its own: Thai has 15 of them a second.
+CHARACTERS_A_WORD = 3
 
 
 def rejected_by(heard: Recognition, settings: RecognizeSettings) -> str:
@@ -48,12 +51,14 @@ def is_silence(heard: Recognition, settings: RecognizeSettings) -> bool:
 
 def is_repetition(heard: Recognition) -> bool:
     """A phrase loops faster than it can be spoken, or there are more words than a mouth can say."""
-    if len(heard.words) > WORDS_PER_S and _rate(heard, 0, len(heard.words)) > WORDS_PER_S:
+    parts = CHARACTERS_A_WORD if heard.language in UNSPACED else 1
+    most = parts * WORDS_PER_S
+    if len(heard.words) > most and _rate(heard, 0, len(heard.words)) > most:
         return True
     words = [word.text.strip().lower() for word in heard.words]
     for length, times in LOOPS.items():
         for start, end in loops(words, length, times):
-            if _rate(heard, start, end) > LOOP_WORDS_PER_S:
+            if _rate(heard, start, end) > parts * LOOP_WORDS_PER_S:
                 return True
     return False
 
