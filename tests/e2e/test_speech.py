@@ -20,8 +20,9 @@ from trimodal.client.updates import read
 from trimodal.server.process import TritonServer
 from trimodal.speech.values import SAMPLE_RATE, Word
 
-from .conftest import BOUND
+from .conftest import BOUND, wait_until
 from .speech_streams import (
+    BUSY,
     LINES,
     MODELS,
     POLICIES,
@@ -35,6 +36,7 @@ from .speech_streams import (
     over_grpc,
     over_http,
     sentences,
+    speak,
     spelled,
 )
 
@@ -117,24 +119,25 @@ def test_words_come_while_the_speaker_goes_on(server: TritonServer) -> None:
     assert any(guesses)
 
 
-def test_chunks_are_answered_while_the_recogniser_is_busy(slow: TritonServer) -> None:
-    """None of the chunks waits for a window: while they are answered, the first window is still out."""
-    samples, said = sentences(5, 20)
-    chunks = list(cut(samples[: len(samples) // 320 * 320], 6, 0.02, 0.02))
-    runs, _ = batches(slow)
-    with over_grpc(slow) as line:
-        stream = Stream(line, policy="live")
-        updates = [stream.send(chunk) for chunk in chunks]
-        answered_in_between = metric(slow, "speech_batch_size_count") - runs
-        last = stream.send(None, end=True)
-    assert answered_in_between < len(updates) / 20
-    check(heard([*updates, last]), said)
-    assert last.final
+def test_chunks_are_answered_while_the_recogniser_is_busy(serve: Callable[..., TritonServer]) -> None:
+    """A window is out for a second and a half; whatever waited for it would be answered after it."""
+    server = serve(MODELS, BUSY)
+    samples, said = speak(["what", "is", "a", "lambda", 1.0])
+    with over_grpc(server) as line:
+        stream = Stream(line, policy="vad")
+        runs, _ = batches(server)
+        updates = [stream.send(samples)]
+        wait_until(lambda: metric(server, "speech_windows_in_flight") == 1, "a window on its way")
+        updates += [stream.send(np.zeros(320, np.float32)) for _ in range(10)]
+        assert batches(server)[0] == runs, "eleven answers, and the first window is still out"
+        assert not heard(updates)
+        updates.append(stream.send(None, end=True))
+    check(heard(updates), said)
 
 
 async def play(url: str, seed: int, policy: Any = None) -> tuple[list[Word], list[Word]]:
     """One stream on a connection of its own; what was heard and what was said."""
-    samples, said = sentences(seed, 12)
+    samples, said = sentences(seed, 9)
     async with Client(url, timeouts=Timeouts(total=BOUND)) as client, client.listen(policy=policy) as stream:
         for chunk in cut(samples, seed, 0.1, 0.5):
             await stream.send(chunk)
@@ -156,7 +159,7 @@ async def test_streams_share_batches_and_do_not_wait_for_each_other(slow: Triton
     runs, windows = await cost(8)
     print(f"\n1 stream: {windows_alone:.0f} windows in {runs_alone:.0f} runs; 8: {windows:.0f} in {runs:.0f}")
     assert windows > 4 * windows_alone
-    assert runs <= windows / 3
+    assert runs <= windows / 2
 
 
 async def test_chunks_sent_without_waiting_are_taken_in_order(server: TritonServer) -> None:

@@ -40,7 +40,7 @@ async def attempt(server: TritonServer) -> None:
 def test_a_drain_waits_for_last_words_and_tells_live_streams(
     no_leftovers: None, own_server: Callable[..., TritonServer]
 ) -> None:
-    server = own_server(MODELS, changes(batch_ms=700))
+    server = own_server(MODELS, changes(batch_ms=400))
     samples, said = sentences(1, 12)
     last: list[LiveUpdate] = []
     cuts: list[list[str]] = []
@@ -93,8 +93,6 @@ def test_a_killed_recogniser_is_an_error_for_every_stream_and_the_server_still_e
         wait_until(fails, "the live stream to be told", 20)
         with pytest.raises(InferenceServerException, match="is not open: .* it failed"):
             live.send(samples[:8000])
-        with pytest.raises(InferenceServerException, match=told):
-            Stream(line).send(samples, end=True)
         gauges = ("active_streams", "active_requests", "windows_in_flight")
         wait_until(
             lambda: not any(metric(server, f"speech_{name}") for name in gauges), "an empty server", 10

@@ -24,6 +24,7 @@ from trimodal.speech.values import SAMPLE_RATE, Samples
 from .conftest import BOUND, own_processes, wait_until
 from .speech_hour import memory
 from .speech_streams import (
+    BUSY,
     MODELS,
     Stream,
     changes,
@@ -55,8 +56,7 @@ def server(serve: Callable[..., TritonServer]) -> TritonServer:
 
 @pytest.fixture(scope="module")
 def busy(serve: Callable[..., TritonServer]) -> TritonServer:
-    """A recogniser that takes a second and a half for a batch, and room for three streams."""
-    return serve(MODELS, changes(batch_ms=1500, max_streams=3, refuse_lag_s=1))
+    return serve(MODELS, BUSY)
 
 
 def threads(server: TritonServer) -> int:
