@@ -30,6 +30,8 @@ POLICIES: dict[PolicyName, Callable[[SpeechSettings, Transcript], Policy]] = {
 _TRIES = 3  # of a window before it is skipped
 # Kept in silence: an onset that is not known yet, and what is heard before it.
 _LOOK_BACK = SAMPLE_RATE // 2
+# Of audio from which a language is told apart for sure enough to keep it.
+_LANGUAGE = 3 * SAMPLE_RATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,9 @@ class Update:
 
 class LiveSession:
     """The state of one stream.
+
+    A language that is not given is the one detected in the first window of 3 s or more with words:
+    detected anew in each, it would change within sentences.
 
     Attributes:
         dropped_words: heard where the detector found no speech: made up, not committed.
@@ -171,6 +176,8 @@ class LiveSession:
         self._failures = 0
         before = self._transcript.count
         self._policy.accept(stretch, None if heard.rejected else spoken)
+        if spoken and not heard.rejected and stretch.end - stretch.start >= _LANGUAGE:
+            self._language = self._language or heard.language
         self._forget()
         return self._transcript.last(self._transcript.count - before)
 
