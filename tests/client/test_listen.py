@@ -18,7 +18,7 @@ from trimodal.client import (
 )
 from trimodal.client import listen as listening
 from trimodal.client.fake_speech import FakeSpeech, speech_outputs
-from trimodal.errors import InvalidArgument, Unavailable
+from trimodal.errors import InternalError, InvalidArgument, Unavailable
 
 RATE = 16_000
 WORDS = [("what", 0.1, 0.3), ("is", 0.4, 0.6), ("a", 1.0, 1.1), ("lambda", 1.2, 1.8)]
@@ -285,6 +285,24 @@ async def test_no_room_for_a_stream():
         with pytest.raises(Unavailable, match="256"):
             await stream.send(seconds(1.0))
     assert len(transport.requests) == 1
+
+
+@pytest.mark.parametrize("error", [Unavailable("speech_recognize: no room"), InternalError("it broke")])
+async def test_a_stream_that_fails_on_the_server_is_over(speech, error):
+    def fails(request):
+        if transport.requests[1:]:
+            raise error
+        return speech(request)
+
+    transport = FakeTransport(speech=fails)
+    async with Client(transport=transport).listen() as stream:
+        await stream.send(seconds(1.0))
+        with pytest.raises(type(error), match=str(error)):
+            await stream.send(seconds(1.0))
+        with pytest.raises(InvalidArgument, match="the stream has failed: open another one"):
+            await stream.send(seconds(1.0))
+        assert stream.text == "what"
+    assert len(transport.requests) == 2
 
 
 async def test_a_lost_stream_says_that_it_cannot_be_taken_up_again(transport, speech):

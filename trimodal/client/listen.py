@@ -54,9 +54,10 @@ class LiveStream:
     server without waiting for its last words. A stream whose connection is lost cannot be
     taken up again: what `words` holds is final, the rest has to be sent in another one.
 
-    All calls raise RequestError when the server refuses a chunk (the stream goes on without
-    it) or the stream (Unavailable: too many, or the server is behind), and TransportError when
-    the server does not answer, which ends the stream.
+    All calls raise InvalidArgument when the server refuses a chunk (the stream goes on without
+    it), another RequestError when it refuses the stream at its start (Unavailable: too many, or
+    the server is behind; `send` may be tried again) or the stream failed later, and TransportError
+    when the server does not answer, which ends the stream.
     """
 
     def __init__(
@@ -156,12 +157,13 @@ class LiveStream:
         self._started = True
         try:
             update = read(await self._infer(inputs, parameters))
-        except RequestError:
+        except RequestError as error:
             self._gatherer.drop()
-            if start or end:
+            failed = not (start or end or isinstance(error, InvalidArgument))  # it is not the chunk's fault
+            if start or end or failed:
                 self._started = False  # a refused START makes no stream, a refused END ends it
-            if end:
-                self._close("the stream has ended")
+            if end or failed:
+                self._close("the stream has failed" if failed else "the stream has ended")
             raise
         except TransportError as error:
             self._started = not (end or isinstance(error, ConnectError | ConnectionLost))
