@@ -44,6 +44,7 @@ class ScriptedSession:
     speech_s = property(lambda self: self.received / SAMPLE_RATE / 2)
     pending_s = property(lambda self: self.received_s - self.heard)
     waiting = property(lambda self: self.outstanding or self.heard + 1 <= self.received_s)
+    behind_s = property(lambda self: self.received_s - self.heard - 1 if self.waiting else 0.0)
     finished = property(
         lambda self: self.ended and not self.outstanding and self.heard >= int(self.received_s)
     )
@@ -84,6 +85,7 @@ class Recognizer:
         self.go = threading.Event()
         self.go.set()
         self.errors: list[Exception] = []
+        self.gate: threading.Semaphore | None = None  # lets one call through for each release
         self.lock = threading.Lock()
         self.inside = self.most = self.calls = 0
 
@@ -95,6 +97,7 @@ class Recognizer:
             error = self.errors.pop(0) if self.errors else None
         try:
             assert self.go.wait(BOUND)
+            assert self.gate is None or self.gate.acquire(timeout=BOUND)
             if error:
                 raise error
             return Recognition((Word(f" {window.prompt}", 0.25, 0.75, 1.0),))
@@ -628,3 +631,34 @@ def test_no_answer_overtakes_the_one_before(bench):
     go.set()
     assert [answer.wait().error for answer in answers] == [None, None]
     assert order == [0.5, 1.0]
+
+
+@pytest.mark.parametrize("hasty", [False, True], ids=["microphone", "file"])
+def test_who_speaks_and_is_heard_ever_later_keeps_others_out_but_not_who_sends_ahead(bench, hasty):
+    now = [0.0]
+    one = bench(refuse_lag_s=8, clock=lambda: now[0])
+    one.recognizer.gate = threading.Semaphore(0)
+    one.send(start=True, seconds=30 if hasty else 1).wait()
+    if hasty:
+        one.send(seconds=10).wait()
+    for calls in range(1, 6):  # each window is heard 3 s after the one before, and holds 1 s
+        eventually(lambda calls=calls: one.recognizer.calls == calls)
+        now[0] += 3
+        one.send(seconds=3).wait()
+        one.recognizer.gate.release()
+    eventually(lambda: one.recognizer.calls == 6)
+    other = one.send(2, start=True, seconds=0.5).wait()
+    one.recognizer.gate.release(100)
+    assert str(other.error).startswith("None" if hasty else "speech: windows wait 9.0 s")
+    assert one.send(end=True, seconds=0).wait().final
+    assert one.send(3, start=True, seconds=0.5).wait().error is None
+
+
+def test_a_stream_that_failed_keeps_nobody_out(bench):
+    now = [0.0]
+    one = bench(refuse_lag_s=8, clock=lambda: now[0])
+    one.recognizer.errors = [InvalidArgument("language: 'xx'; known are en")]
+    one.send(start=True, seconds=20).wait()
+    eventually(lambda: one.recognizer.calls == 1 and one.recognizer.inside == 0)
+    now[0] = 15.0
+    eventually(lambda: one.send(2, start=True, seconds=0.5).wait().error is None)

@@ -94,6 +94,7 @@ class WindowCarrier:
         with stream.lock:
             stream.failures = 0
             stream.session.accept(planned, heard)
+            self._table.progressed(stream)
         self._metrics.turnaround.observe(self._clock() - due)
         self._table.heard(stream)
         self._settle(stream)

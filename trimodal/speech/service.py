@@ -147,6 +147,7 @@ class SpeechService:
                     if chunk.end:
                         stream.ending = True
                         stream.session.end()
+                    self._table.progressed(stream)
                     # What was taken for speech may turn out to be silence: only the net gain is counted.
                     voiced_s = max(0.0, stream.session.speech_s - stream.voiced_s)
                     stream.voiced_s += voiced_s

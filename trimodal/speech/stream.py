@@ -10,7 +10,7 @@ from typing import Protocol
 
 from trimodal.errors import InvalidArgument, RequestError, Unavailable
 from trimodal.speech.metrics import SpeechMetrics
-from trimodal.speech.request import Chunk
+from trimodal.speech.request import MAX_CHUNK_S, Chunk
 from trimodal.speech.session import LiveSession, Update
 from trimodal.speech.values import SAMPLE_RATE
 
@@ -37,13 +37,16 @@ class LiveStream:
         failures: (locked) of the recogniser, in a row.
         voiced_s: (locked) seconds of speech already counted.
         closed: it is not in the table any more, nobody asks for what is still being heard.
-        seen: when its client was last heard or answered, on the table's clock.
+        began, seen: when it was admitted, and its client last heard or answered, on the table's clock.
         due: since when it waits for a look at its windows or for a window's words; None when it does not.
         queued: a look is ordered.
+        received_s, heard_s: its audio, and up to where no window is due.
+        hasty: its client sends faster than anybody speaks: it is behind because it wants to be.
     """
 
     id: int
     session: LiveSession
+    began: float
     seen: float
     lock: threading.Lock = field(default_factory=threading.Lock)
     inbox: deque[tuple[Chunk, Sink]] = field(default_factory=deque)
@@ -56,6 +59,9 @@ class LiveStream:
     closed: bool = False
     due: float | None = None
     queued: bool = False
+    received_s: float = 0.0
+    heard_s: float = 0.0
+    hasty: bool = False
 
     def put(self, chunk: Chunk, sink: Sink, most: int) -> bool:
         """Takes a chunk into the inbox; whether it is its turn at once.
@@ -75,6 +81,14 @@ class LiveStream:
                 )
             self.inbox.append((chunk, sink))
             return not self.answering and self.owed is None and len(self.inbox) == 1
+
+    def late(self, now: float) -> float:
+        """Seconds that a window of it waits, or by which it is heard later than it is spoken."""
+        if self.error:
+            return 0.0
+        wait = 0.0 if self.due is None else now - self.due
+        spoken = min(self.received_s, now - self.began)  # what came before its time was not spoken live
+        return max(wait, 0.0 if self.hasty else spoken - self.heard_s)
 
     def owed_all(self) -> list[Sink]:
         """(locked) Every answer that is owed, taken away."""
@@ -118,7 +132,8 @@ class StreamTable:
             except Unavailable:
                 self._metrics.streams["refused"].increment(1)
                 raise
-            stream = LiveStream(number, make(), seen=self._clock())
+            now = self._clock()
+            stream = LiveStream(number, make(), began=now, seen=now)
             self._open[number] = stream
             self._metrics.active_streams.set(len(self))
         return stream
@@ -130,8 +145,8 @@ class StreamTable:
             )
         now = self._clock()
         streams = (*self._open.values(), *self._ending)
-        waits = (now - stream.due for stream in streams if stream.due is not None)
-        behind = max(waits, default=0.0)
+        # A window's wait alone would not do: a stream may get each window soon enough, and too few of them.
+        behind = max((stream.late(now) for stream in streams), default=0.0)
         if behind > self._refuse_lag_s:
             raise Unavailable(
                 f"speech: windows wait {behind:.1f} s for the recogniser, longer than refuse_lag_s "
@@ -206,6 +221,13 @@ class StreamTable:
         with self._lock:
             stream.queued = False
             return self._clock() if stream.due is None else stream.due
+
+    def progressed(self, stream: LiveStream) -> None:
+        """(its lock is held) Takes note of how far it is heard."""
+        received_s, behind_s = stream.session.received_s, stream.session.behind_s
+        with self._lock:
+            stream.received_s, stream.heard_s = received_s, received_s - behind_s
+            stream.hasty |= received_s > self._clock() - stream.began + MAX_CHUNK_S
 
     def heard(self, stream: LiveStream) -> None:
         """Nothing of it waits any more."""
