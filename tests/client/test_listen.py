@@ -340,6 +340,21 @@ async def test_a_silent_server(speech):
         await client.listen(timeout=0.03).send(seconds(1.0))
 
 
+async def test_the_last_words_may_take_longer_than_any_other_answer(speech):
+    async def slow(request):
+        await asyncio.sleep(0.3 if request.parameters["sequence_end"] else 0)
+        return speech(request)
+
+    client = Client(transport=FakeTransport(speech=slow), timeouts=Timeouts(silence=0.1))
+    async with client.listen() as stream:
+        await stream.send(seconds(2.0))
+        assert (await stream.end()).final
+    async with client.listen(timeout=0.1) as stream:
+        await stream.send(seconds(2.0))
+        with pytest.raises(Timeout):  # who sets a deadline gets it
+            await stream.end()
+
+
 @pytest.mark.parametrize(
     "change", [{"words": None}, {"word_starts": np.zeros(2)}, {"final": np.zeros(0)}, {"committed": None}]
 )

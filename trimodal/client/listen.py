@@ -22,13 +22,16 @@ from trimodal.client.transport import Array, Parameter, Request, Tensors, Timeou
 from trimodal.client.updates import merged, read
 from trimodal.client.values import LiveUpdate
 from trimodal.errors import InvalidArgument, RequestError, TrimodalError
-from trimodal.speech.values import Word
+from trimodal.speech.values import SAMPLE_RATE, Word
 
 if TYPE_CHECKING:
     from trimodal.speech.settings import PolicyName
 
 # An abandoned stream is told to end; nobody waits for its last words.
 ABANDON_S = 1.0
+# The answer to END comes when all is heard. A slow server may need so many seconds more for each second of
+# audio that is not heard yet, of which it holds about a minute and the last chunk.
+FLUSH_PER_S, MOST_UNHEARD_S = 4.0, 100.0
 
 
 class Listening(TypedDict, total=False):
@@ -136,7 +139,8 @@ class LiveStream:
             self._close("the stream was closed")
         if started:
             with contextlib.suppress(TrimodalError):  # the server drops it by itself in the end
-                await self._infer({}, self._controls(start=False, end=True), ABANDON_S)
+                timeouts = replace(self._timeouts, total=ABANDON_S)
+                await self._infer({}, self._controls(start=False, end=True), timeouts)
 
     async def __aenter__(self) -> LiveStream:
         return self
@@ -156,7 +160,8 @@ class LiveStream:
             parameters |= self._options
         self._started = True
         try:
-            update = read(await self._infer(inputs, parameters))
+            timeouts = self._flush_timeouts(len(samples)) if end else self._timeouts
+            update = read(await self._infer(inputs, parameters, timeouts))
         except RequestError as error:
             self._gatherer.drop()
             failed = not (start or end or isinstance(error, InvalidArgument))  # it is not the chunk's fault
@@ -181,10 +186,14 @@ class LiveStream:
         self._latest = update
         return update
 
+    def _flush_timeouts(self, samples: int) -> Timeouts:
+        heard_s = self._words[-1].end if self._words else 0.0
+        unheard_s = min(self._latest.received_s - heard_s + samples / SAMPLE_RATE, MOST_UNHEARD_S)
+        return replace(self._timeouts, silence=self._timeouts.silence + FLUSH_PER_S * unheard_s)
+
     async def _infer(
-        self, inputs: Tensors, parameters: Mapping[str, Parameter], total: float | None = None
+        self, inputs: Tensors, parameters: Mapping[str, Parameter], timeouts: Timeouts
     ) -> Tensors:
-        timeouts = self._timeouts if total is None else replace(self._timeouts, total=total)
         return await self._transport.infer(Request(self._model, inputs, parameters=parameters), timeouts)
 
     def _controls(self, *, start: bool, end: bool) -> dict[str, Parameter]:
