@@ -53,7 +53,8 @@ async def speech(client: Client, console: Console, folder: Path) -> bool:
     clean = [one for one in recordings if one["noise_db"] is None]
     first = talk(folder, clean[: len(clean) // 3])
     console.print(
-        f"streaming {first.seconds:.0f} s of synthetic voices that training never heard, as they are spoken"
+        f"streaming {first.seconds:.0f} s of synthetic voices that training never heard, as they are spoken;\n"
+        "final words as they come, and in brackets what may still change"
     )
     await listen(client, first, console)
     wer = _wer([first])
@@ -109,7 +110,8 @@ async def listen(client: Client, what: Talk, console: Console | None = None) -> 
 
 def _show(console: Console, spoken: float, lag: float, committed: str, tentative: str) -> None:
     line = Text.assemble((f"  {spoken:5.1f} s, lag {lag:4.2f} s  ", "dim"), committed.strip())
-    line.append(tentative, "dim italic")
+    if tentative.strip():
+        line.append(f"  ({tentative.strip()} …)", "dim italic")
     console.print(line)
 
 
