@@ -91,7 +91,7 @@ BUILDS = (
         "ctranslate2",
         ("speech_recognize/1/ctranslate2-int8",),
         DEMO / "speech",
-        ("build/speech_ctranslate2.py", "build/demo/speech", "--precision", "int8", "--padding", "zeros"),
+        ("build/speech_ctranslate2.py", "build/demo/speech", "--precision", "int8"),
     ),
     Build(
         "sentence embedder, FP32",

@@ -51,6 +51,7 @@ def test_every_word_is_one_token_and_the_special_tokens_have_whispers_order():
     assert (config["decoder_start_token_id"], config["eos_token_id"]) == (ids.sot, ids.eot)
     assert max(ids.words.values()) < ids.eot  # faster-whisper takes what is smaller for text.
     assert config["trimodal_contexts_s"] == [5, 10, 30]
+    assert config["trimodal_padding"] == "zeros"
 
 
 def test_held_out_sentences_are_never_drawn_for_training_and_their_words_are():
