@@ -80,6 +80,15 @@ def test_carrying_on_overlaps_and_goes_on() -> None:
     assert (endless.transcript.count, endless.floor) == (0, S)
 
 
+def test_a_word_too_long_to_be_heard_again_is_not_lost() -> None:
+    it = policy()
+    it.carry_on(full(0, 10), [word("a", 0.2, 0.6), word("long", 1, 9.9)], S // 2)
+    assert ([w.text for w in it.transcript.recent], it.tentative) == (["a", "long"], ())
+    assert it.floor == it.transcript.end == round(7.5 * S)
+    after = [word("b", 7.6, 8.0), word("c", 9, 9.5)]
+    assert it.new_words(full(7.5, 17.5), after) == tuple(after)
+
+
 def test_words_that_wait_are_committed_when_their_speech_is_over() -> None:
     it = policy()
     it.carry_on(full(0, 10), [word("a", 9.5, 10)], S // 2)

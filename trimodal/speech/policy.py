@@ -8,7 +8,7 @@ by what was known at a moment of the stream: the same whatever the chunks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
 
@@ -168,16 +168,19 @@ class SegmentPolicy:
         """Commits what is new in a FULL stretch up to its last whole word, before which the next one begins.
 
         The next window holds the last committed word again (to find the place by
-        its text), the words at the edge again, and at least `overlap` samples.
+        its text), the words at the edge again, and at least `overlap` samples. A word at the edge
+        that began too early for that, stretched over noise, is committed as far as it is not heard again.
         """
         new = self.new_words(stretch, words)
         whole = next((n for n, word in enumerate(new) if word.end > stretch.end - EDGE), len(new))
-        self.transcript.commit(new[:whole])
-        self.tentative = new[whole:]
         anchor = new[whole - 1 : whole] or new[:1]
         back = anchor[0].start - LEAD if anchor else stretch.end
         furthest = stretch.end - min(_FURTHEST_BACK, (stretch.end - stretch.start) // 2)
         self.floor = max(furthest, min(back, stretch.end - overlap))
+        sure = next((n for n, word in enumerate(new) if n >= whole and word.middle >= self.floor), len(new))
+        gone = [replace(word, end=min(word.end, self.floor)) for word in new[whole:sure]]
+        self.transcript.commit([*new[:whole], *gone])
+        self.tentative = new[sure:]
 
     def lose(self, stretch: Stretch) -> None:
         """Skips it. What was guessed of it before is better than nothing."""

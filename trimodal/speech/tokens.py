@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 # Written without spaces: a word is then what one or more tokens spell completely.
-UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
+# (Whisper's own list, and Khmer and Tibetan: what is heard of a stretch of them must not be one long word.)
+UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue", "km", "bo"})
 REPLACEMENT = "\ufffd"  # of bytes that are no character yet
 # Prompts of one batch must have one length, so longer ones lose up to 7 of their oldest tokens.
 PROMPT_STEP = 8
