@@ -56,7 +56,7 @@ class SpeechSettings(Settings):
     prompt_chars: Annotated[int, Field(ge=0, le=800, description="committed text given as prompt")] = 0
     max_streams: Annotated[int, Field(ge=1, le=4096)] = 256
     max_windows_in_flight: Annotated[int, Field(ge=1, le=64, description="recogniser calls at once")] = 16
-    refuse_lag_s: Annotated[float, Field(ge=1, description="a stream is behind by this: no new ones")] = 8.0
+    refuse_lag_s: Annotated[float, Field(ge=1, description="a stream is behind by this: no new ones")] = 4.0
     max_pending_s: Annotated[
         float, Field(ge=5, le=600, description="audio held and not yet heard: above it, answers wait")
     ] = 60.0
