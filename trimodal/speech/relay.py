@@ -26,7 +26,8 @@ OUTPUTS = (
     "compression_ratio",
     "rejected",
 )
-_REFUSAL = re.compile(r"(window|prompt|language):")
+# What a client chose; a window that does not fit (max_window_s above the model's context) is our fault.
+_REFUSAL = re.compile(r"(prompt|language):")
 
 
 class TritonRecognizer:
