@@ -16,8 +16,10 @@ from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
+import pytest
 import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
+from tritonclient.utils import InferenceServerException
 
 from trimodal.client.updates import read
 from trimodal.client.values import LiveUpdate
@@ -200,3 +202,16 @@ def settled(server: TritonServer, name: str, labels: str = "") -> float:
 def batches(server: TritonServer) -> tuple[float, float]:
     """Runs of the recogniser, and windows in them, so far."""
     return settled(server, "speech_batch_size_count"), metric(server, "speech_batch_size_sum")
+
+
+def empty(server: TritonServer) -> bool:
+    """Nothing is open, nothing owed, nothing at the recogniser."""
+    gauges = ("active_streams", "active_requests", "windows_in_flight")
+    return not any(metric(server, f"speech_{name}") for name in gauges)
+
+
+def refused(stream: Stream, samples: Samples | None, **flags: bool) -> tuple[str, str]:
+    """Status and sentence of a chunk that is refused."""
+    with pytest.raises(InferenceServerException) as caught:
+        stream.send(samples, **flags)
+    return caught.value.status(), caught.value.message()
