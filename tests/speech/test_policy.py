@@ -97,15 +97,6 @@ def test_words_that_wait_are_committed_when_their_speech_is_over() -> None:
     assert it.tentative == ()
 
 
-def test_a_lost_stretch_keeps_what_was_guessed_and_counts_the_rest() -> None:
-    it = policy()
-    it.tentative = (word("a", 1, 2),)
-    it.lose(Stretch(0, 5 * S, 5 * S, Kind.STEP))
-    assert (it.lost, it.floor, it.transcript.count) == (0, 0, 0)  # the audio will be heard again
-    it.lose(full(0, 5))
-    assert (it.lost, it.floor, it.transcript.count, it.tentative) == (3 * S, 5 * S, 1, ())
-
-
 def test_unsettled_is_speech_that_is_not_committed() -> None:
     it = policy()
     speaking = Timeline(10 * S, False, [span(4 * S)])

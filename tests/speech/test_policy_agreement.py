@@ -149,13 +149,3 @@ def test_a_full_buffer_without_agreement_is_committed_but_for_its_edge() -> None
     assert (committed(it), [w.text for w in it.tentative]) == (["a", "b"], ["cu"])
     following = it.plan(speaking(5))
     assert following == Stretch(round(3.3 * S) - S // 8, 5 * S, 5 * S, Kind.STEP)
-
-
-def test_a_lost_step_is_not_heard_again() -> None:
-    it = policy()
-    planned = it.plan(speaking(1))
-    assert planned is not None
-    it.lose(planned)
-    assert it.plan(speaking(1.9)) is None
-    hear(it, 2, words("one two"))
-    assert it.lost == 0

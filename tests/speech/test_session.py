@@ -158,7 +158,7 @@ def test_a_final_window_that_is_rejected_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_window_that_fails_is_tried_three_times_then_skipped(policy: PolicyName) -> None:
+def test_a_window_that_fails_is_due_again_until_it_is_heard(policy: PolicyName) -> None:
     speech = speak(5, 60, pauses=False)
     oracle = Oracle(speech)
     it = session(policy, max_step_s=1.0)
@@ -167,7 +167,7 @@ def test_a_window_that_fails_is_tried_three_times_then_skipped(policy: PolicyNam
     for chunk in chunks_of(speech.samples, repeat(8000)):
         it.feed(chunk)
         while (planned := it.next_window()) is not None:
-            if planned.end > 8 * SAMPLE_RATE and len(failures) < 3:
+            if planned.end > 8 * SAMPLE_RATE and len(failures) < 9:
                 failures.append((planned.start, planned.end))
                 it.give_up(planned)
             else:
@@ -178,15 +178,9 @@ def test_a_window_that_fails_is_tried_three_times_then_skipped(policy: PolicyNam
         it.accept(planned, oracle(planned))
     found.extend(it.take().committed)
     assert it.finished
+    assert len(failures) == 9
     assert len(set(failures)) == 1
-    if policy in ("vad", "window"):  # the stretch is gone, and only it
-        assert it.lost_s == pytest.approx((failures[0][1] - failures[0][0]) / SAMPLE_RATE, abs=3)
-        assert len(speech.words) - len(found) <= it.lost_s / 0.3
-        after = [word.text for word in speech.words if word.start > failures[0][1] / SAMPLE_RATE + 0.1]
-        assert texts(found)[-len(after) :] == after
-    else:  # the next step hears it again
-        assert texts(found) == texts(speech.words)
-        assert it.lost_s == 0
+    assert texts(found) == texts(speech.words)
 
 
 def test_a_window_that_succeeds_after_a_failure_loses_nothing() -> None:
@@ -203,7 +197,7 @@ def test_a_window_that_succeeds_after_a_failure_loses_nothing() -> None:
         else:
             it.accept(planned, oracle(planned))
     found.extend(it.take().committed)
-    assert (texts(found), it.lost_s, it.finished) == (texts(speech.words), 0, True)
+    assert (texts(found), it.finished) == (texts(speech.words), True)
 
 
 def test_the_prompt_is_what_was_said_before_the_window() -> None:

@@ -18,8 +18,9 @@ from trimodal.speech.session import PlannedWindow
 from trimodal.speech.stream import LiveStream, StreamTable
 from trimodal.speech.values import Recognition, Window
 
-MAX_FAILURES = 3  # of the recogniser on one stream, in a row
-BACKOFF_S = 0.2
+# Of the recogniser on one stream, in a row: five seconds of it, then the stream fails. Nothing is skipped.
+MAX_FAILURES = 8
+BACKOFF_S, MAX_BACKOFF_S = 0.2, 1.0
 
 Recognizer = Callable[[Window], Recognition]
 
@@ -110,7 +111,7 @@ class WindowCarrier:
         if failures >= MAX_FAILURES or isinstance(error, InvalidArgument):
             self._give_up(stream, error)
         else:
-            self._closing.wait(BACKOFF_S * failures)
+            self._closing.wait(min(BACKOFF_S * failures, MAX_BACKOFF_S))
             self.wake(stream)
 
     def _give_up(self, stream: LiveStream, error: RequestError) -> None:

@@ -73,22 +73,17 @@ class Policy(Protocol):
         transcript: where it commits words.
         tentative: its guess of the words after the committed ones.
         floor: nothing before this sample is heard again.
-        lost: samples that were skipped because the recogniser failed on them.
     """
 
     transcript: Transcript
     tentative: tuple[SpokenWord, ...]
     floor: int
-    lost: int
 
     def plan(self, timeline: Timeline) -> Stretch | None:
-        """What is due to be heard; the same again until `accept` or `lose`. Cheap: asked at each chunk."""
+        """What is due to be heard; the same again until `accept`. Cheap: asked at each chunk."""
 
     def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
         """Takes the words of the planned stretch in; None: a guard did not believe them."""
-
-    def lose(self, stretch: Stretch) -> None:
-        """The planned stretch could not be heard: goes on behind it."""
 
     def unsettled(self, timeline: Timeline) -> int:
         """Samples of speech, and what follows it, that are neither committed nor known to be silence."""
@@ -125,7 +120,6 @@ class SegmentPolicy:
         self.transcript = transcript
         self.tentative: tuple[SpokenWord, ...] = ()
         self.floor = 0
-        self.lost = 0
         self.pause = round(settings.pause_s * SAMPLE_RATE)
         self.max_window = round(settings.max_window_s * SAMPLE_RATE)
 
@@ -181,10 +175,3 @@ class SegmentPolicy:
         gone = [replace(word, end=min(word.end, self.floor)) for word in new[whole:sure]]
         self.transcript.commit([*new[:whole], *gone])
         self.tentative = new[sure:]
-
-    def lose(self, stretch: Stretch) -> None:
-        """Skips it. What was guessed of it before is better than nothing."""
-        if stretch.kind is not Kind.STEP:
-            self.settle(self.tentative)
-            self.lost += max(0, stretch.end - max(stretch.start, self.transcript.end))
-            self.floor = stretch.end

@@ -76,11 +76,6 @@ class AgreementPolicy(SegmentPolicy):
             self.tentative = new[sure:]
             self._trim(stretch)
 
-    def lose(self, stretch: Stretch) -> None:
-        super().lose(stretch)
-        if stretch.kind is not Kind.FINAL:
-            self._cursor = stretch.end
-
     def _boundary(self, timeline: Timeline, segment: Segment) -> int | None:
         """The next step; None: none, for the whole segment is here and the stream is behind."""
         # A window with less than half a step of speech is not worth its run.

@@ -27,7 +27,6 @@ POLICIES: dict[PolicyName, Callable[[SpeechSettings, Transcript], Policy]] = {
     "window": WindowPolicy,
 }
 
-_TRIES = 3  # of a window before it is skipped
 # Kept in silence: an onset that is not known yet, and what is heard before it.
 _LOOK_BACK = SAMPLE_RATE // 2
 # Of audio from which a language is told apart for sure enough to keep it.
@@ -90,7 +89,6 @@ class LiveSession:
         self._ended = False
         self._out: Stretch | None = None  # with the recogniser
         self._again: Stretch | None = None  # to be handed out once more
-        self._failures = 0  # of that stretch
 
     @property
     def finished(self) -> bool:
@@ -133,11 +131,6 @@ class LiveSession:
         """Speech so far, by the detector."""
         return self._detector.speech / SAMPLE_RATE
 
-    @property
-    def lost_s(self) -> float:
-        """Audio that was skipped because the recogniser failed on it again and again."""
-        return self._policy.lost / SAMPLE_RATE
-
     def feed(self, samples: Samples) -> None:
         """Takes float32[n] in: finite, 16 kHz mono.
 
@@ -173,7 +166,6 @@ class LiveSession:
         words = [on_stream(word, stretch.start, stretch.end) for word in heard.words]
         spoken = [word for word in words if self._was_speech(word, stretch.moment)]
         self.dropped_words += len(words) - len(spoken)
-        self._failures = 0
         before = self._transcript.count
         self._policy.accept(stretch, None if heard.rejected else spoken)
         if spoken and not heard.rejected and stretch.end - stretch.start >= _LANGUAGE:
@@ -182,15 +174,8 @@ class LiveSession:
         return self._transcript.last(self._transcript.count - before)
 
     def give_up(self, planned: PlannedWindow) -> None:
-        """The recogniser failed: the window is due again, or skipped after three failures."""
-        stretch = self._return(planned)
-        self._failures += 1
-        if self._failures < _TRIES:
-            self._again = stretch
-            return
-        self._failures = 0
-        self._policy.lose(stretch)
-        self._forget()
+        """The recogniser failed: the same window is due again. How often is its owner's affair."""
+        self._again = self._return(planned)
 
     def take(self) -> Update:
         """What is new since the last call."""
