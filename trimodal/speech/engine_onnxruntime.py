@@ -1,8 +1,8 @@
 """Whisper on ONNX Runtime: greedy decoding of a batch of windows over two graphs, on processor or GPU.
 
 Word times come from the attention that decoding itself has paid, so no second pass aligns
-them. A window's result does not depend on its neighbours: rows of a batch only share the
-matrix products. The graphs are in onnx_graphs, dynamic time warping in alignment.
+them. With FP32 graphs a window's result does not depend on its neighbours; INT8 graphs scale
+the activations of the whole batch together, which may turn a close decision. The graphs are in onnx_graphs, dynamic time warping in alignment.
 """
 
 from __future__ import annotations
