@@ -50,7 +50,7 @@ def word(text: str, start: float, end: float) -> SpokenWord:
 
 
 def policy() -> SegmentPolicy:
-    return SegmentPolicy(SpeechSettings(), Transcript())
+    return SegmentPolicy(SpeechSettings(speech_pad_s=0.2), Transcript())
 
 
 def full(start: float, end: float) -> Stretch:
@@ -114,3 +114,10 @@ def test_needed_keeps_an_onset_that_is_not_known_yet() -> None:
     assert it.needed(Timeline(10 * S, False, [span(4 * S)]), S // 2) == 3.8 * S
     it.floor = 5 * S
     assert it.needed(Timeline(10 * S, False, [span(4 * S)]), S // 2) == 5 * S
+
+
+def test_a_window_begins_so_much_before_the_onset_as_is_set() -> None:
+    wide = SegmentPolicy(SpeechSettings(speech_pad_s=0.4), Transcript())
+    segment = wide.segment(Timeline(5 * S, False, [span(2 * S, None)]))
+    assert segment is not None
+    assert wide.begin(segment) == round(1.6 * S)

@@ -12,7 +12,9 @@ SPEAKING = [SpeechSpan(round(0.3 * S), round(0.3 * S) + SURE)]
 
 
 def policy(**settings: float) -> AgreementPolicy:
-    return AgreementPolicy(SpeechSettings(**{"step_s": 1.0, "max_step_s": 5.0, **settings}), Transcript())
+    return AgreementPolicy(
+        SpeechSettings(**{"step_s": 1.0, "max_step_s": 5.0, "speech_pad_s": 0.2, **settings}), Transcript()
+    )
 
 
 def speaking(seconds: float) -> Timeline:

@@ -9,7 +9,7 @@ SURE = 1536
 
 
 def policy() -> LivePolicy:
-    return LivePolicy(SpeechSettings(step_s=1, max_step_s=5, pause_s=0.5), Transcript())
+    return LivePolicy(SpeechSettings(step_s=1, max_step_s=5, pause_s=0.5, speech_pad_s=0.2), Transcript())
 
 
 def closed(start: float, end: float) -> SpeechSpan:

@@ -9,7 +9,7 @@ SURE = 1536
 
 
 def policy() -> VadPolicy:
-    return VadPolicy(SpeechSettings(pause_s=0.5, max_window_s=10), Transcript())
+    return VadPolicy(SpeechSettings(pause_s=0.5, max_window_s=10, speech_pad_s=0.2), Transcript())
 
 
 def closed(start: int, end: int) -> SpeechSpan:

@@ -10,7 +10,7 @@ SPEAKING = [SpeechSpan(S, S + SURE)]
 
 
 def policy() -> WindowPolicy:
-    return WindowPolicy(SpeechSettings(window_s=5, overlap_s=0.5), Transcript())
+    return WindowPolicy(SpeechSettings(window_s=5, overlap_s=0.5, speech_pad_s=0.2), Transcript())
 
 
 def closed(start: float, end: float) -> SpeechSpan:

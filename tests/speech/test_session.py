@@ -11,11 +11,15 @@ from trimodal.speech.vad import EnergyDetector
 from trimodal.speech.values import SAMPLE_RATE, Recognition, Samples, Word
 
 POLICIES: list[PolicyName] = ["live", "agreement", "vad", "window"]
-SETTINGS = SpeechSettings(step_s=1)
+SETTINGS = SpeechSettings(step_s=1, speech_pad_s=0.2)
 
 
 def session(policy: PolicyName = "live", **settings: float) -> LiveSession:
-    return LiveSession(SpeechSettings(**{"step_s": 1, **settings}), policy=policy, detector=EnergyDetector())
+    return LiveSession(
+        SpeechSettings(**{"step_s": 1, "speech_pad_s": 0.2, **settings}),
+        policy=policy,
+        detector=EnergyDetector(),
+    )
 
 
 def noise(seconds: float) -> Samples:

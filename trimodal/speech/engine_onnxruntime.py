@@ -2,7 +2,8 @@
 
 Word times come from the attention that decoding itself has paid, so no second pass aligns
 them. With FP32 graphs a window's result does not depend on its neighbours; INT8 graphs scale
-the activations of the whole batch together, which may turn a close decision. The graphs are in onnx_graphs, dynamic time warping in alignment.
+the activations of the whole batch together, which may turn a close decision.
+The graphs are in onnx_graphs, dynamic time warping in alignment.
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ from trimodal.speech.vad import SpeechSpan
 from trimodal.speech.values import SAMPLE_RATE
 from trimodal.speech.words import SpokenWord, Transcript, repeated
 
-PAD = SAMPLE_RATE // 5  # heard before and after speech: onsets are soft, and word times are not exact
 EDGE = SAMPLE_RATE // 4  # a word that ends this near to where the window was cut may be cut as well
 LEAD = SAMPLE_RATE // 8  # heard before a word that a window begins with: its time may be off
 _FURTHEST_BACK = 5 * SAMPLE_RATE // 2  # of a window's beginning before the end of the one before
@@ -121,6 +120,7 @@ class SegmentPolicy:
         self.tentative: tuple[SpokenWord, ...] = ()
         self.floor = 0
         self.pause = round(settings.pause_s * SAMPLE_RATE)
+        self.pad = round(settings.speech_pad_s * SAMPLE_RATE)
         self.max_window = round(settings.max_window_s * SAMPLE_RATE)
 
     def segment(self, timeline: Timeline) -> Segment | None:
@@ -132,7 +132,7 @@ class SegmentPolicy:
 
     def begin(self, segment: Segment) -> int:
         """Where a window over the segment begins."""
-        return max(self.floor, segment.start - PAD)
+        return max(self.floor, segment.start - self.pad)
 
     def unsettled(self, timeline: Timeline) -> int:
         segment = first_segment(timeline, self.floor, self.pause)

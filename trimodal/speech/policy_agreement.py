@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trimodal.speech.policy import EDGE, LEAD, PAD, Kind, Segment, SegmentPolicy, Stretch, Timeline
+from trimodal.speech.policy import EDGE, LEAD, Kind, Segment, SegmentPolicy, Stretch, Timeline
 from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import SAMPLE_RATE
 from trimodal.speech.words import SpokenWord, Transcript, agreed
@@ -46,7 +46,7 @@ class AgreementPolicy(SegmentPolicy):
             if boundary is None or final <= boundary:
                 if final > timeline.received:
                     return None
-                end = min(segment.end + PAD, segment.final)
+                end = min(segment.end + self.pad, segment.final)
                 kind = Kind.FINAL if end <= limit else Kind.FULL
                 return Stretch(begin, min(end, limit), final, kind)
         if boundary is None or boundary > timeline.received:

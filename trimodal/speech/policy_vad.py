@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trimodal.speech.policy import PAD, Kind, SegmentPolicy, Stretch, Timeline
+from trimodal.speech.policy import Kind, SegmentPolicy, Stretch, Timeline
 from trimodal.speech.values import SAMPLE_RATE
 from trimodal.speech.words import SpokenWord
 
@@ -27,7 +27,7 @@ class VadPolicy(SegmentPolicy):
         # Whether somebody still spoke at the limit is known only a pause later.
         late = limit + self.pause
         if segment.final is not None and segment.end is not None and segment.final <= late:
-            end = min(segment.end + PAD, segment.final)
+            end = min(segment.end + self.pad, segment.final)
             kind = Kind.FINAL if end <= limit else Kind.FULL
             return Stretch(begin, min(end, limit), segment.final, kind)
         return Stretch(begin, limit, late, Kind.FULL) if timeline.received >= late else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trimodal.speech.policy import PAD, Kind, SegmentPolicy, Stretch, Timeline
+from trimodal.speech.policy import Kind, SegmentPolicy, Stretch, Timeline
 from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import SAMPLE_RATE
 from trimodal.speech.words import SpokenWord, Transcript
@@ -60,5 +60,5 @@ class WindowPolicy(SegmentPolicy):
                 continue
             following = spans[n + 1].start if n + 1 < len(spans) else target
             if following - span.end >= _SILENCE and following > target - self._window // 5:
-                found = min(span.end + PAD, (span.end + following) // 2)
+                found = min(span.end + self.pad, (span.end + following) // 2)
         return found

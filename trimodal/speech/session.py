@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trimodal.speech.policy import PAD, Policy, Stretch, Timeline
+from trimodal.speech.policy import Policy, Stretch, Timeline
 from trimodal.speech.policy_agreement import AgreementPolicy
 from trimodal.speech.policy_live import LivePolicy
 from trimodal.speech.policy_vad import VadPolicy
@@ -27,8 +27,8 @@ POLICIES: dict[PolicyName, Callable[[SpeechSettings, Transcript], Policy]] = {
     "window": WindowPolicy,
 }
 
-# Kept in silence: an onset that is not known yet, and what is heard before it.
-_LOOK_BACK = SAMPLE_RATE // 2
+# Kept in silence beside the pad: an onset that is not known yet.
+_LOOK_BACK = 3 * SAMPLE_RATE // 10
 # Of audio from which a language is told apart for sure enough to keep it.
 _LANGUAGE = 3 * SAMPLE_RATE
 
@@ -83,6 +83,7 @@ class LiveSession:
         self._language = language
         self._prompt = prompt
         self._detector = detector
+        self._pad = round(settings.speech_pad_s * SAMPLE_RATE)
         self._ring = Ring()
         self._transcript = Transcript()
         self._policy = POLICIES[policy](settings, self._transcript)
@@ -211,14 +212,14 @@ class LiveSession:
     def _was_speech(self, word: SpokenWord, moment: int) -> bool:
         """Whether the detector, at that moment, knew of speech at the word or near it."""
         for span in self._detector.spans:
-            # An end needs no such care: PAD is longer than a detector takes to be sure of it.
-            ended = span.end is not None and span.end + PAD <= word.start
-            if span.known <= moment and span.start - PAD < word.end and not ended:
+            # An end needs no such care: the pad is longer than a detector takes to be sure of it.
+            ended = span.end is not None and span.end + self._pad <= word.start
+            if span.known <= moment and span.start - self._pad < word.end and not ended:
                 return True
         return False
 
     def _forget(self) -> None:
         """Drops audio and spans that no window can need any more."""
-        needed = self._policy.needed(self._timeline(), _LOOK_BACK)
+        needed = self._policy.needed(self._timeline(), self._pad + _LOOK_BACK)
         self._ring.drop(needed)
-        self._detector.forget(needed - PAD)
+        self._detector.forget(needed - self._pad)

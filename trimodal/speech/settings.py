@@ -52,8 +52,11 @@ class SpeechSettings(Settings):
     ] = 10.0
     pause_s: Annotated[float, Field(ge=0.1, le=5, description="silence that ends a segment")] = 0.5
     vad: Literal["silero", "energy"] = "silero"
-    vad_threshold: Annotated[float, Field(ge=0.05, le=0.95)] = 0.5
+    vad_threshold: Annotated[float, Field(ge=0.05, le=0.95)] = 0.35
     prompt_chars: Annotated[int, Field(ge=0, le=800, description="committed text given as prompt")] = 0
+    speech_pad_s: Annotated[
+        float, Field(ge=0.15, le=1, description="heard before and after speech: onsets are soft")
+    ] = 0.4
     max_streams: Annotated[int, Field(ge=1, le=4096)] = 256
     max_windows_in_flight: Annotated[int, Field(ge=1, le=64, description="recogniser calls at once")] = 16
     refuse_lag_s: Annotated[float, Field(ge=1, description="a stream is behind by this: no new ones")] = 4.0

@@ -149,7 +149,7 @@ class StreamTable:
         behind = max((stream.late(now) for stream in streams), default=0.0)
         if behind > self._refuse_lag_s:
             raise Unavailable(
-                f"speech: windows wait {behind:.1f} s for the recogniser, longer than refuse_lag_s "
+                f"speech: open streams are heard {behind:.1f} s late, more than refuse_lag_s "
                 f"({self._refuse_lag_s:g} s); try again later"
             )
 
