@@ -544,7 +544,7 @@ def test_whole_recordings_that_wait_keep_others_out_too(bench):
     whole = one.send(start=True, end=True)
     eventually(lambda: one.recognizer.calls == 1)
     now[0] = 9.0
-    assert "windows wait 9.0 s for the recogniser" in str(one.send(2, start=True).wait().error)
+    assert "open streams are heard 9.0 s late" in str(one.send(2, start=True).wait().error)
     one.recognizer.go.set()
     assert whole.wait().final
     assert one.send(2, start=True).wait().error is None
@@ -649,7 +649,7 @@ def test_who_speaks_and_is_heard_ever_later_keeps_others_out_but_not_who_sends_a
     eventually(lambda: one.recognizer.calls == 6)
     other = one.send(2, start=True, seconds=0.5).wait()
     one.recognizer.gate.release(100)
-    assert str(other.error).startswith("None" if hasty else "speech: windows wait 9.0 s")
+    assert str(other.error).startswith("None" if hasty else "speech: open streams are heard 9.0 s")
     assert one.send(end=True, seconds=0).wait().final
     assert one.send(3, start=True, seconds=0.5).wait().error is None
 

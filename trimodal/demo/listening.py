@@ -53,8 +53,8 @@ async def speech(client: Client, console: Console, folder: Path) -> bool:
     clean = [one for one in recordings if one["noise_db"] is None]
     first = talk(folder, clean[: len(clean) // 3])
     console.print(
-        f"streaming {first.seconds:.0f} s of synthetic voices that training never heard, as they are spoken;\n"
-        "final words as they come, and in brackets what may still change"
+        f"streaming {first.seconds:.0f} s of synthetic voices that training never heard, at their own pace:\n"
+        "words as they become final, and in brackets what may still change"
     )
     await listen(client, first, console)
     wer = _wer([first])
