@@ -239,9 +239,9 @@ def open_engine(directory: Path, settings: RecognizeSettings) -> CTranslate2Whis
         raise ArtefactError(
             f"{directory} has precision {manifest.precision} (known: {', '.join(COMPUTE_TYPES)})"
         )
-    # Triton's own threads, other engines and clients share these cores: a thread that waits may spin for
-    # a fraction of a millisecond, which makes a run some per cent quicker, and then sleeps. OpenMP reads it when
-    # CTranslate2 is loaded.
+    # Triton's own threads, other engines and clients share these cores: a thread that waits spins for a
+    # fraction of a millisecond, which makes a run some per cent quicker, and then sleeps. OpenMP reads
+    # it when CTranslate2 is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "100000")
     import ctranslate2
 
