@@ -43,7 +43,9 @@ Rounds = Mapping[tuple[float, int, str], list[LoopRound]]
 
 async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dict[str, Any]:
     """Runs all sides in turn, prints the table, gives the figures."""
-    changes = {"max_batch_windows": str(plan.batch), **plan.changes.get("speech_recognize", {})}
+    # Not one side decodes a doubted window again.
+    equal = {"max_batch_windows": str(plan.batch), "fallback_temperature": "0"}
+    changes = {**equal, **plan.changes.get("speech_recognize", {})}
     settings, directory = recognizer(changes)
     audio = {
         length: cut_windows([one.samples for one in spoken], length, WINDOWS) for length in plan.window_s

@@ -125,16 +125,16 @@ def open_faster_whisper(
 
     from trimodal.manifest import read_manifest
     from trimodal.speech.artefact import read_shapes
+    from trimodal.speech.ctranslate2_model import compute_type, threads
     from trimodal.speech.decoding import most_tokens
-    from trimodal.speech.engine_ctranslate2 import COMPUTE_TYPES
     from trimodal.speech.tokens import WhisperTokens
 
     manifest = read_manifest(directory, task="speech", runtime="ctranslate2")
     model = WhisperModel(
         str(directory),
         device="cpu",
-        compute_type=COMPUTE_TYPES[manifest.precision][0],
-        cpu_threads=settings.threads,
+        compute_type=compute_type(directory, manifest, "cpu"),
+        cpu_threads=threads(directory, settings),
     )
     pipeline = BatchedInferencePipeline(model)
     tokenizer = Tokenizer(model.hf_tokenizer, model.model.is_multilingual, task="transcribe", language="en")

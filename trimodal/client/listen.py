@@ -182,7 +182,8 @@ class LiveStream:
             self._started = False
             self._close("the stream has ended")
         self._words += update.committed
-        self._texts.append(update.text)
+        if update.text:
+            self._texts.append(update.text)
         self._latest = update
         return update
 

@@ -8,7 +8,6 @@ length of prompt, one language or one alignment a call) is parted first.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,27 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from trimodal.errors import ArtefactError
 from trimodal.manifest import read_manifest
 from trimodal.speech.artefact import SpeechShapes, read_shapes
+from trimodal.speech.ctranslate2_model import open_model, unopened
 from trimodal.speech.decoding import compression_ratio, most_tokens, timed_words, token_starts
 from trimodal.speech.features import HOP, log_mel_batch, smallest_context
 from trimodal.speech.settings import RecognizeSettings
 from trimodal.speech.tokens import WhisperTokens
 from trimodal.speech.values import SAMPLE_RATE, Recognition, Window, Word
 
-# Precision of the artefact → how CTranslate2 computes with it on (processor, GPU).
-COMPUTE_TYPES = {
-    "int8": ("int8", "int8_float16"),
-    "int8_float16": ("int8", "int8_float16"),
-    "float16": ("float32", "float16"),
-    "fp16": ("float32", "float16"),
-    "float32": ("float32", "float32"),
-    "fp32": ("float32", "float32"),
-}
-WEIGHTS = "model.bin"
-# Below it a second thread made each run slower (2.6 MB: 8 windows in 63 ms on one thread, 76 on two).
-TINY_BYTES = 20_000_000
 # CTranslate2 draws from one generator a thread that cannot be seeded again: a draw would depend on all before
 # it. So a temperature above zero searches instead: wider, and without the loops of greedy decoding.
 RETRY_BEAMS, RETRY_NGRAM = 5, 3
@@ -220,13 +207,6 @@ def _storage(array: Any) -> Any:
     return ctranslate2.StorageView.from_array(np.ascontiguousarray(array))
 
 
-def _threads(directory: Path, settings: RecognizeSettings) -> int:
-    """As set. Left open, every core; but one for a tiny model, whose threads would only wait."""
-    weights = directory / WEIGHTS
-    tiny = weights.is_file() and weights.stat().st_size < TINY_BYTES
-    return 1 if tiny and not settings.intra_op_threads else settings.threads
-
-
 def open_engine(directory: Path, settings: RecognizeSettings) -> CTranslate2Whisper:
     """The model in `directory` with the `tokenizer.json` beside it.
 
@@ -235,32 +215,11 @@ def open_engine(directory: Path, settings: RecognizeSettings) -> CTranslate2Whis
     """
     manifest = read_manifest(directory, task="speech", runtime="ctranslate2")
     shapes = read_shapes(directory, manifest)
-    if manifest.precision not in COMPUTE_TYPES:
-        raise ArtefactError(
-            f"{directory} has precision {manifest.precision} (known: {', '.join(COMPUTE_TYPES)})"
-        )
-    # Triton's own threads, other engines and clients share these cores: a thread that waits spins for a
-    # fraction of a millisecond, which makes a run some per cent quicker, and then sleeps. OpenMP reads
-    # it when CTranslate2 is loaded.
-    os.environ.setdefault("GOMP_SPINCOUNT", "100000")
-    import ctranslate2
-
+    model = open_model(directory, manifest, settings)
     try:
-        model = ctranslate2.models.Whisper(
-            str(directory),
-            device=settings.device,
-            compute_type=COMPUTE_TYPES[manifest.precision][settings.device == "cuda"],
-            intra_threads=_threads(directory, settings),
-            inter_threads=1,
-        )
         tokens = WhisperTokens(directory, shapes.languages, multilingual=model.is_multilingual)
-    except (
-        Exception
-    ) as error:  # CTranslate2 raises RuntimeError and ValueError, `tokenizers` plain Exception.
-        reason = str(error).strip().split("\n")[0][:200]
-        raise ArtefactError(
-            f"the Whisper in {directory} cannot be opened ({reason}): build again with: {manifest.command}"
-        ) from None
+    except Exception as error:  # `tokenizers` raises plain Exception.
+        raise unopened(directory, manifest, error) from None
     return CTranslate2Whisper(
         model, tokens, shapes, beam_size=settings.beam_size, max_batch=settings.max_batch_windows
     )

@@ -6,6 +6,7 @@ policies' affair. Samples must be finite; who takes chunks in sees to that.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ class SpeechDetector(Protocol):
         """Drops spans that ended before this sample."""
 
 
-class FramedDetector:
+class FramedDetector(ABC):
     """Cuts samples into frames, and turns a probability a frame into spans by hysteresis.
 
     Speech begins at a frame of at least `threshold` and is known after 96 ms in
@@ -120,9 +121,9 @@ class FramedDetector:
         while self._spans and (end := self._spans[0].end) is not None and end < before:
             self._spans.popleft()
 
+    @abstractmethod
     def judge(self, frames: Samples) -> NDArray[np.float32]:
         """Probability of speech float32[n] for the next frames float32[n, 512] of this stream."""
-        raise NotImplementedError
 
     def _push(self, probability: float) -> None:
         begin, self._judged = self._judged, self._judged + FRAME
