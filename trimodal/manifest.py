@@ -23,6 +23,29 @@ from trimodal.errors import ArtefactError
 MANIFEST = "manifest.json"
 
 
+Shape = tuple[int, ...]
+
+
+class GpuTarget(BaseModel):
+    """The GPUs that an engine was compiled on: it runs on others of the same SM only."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sm: str = Field(pattern=r"^\d+\.\d+$", description="compute capability, as 9.0")
+    name: str = Field(description="as the driver names it, as NVIDIA H200")
+    count: int = Field(1, ge=1, description="GPUs that one engine runs on: tensor × pipeline parallel size")
+
+
+class InputRange(BaseModel):
+    """Shapes of one input that an optimisation profile was built for, the batch first."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    min: Shape
+    opt: Shape
+    max: Shape
+
+
 class Manifest(BaseModel):
     """What is known of one built artefact (a directory with `manifest.json` in it)."""
 
@@ -37,6 +60,10 @@ class Manifest(BaseModel):
     built_at: str = Field(default_factory=lambda: datetime.now(timezone.utc).isoformat(timespec="seconds"))
     command: str = Field(description="the command that builds it again")
     shapes: dict[str, Any] = Field(default_factory=dict, description="dimensions that a caller relies on")
+    gpu: GpuTarget | None = Field(None, description="of a compiled engine; None: it is tied to no GPU")
+    profiles: list[dict[str, InputRange]] = Field(
+        default_factory=list, description="optimisation profiles: input → shapes"
+    )
     calibration: dict[str, Any] = Field(default_factory=dict, description="data behind an INT8 build")
     check: dict[str, Any] = Field(default_factory=dict, description="figures of the numerical check")
     extra: dict[str, Any] = Field(default_factory=dict, description="what the task's engine needs to open it")
