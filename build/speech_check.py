@@ -20,7 +20,7 @@ from speech_checkpoint import Checkpoint
 from speech_torch import encode as encode_with_torch
 from speech_torch import greedy
 
-from trimodal.build_support import progress, report
+from trimodal.build_support import artefact_root, progress, report
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest
 from trimodal.speech.engine import open_engine
@@ -28,7 +28,7 @@ from trimodal.speech.features import Features, log_mel_batch, smallest_context
 from trimodal.speech.settings import RecognizeSettings
 from trimodal.speech.values import Samples, Window
 
-REPOSITORY = Path(__file__).resolve().parents[1] / "model_repository" / "speech_recognize" / "1"
+REPOSITORY = artefact_root("speech_recognize")
 # What a sound build reaches on clear speech; a wrong tokenizer or graph falls far below.
 MIN_AGREEMENT = 0.9
 # INT8 stays below 0.1 in models of all sizes, also with random weights, which are judged by it alone.

@@ -19,12 +19,19 @@ from typing import Any
 
 import numpy as np
 
-from trimodal.build_support import build_command, operator_errors, progress, report, resolve_checkpoint
+from trimodal.build_support import (
+    artefact_root,
+    build_command,
+    operator_errors,
+    progress,
+    report,
+    resolve_checkpoint,
+)
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, checkpoint_sha256, write_manifest
 from trimodal.vision.artefact import LABELS, PIXELS, InputSpec
 
-DEFAULT_OUT = Path(__file__).parents[1] / "model_repository" / "vision_classify" / "1"
+DEFAULT_OUT = artefact_root("vision_classify")
 BATCH = 16
 
 

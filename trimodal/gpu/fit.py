@@ -82,7 +82,7 @@ def check_precision(directory: Path, manifest: Manifest, expected: str) -> None:
 
 
 def check_checkpoint(directory: Path, manifest: Manifest, expected: str) -> None:
-    """Raises: ArtefactError when `expected` (a hash, or how it begins) is named and is not the checkpoint's."""
+    """Raises: ArtefactError when `expected` (a hash or its beginning) is set and is not the checkpoint's."""
     if expected and not manifest.source_sha256.startswith(expected):
         raise _misfit(
             directory,
