@@ -1,0 +1,15 @@
+"""Exit code 0 when the server in this container is ready. For HEALTHCHECK; needs nothing but Python."""
+
+from __future__ import annotations
+
+import os
+import sys
+import urllib.error
+import urllib.request
+
+port = os.environ.get("TRIMODAL_HTTP_PORT", "8000")
+try:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/health/ready", timeout=3) as answer:
+        sys.exit(0 if answer.status == 200 else 1)
+except (OSError, urllib.error.URLError) as error:
+    sys.exit(f"not ready: {error}")
