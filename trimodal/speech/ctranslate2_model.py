@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,8 @@ COMPUTE_TYPES = {
     "fp32": ("float32", "float32"),
 }
 WEIGHTS = "model.bin"
+# What the wheel of CTranslate2 looks up by name on a GPU: it is built for CUDA 12, whatever the driver has.
+CUBLAS = ("libcublasLt.so.12", "libcublas.so.12")
 # Below it a second thread made each run slower (2.6 MB: 8 windows in 63 ms on one thread, 76 on two).
 TINY_BYTES = 20_000_000
 
@@ -55,6 +60,8 @@ def open_model(directory: Path, manifest: Manifest, settings: RecognizeSettings)
     # fraction of a millisecond, which makes a run some per cent quicker, and then sleeps. OpenMP reads
     # it when CTranslate2 is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "100000")
+    if settings.device == "cuda":
+        preload_cublas()
     import ctranslate2
 
     try:
@@ -67,6 +74,19 @@ def open_model(directory: Path, manifest: Manifest, settings: RecognizeSettings)
         )
     except Exception as error:  # It raises RuntimeError, ValueError and others.
         raise unopened(directory, manifest, error) from None
+
+
+def preload_cublas() -> None:
+    """Loads cuBLAS 12 out of the wheel nvidia-cublas-cu12, where it is installed.
+
+    The loader does not look into site-packages; a library that is already in the process it finds by name.
+    Without the wheel the system's is left to be found, and CTranslate2 itself says what it misses.
+    """
+    spec = find_spec("nvidia")
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        for name in CUBLAS:
+            with contextlib.suppress(OSError):
+                ctypes.CDLL(str(Path(place) / "cublas" / "lib" / name), mode=ctypes.RTLD_GLOBAL)
 
 
 def unopened(directory: Path, manifest: Manifest, error: Exception) -> ArtefactError:
