@@ -1,0 +1,156 @@
+"""What TensorRT's builder says while it works: its log kept, its phases as bars, Ctrl-C as a cancelled build.
+
+The classes that TensorRT derives from are made inside functions: this module, and `--help` of the
+scripts that use it, need no TensorRT. It decides nothing about networks or plans (tensorrt_plan.py).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, SupportsInt, TypeVar
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from trimodal.build_support import console
+from trimodal.errors import ArtefactError
+
+if TYPE_CHECKING:
+    import tensorrt
+
+T = TypeVar("T")
+KEPT = 50  # Messages: enough for the errors of one failed build.
+# As TensorRT and CUDA word it: "OutOfMemory", "out of memory", "cudaErrorMemoryAllocation".
+MEMORY = ("outofmemory", "out of memory", "memoryallocation", "failed_allocation", "alloc_failed")
+
+
+class Messages:
+    """Errors and warnings of the library's log, newest last."""
+
+    def __init__(self) -> None:
+        self.errors: deque[str] = deque(maxlen=KEPT)
+        self.warnings: deque[str] = deque(maxlen=KEPT)
+
+    def last_errors(self, count: int = 3) -> str:
+        """The last few errors in one line."""
+        return (
+            "; ".join(" ".join(error.split()) for error in list(self.errors)[-count:]) or "it did not say why"
+        )
+
+    def out_of_memory(self) -> bool:
+        """Whether one of the errors is about memory that could not be had."""
+        return any(word in error.lower() for error in self.errors for word in MEMORY)
+
+
+class Phases:
+    """The builder's phases as nested bars; `cancelled`, once set, ends the build at its next step.
+
+    The builder calls from threads of its own, and an exception there would end the process: none is raised.
+    """
+
+    def __init__(self, display: Progress) -> None:
+        self.cancelled = threading.Event()
+        self._display = display
+        self._lock = threading.Lock()
+        self._active: dict[str, tuple[TaskID, int]] = {}
+
+    def start(self, name: str, parent: str | None, steps: int) -> None:
+        """`name` begins inside `parent` (None or "": a phase of the outermost level) with `steps` to do."""
+        with self._lock:
+            depth = self._active[parent][1] + 1 if parent in self._active else 0
+            task = self._display.add_task("  " * depth + name, total=max(steps, 1))
+            self._active[name] = task, depth
+
+    def step(self, name: str, step: int) -> bool:
+        """Step number `step`, from 0, is done; False asks the builder to stop."""
+        with self._lock:
+            if name in self._active:
+                self._display.update(self._active[name][0], completed=step + 1)
+        return not self.cancelled.is_set()
+
+    def finish(self, name: str) -> None:
+        """Inner phases vanish, there are hundreds; outermost ones stay on the screen."""
+        with self._lock:
+            task, depth = self._active.pop(name, (None, 0))
+            if task is None:
+                return
+            if depth:
+                self._display.remove_task(task)
+            elif not self.cancelled.is_set():
+                total = next((one.total for one in self._display.tasks if one.id == task), None)
+                self._display.update(task, completed=total)
+
+
+def make_logger(messages: Messages) -> tensorrt.ILogger:
+    """A logger that keeps errors and warnings in `messages`; TensorRT says everything else at length."""
+    import tensorrt as trt
+
+    class Log(trt.ILogger):
+        def log(self, severity: trt.ILogger.Severity, msg: str) -> None:
+            if severity in (trt.ILogger.Severity.ERROR, trt.ILogger.Severity.INTERNAL_ERROR):
+                messages.errors.append(msg)
+            elif severity == trt.ILogger.Severity.WARNING:
+                messages.warnings.append(msg)
+
+    return Log()
+
+
+def make_monitor(phases: Phases) -> tensorrt.IProgressMonitor:
+    """TensorRT's calls, handed to `phases`."""
+    import tensorrt as trt
+
+    class Monitor(trt.IProgressMonitor):
+        def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: SupportsInt) -> None:
+            phases.start(phase_name, parent_phase, int(num_steps))
+
+        def step_complete(self, phase_name: str, step: SupportsInt) -> bool:
+            return phases.step(phase_name, int(step))
+
+        def phase_finish(self, phase_name: str) -> None:
+            phases.finish(phase_name)
+
+    return Monitor()
+
+
+@contextmanager
+def shown_phases() -> Iterator[Phases]:
+    """Bars on the screen for as long as the block runs."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, redirect_stdout=False, redirect_stderr=False) as display:
+        yield Phases(display)
+
+
+def run_cancellable(work: Callable[[], T], cancelled: threading.Event) -> T:
+    """`work()` in a thread of its own, so that this one can act on Ctrl-C: it sets `cancelled` and waits.
+
+    Python runs signal handlers between its own instructions of the main thread, and a build
+    would keep that thread inside the library for minutes.
+
+    Raises:
+        ArtefactError: Ctrl-C was pressed; `work` has ended.
+    """
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    # Not kept alive by it: a second Ctrl-C ends the process at once.
+    threading.Thread(target=run, name="tensorrt-build", daemon=True).start()
+    try:
+        return outcome.result()
+    except KeyboardInterrupt:
+        cancelled.set()
+        console.print("cancelled: the builder stops after its present step (Ctrl-C again: at once)")
+        wait([outcome])
+        raise ArtefactError("the build was cancelled: nothing was written") from None
