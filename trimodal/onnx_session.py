@@ -1,0 +1,120 @@
+"""Opens an ONNX graph in ONNX Runtime, on the processor or on the GPU; every failure is one sentence.
+
+What a graph means is its engine's affair. ONNX Runtime answers on the processor, without a word
+to the caller, where CUDA does not start; here that is an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+from trimodal.errors import ArtefactError, ServerError
+from trimodal.gpu.device import visible_gpus
+
+Device = Literal["cpu", "cuda"]
+PROVIDERS: dict[Device, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+INSTALL = "pip uninstall onnxruntime onnxruntime-gpu, then pip install 'trimodal[gpu]'"
+# Names: ONNX Runtime's documentation of its CUDA execution provider. What is not here keeps its default.
+CUDA_OPTIONS = {
+    "device_id": "0",  # of those that CUDA_VISIBLE_DEVICES leaves
+    # EXHAUSTIVE (the default) tries every algorithm at each new batch size: a stall that a client would see.
+    "cudnn_conv_algo_search": "HEURISTIC",
+    # Several models share one GPU: no process takes twice what it needs, as kNextPowerOfTwo does.
+    "arena_extend_strategy": "kSameAsRequested",
+}
+
+
+def open_session(
+    path: Path, *, device: Device, threads: int, command: str = "", prefer_nhwc: bool = False
+) -> Any:
+    """An `onnxruntime.InferenceSession` on the graph in `path`.
+
+    Args:
+        device: "cuda" is the first GPU that CUDA_VISIBLE_DEVICES leaves.
+        threads: processor threads of one operator.
+        command: builds the graph again; for the message.
+        prefer_nhwc: on CUDA, convolutions work on channels-last tensors.
+
+    Raises:
+        ArtefactError: the file is missing or ONNX Runtime refuses it.
+        ServerError: ONNX Runtime is missing, is built without CUDA, or CUDA does not start.
+    """
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise ServerError(f"ONNX Runtime cannot be imported ({_first_line(error)}): {INSTALL}") from None
+    loading = _load_cuda(onnxruntime) if device == "cuda" else ""
+    try:
+        session = onnxruntime.InferenceSession(
+            str(path),
+            session_options(onnxruntime, threads),
+            providers=_providers(device, prefer_nhwc),
+            enable_fallback=0,  # else a second try on the processor, told on stdout
+        )
+    except Exception as error:  # ONNX Runtime has no common base for its errors.
+        reason = _first_line(error)
+        if device == "cuda" and "CUDA" in reason:
+            raise _no_cuda(onnxruntime, reason) from None
+        again = f": build again with: {command}" if command else ""
+        raise ArtefactError(
+            f"ONNX Runtime {onnxruntime.__version__} refuses {path} ({type(error).__name__}: {reason}){again}"
+        ) from None
+    if PROVIDERS[device] not in session.get_providers():
+        raise _no_cuda(onnxruntime, loading)
+    return session
+
+
+def session_options(onnxruntime: ModuleType, threads: int) -> Any:
+    """`SessionOptions` of every session here: these threads for one operator, and none that spins."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # Triton's own threads, other models and clients share these cores: a thread that spins takes them away.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 3
+    return options
+
+
+def _providers(device: Device, prefer_nhwc: bool) -> list[Any]:
+    if device == "cpu":
+        return [PROVIDERS["cpu"]]
+    options = {**CUDA_OPTIONS, "prefer_nhwc": "1" if prefer_nhwc else "0"}
+    # Shapes are computed on the processor in either case, so it has to be in the list.
+    return [(PROVIDERS["cuda"], options), PROVIDERS["cpu"]]
+
+
+def _load_cuda(onnxruntime: ModuleType) -> str:
+    """Loads CUDA's libraries from NVIDIA's wheels beside the package; what could not be loaded, if anything.
+
+    Without this, only what the system's loader finds would count. It complains on stdout alone.
+    """
+    if PROVIDERS["cuda"] not in onnxruntime.get_available_providers():
+        raise ServerError(f"ONNX Runtime {onnxruntime.__version__} here is built without CUDA: {INSTALL}")
+    told = io.StringIO()
+    if hasattr(onnxruntime, "preload_dlls"):  # since 1.21
+        with contextlib.redirect_stdout(told):
+            onnxruntime.preload_dlls()
+    return told.getvalue().strip().split("\n")[0]
+
+
+def _no_cuda(onnxruntime: ModuleType, reason: str) -> ServerError:
+    """CUDA did not start: a machine without a GPU first, since then no library matters."""
+    try:
+        if not visible_gpus():
+            return ServerError("CUDA_VISIBLE_DEVICES hides every GPU: unset it, or use the CPU profile")
+    except ServerError as error:
+        return error
+    needs = f"CUDA {onnxruntime.cuda_version}" if getattr(onnxruntime, "cuda_version", "") else "CUDA"
+    return ServerError(
+        f"ONNX Runtime {onnxruntime.__version__} cannot use the GPU "
+        f"({reason or f'its log says why; it needs {needs} and a driver for it'}): "
+        "pip install 'onnxruntime-gpu[cuda,cudnn]', or ask `trimodal doctor --profile cuda`"
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0][:200]
