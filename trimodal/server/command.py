@@ -11,10 +11,16 @@ from trimodal.errors import OperatorError
 
 
 def serve(
-    profile: Annotated[str, typer.Option(envvar="TRIMODAL_PROFILE", help="cpu or gpu")] = "cpu",
+    profile: Annotated[str, typer.Option(envvar="TRIMODAL_PROFILE", help="cpu, cuda or gpu")] = "cpu",
     model_repository: Annotated[
         Path | None,
         typer.Option(envvar="TRIMODAL_MODEL_REPOSITORY", help="default: ./model_repository"),
+    ] = None,
+    engines: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="TRIMODAL_ENGINES", help="directory with built engines, beside those of the repository"
+        ),
     ] = None,
     model: Annotated[
         list[str] | None,
@@ -54,16 +60,19 @@ def serve(
 ) -> None:
     """Starts Triton with this repository and serves until Ctrl-C or SIGTERM, then drains."""
     from trimodal.server.foreground import Signals, run
-    from trimodal.server.options import ServerOptions, default_repository
+    from trimodal.server.options import ServerOptions, default_repository, parse_profile
     from trimodal.server.overlay import parse_changes
 
     signals = Signals()
-    if profile not in ("cpu", "gpu"):
-        raise typer.BadParameter(f"{profile} is not a profile: cpu or gpu", param_hint="--profile")
+    try:
+        chosen = parse_profile(profile)
+    except OperatorError as error:
+        raise typer.BadParameter(str(error), param_hint="--profile") from None
     try:
         options = ServerOptions(
             repository=model_repository or default_repository(),
-            profile="gpu" if profile == "gpu" else "cpu",
+            profile=chosen,
+            engines=engines,
             models=tuple(model or ()),
             host=host,
             http_port=http_port,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import trimodal
+from trimodal.build_support import ENGINES_VARIABLE
+from trimodal.errors import ServerError
 
-Profile = Literal["cpu", "gpu"]
+# cpu: CPU engines · cuda: GPU engines from wheels, nothing compiled · gpu: compiled engines in NVIDIA's image
+Profile = Literal["cpu", "cuda", "gpu"]
+PROFILES: tuple[Profile, ...] = get_args(Profile)
 # Changes one parsed ModelConfig of an overlay in place: (model name, ModelConfig).
 Edit = Callable[[str, Any], None]
 
@@ -20,12 +25,26 @@ def default_repository() -> Path:
     return here if here.is_dir() else Path(trimodal.__file__).resolve().parents[1] / "model_repository"
 
 
+def default_engines() -> Path | None:
+    """Where the build scripts of this environment put artefacts, when that is not the repository itself."""
+    directory = os.environ.get(ENGINES_VARIABLE)
+    return Path(directory) if directory else None
+
+
+def parse_profile(text: str) -> Profile:
+    """Raises: ServerError naming the profiles that there are."""
+    if text not in PROFILES:
+        raise ServerError(f"{text} is not a profile: {', '.join(PROFILES[:-1])} or {PROFILES[-1]}")
+    return text
+
+
 @dataclass(frozen=True)
 class ServerOptions:
     """One server. A port of 0 picks a free one; times are in seconds."""
 
     repository: Path = field(default_factory=default_repository)
     profile: Profile = "cpu"
+    engines: Path | None = field(default_factory=default_engines)  # artefacts outside the repository
     models: tuple[str, ...] = ()  # empty: every model of the repository
     host: str = "127.0.0.1"
     http_port: int = 8000

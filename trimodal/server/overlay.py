@@ -1,8 +1,10 @@
-"""Serves a repository with some settings changed, without touching it: a copy made of links.
+"""Serves a repository with other settings or engines, without touching it: a copy made of links.
 
 Only the config files of changed models are written anew; version folders with their
-artefacts, label files and unchanged models are links into the original. Values are
-not checked here: each model checks its own settings when it loads.
+artefacts, label files and unchanged models are links into the original. With an
+engines directory (`<engines>/<model>/<artefact>`) the version folders are folders
+of links themselves, so that a path like ../../vision_classify/1/… stays in the copy.
+Values are not checked here: each model checks its own settings when it loads.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from google.protobuf import text_format  # type: ignore[import-untyped]
 
 from trimodal.errors import ServerError
 from trimodal.server.options import Edit
-from trimodal.server.repository import model_names, read_model
+from trimodal.server.repository import Model, model_names, read_model
 
 Changes = Mapping[str, Mapping[str, str]]
 
@@ -36,44 +38,82 @@ def parse_changes(assignments: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def overlay(
-    repository: Path, target: Path, changes: Changes, profile: str = "cpu", edit: Edit | None = None
+    repository: Path,
+    target: Path,
+    changes: Changes,
+    profile: str = "cpu",
+    edit: Edit | None = None,
+    engines: Path | None = None,
 ) -> Path:
-    """Makes `target` a repository like `repository` with these parameters changed.
+    """Makes `target` a repository like `repository` with these parameters changed and these engines in it.
 
     Args:
         changes: model → parameter → text. A Python model may be given one that its file
             leaves at its default: its own settings know it or refuse it by name.
         edit: may change anything else of each parsed ModelConfig in place.
+        engines: holds `<model>/<artefact>` directories; one of a name that the repository
+            has too takes its place. What is built into it later is not seen.
 
     Raises:
-        ServerError: a model that the repository lacks, or a parameter that cannot have an effect.
+        ServerError: a model that the repository lacks, a parameter that cannot have an effect, or no such
+            engines directory.
     """
     repository = repository.resolve()
     names = model_names(repository)
     for name in changes:
         if name not in names:
             raise ServerError(f"cannot set a parameter of '{name}': the models are {', '.join(names)}")
+    if engines is not None:
+        engines = engines.expanduser().resolve()
+        if not engines.is_dir():
+            raise ServerError(
+                f"engines directory {engines} does not exist: build into it first, or leave it out"
+            )
     target.mkdir(parents=True)
     for name in names:
-        if name not in changes and edit is None:
+        changed = name in changes or edit is not None
+        if not changed and engines is None:
             (target / name).symlink_to(repository / name)
             continue
-        model = read_model(repository, name, profile)
-        known = model.parameters
-        for parameter, value in changes.get(name, {}).items():
-            if parameter not in known and model.config.backend != "python":
-                has = f"it has {', '.join(known)}" if known else "it has none"
-                raise ServerError(f"model {name} has no parameter '{parameter}' ({has})")
-            model.config.parameters[parameter].string_value = value
-        if edit:
-            edit(name, model.config)
         (target / name).mkdir()
-        for entry in model.directory.iterdir():
-            if entry.name not in ("config.pbtxt", "configs"):
+        for entry in (repository / name).iterdir():
+            if engines is not None and entry.name.isdecimal() and entry.is_dir():
+                _merge(entry, engines / name, target / name / entry.name)
+            elif not changed or entry.name not in ("config.pbtxt", "configs"):
                 (target / name / entry.name).symlink_to(entry)
-        text = text_format.MessageToString(model.config)
-        # The same under both names: whichever profile the server is started with reads it.
-        for file in (target / name / "config.pbtxt", target / name / "configs" / f"{profile}.pbtxt"):
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(text)
+        if changed:
+            model = _changed(repository, name, changes.get(name, {}), profile)
+            if edit:
+                edit(name, model.config)
+            _write(target / name, model, profile)
     return target
+
+
+def _changed(repository: Path, name: str, parameters: Mapping[str, str], profile: str) -> Model:
+    model = read_model(repository, name, profile)
+    known = model.parameters
+    for parameter, value in parameters.items():
+        if parameter not in known and model.config.backend != "python":
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise ServerError(f"model {name} has no parameter '{parameter}' ({has})")
+        model.config.parameters[parameter].string_value = value
+    return model
+
+
+def _write(directory: Path, model: Model, profile: str) -> None:
+    """The same under both names: whichever profile the server is started with reads it."""
+    text = text_format.MessageToString(model.config)
+    for file in (directory / "config.pbtxt", directory / "configs" / f"{profile}.pbtxt"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+
+
+def _merge(version: Path, artefacts: Path, target: Path) -> None:
+    """A folder of links to what is in `version` and, before it, in `artefacts`."""
+    found = {entry.name: entry for entry in version.iterdir()}
+    if artefacts.is_dir():
+        # Hidden ones are builds that have not ended.
+        found |= {entry.name: entry for entry in artefacts.iterdir() if not entry.name.startswith(".")}
+    target.mkdir()
+    for name, entry in found.items():
+        (target / name).symlink_to(entry)

@@ -8,6 +8,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from trimodal.errors import ServerError
+from trimodal.gpu.device import Gpu, visible_gpus
+from trimodal.server.artefacts import check_artefacts
+from trimodal.server.locate import Triton
 from trimodal.server.repository import Model
 
 SHM = Path("/dev/shm")
@@ -46,3 +49,50 @@ def check_shared_memory(models: Iterable[Model], directory: Path = SHM) -> None:
             f"(instances: {instances}) need {needed >> 20} MiB: enlarge it (docker run --shm-size=1g, or "
             f"mount -o remount,size=1g {directory}) or remove what fills it"
         )
+
+
+def check_models(triton: Triton, models: Iterable[Model]) -> None:
+    """Whether these models, as configured, can be loaded here.
+
+    Raises:
+        ServerError: the first of backend, GPU and artefacts that is not as they need it.
+    """
+    models = list(models)
+    check_backends(triton, models)
+    check_artefacts(models, check_gpus(models))
+
+
+def check_backends(triton: Triton, models: Iterable[Model]) -> None:
+    """Raises: ServerError when a model needs one of Triton's backends that this installation lacks."""
+    for model in models:
+        if model.backend and not (triton.root / "backends" / model.backend).is_dir():
+            raise ServerError(
+                f"model {model.name} needs Triton's {model.backend} backend, which {triton.root} lacks: "
+                "run inside NVIDIA's Triton container, or choose --profile cuda"
+            )
+
+
+def check_gpus(models: Iterable[Model]) -> list[Gpu]:
+    """The GPUs that can be seen; not asked for, and empty, when no model wants one.
+
+    Raises:
+        ServerError: a model wants one and there is none, or its driver does not answer.
+    """
+    wanting = [model.name for model in models if model.wants_gpu]
+    if not wanting:
+        return []
+    try:
+        gpus = visible_gpus()
+    except ServerError as error:
+        raise ServerError(f"{_want(wanting)}, but {error}; --profile cpu needs none") from None
+    if not gpus:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        why = (
+            f"CUDA_VISIBLE_DEVICES={visible} hides them all" if visible is not None else "the driver has none"
+        )
+        raise ServerError(f"{_want(wanting)}, but {why}; --profile cpu needs none")
+    return gpus
+
+
+def _want(names: list[str]) -> str:
+    return f"{', '.join(names)} {'want' if len(names) > 1 else 'wants'} a GPU"

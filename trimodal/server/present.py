@@ -27,19 +27,19 @@ def summary(server: TritonServer) -> Table:
         table.add_column(column, overflow="fold")
     table.add_column("load", justify="right")
     for name, model in sorted(server.models.items()):
-        engine = model.parameters.get("engine", model.platform)
-        artefact = "" if engine == "fake" else model.parameters.get("artefact", "")
         seconds = server.load.seconds.get(name)
         table.add_row(
             name,
             server.versions.get(name, ""),
-            engine,
-            artefact,
-            model.precision() if artefact else "",
+            model.engine,
+            model.artefact,
+            model.precision(),
             f"{seconds:.1f} s" if seconds else "–",
         )
+    engines = f"engines {server.options.engines}\n" if server.options.engines else ""
     table.caption = (
         f"profile {server.options.profile}\n"
+        f"{engines}"
         f"HTTP    http://{server.http_url}\n"
         f"gRPC    {server.grpc_url}\n"
         f"metrics http://{server.metrics_url}/metrics\n"

@@ -112,10 +112,13 @@ class TritonServer:
         run_directory = Path(tempfile.mkdtemp(prefix="trimodal-server-"))
         shm_prefix = f"{run_directory.name}-"
         try:
-            if options.changes or options.edit:
+            if options.changes or options.edit or options.engines:
                 target = run_directory / "model_repository"
-                repository = overlay(repository, target, options.changes, options.profile, options.edit)
+                repository = overlay(
+                    repository, target, options.changes, options.profile, options.edit, options.engines
+                )
                 self.models = select_models(repository, self.models, options.profile)
+            preflight.check_models(triton, self.models.values())
             self._served = repository
             backends, environment = assemble(triton, run_directory)
             command = launch.command_line(

@@ -16,6 +16,8 @@ from trimodal.manifest import MANIFEST
 
 # Parameters by which a Python model names another one that it calls by itself (BLS).
 CALLS = ("recognizer",)
+GPU_ENGINES = ("tensorrt", "tensorrt_llm", "tensorrt_llm_pytorch", "vllm")
+FAKE = "fake"  # engine of every Python model that needs no artefact and no GPU
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,39 @@ class Model:
         return str(self.config.backend or self.config.platform or "?")
 
     @property
+    def backend(self) -> str:
+        """The folder of Triton's `backends` that it needs; empty for an ensemble."""
+        if self.config.backend or self.steps:
+            return str(self.config.backend)
+        return str(self.config.platform).partition("_")[0]  # as tensorrt_plan
+
+    @property
+    def engine(self) -> str:
+        """What runs it: a Python model's engine, else the backend."""
+        return self.parameters.get("engine", self.platform)
+
+    @property
+    def artefact(self) -> str:
+        """Name of the built artefact that it runs; empty where it runs none."""
+        if self.backend != "python":
+            return str(self.config.default_model_filename).rpartition("/")[0]
+        return "" if self.engine == FAKE else self.parameters.get("artefact", "")
+
+    @property
+    def version_directory(self) -> Path:
+        """The folder of the version that Triton loads: the highest."""
+        numbers = [int(path.name) for path in self.directory.iterdir() if path.name.isdecimal()]
+        return self.directory / str(max(numbers, default=1))
+
+    @property
+    def wants_gpu(self) -> bool:
+        if self.backend == "python":
+            on_gpu = self.engine in GPU_ENGINES or self.parameters.get("device") == "cuda"
+            return on_gpu and self.engine != FAKE
+        kinds = {group.kind for group in self.config.instance_group}
+        return self.backend == "tensorrt" or model_config_pb2.ModelInstanceGroup.KIND_GPU in kinds
+
+    @property
     def instances(self) -> int:
         """Python stubs that it starts (0 for other backends)."""
         if self.config.backend != "python":
@@ -54,19 +89,20 @@ class Model:
 
     def precision(self) -> str:
         """The artefact's precision by its manifest, else by its name (`onnx-int8`); empty without one."""
-        artefact = self.parameters.get("artefact", "")
-        if not artefact:
+        if not self.artefact:
             return ""
-        for manifest in sorted(self.directory.glob(f"*/{artefact}/{MANIFEST}"), reverse=True):
-            try:
-                return str(json.loads(manifest.read_text())["precision"])
-            except (ValueError, KeyError, OSError):
-                continue
-        return artefact.rpartition("-")[2]
+        try:
+            manifest = (self.version_directory / self.artefact / MANIFEST).read_text()
+            return str(json.loads(manifest)["precision"])
+        except (ValueError, KeyError, OSError):
+            return self.artefact.rpartition("-")[2]
 
 
 def config_file(directory: Path, profile: str) -> Path:
-    """The file that Triton reads: `configs/cpu.pbtxt` where the CPU profile has one, else `config.pbtxt`."""
+    """The file that Triton reads: `configs/<profile>.pbtxt` where there is one, else `config.pbtxt`.
+
+    `gpu` is `config.pbtxt` itself, as Triton's own users expect.
+    """
     special = directory / "configs" / f"{profile}.pbtxt"
     return special if profile != "gpu" and special.is_file() else directory / "config.pbtxt"
 

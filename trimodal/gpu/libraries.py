@@ -1,0 +1,137 @@
+"""Versions of GPU libraries and what they ask of the driver, found without importing any of them.
+
+Importing one takes seconds and GPU memory, and a launcher needs neither. What is not
+found here is None: whether that is wrong is the caller's affair.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, distribution, distributions
+from pathlib import Path
+
+# CUDA major version → least major version of the driver, on Linux.
+# https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html (12.x: 525, 13.x: 580).
+# TensorRT asks the same of CUDA 13, and 535 of its wheels for CUDA 12:
+# https://docs.nvidia.com/deeplearning/tensorrt/11.4.0/installing-tensorrt/prerequisites.html
+LEAST_DRIVER = {11: 450, 12: 525, 13: 580}
+# An older driver does on data centre GPUs, where a cuda-compat package brings a newer libcuda:
+# https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html
+FORWARD_COMPATIBILITY = "data centre GPUs can use NVIDIA's cuda-compat package instead"
+# CUDA 13 and TensorRT 11 begin with Turing (same pages).
+LEAST_SM = {12: (5, 0), 13: (7, 5)}
+
+TENSORRT = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12", "tensorrt-cu13-bindings", "tensorrt-cu12-bindings")
+_CUDA_WHEELS = ("nvidia-cuda-runtime", "nvidia-cublas", "nvidia-cuda-nvrtc")
+_LOADER = Path("/etc/ld.so.conf.d")
+_SYSTEM = (
+    "/usr/local/cuda/lib64",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+)
+
+
+def installed(names: str | Iterable[str], python: str = "") -> str | None:
+    """Version of the first of these distributions that is there.
+
+    Args:
+        python: another interpreter whose environment is asked; "" is the running one.
+    """
+    for name in [names] if isinstance(names, str) else names:
+        if not python:
+            try:
+                return distribution(name).version
+            except PackageNotFoundError:
+                continue
+        # Not resolved: a virtual environment's interpreter is a link to the system's.
+        root = Path(python).expanduser().absolute().parents[1]
+        folders = [str(path) for path in root.glob("lib/python3*/*-packages")]
+        for found in distributions(name=name, path=folders):
+            return found.version
+    return None
+
+
+def python_tensorrt() -> str | None:
+    """Version of TensorRT's Python package, as `tensorrt.__version__` says it: 10.14.1.48."""
+    found = installed(TENSORRT)
+    return found and found.partition(".post")[0]
+
+
+def native_tensorrt() -> str | None:
+    """Version of the TensorRT that Triton's backend will load, by the name of its library: 10.14.1.
+
+    Its build number is not part of the name.
+    """
+    return newest_library("libnvinfer")
+
+
+def newest_library(stem: str) -> str | None:
+    """Version in the real name of `<stem>.so`, in the first of the loader's folders that has it."""
+    for folder in _loader_folders():
+        versions = []
+        for path in folder.glob(f"{stem}.so*"):
+            if match := re.fullmatch(re.escape(stem) + r"\.so\.([\d.]+)", path.resolve().name):
+                versions.append(match.group(1))
+        if versions:
+            return max(versions, key=lambda version: [int(part) for part in version.split(".")])
+    return None
+
+
+def same_version(built: str, found: str) -> bool:
+    """Whether `found` says the same as `built`, as far as both go: 10.14.1 agrees with 10.14.1.48."""
+    pairs = list(zip(built.split("."), found.split("."), strict=False))
+    return all(left == right for left, right in pairs)
+
+
+def cuda_of(name: str) -> int | None:
+    """Major version of CUDA that an installed distribution was built for, by what it wants installed.
+
+    None: it is not installed, or does not say.
+    """
+    try:
+        wanted = distribution(name).requires or []
+    except PackageNotFoundError:
+        return None
+    for requirement in wanted:
+        if match := re.match(r"nvidia-[\w-]+-cu(\d\d)\b", requirement):
+            return int(match.group(1))
+        if match := re.match(r"nvidia-cuda-runtime\s*[~>=]=\s*(\d+)", requirement):
+            return int(match.group(1))
+    return None
+
+
+def cuda_wheels() -> set[int]:
+    """Major versions of CUDA whose runtime or cuBLAS is installed as wheels."""
+    majors = set()
+    for name in _CUDA_WHEELS:
+        if version := installed(name):  # from CUDA 13 on the names have no suffix
+            majors.add(int(version.split(".")[0]))
+        majors |= {major for major in LEAST_DRIVER if installed(f"{name}-cu{major}")}
+    return majors
+
+
+def driver_cuda() -> tuple[int, int] | None:
+    """Newest CUDA that the loaded libcuda serves, cuda-compat's if that is first; None without a driver.
+
+    Asks without starting CUDA: no context, no memory.
+    """
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    version = ctypes.c_int(0)
+    if library.cuDriverGetVersion(ctypes.byref(version)) != 0 or not version.value:
+        return None
+    return version.value // 1000, version.value % 1000 // 10
+
+
+def _loader_folders() -> Iterable[Path]:
+    """Where the dynamic loader looks, roughly in its order."""
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    for file in sorted(_LOADER.glob("*.conf")):
+        folders += [line.strip() for line in file.read_text().splitlines() if line.startswith("/")]
+    return (Path(folder) for folder in [*folders, *_SYSTEM] if folder)

@@ -1,0 +1,166 @@
+"""What the models of a profile will open, and whether it fits this machine. Opens no engine itself.
+
+The engines check the same when they open. Here, before tritonserver starts, all models are
+looked at in a tenth of a second, those of Triton's TensorRT backend included, which only
+says that a plan failed to load. Contents of files are not read (trimodal.doctor can), and
+shapes that only an engine knows are that engine's affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trimodal.errors import ArtefactError, OperatorError, ServerError
+from trimodal.gpu import fit, libraries
+from trimodal.gpu.device import Gpu
+from trimodal.manifest import MANIFEST, Manifest, Shape, read_manifest
+from trimodal.server.repository import Model
+from trimodal.vision.artefact import read_classifier
+
+TASKS = {"llm": "llm", "vision_classify": "vision", "speech_recognize": "speech", "embedding": "embedding"}
+# Engine → runtime that the manifest must name, where that is not the engine's own name.
+RUNTIMES = {"tensorrt_llm_pytorch": "checkpoint", "vllm": "checkpoint"}
+# Runtime → ending of the build script's name, and beginning of the artefact's, where these are not its own.
+SCRIPTS = {"onnxruntime": "onnx", "checkpoint": "place"}
+PREFIXES = {"onnxruntime": "onnx", "tensorrt_llm": "tensorrt-llm"}
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """One directory that a model opens. `runtime` None: any, the model only reads what stands beside it."""
+
+    model: Model
+    directory: Path
+    task: str
+    runtime: str | None
+
+    @property
+    def command(self) -> str:
+        """How it is built, as far as its name tells: `python build/vision_onnx.py … --precision int8`."""
+        runtime = self.runtime or ""
+        command = f"python build/{self.task}_{SCRIPTS.get(runtime, runtime)}.py CHECKPOINT"
+        prefix, name = PREFIXES.get(runtime, runtime), self.directory.name
+        if name.startswith(f"{prefix}-"):
+            command += f" --precision {name[len(prefix) + 1 :]}"
+        return command
+
+    @property
+    def by_triton(self) -> bool:
+        """Whether one of Triton's own backends opens it, and not our code."""
+        return self.runtime is not None and self.model.backend != "python"
+
+
+def artefacts_of(model: Model) -> list[Artefact]:
+    """What `model` opens: nothing for ensembles, fakes and models that this package does not know."""
+    parameters, version = model.parameters, model.version_directory
+    if classifier := parameters.get("classifier"):
+        return [Artefact(model, (version / classifier).resolve(), "vision", None)]
+    task = TASKS.get(model.name)
+    if task is None or not model.artefact:
+        return []
+    runtime = RUNTIMES.get(model.engine, model.engine) if model.backend == "python" else model.backend
+    names = [model.artefact]
+    if parameters.get("speculation") == "draft" and (draft := parameters.get("draft_artefact")):
+        names.append(draft)
+    return [Artefact(model, (version / name).resolve(), task, runtime) for name in names]
+
+
+def check_artefacts(models: Iterable[Model], gpus: Sequence[Gpu]) -> None:
+    """Raises: ServerError with one line for each sentence that something is wrong, naming its models."""
+    sentences: dict[str, list[str]] = {}
+    missing: dict[Path, str] = {}  # what a model opens, others may read: one line for all of them
+    found = [artefact for model in models for artefact in artefacts_of(model)]
+    for artefact in sorted(found, key=lambda one: one.runtime is None):
+        try:
+            check_artefact(artefact, gpus)
+        except OperatorError as error:
+            sentence = missing.setdefault(artefact.directory, str(error))
+            sentences.setdefault(sentence, []).append(artefact.model.name)
+    if sentences:
+        raise ServerError(
+            "\n".join(f"model {', '.join(names)}: {sentence}" for sentence, names in sentences.items())
+        )
+
+
+def check_artefact(artefact: Artefact, gpus: Sequence[Gpu]) -> Manifest:
+    """The manifest of an artefact that fits its model's configuration, these GPUs and the libraries here.
+
+    Raises:
+        ArtefactError: it does not; one sentence with the command that builds it again.
+    """
+    directory = artefact.directory
+    if artefact.runtime is None:
+        return read_classifier(directory).manifest
+    if not (directory / MANIFEST).is_file():
+        raise ArtefactError(
+            f"no built {artefact.task} engine in {directory}: build one with: {artefact.command}"
+        )
+    manifest = read_manifest(directory, task=artefact.task, runtime=artefact.runtime)
+    fit.check_checkpoint(directory, manifest, artefact.model.parameters.get("checkpoint_sha256", ""))
+    found = library_version(artefact)
+    if found is not None and not libraries.same_version(manifest.runtime_version, found):
+        fit.check_version(directory, manifest, found)
+    fit.check_gpu(directory, manifest, list(gpus))
+    if artefact.by_triton:
+        _check_file(artefact, manifest)
+        _check_plan(artefact, manifest)
+    return manifest
+
+
+def library_version(artefact: Artefact) -> str | None:
+    """Version of the library here that opens a compiled engine; None when it is not found or not compiled."""
+    if artefact.runtime == "tensorrt":
+        return libraries.native_tensorrt() if artefact.by_triton else libraries.python_tensorrt()
+    if artefact.runtime == "tensorrt_llm":
+        return libraries.installed("tensorrt-llm", artefact.model.parameters.get("python", ""))
+    return None
+
+
+def _check_file(artefact: Artefact, manifest: Manifest) -> None:
+    name = str(artefact.model.config.default_model_filename).rpartition("/")[2]
+    if not (artefact.directory / name).is_file():
+        raise ArtefactError(f"{artefact.directory} lacks {name}: build again with: {manifest.command}")
+
+
+def _check_plan(artefact: Artefact, manifest: Manifest) -> None:
+    """Every shape that the config names must be one that a profile of the plan takes."""
+    config = artefact.model.config
+    numbers = sorted({int(number) for group in config.instance_group for number in group.profile})
+    if numbers and numbers[-1] >= len(manifest.profiles):
+        raise ArtefactError(
+            f"the engine in {artefact.directory} has {len(manifest.profiles)} optimisation profiles, and "
+            f"instance_group names profile {numbers[-1]}: build again with: {manifest.command}"
+        )
+    if numbers:  # instances use these alone
+        chosen = [manifest.profiles[number] for number in numbers]
+        manifest = manifest.model_copy(update={"profiles": chosen})
+    for why, wanted in _shapes(artefact.model, manifest):
+        fit.check_shapes(artefact.directory, manifest, wanted, why)
+
+
+def _shapes(model: Model, manifest: Manifest) -> Iterator[tuple[str, dict[str, Shape]]]:
+    """(what asks for them, input → shape). An open side of an input is as the plan likes it best."""
+    config, best = model.config, manifest.profiles[0] if manifest.profiles else {}
+    inputs = {one.name: tuple(one.dims) for one in config.input}
+
+    def shape(name: str, batch: int, dims: Shape) -> Shape:
+        likes = best[name].opt[1:] if name in best else dims
+        closed = zip(dims, likes, strict=True) if len(dims) == len(likes) else ((size, size) for size in dims)
+        return (batch, *(like if size < 0 else size for size, like in closed))
+
+    for batch in sorted({1, config.max_batch_size}):
+        if config.max_batch_size:
+            why = f"max_batch_size {batch}" if batch > 1 else "one image"
+            yield why, {name: shape(name, batch, dims) for name, dims in inputs.items()}
+    for spec in config.optimization.cuda.graph_spec:
+        dims = {name: tuple(one.dim) for name, one in spec.input.items()} or inputs
+        why = f"the graph_spec of batch size {spec.batch_size}"
+        yield why, {name: shape(name, spec.batch_size, one) for name, one in dims.items()}
+    for warmup in config.model_warmup:
+        why = f"the model_warmup '{warmup.name}'"
+        yield (
+            why,
+            {name: shape(name, warmup.batch_size, tuple(one.dims)) for name, one in warmup.inputs.items()},
+        )
