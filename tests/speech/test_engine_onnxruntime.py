@@ -13,7 +13,7 @@ import pytest
 
 from tests.builders.scripts import importable
 from tests.speech.checkpoints import CONTEXTS_S, LANGUAGES, convert, edit_manifest, sound, write_checkpoint
-from trimodal.errors import ArtefactError, SettingsError
+from trimodal.errors import ArtefactError, ServerError, SettingsError
 from trimodal.manifest import Manifest, write_manifest
 from trimodal.speech.engine import open_engine
 from trimodal.speech.settings import RecognizeSettings
@@ -175,15 +175,23 @@ def test_more_beams_are_refused(artefact):
 
 
 def test_a_device_without_provider_is_refused(artefact):
-    with pytest.raises(ArtefactError, match="no CUDAExecutionProvider"):
+    with pytest.raises(ServerError, match="built without CUDA"):
         opened(artefact, device="cuda")
+
+
+def test_another_checkpoint_or_precision_than_the_configuration_names_is_refused(artefact):
+    opened(artefact, checkpoint_sha256="0", precision="fp32").close()
+    with pytest.raises(ArtefactError, match="checkpoint with hash 0, not abc: build again with: make it"):
+        opened(artefact, checkpoint_sha256="abc")
+    with pytest.raises(ArtefactError, match="is fp32, and the configuration asks for fp16: build again"):
+        opened(artefact, precision="fp16")
 
 
 def test_damage_is_named(artefact, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(artefact, copy)
     (copy / "decoder.onnx").write_bytes(b"damaged")
-    with pytest.raises(ArtefactError, match="cannot be opened .* build again with: make it again"):
+    with pytest.raises(ArtefactError, match="refuses .*decoder.onnx .* build again with: make it again"):
         opened(copy)
     edit_manifest(copy, extra={"multilingual": False, "suppressed": "x"})
     with pytest.raises(ArtefactError, match=r"extra\.suppressed, extra\.suppressed_first"):

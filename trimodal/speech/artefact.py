@@ -1,4 +1,4 @@
-"""What a built Whisper's manifest says that every engine needs: contexts, languages, features.
+"""What a built Whisper's manifest says that engines need: contexts, languages, features, unwritten tokens.
 
 The weights beside it are the engine's affair.
 """
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from trimodal.errors import ArtefactError
 from trimodal.manifest import MANIFEST, Manifest
 from trimodal.speech.features import Padding
+from trimodal.speech.tokens import WhisperTokens
 from trimodal.speech.values import MAX_WINDOW_S, SAMPLE_RATE
 
 
@@ -41,6 +42,16 @@ class SpeechShapes(BaseModel):
         return tuple(sorted(contexts_s))
 
 
+class GenerationSpec(BaseModel):
+    """What decoding needs beside the weights: `extra` of the manifest of graphs that this package decodes."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    multilingual: bool
+    suppressed: tuple[int, ...]
+    suppressed_first: tuple[int, ...]
+
+
 def read_shapes(directory: Path, manifest: Manifest) -> SpeechShapes:
     """The shapes of the artefact in `directory`.
 
@@ -50,7 +61,43 @@ def read_shapes(directory: Path, manifest: Manifest) -> SpeechShapes:
     try:
         return SpeechShapes.model_validate(manifest.shapes)
     except ValidationError as error:
-        names = ", ".join(f"shapes.{problem['loc'][0]}" for problem in error.errors())
-        raise ArtefactError(
-            f"{directory / MANIFEST} is damaged ({names}): build again with: {manifest.command}"
-        ) from None
+        raise _damaged(directory, manifest, "shapes", error) from None
+
+
+def read_spec(directory: Path, manifest: Manifest) -> GenerationSpec:
+    """Which tokens may be written.
+
+    Raises:
+        ArtefactError: the manifest does not say; names what is missing.
+    """
+    try:
+        return GenerationSpec.model_validate(manifest.extra)
+    except ValidationError as error:
+        raise _damaged(directory, manifest, "extra", error) from None
+
+
+def read_tokens(
+    directory: Path, manifest: Manifest, shapes: SpeechShapes, spec: GenerationSpec
+) -> WhisperTokens:
+    """The vocabulary in `tokenizer.json`.
+
+    Raises:
+        ArtefactError: it is missing or damaged, or lacks what a Whisper writes.
+    """
+    try:
+        return WhisperTokens(directory, shapes.languages, multilingual=spec.multilingual)
+    except Exception as error:  # `tokenizers` raises plain Exception.
+        raise unopened(directory, manifest, error) from None
+
+
+def unopened(directory: Path, manifest: Manifest, error: Exception) -> ArtefactError:
+    """What an operator is told of a model that does not open: the reason in a line, and how to build it."""
+    reason = str(error).strip().split("\n")[0][:200]
+    return ArtefactError(
+        f"the Whisper in {directory} cannot be opened ({reason}): build again with: {manifest.command}"
+    )
+
+
+def _damaged(directory: Path, manifest: Manifest, field: str, error: ValidationError) -> ArtefactError:
+    names = ", ".join(f"{field}.{problem['loc'][0]}" for problem in error.errors())
+    return ArtefactError(f"{directory / MANIFEST} is damaged ({names}): build again with: {manifest.command}")

@@ -11,6 +11,7 @@ from typing import Any
 
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest
+from trimodal.speech.artefact import unopened
 from trimodal.speech.settings import RecognizeSettings
 
 # Precision of the artefact → how CTranslate2 computes with it on (processor, GPU).
@@ -87,11 +88,3 @@ def preload_cublas() -> None:
         for name in CUBLAS:
             with contextlib.suppress(OSError):
                 ctypes.CDLL(str(Path(place) / "cublas" / "lib" / name), mode=ctypes.RTLD_GLOBAL)
-
-
-def unopened(directory: Path, manifest: Manifest, error: Exception) -> ArtefactError:
-    """What an operator is told of a model that does not open: the reason in a line, and how to build it."""
-    reason = str(error).strip().split("\n")[0][:200]
-    return ArtefactError(
-        f"the Whisper in {directory} cannot be opened ({reason}): build again with: {manifest.command}"
-    )

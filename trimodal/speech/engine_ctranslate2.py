@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from trimodal.gpu.fit import check_checkpoint, check_precision
 from trimodal.manifest import read_manifest
-from trimodal.speech.artefact import SpeechShapes, read_shapes
-from trimodal.speech.ctranslate2_model import open_model, unopened
+from trimodal.speech.artefact import SpeechShapes, read_shapes, unopened
+from trimodal.speech.ctranslate2_model import open_model
 from trimodal.speech.decoding import compression_ratio, most_tokens, timed_words, token_starts
 from trimodal.speech.features import HOP, log_mel_batch, smallest_context
 from trimodal.speech.settings import RecognizeSettings
@@ -211,9 +212,12 @@ def open_engine(directory: Path, settings: RecognizeSettings) -> CTranslate2Whis
     """The model in `directory` with the `tokenizer.json` beside it.
 
     Raises:
-        ArtefactError: missing, damaged, refused by the runtime, or of a precision that is not known.
+        ArtefactError: missing, damaged, of another checkpoint, refused by the runtime, or of a precision that
+            is not known.
     """
     manifest = read_manifest(directory, task="speech", runtime="ctranslate2")
+    check_precision(directory, manifest, settings.precision)
+    check_checkpoint(directory, manifest, settings.checkpoint_sha256)
     shapes = read_shapes(directory, manifest)
     model = open_model(directory, manifest, settings)
     try:

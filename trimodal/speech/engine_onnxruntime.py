@@ -1,204 +1,38 @@
-"""Whisper on ONNX Runtime: greedy decoding of a batch of windows over two graphs, on processor or GPU.
+"""Whisper on ONNX Runtime, on processor or GPU: opens the two graphs of build/speech_onnx.py.
 
-Word times come from the attention that decoding itself has paid, so no second pass aligns
-them. With FP32 graphs a window's result does not depend on its neighbours; INT8 graphs scale
-the activations of the whole batch together, which may turn a close decision.
-The graphs are in onnx_graphs, dynamic time warping in alignment.
+What decodes is in graph_whisper; FP16 and FP32 graphs run on either device, INT8 ones on the processor.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from trimodal.errors import ArtefactError, SettingsError
-from trimodal.manifest import MANIFEST, read_manifest
-from trimodal.speech.alignment import token_path
-from trimodal.speech.artefact import SpeechShapes, read_shapes
-from trimodal.speech.decoding import compression_ratio, most_tokens, timed_words, token_starts
-from trimodal.speech.features import HOP, log_mel_batch, smallest_context
-from trimodal.speech.greedy import Floats, Greedy, Row, log_sum
+from trimodal.errors import SettingsError
+from trimodal.gpu.fit import check_checkpoint, check_precision
+from trimodal.manifest import read_manifest
+from trimodal.speech.artefact import read_shapes, read_spec, read_tokens
+from trimodal.speech.graph_whisper import GraphWhisper
 from trimodal.speech.onnx_graphs import WhisperGraphs
 from trimodal.speech.settings import RecognizeSettings
-from trimodal.speech.tokens import WhisperTokens
-from trimodal.speech.values import SAMPLE_RATE, Recognition, Window, Word
 
 
-class GenerationSpec(BaseModel):
-    """What decoding needs beside the graphs: `extra` of the manifest."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    multilingual: bool
-    suppressed: tuple[int, ...]
-    suppressed_first: tuple[int, ...]
-
-
-@dataclass(slots=True)
-class _Heard:
-    """A window on its way through a batch; `opening` is what its next run of the decoder gets."""
-
-    window: Window
-    row: Row
-    opening: list[int]
-    language: str = ""
-    no_speech: float = 0.0
-
-    @property
-    def samples(self) -> int:
-        return len(self.window.samples)
-
-    @property
-    def made(self) -> int:
-        """Tokens, <|endoftext|> with them unless a bound ended the text: a run each, after the opening's."""
-        return len(self.row.attention) - 1
-
-
-class OnnxRuntimeWhisper:
-    """One model and its vocabulary. Calls may come from several threads."""
-
-    def __init__(
-        self,
-        graphs: WhisperGraphs,
-        tokens: WhisperTokens,
-        shapes: SpeechShapes,
-        spec: GenerationSpec,
-        *,
-        max_batch: int,
-    ) -> None:
-        self._graphs = graphs
-        self._tokens = tokens
-        self._shapes = shapes
-        self._max_batch = max_batch
-        self._greedy = Greedy(
-            end=tokens.end,
-            never=[*spec.suppressed, *tokens.never_made()],
-            not_first=spec.suppressed_first,
-            positions=shapes.positions,
-        )
-
-    @property
-    def contexts_s(self) -> tuple[float, ...]:
-        return self._shapes.contexts_s
-
-    @property
-    def languages(self) -> tuple[str, ...]:
-        return tuple(self._tokens.languages) or ("en",)
-
-    def recognize(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
-        """What is heard in each window, in order; above temperature 0 drawn with one fixed seed a window."""
-        all_heard = [self._prepared(window) for window in windows]
-        for group in _parted(
-            all_heard, lambda heard: (smallest_context(self.contexts_s, heard.samples), len(heard.opening))
-        ):
-            for first in range(0, len(group), self._max_batch):
-                self._run(group[first : first + self._max_batch], temperature)
-        return [self._recognition(heard) for heard in all_heard]
-
-    def close(self) -> None:
-        """Frees the weights."""
-        self._graphs.close()
-
-    def _prepared(self, window: Window) -> _Heard:
-        room = self._shapes.positions // 2 - 1  # for what was said before, as openai-whisper allows
-        prompt = self._tokens.prompt(self.languages[0], window.prompt, room)
-        # What comes after <|startoftranscript|> waits for the language.
-        opening = prompt[: prompt.index(self._tokens.start) + 1]
-        return _Heard(window, Row(most_tokens=0), opening)  # the bound, too
-
-    def _run(self, batch: list[_Heard], temperature: float) -> None:
-        """Everything for windows of one context and one length of what was said before."""
-        context_s = smallest_context(self.contexts_s, max(heard.samples for heard in batch))
-        features = log_mel_batch(
-            [heard.window.samples for heard in batch], context_s, self._shapes.mel_bins, self._shapes.padding
-        )
-        decoding = self._graphs.begin(self._graphs.encode(features))
-        logits, attention = decoding.step(np.array([heard.opening for heard in batch], np.int64))
-        self._begin(batch, logits, attention)
-        logits, attention = decoding.step(np.array([heard.opening for heard in batch], np.int64))
-        self._greedy.decode([heard.row for heard in batch], decoding, logits, attention, temperature)
-
-    def _begin(self, batch: list[_Heard], logits: Floats, attention: Floats) -> None:
-        """After <|startoftranscript|>: does anybody speak, and in which language to go on."""
-        silent = np.exp(logits[:, self._tokens.no_speech] - log_sum(logits))
-        codes, ids = list(self._tokens.languages), list(self._tokens.languages.values())
-        for index, heard in enumerate(batch):
-            heard.no_speech = min(float(silent[index]), 1.0)
-            heard.row.attention.append(attention[index, :, -1:])
-            heard.language = heard.window.language
-            if not heard.language:
-                heard.language = codes[int(logits[index, ids].argmax())] if codes else self.languages[0]
-            heard.row.most_tokens = most_tokens(heard.samples / SAMPLE_RATE, heard.language)
-            heard.opening = [*self._tokens.start_sequence(heard.language)[1:], self._tokens.no_timestamps]
-
-    def _recognition(self, heard: _Heard) -> Recognition:
-        words = self._words(heard)
-        return Recognition(
-            words=words,
-            language=heard.language,
-            no_speech_probability=heard.no_speech,
-            average_log_probability=heard.row.log_probability / heard.made,
-            compression_ratio=compression_ratio("".join(word.text for word in words)),
-        )
-
-    def _words(self, heard: _Heard) -> tuple[Word, ...]:
-        row = heard.row
-        text = [index for index, token in enumerate(row.tokens) if token < self._tokens.end]
-        if not text:
-            return ()
-        tokens = [row.tokens[index] for index in text]
-        attention = np.concatenate(row.attention, axis=1)
-        # Lines before `first` are those of the opening, but its last, which made the first token.
-        first = attention.shape[1] - heard.made
-        end = range(len(row.tokens), heard.made)  # The line that made <|endoftext|>; none where a bound did.
-        lines = [*range(first), *(first + index for index in (*text, *end))]
-        # Two feature frames make one step of the encoder.
-        rows, steps = token_path(attention[:, lines], first, max(1, math.ceil(heard.samples / HOP) // 2))
-        return timed_words(
-            self._tokens.pieces(tokens, heard.language),
-            token_starts(rows.tolist(), steps.tolist(), len(tokens)),
-            [row.chances[index] for index in text],
-            heard.samples,
-        )
-
-
-def _parted(batch: Iterable[_Heard], key: Callable[[_Heard], Hashable]) -> list[list[_Heard]]:
-    """Windows that agree in `key`, in order of first appearance."""
-    groups: dict[Hashable, list[_Heard]] = {}
-    for heard in batch:
-        groups.setdefault(key(heard), []).append(heard)
-    return list(groups.values())
-
-
-def open_engine(directory: Path, settings: RecognizeSettings) -> OnnxRuntimeWhisper:
+def open_engine(directory: Path, settings: RecognizeSettings) -> GraphWhisper:
     """The graphs in `directory` with the `tokenizer.json` beside them.
 
     Raises:
-        ArtefactError: missing, damaged, refused by the runtime, or the device has no provider here.
+        ArtefactError: missing, damaged, of another checkpoint or precision, or refused by the runtime.
+        ServerError: the runtime has no provider for the device.
         SettingsError: more than one beam.
     """
     if settings.beam_size != 1:
         raise SettingsError("parameter 'beam_size': the engine onnxruntime decodes greedily, 1 only")
     manifest = read_manifest(directory, task="speech", runtime="onnxruntime")
+    check_precision(directory, manifest, settings.precision)
+    check_checkpoint(directory, manifest, settings.checkpoint_sha256)
     shapes = read_shapes(directory, manifest)
-    try:
-        spec = GenerationSpec.model_validate(manifest.extra)
-    except ValidationError as error:
-        names = ", ".join(f"extra.{problem['loc'][0]}" for problem in error.errors())
-        raise ArtefactError(
-            f"{directory / MANIFEST} is damaged ({names}): build again with: {manifest.command}"
-        ) from None
-    try:
-        graphs = WhisperGraphs(directory, device=settings.device, threads=settings.threads)
-        tokens = WhisperTokens(directory, shapes.languages, multilingual=spec.multilingual)
-    except Exception as error:  # Neither ONNX Runtime nor `tokenizers` has a base for its errors.
-        reason = str(error).strip().split("\n")[0][:200]
-        raise ArtefactError(
-            f"the Whisper in {directory} cannot be opened ({reason}): build again with: {manifest.command}"
-        ) from None
-    return OnnxRuntimeWhisper(graphs, tokens, shapes, spec, max_batch=settings.max_batch_windows)
+    spec = read_spec(directory, manifest)
+    tokens = read_tokens(directory, manifest, shapes, spec)
+    graphs = WhisperGraphs(
+        directory, device=settings.device, threads=settings.threads, command=manifest.command
+    )
+    return GraphWhisper(graphs, tokens, shapes, spec, max_batch=settings.max_batch_windows)

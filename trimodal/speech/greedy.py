@@ -11,11 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trimodal.speech.onnx_graphs import Decoding
+from trimodal.speech.graphs import Decoding, Floats
 
-Floats = NDArray[np.float32]
 SEED = 0
 
 

@@ -13,72 +13,68 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trimodal.onnx_session import Device, open_session
 from trimodal.speech.features import Features
+from trimodal.speech.graphs import Floats, Tokens, layer_names
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
-PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
-
-Floats = NDArray[np.float32]
-
-
-def layer_names(*patterns: str, layers: int) -> list[str]:
-    """The patterns with the number of each layer in turn."""
-    return [pattern.format(layer) for layer in range(layers) for pattern in patterns]
+# Takes rows out of all caches at once; artefacts of before it take theirs on the host.
+KEEP = "keep.onnx"
+TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
 
 class WhisperGraphs:
-    """The two sessions of one model."""
+    """The sessions of one model."""
 
-    def __init__(self, directory: Path, *, device: str, threads: int) -> None:
-        """Opens both graphs.
+    def __init__(self, directory: Path, *, device: Device, threads: int, command: str = "") -> None:
+        """Opens the graphs; `command` builds them again, for the message.
 
         Raises:
-            Exception: ONNX Runtime cannot load one, or has no provider for the device.
+            ArtefactError: ONNX Runtime cannot load one.
+            ServerError: it has no provider for the device.
         """
-        import onnxruntime
 
-        if PROVIDERS[device] not in onnxruntime.get_available_providers():
-            raise ValueError(f"this ONNX Runtime has no {PROVIDERS[device]}")
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        # Other models and the server share these cores: a thread that spins takes them away.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.log_severity_level = 3
+        def opened(name: str) -> Any:
+            return open_session(directory / name, device=device, threads=threads, command=command)
+
         self.device = device
-        self.encoder, self.decoder = (
-            onnxruntime.InferenceSession(str(directory / name), options, providers=[PROVIDERS[device]])
-            for name in (ENCODER, DECODER)
-        )
+        self.encoder, self.decoder = opened(ENCODER), opened(DECODER)
+        self.keep = opened(KEEP) if (directory / KEEP).is_file() else None
         past = [each for each in self.decoder.get_inputs() if each.name.startswith("past_key_")]
         self.layers = len(past)
         self.heads, self.head_size = int(past[0].shape[1]), int(past[0].shape[3])
+        self.cache_type = TYPES[past[0].type]
+
+    def start(self, features: Features) -> OnnxDecoding:
+        """Encodes; a decoding of all rows. Several may go on at the same time."""
+        return self.begin(self.encode(features))
 
     def encode(self, features: Features, *, hidden: bool = False) -> dict[str, Any]:
         """OrtValues by name: cross_key_i, cross_value_i and, if wanted, hidden."""
         names = layer_names("cross_key_{}", "cross_value_{}", layers=self.layers)
         binding = self.encoder.io_binding()
         binding.bind_cpu_input("features", np.ascontiguousarray(features, np.float32))
-        return self._run(self.encoder, binding, [*names, *(["hidden"] if hidden else [])], on_host=())
+        return self.run(self.encoder, binding, [*names, *(["hidden"] if hidden else [])], on_host=())
 
     def close(self) -> None:
         """Frees the weights."""
-        del self.encoder, self.decoder
+        del self.encoder, self.decoder, self.keep
 
-    def begin(self, crossed: dict[str, Any]) -> Decoding:
+    def begin(self, crossed: dict[str, Any]) -> OnnxDecoding:
         """A decoding of all rows of an encoded batch."""
-        return Decoding(self, crossed)
+        return OnnxDecoding(self, crossed)
 
-    def _run(
+    def run(
         self, session: Any, binding: Any, outputs: Sequence[str], on_host: Sequence[str]
     ) -> dict[str, Any]:
+        """OrtValues of the outputs by name; those that are not `on_host` stay on the device."""
         for name in outputs:
             binding.bind_output(name, "cpu" if name in on_host else self.device)
         session.run_with_iobinding(binding)
         return dict(zip(outputs, binding.get_outputs(), strict=True))
 
 
-class Decoding:
+class OnnxDecoding:
     """The caches of a batch of rows that are decoded together; all have had the same number of tokens."""
 
     def __init__(self, graphs: WhisperGraphs, crossed: dict[str, Any]) -> None:
@@ -88,7 +84,7 @@ class Decoding:
         self.rows = int(crossed["cross_key_0"].shape()[0])
         self.length = 0  # tokens so far
 
-    def step(self, tokens: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    def step(self, tokens: Tokens) -> tuple[Floats, Floats]:
         """Appends tokens int64[rows, n].
 
         Returns:
@@ -103,22 +99,37 @@ class Decoding:
         for name in names:
             binding.bind_ortvalue_input(f"past_{name}", self._present.get(name) or self._nothing())
         on_host = ("logits", "alignment")
-        outputs = graphs._run(graphs.decoder, binding, [*on_host, *names], on_host)
+        outputs = graphs.run(graphs.decoder, binding, [*on_host, *names], on_host)
         self._present = {name: outputs[name] for name in names}
         self.length += tokens.shape[1]
         return outputs["logits"].numpy(), outputs["alignment"].numpy()
 
     def keep(self, rows: Sequence[int]) -> None:
         """Drops all rows but these, whose numbers become 0, 1, …; copies the caches."""
-        for caches in (self._crossed, self._present):
-            for name, value in caches.items():
-                caches[name] = self._value(value.numpy()[list(rows)])
+        if self._graphs.keep is not None and self._present:
+            self._keep_on_device(self._graphs.keep, rows)
+        else:
+            for caches in (self._crossed, self._present):
+                for name, value in caches.items():
+                    caches[name] = self._value(value.numpy()[list(rows)])
         self.rows = len(rows)
 
-    def _nothing(self) -> Any:
-        return self._value(np.zeros((self.rows, self._graphs.heads, 0, self._graphs.head_size), np.float32))
+    def _keep_on_device(self, session: Any, rows: Sequence[int]) -> None:
+        binding = session.io_binding()
+        binding.bind_cpu_input("rows", np.array(rows, np.int64))
+        for caches in (self._crossed, self._present):
+            for name, value in caches.items():
+                binding.bind_ortvalue_input(name, value)
+        names = [f"kept_{name}" for name in (*self._crossed, *self._present)]
+        kept = self._graphs.run(session, binding, names, on_host=())
+        for caches in (self._crossed, self._present):
+            caches.update({name: kept[f"kept_{name}"] for name in caches})
 
-    def _value(self, array: Floats) -> Any:
+    def _nothing(self) -> Any:
+        graphs = self._graphs
+        return self._value(np.zeros((self.rows, graphs.heads, 0, graphs.head_size), graphs.cache_type))
+
+    def _value(self, array: NDArray[Any]) -> Any:
         import onnxruntime
 
         return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array), self._graphs.device)

@@ -17,12 +17,16 @@ class RecognizeSettings(Settings):
     """speech_recognize: which artefact, opened by which engine, and which results are believed."""
 
     artefact: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
-    engine: Literal["ctranslate2", "onnxruntime", "fake"] = "ctranslate2"
+    engine: Literal["ctranslate2", "onnxruntime", "tensorrt", "fake"] = "ctranslate2"
     device: Literal["cpu", "cuda"] = "cpu"
     intra_op_threads: Annotated[int, Field(ge=0, le=256, description="0: every core of the process")] = 0
     max_batch_windows: Annotated[int, Field(ge=1, le=256, description="of one run of the engine")] = 8
     beam_size: Annotated[int, Field(ge=1, le=10, description="1 is greedy")] = 1
     language: str = Field("", description="of windows that name none; empty: the only one, or detected")
+    precision: str = Field("", description="that the artefact must have, as fp16; empty: any")
+    checkpoint_sha256: str = Field(
+        "", pattern="^[0-9a-f]*$", description="of the checkpoint, or its beginning; empty: any"
+    )
     # Guards: the field's names and defaults (openai-whisper, faster-whisper).
     no_speech_threshold: Annotated[float, Field(ge=0, le=1)] = 0.6
     log_prob_threshold: Annotated[float, Field(le=0)] = -1.0
