@@ -32,11 +32,12 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """How the builder works; none of it changes what the plan computes."""
+    """How the builder works. Precision is the graph's affair; only `tf32` is told here."""
 
     workspace_gib: float | None = None  # scratch memory of one layer at most; None: all that the GPU has
     optimization_level: int = 3  # 0 to 5: how long it searches; TensorRT's own choice is 3
-    timing_cache: Path | None = None  # a file, or a directory with a file for each version and SM
+    timing_cache: Path | None = None  # a file, or a directory with a file for each version and GPU
+    tf32: bool = False  # FP32 layers may round to 10 bits of mantissa, as TensorRT lets them by default
 
     @staticmethod
     def add_arguments(parser: argparse.ArgumentParser, timing_cache: Path) -> None:
@@ -109,6 +110,8 @@ def build_plan(
     if options.workspace_gib is not None:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, int(options.workspace_gib * GIB))
     config.builder_optimization_level = options.optimization_level
+    if not options.tf32:
+        config.clear_flag(trt.BuilderFlag.TF32)
     if cache:
         load_timing_cache(config, cache, version, target)
     started = time.monotonic()

@@ -1,0 +1,174 @@
+"""Vision classifier → TensorRT plan for Triton's own backend: FP16, INT8, FP8 or FP32, checked on this GPU.
+
+    python build/vision_tensorrt.py CHECKPOINT --precision fp16
+    python build/vision_tensorrt.py model_repository/vision_classify/1/onnx-fp16 --max-batch 32 --opt-batch 16
+    python build/vision_tensorrt.py --random vit_b_16 --precision fp8 --calibration images/
+
+SOURCE is an artefact of build/vision_onnx.py or a checkpoint, whose graph that script makes first and which
+stays beside the plan. INT8 and FP8 are what the graph's Q/DQ nodes say. Labels and the input's form come from
+the graph's manifest, so that vision_preprocess and vision_rank read either directory. The plan is compared
+with its graph on ONNX Runtime; one that differs replaces nothing. It runs where it will be served: a plan is
+tied to the GPU's SM and to the TensorRT version.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import tensorrt_plan
+import vision_profiles
+from tensorrt_plan import PlanFigures, PlanOptions
+
+from trimodal.build_support import artefact_root, build_command, operator_errors, progress, report
+from trimodal.errors import ArtefactError
+from trimodal.manifest import MANIFEST, Manifest, atomic_directory, sha256, write_manifest
+from trimodal.vision.artefact import LABELS, ClassifierArtefact, read_classifier
+
+DEFAULT_OUT = artefact_root("vision_classify")
+CONFIG = Path(__file__).resolve().parents[1] / "model_repository" / "vision_classify" / "config.pbtxt"
+# Precision of the plan → precision of the graph, as build/vision_onnx.py names it.
+GRAPHS = {"fp32": "fp32", "fp16": "fp16", "int8": "int8-gpu", "fp8": "fp8"}
+PLAN, GRAPH = "model.plan", "model.onnx"
+
+
+def main() -> None:
+    options = arguments()
+    # What costs nothing is asked first: library, GPU, config, then the graph, then the build.
+    version, gpu = tensorrt_plan.tensorrt_version(), tensorrt_plan.gpu_target()
+    artefact = find_graph(options)
+    precision = precision_of(artefact, options.precision)
+    if options.min_agreement is None:
+        # Random weights: nothing stands out, and the least rounding turns the order of logits.
+        options.min_agreement = 0.0 if "random weights" in artefact.manifest.source else 0.95
+    profiles = vision_profiles.read_profiles(options, artefact.input)
+    vision_profiles.check_config(options.config or CONFIG, profiles, artefact.input)
+    graph = artefact.directory / GRAPH
+    check_operators(graph)
+    target = options.out_dir / f"tensorrt-{precision}"
+    with atomic_directory(target) as work:
+        print(f"{graph} → {target / PLAN}: TensorRT {version}, {gpu.name} (SM {gpu.sm})")
+        figures = tensorrt_plan.build_plan(graph, work / PLAN, profiles, PlanOptions.of(options))
+        check: dict[str, object] = {"not run": "--no-check"}
+        if options.check:
+            from vision_compare import compare_plan
+
+            check = compare_plan(work / PLAN, graph, artefact.input, profiles, precision, options)
+        report(
+            f"{target.name}: {artefact.manifest.source}",
+            {"MB": figures.bytes / 1e6, "build s": figures.seconds, "layers": figures.layers, **check},
+        )
+        shutil.copy(artefact.directory / LABELS, work / LABELS)
+        write_manifest(work, manifest(artefact, precision, figures, check))
+    print(f"wrote {target}")
+
+
+def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("source", nargs="?", help="onnx-* artefact, checkpoint directory or hub id")
+    what.add_argument(
+        "--random", metavar="NAME", help="a real shape with random weights: resnet50, vit_b_16, …"
+    )
+    parser.add_argument(
+        "--precision", choices=list(GRAPHS), help="of a checkpoint: fp16; an artefact has one"
+    )
+    parser.add_argument(
+        "--calibration", type=Path, help="images for the graph's INT8 or FP8, and for the check"
+    )
+    parser.add_argument("--out-dir", type=Path, default=DEFAULT_OUT, help="where tensorrt-<precision> is put")
+    vision_profiles.add_arguments(parser)
+    PlanOptions.add_arguments(parser, DEFAULT_OUT / "timing-cache")
+    parser.add_argument(
+        "--min-agreement", type=float, help="top-1 against the graph (0.95; random weights: 0)"
+    )
+    parser.add_argument("--max-error", type=float, help="relative, against the graph (by precision)")
+    parser.add_argument("--no-check", dest="check", action="store_false", help="where torch has no CUDA")
+    return parser.parse_args(argv)
+
+
+def find_graph(options: argparse.Namespace) -> ClassifierArtefact:
+    """The artefact that `source` is, or the one that build/vision_onnx.py makes of a checkpoint.
+
+    Raises:
+        ArtefactError: it is for another runtime or damaged, or could not be made.
+    """
+    if options.source and (Path(options.source) / MANIFEST).is_file():
+        return read_classifier(Path(options.source).resolve(), runtime="onnxruntime")
+    name = GRAPHS[options.precision or "fp16"]
+    command = [sys.executable, str(Path(__file__).with_name("vision_onnx.py"))]
+    command += ["--random", options.random] if options.random else [options.source]
+    command += ["--precision", name, "--out-dir", str(options.out_dir)]
+    if options.calibration:
+        command += ["--calibration", str(options.calibration)]
+    # A process of its own: torch's memory is free again before TensorRT measures what there is.
+    if subprocess.run(command).returncode:
+        raise ArtefactError(f"no graph, so no plan: build/vision_onnx.py --precision {name} says why above")
+    return read_classifier((options.out_dir / f"onnx-{name}").resolve(), runtime="onnxruntime")
+
+
+def precision_of(artefact: ClassifierArtefact, wanted: str | None) -> str:
+    """The plan's precision: the graph's. Raises: ArtefactError where `wanted` or TensorRT differ."""
+    has = artefact.manifest.precision
+    found = next((plan for plan, graph in GRAPHS.items() if graph == has), None)
+    if found is None:
+        raise ArtefactError(
+            f"{artefact.directory} is {has}, quantised for CPUs: TensorRT wants build/vision_onnx.py "
+            "--precision int8-gpu"
+        )
+    if wanted and wanted != found:
+        raise ArtefactError(
+            f"{artefact.directory} is {has}, and a plan has its graph's precision: --precision {found}, "
+            f"or the graph of build/vision_onnx.py --precision {GRAPHS[wanted]}"
+        )
+    return found
+
+
+def check_operators(graph: Path) -> None:
+    """Raises: ArtefactError with all operators of the graph that TensorRT's parser is known to lack."""
+    import onnx
+    from tensorrt_operators import unsupported
+
+    with progress("operators"):
+        lacking = unsupported(onnx.load(graph))
+    if lacking:
+        raise ArtefactError(f"TensorRT's ONNX parser lacks what {graph} needs: {'; '.join(lacking)}")
+
+
+def manifest(
+    artefact: ClassifierArtefact, precision: str, figures: PlanFigures, check: dict[str, object]
+) -> Manifest:
+    onnx = artefact.manifest
+    return Manifest(
+        task="vision",
+        runtime="tensorrt",
+        runtime_version=figures.tensorrt_version,
+        precision=precision,
+        source=onnx.source,
+        source_sha256=onnx.source_sha256,
+        command=build_command("build/vision_tensorrt.py"),
+        shapes={**onnx.shapes, "max_batch_size": max(one["pixels"].max[0] for one in figures.profiles)},
+        gpu=figures.gpu,
+        profiles=figures.profiles,
+        calibration=onnx.calibration,
+        check={**check, "build_seconds": round(figures.seconds, 1)},
+        extra={
+            **onnx.extra,
+            "graph": {
+                "sha256": sha256(artefact.directory / GRAPH),
+                "command": onnx.command,
+                "check": onnx.check,
+            },
+        },
+    )
+
+
+if __name__ == "__main__":
+    with operator_errors():
+        main()
