@@ -11,6 +11,8 @@ import typer
 from trimodal.cli_bench import bench
 from trimodal.cli_chat import chat
 from trimodal.cli_classify import classify
+from trimodal.cli_doctor import doctor
+from trimodal.cli_plan import plan
 from trimodal.cli_transcribe import transcribe
 from trimodal.server.command import serve
 
@@ -21,10 +23,12 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.command()(serve)
+app.command()(doctor)
 app.command()(chat)
 app.command()(classify)
 app.command()(transcribe)
 app.add_typer(bench, name="bench")
+app.add_typer(plan, name="plan")
 
 
 @app.callback()
