@@ -1,7 +1,8 @@
 """What a language model takes on given GPUs: weights, activations, the KV pool, and how much fits in it.
 
 Weights and KV bytes follow from the shapes. The reserve for activations and the runtime is an
-estimate: its constants are fitted to published logs that are named beside them. It reads no checkpoint and proposes nothing: advice.py does.
+estimate: its constants are fitted to published logs that are named beside them. It reads no
+checkpoint and proposes nothing: advice.py does.
 """
 
 from __future__ import annotations
