@@ -17,11 +17,13 @@ from trimodal.gpu.device import visible_gpus
 
 Device = Literal["cpu", "cuda"]
 PROVIDERS: dict[Device, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
-INSTALL = "pip uninstall onnxruntime onnxruntime-gpu, then pip install 'trimodal[gpu]'"
+# Both packages write into one folder, so the one installed last wins: only one may stay.
+REPLACE = "pip uninstall -y onnxruntime onnxruntime-gpu, then pip install 'onnxruntime-gpu[cuda,cudnn]'"
 # Names: ONNX Runtime's documentation of its CUDA execution provider. What is not here keeps its default.
 CUDA_OPTIONS = {
     "device_id": "0",  # of those that CUDA_VISIBLE_DEVICES leaves
-    # EXHAUSTIVE (the default) tries every algorithm at each new batch size: a stall that a client would see.
+    # cuDNN's heuristic A plans a new shape in milliseconds; EXHAUSTIVE, the default, took up to a second
+    # where it measures every algorithm (before 1.20), and DEFAULT is cuDNN's slow fallback since.
     "cudnn_conv_algo_search": "HEURISTIC",
     # Several models share one GPU: no process takes twice what it needs, as kNextPowerOfTwo does.
     "arena_extend_strategy": "kSameAsRequested",
@@ -46,7 +48,10 @@ def open_session(
     try:
         import onnxruntime
     except ImportError as error:
-        raise ServerError(f"ONNX Runtime cannot be imported ({_first_line(error)}): {INSTALL}") from None
+        extra = "cpu" if device == "cpu" else "gpu"
+        raise ServerError(
+            f"ONNX Runtime cannot be imported ({_first_line(error)}): pip install 'trimodal[{extra}]'"
+        ) from None
     loading = _load_cuda(onnxruntime) if device == "cuda" else ""
     try:
         session = onnxruntime.InferenceSession(
@@ -93,7 +98,7 @@ def _load_cuda(onnxruntime: ModuleType) -> str:
     Without this, only what the system's loader finds would count. It complains on stdout alone.
     """
     if PROVIDERS["cuda"] not in onnxruntime.get_available_providers():
-        raise ServerError(f"ONNX Runtime {onnxruntime.__version__} here is built without CUDA: {INSTALL}")
+        raise ServerError(f"ONNX Runtime {onnxruntime.__version__} here is built without CUDA: {REPLACE}")
     told = io.StringIO()
     if hasattr(onnxruntime, "preload_dlls"):  # since 1.21
         with contextlib.redirect_stdout(told):

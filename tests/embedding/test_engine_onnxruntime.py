@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests import onnx_double
 from trimodal.embedding.engine_onnxruntime import groups, open_engine
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.errors import ArtefactError
@@ -59,12 +60,16 @@ def angle(*words):
     return [np.cos(mean), np.sin(mean)]
 
 
-def test_padding_and_order_of_a_batch_change_nothing(directory):
-    engine = open_engine(directory, SETTINGS)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_padding_and_order_of_a_batch_change_nothing(directory, device, monkeypatch):
+    machine = onnx_double.install(monkeypatch)
+    engine = open_engine(directory, SETTINGS.model_copy(update={"device": device}))
     embedded = engine.embed(["a b c", "c", "a a", "b"])
     wanted = [angle("a", "b", "c"), angle("c"), angle("a", "a"), angle("b")]
     np.testing.assert_allclose(embedded.vectors, wanted, atol=1e-6)
     assert embedded.tokens == (3, 1, 2, 1)
+    bound = [asked["name"] for asked in machine.named("IOBinding.bind_cpu_input")]
+    assert set(bound) == (set() if device == "cpu" else {"input_ids", "attention_mask"})
 
 
 def test_long_texts_are_cut_and_their_whole_length_told(directory):
@@ -92,3 +97,9 @@ def test_a_manifest_without_shapes_is_refused(directory):
     write(directory, {"dimension": 2})
     with pytest.raises(ArtefactError, match=r"shapes\.max_length"):
         open_engine(directory, SETTINGS)
+
+
+def test_a_checkpoint_that_is_pinned_is_compared(directory):
+    assert open_engine(directory, SETTINGS.model_copy(update={"checkpoint_sha256": "no"}))  # how it begins
+    with pytest.raises(ArtefactError, match="hash none, not ffff: build again with: python x"):
+        open_engine(directory, SETTINGS.model_copy(update={"checkpoint_sha256": "ffff"}))

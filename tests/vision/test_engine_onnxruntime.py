@@ -1,35 +1,46 @@
 import numpy as np
 import pytest
 
+from tests import onnx_double
 from tests.vision.pictures import artefact
+from trimodal.errors import ArtefactError
 from trimodal.vision.artefact import read_classifier
 from trimodal.vision.engine import open_engine, runtime_of
 from trimodal.vision.settings import ClassifySettings
 
-onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnx")
 
 
-def test_runs_any_batch_and_gives_float32(tmp_path):
+@pytest.fixture
+def directory(tmp_path):
+    """A classifier whose logits are the means of the three channels."""
     directory = artefact(tmp_path / "onnx", classes=3)
-    helper, kind = onnx.helper, onnx.TensorProto
-    # The logits are the means of the three channels.
-    nodes = [
-        helper.make_node("Cast", ["pixels"], ["floats"], to=kind.FLOAT),
-        helper.make_node("ReduceMean", ["floats"], ["logits"], axes=[2, 3], keepdims=0),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "means",
-        [helper.make_tensor_value_info("pixels", kind.UINT8, ["b", 3, 8, 8])],
-        [helper.make_tensor_value_info("logits", kind.FLOAT, ["b", 3])],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, str(directory / "model.onnx"))
+    onnx_double.save_graph(directory / "model.onnx")
+    return directory
 
-    settings = ClassifySettings(artefact=str(directory), intra_op_threads=1)
-    engine = open_engine(read_classifier(directory, runtime=runtime_of(settings.engine)), settings)
+
+def opened(directory, **settings):
+    settings = ClassifySettings(artefact=str(directory), intra_op_threads=1, **settings)
+    return open_engine(read_classifier(directory, runtime=runtime_of(settings.engine)), settings)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_runs_any_batch_and_gives_float32(directory, device, monkeypatch):
+    machine = onnx_double.install(monkeypatch)
+    engine = opened(directory, device=device, warm_up_batch_sizes=(1, 4), prefer_nhwc=True)
     pixels = np.random.default_rng(0).integers(0, 256, (5, 3, 8, 8), dtype=np.uint8)
     for batch in (pixels, pixels[:1], pixels[1::2]):
         logits = engine.classify(batch)
         assert logits.dtype == np.float32
         np.testing.assert_allclose(logits, batch.mean(axis=(2, 3)), rtol=1e-6)
+    sessions = machine.named("InferenceSession.__init__")
+    if device == "cpu":
+        assert [asked["providers"] for asked in sessions] == [["CPUExecutionProvider"]]
+    else:  # one for each size, and channels-last as the settings say
+        assert [asked["providers"][0][1]["prefer_nhwc"] for asked in sessions] == ["1", "1"]
+
+
+def test_a_checkpoint_that_is_pinned_is_compared(directory):
+    assert opened(directory, checkpoint_sha256=read_classifier(directory).manifest.source_sha256)
+    with pytest.raises(ArtefactError, match="not ffff: build again with: "):
+        opened(directory, checkpoint_sha256="ffff")

@@ -17,6 +17,9 @@ def test_the_files_in_the_repository_are_accepted():
         "vision_preprocess/config.pbtxt": PreprocessSettings,
         "vision_preprocess/configs/cpu.pbtxt": PreprocessSettings,
         "vision_classify/configs/cpu.pbtxt": ClassifySettings,
+        "vision_classify/configs/cuda.pbtxt": ClassifySettings,
+        "vision_preprocess/configs/cuda.pbtxt": PreprocessSettings,
+        "vision_rank/configs/cuda.pbtxt": RankSettings,
         "vision_rank/config.pbtxt": RankSettings,
         "vision_rank/configs/cpu.pbtxt": RankSettings,
     }.items():

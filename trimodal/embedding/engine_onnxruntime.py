@@ -1,4 +1,4 @@
-"""Text embedder on `tokenizers` and ONNX Runtime's CPU provider.
+"""Text embedder on `tokenizers` and ONNX Runtime, on the processor or the GPU.
 
 Pooling and normalisation are in the graph; the texts of a batch are grouped by
 length, so that a long one does not make all the short ones pay for its padding.
@@ -15,7 +15,10 @@ import numpy as np
 from trimodal.embedding.engine import Embedded
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.errors import ArtefactError
+from trimodal.gpu.fit import check_checkpoint
 from trimodal.manifest import Manifest, read_manifest
+from trimodal.onnx_runner import Runner, make_runner
+from trimodal.onnx_session import open_session
 
 MODEL = "model.onnx"
 TOKENIZER = "tokenizer.json"
@@ -26,8 +29,8 @@ PADDING_SHARE, PADDING_TOKENS = 1.5, 8
 class OnnxRuntimeEmbedder:
     """One session and one tokenizer; calls may come from several threads."""
 
-    def __init__(self, session: Any, tokenizer: Any, *, dimension: int, max_length: int) -> None:
-        self._session = session
+    def __init__(self, runner: Runner, tokenizer: Any, *, dimension: int, max_length: int) -> None:
+        self._runner = runner
         self._tokenizer = tokenizer
         self._specials = tokenizer.num_special_tokens_to_add(False)
         self.dimension = dimension
@@ -45,7 +48,7 @@ class OnnxRuntimeEmbedder:
                 ids[row, : lengths[index]] = encodings[index].ids
                 mask[row, : lengths[index]] = 1
             inputs = {"input_ids": ids, "attention_mask": mask}
-            (vectors[group],) = self._session.run(["sentence_embedding"], inputs)
+            vectors[group] = self._runner.run(inputs, "sentence_embedding")
         cut = (sum(len(more.ids) - self._specials for more in e.overflowing) for e in encodings)
         tokens = (length - self._specials + more for length, more in zip(lengths, cut, strict=True))
         return Embedded(vectors, tuple(tokens))
@@ -67,35 +70,39 @@ def open_engine(directory: Path, settings: EmbeddingSettings) -> OnnxRuntimeEmbe
     """A session on `model.onnx` and the `tokenizer.json` beside it.
 
     Raises:
-        ArtefactError: missing, damaged, or refused by the runtime.
+        ArtefactError: missing, damaged, of another checkpoint than the settings name, or refused.
+        ServerError: CUDA is asked for and does not start.
     """
     manifest = read_manifest(directory, task="embedding", runtime="onnxruntime")
-    import onnxruntime
-    import tokenizers
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = settings.threads
-    options.inter_op_num_threads = 1
-    # Triton's own threads, the LLM's engine and the client share these cores: no thread may spin.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.log_severity_level = 3
+    check_checkpoint(directory, manifest, settings.checkpoint_sha256)
     dimension, max_length = (
         _shape(directory, manifest, "dimension"),
         _shape(directory, manifest, "max_length"),
     )
+    tokenizer = _tokenizer(directory, manifest, max_length)
+
+    def open_one() -> Any:
+        return open_session(
+            directory / MODEL, device=settings.device, threads=settings.threads, command=manifest.command
+        )
+
+    runner = make_runner(open_one, settings.device)
+    return OnnxRuntimeEmbedder(runner, tokenizer, dimension=dimension, max_length=max_length)
+
+
+def _tokenizer(directory: Path, manifest: Manifest, max_length: int) -> Any:
+    import tokenizers
+
     try:
         tokenizer = tokenizers.Tokenizer.from_file(str(directory / TOKENIZER))
-        tokenizer.no_padding()
-        tokenizer.enable_truncation(max_length)
-        session = onnxruntime.InferenceSession(
-            str(directory / MODEL), options, providers=["CPUExecutionProvider"]
-        )
-    except Exception as error:  # Neither library has a common base for its errors.
+    except Exception as error:  # The library has no base for its errors.
         raise ArtefactError(
-            f"the embedder in {directory} cannot be opened ({type(error).__name__}): "
+            f"{directory / TOKENIZER} is damaged ({type(error).__name__}): "
             f"build again with: {manifest.command}"
         ) from None
-    return OnnxRuntimeEmbedder(session, tokenizer, dimension=dimension, max_length=max_length)
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_length)
+    return tokenizer
 
 
 def _shape(directory: Path, manifest: Manifest, name: str) -> int:

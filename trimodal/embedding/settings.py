@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from trimodal.onnx_session import Device
 from trimodal.settings import Settings
 
 
@@ -15,6 +16,8 @@ class EmbeddingSettings(Settings):
 
     artefact: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
     engine: Literal["onnxruntime", "fake"] = "onnxruntime"
+    device: Device = "cpu"
+    checkpoint_sha256: str = Field("", description="of the checkpoint, or how it begins; empty: any")
     intra_op_threads: Annotated[int, Field(ge=0, le=256, description="0: every core of the process")] = 0
     max_bytes: Annotated[int, Field(ge=1, description="of one text, in UTF-8")] = 32768
 

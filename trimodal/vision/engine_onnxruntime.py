@@ -1,4 +1,4 @@
-"""Image classifier on ONNX Runtime's CPU provider: FP32 or INT8 (QDQ) `model.onnx`."""
+"""Image classifier on ONNX Runtime, on the processor or the GPU: FP32, FP16 or INT8 (QDQ) `model.onnx`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from trimodal.errors import ArtefactError
+from trimodal.gpu.fit import check_checkpoint
+from trimodal.onnx_runner import Runner, make_runner
+from trimodal.onnx_session import open_session
 from trimodal.vision.artefact import ClassifierArtefact
 from trimodal.vision.engine import Logits, Pixels
 from trimodal.vision.settings import ClassifySettings
@@ -17,35 +19,30 @@ MODEL = "model.onnx"
 class OnnxRuntimeClassifier:
     """One session; calls may come from several threads."""
 
-    def __init__(self, session: Any) -> None:
-        self._session = session
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
 
     def classify(self, pixels: Pixels) -> Logits:
         """Logits float32[B, C] of pixels uint8[B, 3, H, W]."""
-        (logits,) = self._session.run(["logits"], {"pixels": np.ascontiguousarray(pixels)})
-        return np.asarray(logits, dtype=np.float32)
+        return self._runner.run({"pixels": pixels}, "logits").astype(np.float32, copy=False)
 
 
 def open_engine(artefact: ClassifierArtefact, settings: ClassifySettings) -> OnnxRuntimeClassifier:
-    """A session on `model.onnx` in the artefact's directory.
+    """Runs `model.onnx` of the artefact's directory; on CUDA each warm-up size gets a session of its own.
 
     Raises:
-        ArtefactError: ONNX Runtime cannot load the file.
+        ArtefactError: built from another checkpoint than the settings name, or refused by ONNX Runtime.
+        ServerError: CUDA is asked for and does not start.
     """
-    import onnxruntime
+    check_checkpoint(artefact.directory, artefact.manifest, settings.checkpoint_sha256)
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = settings.threads
-    options.inter_op_num_threads = 1
-    # Triton's own threads, the decoder and the client share these cores: a thread that spins takes them away.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.log_severity_level = 3
-    path = artefact.directory / MODEL
-    try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # ONNX Runtime has no common base for its errors.
-        raise ArtefactError(
-            f"ONNX Runtime {onnxruntime.__version__} refuses {path} ({type(error).__name__}): "
-            f"build again with: {artefact.manifest.command}"
-        ) from None
-    return OnnxRuntimeClassifier(session)
+    def open_one() -> Any:
+        return open_session(
+            artefact.directory / MODEL,
+            device=settings.device,
+            threads=settings.threads,
+            command=artefact.manifest.command,
+            prefer_nhwc=settings.prefer_nhwc,
+        )
+
+    return OnnxRuntimeClassifier(make_runner(open_one, settings.device, settings.warm_up_batch_sizes))

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from trimodal.onnx_session import Device
 from trimodal.settings import Settings
 
 
@@ -30,6 +31,9 @@ class ClassifySettings(Settings):
 
     artefact: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
     engine: Literal["onnxruntime", "fake"] = "onnxruntime"
+    device: Device = "cpu"
+    prefer_nhwc: Annotated[bool, Field(description="on CUDA: convolutions on channels-last tensors")] = False
+    checkpoint_sha256: str = Field("", description="of the checkpoint, or how it begins; empty: any")
     intra_op_threads: Annotated[int, Field(ge=0, le=256, description="0: every core of the process")] = 0
     warm_up_batch_sizes: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = (1,)
     fake_delay_ms: Annotated[float, Field(ge=0, le=10_000, description="fake engine: time a batch")] = 0

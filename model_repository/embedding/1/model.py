@@ -12,7 +12,9 @@ from trimodal.settings import parameters_of, parse_parameters
 class TritonPythonModel:
     def initialize(self, args):
         settings = parse_parameters(
-            EmbeddingSettings, parameters_of(args["model_config"]), source="embedding/config.pbtxt"
+            EmbeddingSettings,
+            parameters_of(args["model_config"]),
+            source="embedding/config.pbtxt (CPU profile: configs/cpu.pbtxt)",
         )
         self.service = EmbeddingService.open(version_directory(args), settings, TritonMetrics(pb_utils))
 

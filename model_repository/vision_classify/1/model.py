@@ -1,4 +1,4 @@
-"""Glue of vision_classify on the CPU: `pixels` in, `logits` out. What is done lies in trimodal.vision."""
+"""Glue of vision_classify on ONNX Runtime: `pixels` in, `logits` out. What is done lies in trimodal.vision."""
 
 import triton_python_backend_utils as pb_utils
 
@@ -12,7 +12,9 @@ from trimodal.vision.settings import ClassifySettings
 class TritonPythonModel:
     def initialize(self, args):
         settings = parse_parameters(
-            ClassifySettings, parameters_of(args["model_config"]), source="vision_classify/configs/cpu.pbtxt"
+            ClassifySettings,
+            parameters_of(args["model_config"]),
+            source="vision_classify/configs/cpu.pbtxt (profile cuda: configs/cuda.pbtxt)",
         )
         self.service = ClassifyService.open(version_directory(args), settings, TritonMetrics(pb_utils))
 
