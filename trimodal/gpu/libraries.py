@@ -10,7 +10,7 @@ import ctypes
 import os
 import re
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, distribution, distributions
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
 
 # CUDA major version → least major version of the driver, on Linux.
@@ -25,7 +25,6 @@ FORWARD_COMPATIBILITY = "data centre GPUs can use NVIDIA's cuda-compat package i
 LEAST_SM = {12: (5, 0), 13: (7, 5)}
 
 TENSORRT = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12", "tensorrt-cu13-bindings", "tensorrt-cu12-bindings")
-_CUDA_WHEELS = ("nvidia-cuda-runtime", "nvidia-cublas", "nvidia-cuda-nvrtc")
 _LOADER = Path("/etc/ld.so.conf.d")
 _SYSTEM = (
     "/usr/local/cuda/lib64",
@@ -42,15 +41,7 @@ def installed(names: str | Iterable[str], python: str = "") -> str | None:
         python: another interpreter whose environment is asked; "" is the running one.
     """
     for name in [names] if isinstance(names, str) else names:
-        if not python:
-            try:
-                return distribution(name).version
-            except PackageNotFoundError:
-                continue
-        # Not resolved: a virtual environment's interpreter is a link to the system's.
-        root = Path(python).expanduser().absolute().parents[1]
-        folders = [str(path) for path in root.glob("lib/python3*/*-packages")]
-        for found in distributions(name=name, path=folders):
+        if found := _distribution(name, python):
             return found.version
     return None
 
@@ -87,31 +78,24 @@ def same_version(built: str, found: str) -> bool:
     return all(left == right for left, right in pairs)
 
 
-def cuda_of(name: str) -> int | None:
+def has_library(stem: str, major: int) -> bool:
+    """Whether the loader's folders have `<stem>.so.<major>`."""
+    return any(next(folder.glob(f"{stem}.so.{major}*"), None) for folder in _loader_folders())
+
+
+def cuda_of(name: str, python: str = "") -> int | None:
     """Major version of CUDA that an installed distribution was built for, by what it wants installed.
 
     None: it is not installed, or does not say.
     """
-    try:
-        wanted = distribution(name).requires or []
-    except PackageNotFoundError:
-        return None
-    for requirement in wanted:
-        if match := re.match(r"nvidia-[\w-]+-cu(\d\d)\b", requirement):
+    found = _distribution(name, python)
+    for requirement in (found.requires or []) if found else []:
+        if match := re.match(r"(?:nvidia|tensorrt)[\w-]*[-_]cu(\d\d)\b", requirement):
             return int(match.group(1))
-        if match := re.match(r"nvidia-cuda-runtime\s*[~>=]=\s*(\d+)", requirement):
+        # From CUDA 13 on NVIDIA's names have no suffix.
+        if match := re.match(r"nvidia-cuda-runtime\s*\(?\s*[~>=]=\s*(\d+)", requirement):
             return int(match.group(1))
     return None
-
-
-def cuda_wheels() -> set[int]:
-    """Major versions of CUDA whose runtime or cuBLAS is installed as wheels."""
-    majors = set()
-    for name in _CUDA_WHEELS:
-        if version := installed(name):  # from CUDA 13 on the names have no suffix
-            majors.add(int(version.split(".")[0]))
-        majors |= {major for major in LEAST_DRIVER if installed(f"{name}-cu{major}")}
-    return majors
 
 
 def driver_cuda() -> tuple[int, int] | None:
@@ -127,6 +111,18 @@ def driver_cuda() -> tuple[int, int] | None:
     if library.cuDriverGetVersion(ctypes.byref(version)) != 0 or not version.value:
         return None
     return version.value // 1000, version.value % 1000 // 10
+
+
+def _distribution(name: str, python: str) -> Distribution | None:
+    if not python:
+        try:
+            return distribution(name)
+        except PackageNotFoundError:
+            return None
+    # Not resolved: a virtual environment's interpreter is a link to the system's.
+    root = Path(python).expanduser().absolute().parents[1]
+    folders = [str(path) for path in root.glob("lib/python3*/*-packages")]
+    return next(iter(distributions(name=name, path=folders)), None)
 
 
 def _loader_folders() -> Iterable[Path]:

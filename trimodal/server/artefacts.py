@@ -37,14 +37,22 @@ class Artefact:
     runtime: str | None
 
     @property
-    def command(self) -> str:
-        """How it is built, as far as its name tells: `python build/vision_onnx.py … --precision int8`."""
-        runtime = self.runtime or ""
+    def place(self) -> str:
+        """As operators name it, `vision_classify/1/onnx-int8`; a path where it is no part of a repository."""
+        in_version = self.directory.parent.name.isdecimal()
+        return str(Path(*self.directory.parts[-3:]) if in_version else self.directory)
+
+    @property
+    def remedy(self) -> str:
+        """How it is built, as far as its name tells: `… python build/vision_onnx.py … --precision int8`."""
+        runtime = self.runtime
+        if runtime is None:
+            return "build it first"
         command = f"python build/{self.task}_{SCRIPTS.get(runtime, runtime)}.py CHECKPOINT"
         prefix, name = PREFIXES.get(runtime, runtime), self.directory.name
         if name.startswith(f"{prefix}-"):
             command += f" --precision {name[len(prefix) + 1 :]}"
-        return command
+        return f"build one with: {command}"
 
     @property
     def by_triton(self) -> bool:
@@ -84,25 +92,27 @@ def check_artefacts(models: Iterable[Model], gpus: Sequence[Gpu]) -> None:
         )
 
 
-def check_artefact(artefact: Artefact, gpus: Sequence[Gpu]) -> Manifest:
+def check_artefact(artefact: Artefact, gpus: Sequence[Gpu] | None) -> Manifest:
     """The manifest of an artefact that fits its model's configuration, these GPUs and the libraries here.
+
+    Args:
+        gpus: those that can be seen; None where that is not known, and not looked at.
 
     Raises:
         ArtefactError: it does not; one sentence with the command that builds it again.
     """
     directory = artefact.directory
+    if not (directory / MANIFEST).is_file():
+        raise ArtefactError(f"there is no built engine {artefact.place}: {artefact.remedy}")
     if artefact.runtime is None:
         return read_classifier(directory).manifest
-    if not (directory / MANIFEST).is_file():
-        raise ArtefactError(
-            f"no built {artefact.task} engine in {directory}: build one with: {artefact.command}"
-        )
     manifest = read_manifest(directory, task=artefact.task, runtime=artefact.runtime)
     fit.check_checkpoint(directory, manifest, artefact.model.parameters.get("checkpoint_sha256", ""))
     found = library_version(artefact)
     if found is not None and not libraries.same_version(manifest.runtime_version, found):
         fit.check_version(directory, manifest, found)
-    fit.check_gpu(directory, manifest, list(gpus))
+    if gpus is not None:
+        fit.check_gpu(directory, manifest, list(gpus))
     if artefact.by_triton:
         _check_file(artefact, manifest)
         _check_plan(artefact, manifest)

@@ -67,7 +67,7 @@ def check_backends(triton: Triton, models: Iterable[Model]) -> None:
     for model in models:
         if model.backend and not (triton.root / "backends" / model.backend).is_dir():
             raise ServerError(
-                f"model {model.name} needs Triton's {model.backend} backend, which {triton.root} lacks: "
+                f"model {model.name} needs Triton's {model.backend} backend, which this tritonserver lacks: "
                 "run inside NVIDIA's Triton container, or choose --profile cuda"
             )
 

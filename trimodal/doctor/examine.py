@@ -1,0 +1,55 @@
+"""Runs every check for one profile, in the order in which their remedies make sense. Prints nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from trimodal.doctor.gpu import check_gpus, find_gpus
+from trimodal.doctor.libraries import check_libraries
+from trimodal.doctor.machine import check_machine
+from trimodal.doctor.models import MODELS, check_models, weights_on_gpu
+from trimodal.doctor.triton import check_triton
+from trimodal.doctor.values import Check
+from trimodal.errors import ServerError
+from trimodal.server.options import ServerOptions
+from trimodal.server.overlay import overlay
+from trimodal.server.repository import Model, select_models
+
+
+def examine(options: ServerOptions, *, deep: bool = False) -> list[Check]:
+    """What `trimodal serve` with these options would meet on this machine.
+
+    Args:
+        deep: also reads every built file and compares its hash with the manifest.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            models = list(_models(options, stack).values())
+        except ServerError as error:  # everything else can still be looked at
+            return [*check_machine(options, [], 0), *check_triton([]), MODELS.refused("repository", error)]
+        return list(_all(options, models, deep))
+
+
+def _models(options: ServerOptions, stack: contextlib.ExitStack) -> dict[str, Model]:
+    """As the server would see them: with --set, and with the engines of another place."""
+    repository = options.repository.expanduser().absolute()
+    if options.changes or options.edit or options.engines:
+        place = stack.enter_context(tempfile.TemporaryDirectory(prefix="trimodal-doctor-"))
+        target = Path(place) / "model_repository"
+        repository = overlay(
+            repository, target, options.changes, options.profile, options.edit, options.engines
+        )
+    return select_models(repository, options.models, options.profile)
+
+
+def _all(options: ServerOptions, models: list[Model], deep: bool) -> Iterator[Check]:
+    found = find_gpus(models)
+    gpus = None if isinstance(found, ServerError) else found
+    yield from check_machine(options, models, len(gpus or ()))
+    yield from check_triton(models)
+    yield from check_gpus(found, models, weights_on_gpu(models))
+    yield from check_libraries(models, "cpu" if options.profile == "cpu" else "gpu")
+    yield from check_models(models, gpus, deep=deep)

@@ -1,0 +1,103 @@
+"""The GPUs and their driver, measured against the CUDA that the libraries of a profile are built for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+
+from trimodal.doctor.values import Check, Group, size
+from trimodal.errors import ServerError
+from trimodal.gpu import libraries
+from trimodal.gpu.device import Gpu
+from trimodal.server import preflight
+from trimodal.server.repository import Model
+
+GPU = Group("gpu")
+LEAST_FREE = 0.8  # of a GPU's memory: the llm engine takes nearly all that is free
+
+
+def find_gpus(models: Iterable[Model]) -> list[Gpu] | ServerError:
+    """The GPUs, or why there are none; an empty list when no model wants one."""
+    try:
+        return preflight.check_gpus(models)
+    except ServerError as error:
+        return error
+
+
+def check_gpus(found: list[Gpu] | ServerError, models: Iterable[Model], weights: int) -> Iterator[Check]:
+    """
+    Args:
+        found: as `find_gpus` says.
+        weights: bytes of the built engines that are to lie on the first GPU.
+    """
+    if isinstance(found, ServerError):
+        yield GPU.refused("driver", found)
+        return
+    gpus = found
+    if not gpus:
+        return
+    needs = cuda_needs(models)
+    yield _driver(gpus[0], needs)
+    for gpu in gpus:
+        yield _gpu(gpu, needs)
+    if weights > gpus[0].free:
+        yield GPU.failure(
+            "memory",
+            f"the built engines are {size(weights)}, more than is free on GPU {gpus[0].index}",
+            "free it, build with fewer bits (trimodal plan llm says what fits), or serve fewer models",
+        )
+    elif weights:
+        yield GPU.ok("memory", f"the built engines are {size(weights)}; caches and activations come on top")
+
+
+def cuda_needs(models: Iterable[Model]) -> dict[str, int]:
+    """Library → major version of CUDA that it is built for; those that do not say are left out."""
+    needs: dict[str, int | None] = {}
+    for model in models:
+        python = model.parameters.get("python", "")
+        if not model.wants_gpu:
+            continue
+        if model.engine == "onnxruntime":
+            needs["onnxruntime-gpu"] = libraries.cuda_of("onnxruntime-gpu")
+        elif model.engine == "ctranslate2":
+            needs["ctranslate2"] = 12  # its wheels open libcublas.so.12, whatever else is installed
+        elif model.engine in ("vllm", "tensorrt_llm", "tensorrt_llm_pytorch"):
+            needs["torch"] = libraries.cuda_of("torch", python)
+        elif model.engine == "tensorrt":
+            needs["tensorrt"] = libraries.cuda_of("tensorrt")
+        else:
+            # NVIDIA's images say their CUDA here.
+            major = os.environ.get("CUDA_VERSION", "").split(".")[0]
+            needs[f"Triton's {model.backend} backend"] = int(major) if major.isdecimal() else None
+    return {name: major for name, major in needs.items() if major is not None}
+
+
+def _driver(gpu: Gpu, needs: Mapping[str, int]) -> Check:
+    serves = libraries.driver_cuda()
+    found = f"{gpu.driver}" + (f", serves CUDA {serves[0]}.{serves[1]}" if serves else "")
+    if not needs:
+        return GPU.ok("driver", found)
+    name, major = max(needs.items(), key=lambda item: item[1])
+    least = libraries.LEAST_DRIVER.get(major, 0)
+    found += f"; {name} is built for CUDA {major}, which needs {least}"
+    if int(gpu.driver.split(".")[0]) >= least:
+        return GPU.ok("driver", found)
+    if serves and serves[0] >= major:
+        return GPU.ok("driver", f"{found}, or the forward compatibility package, which is here")
+    return GPU.failure("driver", found, f"install driver {least} or newer; {libraries.FORWARD_COMPATIBILITY}")
+
+
+def _gpu(gpu: Gpu, needs: Mapping[str, int]) -> Check:
+    name = f"GPU {gpu.index}"
+    found = f"{gpu.name}, SM {gpu.sm}, {size(gpu.free)} of {size(gpu.memory)} are free"
+    least = libraries.LEAST_SM.get(max(needs.values(), default=0), (0, 0))
+    if tuple(int(part) for part in gpu.sm.split(".")) < least:
+        return GPU.failure(
+            name,
+            found,
+            f"CUDA {max(needs.values())} serves SM {least[0]}.{least[1]} and newer: hide it with "
+            "CUDA_VISIBLE_DEVICES, or install libraries for CUDA 12",
+        )
+    if gpu.free < LEAST_FREE * gpu.memory:
+        return GPU.warning(name, found, "see with nvidia-smi who holds the rest; engines take what is free")
+    return GPU.ok(name, found)

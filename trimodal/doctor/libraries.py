@@ -1,0 +1,107 @@
+"""The libraries that a profile's engines import: which are there, in which versions. Imports none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from trimodal.doctor.values import Check, Group
+from trimodal.gpu import libraries
+from trimodal.server.repository import FAKE, Model
+
+LIBRARIES = Group("libraries")
+ONNXRUNTIME_CPU, ONNXRUNTIME_GPU = "onnxruntime", "onnxruntime-gpu"
+# Engine → distributions, any of which it can be.
+ENGINES: dict[str, tuple[str, ...]] = {
+    "openvino": ("openvino-genai",),
+    "ctranslate2": ("ctranslate2",),
+    "tensorrt": libraries.TENSORRT,
+    "tensorrt_llm": ("tensorrt-llm",),
+    "tensorrt_llm_pytorch": ("tensorrt-llm",),
+    "vllm": ("vllm",),
+}
+# Model → what its own code imports, whichever engine.
+MODELS: dict[str, tuple[str, ...]] = {
+    "llm": ("tokenizers", "jinja2"),
+    "embedding": ("tokenizers",),
+    "vision_preprocess": ("pillow",),
+    "speech": ("faster-whisper",),  # Silero's network comes with it
+    "speech_recognize": ("tokenizers",),
+}
+# In no extra: each wants an environment of its own.
+APART = ("vllm", "tensorrt-llm")
+
+
+@dataclass(frozen=True)
+class Need:
+    """`names`: distributions, any of which will do; `python`: another interpreter that must have it."""
+
+    names: tuple[str, ...]
+    python: str = ""
+
+
+def check_libraries(models: Iterable[Model], extra: str) -> Iterator[Check]:
+    """One line a library, naming the models that want it.
+
+    Args:
+        extra: of this package, that brings them: cpu or gpu.
+    """
+    wanted: dict[Need, list[str]] = {}
+    models = [model for model in models if model.backend == "python" and model.name in MODELS]
+    for model in models:
+        for need in _needs(model):
+            wanted.setdefault(need, []).append(model.name)
+    for need, names in wanted.items():
+        yield _library(need, names, extra)
+    if any(model.engine == "onnxruntime" and model.wants_gpu for model in models):
+        yield from _onnxruntime_on_cuda()
+    if any(model.engine == "ctranslate2" and model.wants_gpu for model in models):
+        yield _shared("cuBLAS 12", "libcublas", 12, ("nvidia-cublas-cu12",), "ctranslate2")
+
+
+def _needs(model: Model) -> Iterator[Need]:
+    if model.engine == "onnxruntime":
+        yield Need((ONNXRUNTIME_GPU,) if model.wants_gpu else (ONNXRUNTIME_CPU, ONNXRUNTIME_GPU))
+    elif model.engine != FAKE and model.engine in ENGINES:
+        yield Need(ENGINES[model.engine], model.parameters.get("python", ""))
+    for name in MODELS[model.name]:
+        yield Need((name,))
+    if model.name == "speech" and model.parameters.get("vad", "silero") == "silero":
+        yield Need((ONNXRUNTIME_CPU, ONNXRUNTIME_GPU))
+
+
+def _library(need: Need, models: list[str], extra: str) -> Check:
+    name, users = need.names[0], ", ".join(models)
+    where = f" in {need.python}" if need.python else ""
+    for one in need.names:
+        if version := libraries.installed(one, need.python):
+            return LIBRARIES.ok(one, f"{version}{where} (for {users})")
+    remedy = f"pip install 'trimodal[{extra}]'"
+    if name in APART:
+        remedy = f"pip install {name} in an environment of its own; llm's parameter `python` names its python"
+    elif name == "tensorrt":
+        remedy = "run in the image of the Dockerfile, or pip install tensorrt in the version of the manifests"
+    return LIBRARIES.failure(name, f"is not installed{where} (for {users})", remedy)
+
+
+def _onnxruntime_on_cuda() -> Iterator[Check]:
+    both = [name for name in (ONNXRUNTIME_CPU, ONNXRUNTIME_GPU) if libraries.installed(name)]
+    if len(both) == 2:
+        # They write into one folder: which of them is there depends on the order of installation.
+        yield LIBRARIES.failure(
+            ONNXRUNTIME_GPU,
+            "is installed beside onnxruntime, and one has overwritten the other",
+            "pip uninstall -y onnxruntime onnxruntime-gpu, then pip install 'trimodal[gpu]'",
+        )
+    if ONNXRUNTIME_GPU in both:
+        major = libraries.cuda_of(ONNXRUNTIME_GPU) or 12
+        yield _shared("cuDNN 9", "libcudnn", 9, (f"nvidia-cudnn-cu{major}",), ONNXRUNTIME_GPU)
+
+
+def _shared(name: str, stem: str, major: int, wheels: tuple[str, ...], user: str) -> Check:
+    """A CUDA library, as a wheel or where the loader looks."""
+    if version := libraries.installed(wheels):
+        return LIBRARIES.ok(name, f"{version}, a wheel (for {user})")
+    if libraries.has_library(stem, major):
+        return LIBRARIES.ok(name, f"{stem}.so.{major} of the system (for {user})")
+    return LIBRARIES.failure(name, f"is not there (for {user})", f"pip install {wheels[0]}")

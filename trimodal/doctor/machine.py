@@ -1,0 +1,157 @@
+"""The machine under the server: system, memory, /dev/shm, disk, limits and ports. Not its GPUs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from trimodal.doctor.values import Check, Group, size
+from trimodal.errors import ServerError
+from trimodal.server import ports, preflight
+from trimodal.server.api import Api
+from trimodal.server.options import ServerOptions
+from trimodal.server.process import cache_directory
+from trimodal.server.repository import Model
+
+MACHINE = Group("machine")
+LEAST_MEMORY = 2 << 30  # bytes; the demo models take half of it
+LEAST_SHM = 256 << 20  # Docker gives 64 MiB; a batch of large images takes more than is there at the start
+LEAST_DISK = 256 << 20  # for logs alone
+ROOM_TO_BUILD = {"cpu": 5 << 30, "cuda": 20 << 30, "gpu": 60 << 30}  # a checkpoint of 8B parameters is 16 GB
+LEAST_FILES = 4096  # each connection and each stub holds some
+UNLIMITED = resource.RLIM_INFINITY
+CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
+CGROUP_MEMORY = Path("/sys/fs/cgroup")
+
+
+def in_container() -> bool:
+    """Docker and Podman mark theirs; Kubernetes names itself."""
+    return any(mark.exists() for mark in CONTAINER_MARKS) or "KUBERNETES_SERVICE_HOST" in os.environ
+
+
+def check_machine(options: ServerOptions, models: Iterable[Model], gpus: int) -> Iterator[Check]:
+    """`gpus`: how many of them models may use."""
+    yield _system()
+    yield _memory()
+    yield _shared_memory(list(models))
+    yield from _disks(options)
+    yield from _limits(gpus)
+    yield _ports(options)
+
+
+def _system() -> Check:
+    kind, cpu = platform.system(), platform.machine()
+    where = ", in a container" if in_container() else ""
+    found = f"{kind} {platform.release()}, {cpu}, {len(os.sched_getaffinity(0))} CPUs{where}"
+    if cpu != "x86_64":
+        return MACHINE.warning(
+            "system", found, "the wheels of tritonserver and its engines are for x86_64: use NVIDIA's image"
+        )
+    return MACHINE.ok("system", found)
+
+
+def _memory() -> Check:
+    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    kibibytes = {words[0]: int(words[1]) for words in lines}
+    total, free = kibibytes["MemTotal:"] << 10, kibibytes["MemAvailable:"] << 10
+    try:
+        limit = int((CGROUP_MEMORY / "memory.max").read_text())
+        used = int((CGROUP_MEMORY / "memory.current").read_text())
+        total, free = min(total, limit), min(free, limit - used)
+    except (OSError, ValueError):  # no limit: the file is not there, or says "max"
+        pass
+    found = f"{size(free)} of {size(total)} are free"
+    if free < LEAST_MEMORY:
+        return MACHINE.warning("memory", found, "end other programs, or serve fewer models with --model")
+    return MACHINE.ok("memory", found)
+
+
+def _shared_memory(models: list[Model]) -> Check:
+    try:
+        preflight.check_shared_memory(models)
+    except ServerError as error:
+        return MACHINE.refused("/dev/shm", error)
+    status = os.statvfs(preflight.SHM)
+    total, free = status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+    found = f"{size(free)} of {size(total)} are free"
+    if total < LEAST_SHM:
+        return MACHINE.warning(
+            "/dev/shm", found, "requests with large tensors will fail: docker run --shm-size=1g"
+        )
+    return MACHINE.ok("/dev/shm", found)
+
+
+def _disks(options: ServerOptions) -> Iterator[Check]:
+    """One line a file system: engines, logs and temporary files often share one."""
+    wanted = {
+        "engines": options.engines or options.repository,
+        "logs": options.log.parent if options.log else cache_directory(),
+        "temporary files": Path(tempfile.gettempdir()),
+    }
+    systems: dict[int, tuple[Path, list[str]]] = {}
+    for use, path in wanted.items():
+        there = _existing(path.expanduser().absolute())
+        systems.setdefault(there.stat().st_dev, (there, []))[1].append(use)
+    for path, uses in systems.values():
+        free = shutil.disk_usage(path).free
+        found = f"{size(free)} are free on the disk of {path} ({', '.join(uses)})"
+        room = ROOM_TO_BUILD[options.profile]
+        if free < LEAST_DISK:
+            yield MACHINE.failure("disk", found, "free some, or name another place (TRIMODAL_CACHE, TMPDIR)")
+        elif "engines" in uses and free < room:
+            yield MACHINE.warning(
+                "disk", found, f"enough to serve; building engines of real models may take {size(room)}"
+            )
+        else:
+            yield MACHINE.ok("disk", found)
+
+
+def _existing(path: Path) -> Path:
+    return path if path.exists() else _existing(path.parent)
+
+
+def _limits(gpus: int) -> Iterator[Check]:
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    found = f"{'unlimited' if files == UNLIMITED else files} (ulimit -n)"
+    if files != UNLIMITED and files < LEAST_FILES:
+        yield MACHINE.warning(
+            "open files",
+            found,
+            f"hundreds of streams need more: ulimit -n 65536, or docker run --ulimit nofile=65536 "
+            f"(at least {LEAST_FILES})",
+        )
+    else:
+        yield MACHINE.ok("open files", found)
+    if gpus < 2:
+        return
+    locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if locked == UNLIMITED:
+        yield MACHINE.ok("locked memory", "unlimited (ulimit -l)")
+    else:
+        # NVIDIA's images say so when they start, for pinned memory that GPUs share among each other.
+        yield MACHINE.warning(
+            "locked memory",
+            f"{size(locked)} (ulimit -l)",
+            "several GPUs together want ulimit -l unlimited, or docker run --ulimit memlock=-1",
+        )
+
+
+def _ports(options: ServerOptions) -> Check:
+    named = ", ".join(str(port) if port else "any" for port in options.ports.values())
+    try:
+        ports.choose(options.host, options.ports)
+    except ServerError as error:
+        api = Api(options.host, options.http_port, options.metrics_port, "")
+        if options.http_port and api.ready():
+            return MACHINE.warning(
+                "ports",
+                f"{error}",
+                "a Triton is ready on these ports already: stop it before you start another",
+            )
+        return MACHINE.refused("ports", error)
+    return MACHINE.ok("ports", f"{named} on {options.host} are free (HTTP, gRPC, metrics)")

@@ -1,0 +1,123 @@
+"""Each model of a profile: whether its settings are understood and its built engine is there and fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+
+from trimodal.doctor.values import Check, Group, size
+from trimodal.errors import ArtefactError, OperatorError, SettingsError
+from trimodal.gpu.device import Gpu
+from trimodal.manifest import Manifest, sha256
+from trimodal.server.artefacts import Artefact, artefacts_of, check_artefact
+from trimodal.server.repository import Model
+from trimodal.settings import parse_parameters
+
+MODELS = Group("models")
+SETTINGS = {
+    "embedding": "trimodal.embedding.settings.EmbeddingSettings",
+    "llm": "trimodal.llm.settings.LlmSettings",
+    "speech": "trimodal.speech.settings.SpeechSettings",
+    "speech_recognize": "trimodal.speech.settings.RecognizeSettings",
+    "vision_classify": "trimodal.vision.settings.ClassifySettings",
+    "vision_preprocess": "trimodal.vision.settings.PreprocessSettings",
+    "vision_rank": "trimodal.vision.settings.RankSettings",
+}
+
+
+def check_models(models: Iterable[Model], gpus: Sequence[Gpu] | None, *, deep: bool) -> Iterator[Check]:
+    """One line a model; for one that is wrong, the sentence that its loading would end with.
+
+    Args:
+        gpus: None: they are not known, and engines are not compared with them.
+        deep: also reads every built file and compares its hash with the manifest.
+    """
+    models = sorted(models, key=lambda model: model.name)
+    opened = {
+        artefact.directory: model.name
+        for model in models
+        for artefact in artefacts_of(model)
+        if artefact.runtime is not None
+    }
+    for model in models:
+        artefacts = artefacts_of(model)
+        read = next((one.directory for one in artefacts if one.runtime is None), None)
+        try:
+            check_settings(model)
+            built = [_built(artefact, gpus, deep) for artefact in artefacts]
+        except SettingsError as error:
+            yield MODELS.refused(model.name, error)
+        except OperatorError as error:
+            if read in opened:  # what is wrong with it stands there
+                yield MODELS.failure(model.name, f"reads the engine of {opened[read]}")
+            else:
+                yield MODELS.refused(model.name, error)
+        else:
+            if read and read not in opened and "vision_classify" in opened.values():
+                yield MODELS.warning(
+                    model.name,
+                    f"{built[0]}, which vision_classify does not run: labels and sizes may not fit",
+                    "name one artefact in the configs of all vision models",
+                )
+            else:
+                yield MODELS.ok(model.name, "; ".join(built) or _without_engine(model))
+
+
+def check_settings(model: Model) -> None:
+    """Raises: SettingsError naming file and key, as the model itself would when it loads."""
+    if model.backend == "python" and model.name in SETTINGS:
+        module, _, name = SETTINGS[model.name].rpartition(".")
+        source = str(model.config_file.relative_to(model.directory.parent))
+        parse_parameters(getattr(import_module(module), name), model.parameters, source=source)
+
+
+def weights_on_gpu(models: Iterable[Model]) -> int:
+    """Bytes of the built engines that models with a GPU open; what is missing counts nothing."""
+    directories = {
+        artefact.directory
+        for model in models
+        if model.wants_gpu
+        for artefact in artefacts_of(model)
+        if artefact.directory.is_dir()
+    }
+    return sum(_size(directory) for directory in directories)
+
+
+def _built(artefact: Artefact, gpus: Sequence[Gpu] | None, deep: bool) -> str:
+    manifest = check_artefact(artefact, gpus)
+    if artefact.runtime is None:
+        return f"reads {artefact.place}"
+    if deep:
+        _check_files(artefact.directory, manifest)
+    built = [
+        f"{artefact.directory.name} of {manifest.source}",
+        size(_size(artefact.directory)),
+        f"{manifest.runtime} {manifest.runtime_version}",
+        f"built {manifest.built_at[:10]}",
+    ]
+    if manifest.gpu:
+        built.append(f"for {manifest.gpu.count} × {manifest.gpu.name}, SM {manifest.gpu.sm}")
+    if deep:
+        built.append(f"{len(manifest.files)} files as they were built")
+    return ", ".join(built)
+
+
+def _check_files(directory: Path, manifest: Manifest) -> None:
+    for name, expected in manifest.files.items():
+        if sha256(directory / name) != expected:
+            raise ArtefactError(
+                f"{directory / name} is not the file that was built: build again with: {manifest.command}"
+            )
+
+
+def _without_engine(model: Model) -> str:
+    if model.steps:
+        return f"a pipeline of {', '.join(model.steps)}"
+    if model.calls:
+        return f"hands its work to {', '.join(model.calls)}"
+    return f"engine {model.engine}, nothing built is needed"
+
+
+def _size(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
