@@ -90,8 +90,11 @@ def greedy_samples(checkpoint: Checkpoint, prompts: list[list[int]]) -> list[Sam
     ends = set(special["eos_token_ids"])
     padding = next((one for one in (special["pad_token_id"], *sorted(ends)) if one is not None), 0)
     width = max(len(prompt) for prompt in prompts)
-    ids = torch.tensor([[padding] * (width - len(prompt)) + prompt for prompt in prompts])
-    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
+    device = checkpoint.model.device
+    ids = torch.tensor([[padding] * (width - len(prompt)) + prompt for prompt in prompts], device=device)
+    mask = torch.tensor(
+        [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device
+    )
     with torch.inference_mode():
         rows = checkpoint.model.generate(
             ids,

@@ -1,6 +1,6 @@
 """A Hugging Face checkpoint of a causal language model, as the build scripts need it.
 
-It loads the torch model in FP32, renders and encodes prompts, copies the tokenizer
+It loads the torch model, renders and encodes prompts, copies the tokenizer
 files and tells the shapes. It knows no serving runtime.
 """
 
@@ -76,26 +76,44 @@ class Checkpoint:
     """The torch model and tokenizer of one directory.
 
     Attributes:
-        model: transformers' model in FP32, in evaluation mode.
+        model: transformers' model in evaluation mode: in FP32 on the CPU, or as `load` was asked.
         config: its text configuration.
     """
 
-    def __init__(self, directory: Path) -> None:
-        import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+    def __init__(self, directory: Path, *, load: bool = True) -> None:
+        """Without `load`, the weights wait until `load` is called: a builder may need the memory first."""
+        from transformers import AutoConfig, AutoTokenizer
 
         self.directory = directory
+        self.model: Any = None
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
-            self.model = AutoModelForCausalLM.from_pretrained(
-                directory, dtype=torch.float32, local_files_only=True
-            ).eval()
-        except Exception as error:  # Damaged weights, a missing tokenizer, an unknown architecture, …
-            reason = str(error).strip().split("\n")[0][:200]
-            raise ArtefactError(f"{directory.name} cannot be loaded by transformers: {reason}") from None
+            self.config = AutoConfig.from_pretrained(directory, local_files_only=True).get_text_config()
+        except Exception as error:  # A missing tokenizer, an unknown architecture, …
+            raise self._unreadable(error) from None
         if not self.tokenizer.is_fast:
             raise ArtefactError(f"{directory.name} has no fast tokenizer, and serving reads tokenizer.json")
-        self.config = self.model.config.get_text_config()
+        if load:
+            self.load()
+
+    def load(self, dtype: str = "float32", device_map: str | None = None) -> None:
+        """Loads the weights; `dtype` "auto" is the checkpoint's own, `device_map` as transformers has it.
+
+        Raises:
+            ArtefactError: damaged weights, or no memory for them.
+        """
+        from transformers import AutoModelForCausalLM
+
+        try:
+            self.model = AutoModelForCausalLM.from_pretrained(
+                self.directory, dtype=dtype, device_map=device_map, local_files_only=True
+            ).eval()
+        except Exception as error:  # Each format of weights has its own errors.
+            raise self._unreadable(error) from None
+
+    def _unreadable(self, error: Exception) -> ArtefactError:
+        reason = str(error).strip().split("\n")[0][:200]
+        return ArtefactError(f"{self.directory.name} cannot be loaded by transformers: {reason}")
 
     @property
     def has_chat_template(self) -> bool:
@@ -133,14 +151,21 @@ class Checkpoint:
     def special_ids(self) -> dict[str, Any]:
         """`eos_token_ids` (every id that ends an answer), `bos_token_id` and `pad_token_id`, where known."""
         ends: set[int] = set()
-        for owner in (self.model.generation_config, self.config, self.tokenizer):
-            value = getattr(owner, "eos_token_id", None)
+        owners = (self.config, self.tokenizer)
+        for value in (*self._generation_ends(), *(getattr(each, "eos_token_id", None) for each in owners)):
             ends.update(value if isinstance(value, list) else [] if value is None else [value])
         return {
             "eos_token_ids": sorted(ends),
             "bos_token_id": self.tokenizer.bos_token_id,
             "pad_token_id": self.tokenizer.pad_token_id,
         }
+
+    def _generation_ends(self) -> list[Any]:
+        try:
+            settings = json.loads((self.directory / "generation_config.json").read_text(encoding="utf-8"))
+            return [settings.get("eos_token_id")]
+        except (OSError, ValueError, AttributeError):
+            return []  # Many checkpoints have none: the config's and the tokenizer's ids remain.
 
     def write_tokenizer(self, directory: Path) -> None:
         """Copies the tokenizer's files as they are; the chat template always gets a file of its own."""
