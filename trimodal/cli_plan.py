@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -43,11 +42,11 @@ def llm(
     """Weights, KV cache, sequences and cost of a language model on one GPU or on each known one."""
     from trimodal.build_support import operator_errors
     from trimodal.gpu.cards import CARDS, find_card
-    from trimodal.llm.architecture import read_architecture
+    from trimodal.llm.architecture import find_config, read_architecture
     from trimodal.llm.sizing import Deployment, size
 
     with operator_errors():
-        model = read_architecture(_config(source))
+        model = read_architecture(find_config(source))
         length = max_seq_len or min(8192, model.max_positions or 8192)
         plans = [
             Deployment(
@@ -73,27 +72,6 @@ def llm(
         _print_cards(source, model, rows)
     if not any(row["fits"] for row in rows):
         raise typer.Exit(1)
-
-
-def _config(source: str) -> Path:
-    """A local path as it is; of a hub id only config.json is fetched, or taken from the local cache."""
-    from trimodal.build_support import HUB_ID
-    from trimodal.errors import ArtefactError
-
-    path = Path(source).expanduser()
-    if path.exists():
-        return path
-    if not HUB_ID.fullmatch(source):
-        raise ArtefactError(f"no config.json or checkpoint at {source}, and it is no hub id (owner/name)")
-    try:
-        import huggingface_hub
-
-        return Path(huggingface_hub.hf_hub_download(source, "config.json"))
-    except Exception as error:  # The hub's client raises a dozen kinds, from HTTP, sockets and the cache.
-        raise ArtefactError(
-            f"the hub did not give config.json of {source} ({type(error).__name__}): "
-            "check the spelling and the connection, or name a local config.json"
-        ) from None
 
 
 def _row(model: Architecture, plan: Deployment, sizing: Sizing, rate: float, price: float) -> dict[str, Any]:

@@ -7,12 +7,15 @@ It opens no weights, imports no torch, and knows nothing of GPUs or precisions: 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from trimodal.errors import ArtefactError
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,28 @@ class Architecture:
     @property
     def parameters(self) -> int:
         return self.linear + self.kept + self.hidden_size + self.embedding + self.lm_head
+
+
+def find_config(source: str) -> Path:
+    """A local path as it is; of a hub id config.json alone, fetched or taken from the local cache.
+
+    Raises:
+        ArtefactError: nothing is there, or the hub does not give it.
+    """
+    path = Path(source).expanduser()
+    if path.exists():
+        return path
+    if not HUB_ID.fullmatch(source):
+        raise ArtefactError(f"no config.json or checkpoint at {source}, and it is no hub id (owner/name)")
+    try:
+        import huggingface_hub
+
+        return Path(huggingface_hub.hf_hub_download(source, "config.json"))
+    except Exception as error:  # The hub's client raises a dozen kinds, from HTTP, sockets and the cache.
+        raise ArtefactError(
+            f"the hub did not give config.json of {source} ({type(error).__name__}): "
+            "check the spelling and the connection, or name a local config.json"
+        ) from None
 
 
 def read_architecture(source: Path) -> Architecture:
