@@ -145,9 +145,10 @@ def run_cancellable(work: Callable[[], T], cancelled: threading.Event) -> T:
         except BaseException as error:
             outcome.set_exception(error)
 
-    # Not kept alive by it: a second Ctrl-C ends the process at once.
-    threading.Thread(target=run, name="tensorrt-build", daemon=True).start()
+    # A daemon does not keep the process alive: a second Ctrl-C ends it at once.
+    worker = threading.Thread(target=run, name="tensorrt-build", daemon=True)
     try:
+        worker.start()
         return outcome.result()
     except KeyboardInterrupt:
         cancelled.set()

@@ -1,4 +1,4 @@
-"""ONNX graphs of a few nodes, and a classifier's artefact around one, for tests of what builds plans of them."""
+"""ONNX graphs of a few nodes, and a classifier's artefact around one, for tests of plans."""
 
 from __future__ import annotations
 
