@@ -47,6 +47,7 @@ Opener = Callable[[Path, RecognizeSettings], SpeechEngine]
 ENGINES = {
     "ctranslate2": "trimodal.speech.engine_ctranslate2",
     "onnxruntime": "trimodal.speech.engine_onnxruntime",
+    "tensorrt": "trimodal.speech.engine_tensorrt",
     "fake": "trimodal.speech.engine_fake",
 }
 

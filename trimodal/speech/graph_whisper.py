@@ -8,7 +8,9 @@ a close decision. Runtimes are behind trimodal.speech.graphs, dynamic time warpi
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,7 +56,10 @@ class GraphWhisper:
         spec: GenerationSpec,
         *,
         max_batch: int,
+        one_at_a_time: bool = False,
     ) -> None:
+        """`one_at_a_time`: the graphs have one set of buffers, so batches of several threads take turns."""
+        self._turn = threading.Lock() if one_at_a_time else nullcontext()
         self._graphs = graphs
         self._tokens = tokens
         self._shapes = shapes
@@ -101,10 +106,11 @@ class GraphWhisper:
         features = log_mel_batch(
             [heard.window.samples for heard in batch], context_s, self._shapes.mel_bins, self._shapes.padding
         )
-        decoding = self._graphs.start(features)
-        logits, attention = decoding.step(np.array([heard.opening for heard in batch], np.int64))
-        self._begin(batch, logits, attention)
-        self._write(batch, features, decoding, temperature)
+        with self._turn:
+            decoding = self._graphs.start(features)
+            logits, attention = decoding.step(np.array([heard.opening for heard in batch], np.int64))
+            self._begin(batch, logits, attention)
+            self._write(batch, features, decoding, temperature)
 
     def _write(self, batch: list[_Heard], features: Features, decoding: Decoding, temperature: float) -> None:
         """Tokens, their probabilities and their attention into the rows; `decoding` is at the language."""
