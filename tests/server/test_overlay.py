@@ -61,8 +61,41 @@ def test_edit_may_change_any_field(repository, tmp_path):
     assert read_model(target, "llm", "cpu").config.dynamic_batching.max_queue_delay_microseconds == 100
 
 
+@pytest.fixture
+def engines(tmp_path):
+    """One engine that the repository has too, one that it lacks, and a build that has not ended."""
+    root = tmp_path / "engines"
+    for place in ("llm/openvino-int8", "echo/onnx-fp16", "echo/.onnx-fp16-x1"):
+        (root / place).mkdir(parents=True)
+        (root / place / "which").write_text("of the engines directory\n")
+    return root
+
+
+def test_engines_of_another_place_are_where_models_look(repository, engines, tmp_path):
+    (repository / "llm" / "1" / "openvino-int8").mkdir()
+    target = overlay(repository, tmp_path / "overlay", {}, "gpu", engines=engines)
+    assert (target / "llm" / "1" / "openvino-int8" / "which").read_text() == "of the engines directory\n"
+    assert (target / "llm" / "1" / "model.py").read_text() == "# glue\n"
+    assert (target / "llm" / "config.pbtxt").resolve() == repository / "llm" / "config.pbtxt"
+    assert read_model(target, "llm", "cpu").config == read_model(repository, "llm", "cpu").config
+    # by the paths that configs use: the system follows a link before it goes up
+    assert (target / "llm" / "1" / "../../echo/1/onnx-fp16/which").is_file()
+    assert [entry.name for entry in (target / "echo" / "1").iterdir()] == ["onnx-fp16"]
+    assert not list((repository / "llm" / "1" / "openvino-int8").iterdir())
+
+
+def test_engines_and_changes_together(repository, engines, tmp_path):
+    changes = {"llm": {"engine": "fake"}}
+    target = overlay(repository, tmp_path / "overlay", changes, "cpu", engines=engines)
+    assert read_model(target, "llm", "cpu").parameters["engine"] == "fake"
+    assert (target / "llm" / "1" / "openvino-int8" / "which").is_file()
+    assert (target / "llm" / "labels.txt").is_symlink()
+
+
 def test_refusals(repository, tmp_path):
     with pytest.raises(ServerError, match="'lm': the models are echo, llm, pair"):
         overlay(repository, tmp_path / "one", {"lm": {"engine": "fake"}})
     with pytest.raises(ServerError, match="model pair has no parameter 'engine'"):
         overlay(repository, tmp_path / "two", {"pair": {"engine": "fake"}})
+    with pytest.raises(ServerError, match="engines directory .*/nothing does not exist: build into it"):
+        overlay(repository, tmp_path / "three", {}, engines=tmp_path / "nothing")

@@ -2,8 +2,19 @@ from importlib.metadata import version
 
 import pytest
 
+from tests.server.artefacts import H200, PLAN, add_model, build, plan_fields, python_model
 from trimodal.errors import ServerError
-from trimodal.server.preflight import SHM_PER_INSTANCE, check_numpy, check_shared_memory
+from trimodal.gpu import libraries
+from trimodal.server import preflight
+from trimodal.server.locate import Triton
+from trimodal.server.preflight import (
+    SHM_PER_INSTANCE,
+    check_backends,
+    check_gpus,
+    check_models,
+    check_numpy,
+    check_shared_memory,
+)
 from trimodal.server.repository import read_model
 
 
@@ -44,3 +55,68 @@ def test_numpy_two_is_refused(tmp_path, monkeypatch):
     assert version("numpy") == "2.1.0"
     with pytest.raises(ServerError, match=r"numpy 2\.1\.0 is installed.*pip install 'numpy<2'"):
         check_numpy()
+
+
+@pytest.fixture
+def on_gpu(tmp_path):
+    """A model on a GPU: what it opens fits an H200 and TensorRT 10.14."""
+    version = add_model(tmp_path, PLAN)
+    build(version / "tensorrt-fp16", "vision", "tensorrt", "model.plan", **plan_fields())
+    return read_model(tmp_path, "vision_classify", "gpu")
+
+
+def test_no_driver_is_asked_when_no_model_wants_a_gpu(model, monkeypatch):
+    monkeypatch.setattr(preflight, "visible_gpus", lambda: pytest.fail("asked"))
+    assert check_gpus([model(1)]) == []
+
+
+def test_a_model_that_wants_a_gpu_where_there_is_none(on_gpu, monkeypatch):
+    def no_driver():
+        raise ServerError("no NVIDIA driver answers (x): install one")
+
+    monkeypatch.setattr(preflight, "visible_gpus", no_driver)
+    with pytest.raises(ServerError, match="^vision_classify wants a GPU, but no NVIDIA driver answers"):
+        check_gpus([on_gpu])
+    monkeypatch.setattr(preflight, "visible_gpus", list)
+    with pytest.raises(ServerError, match="the driver has none; --profile cpu"):
+        check_gpus([on_gpu])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    with pytest.raises(ServerError, match="CUDA_VISIBLE_DEVICES=-1 hides them all"):
+        check_gpus([on_gpu])
+
+
+def test_a_backend_that_triton_lacks(model, on_gpu, tmp_path):
+    triton = Triton(tmp_path / "triton")
+    (triton.root / "backends" / "python").mkdir(parents=True)
+    check_backends(triton, [model(1)])
+    with pytest.raises(ServerError, match="vision_classify needs Triton's tensorrt backend, .*cuda"):
+        check_backends(triton, [model(1), on_gpu])
+
+
+def test_models_are_checked_whole(on_gpu, tmp_path, monkeypatch):
+    triton = Triton(tmp_path / "triton")
+    (triton.root / "backends" / "tensorrt").mkdir(parents=True)
+    monkeypatch.setattr(preflight, "visible_gpus", lambda: [H200])
+    monkeypatch.setattr(libraries, "native_tensorrt", lambda: "10.14.1")
+    check_models(triton, [on_gpu])
+    monkeypatch.setattr(libraries, "native_tensorrt", lambda: "11.4.0")
+    with pytest.raises(ServerError, match="model vision_classify: .* 10.14.1.48, here is 11.4.0: build"):
+        check_models(triton, iter([on_gpu]))
+
+
+def test_a_server_does_not_start_for_a_missing_engine(tmp_path, monkeypatch):
+    """Nothing is started: it is said before, with the temporary copy of the repository removed."""
+    from trimodal.server.options import ServerOptions
+    from trimodal.server.process import TritonServer
+
+    monkeypatch.setenv("TRIMODAL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    repository = tmp_path / "repository"
+    add_model(repository, python_model("embedding", engine="onnxruntime", artefact="onnx-fp32"))
+    (tmp_path / "engines").mkdir()
+    options = ServerOptions(
+        repository=repository, engines=tmp_path / "engines", http_port=0, grpc_port=0, metrics_port=0
+    )
+    with pytest.raises(ServerError, match="^model embedding: there is no built engine embedding/1/onnx-fp32"):
+        TritonServer(options).start()
+    assert not list(tmp_path.glob("trimodal-server-*"))

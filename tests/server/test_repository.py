@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from tritonclient.grpc import model_config_pb2
 
+from tests.server.artefacts import add_model, python_model
 from trimodal.errors import ServerError
 from trimodal.server.repository import Model, model_names, read_model, select_models, waves
 
@@ -47,6 +48,42 @@ def test_profile_chooses_the_file(repository):
     assert read_model(repository, "a", "cpu").instances == 7
     assert read_model(repository, "a", "gpu").instances == 2
     assert read_model(repository, "b", "cpu").instances == 1
+
+
+def test_profile_cuda_has_files_of_its_own_or_those_of_gpu(repository):
+    assert read_model(repository, "a", "cuda").instances == 2
+    (repository / "a" / "configs").mkdir()
+    (repository / "a" / "configs" / "cuda.pbtxt").write_text(PYTHON.format(name="a", count=3))
+    assert [read_model(repository, "a", profile).instances for profile in ("cpu", "cuda", "gpu")] == [2, 3, 2]
+
+
+@pytest.mark.parametrize(
+    ("config", "wants", "backend", "artefact"),
+    [
+        ('backend: "python"', False, "python", ""),
+        ('backend: "python" parameters { key: "device" value { string_value: "cuda" } }', True, "python", ""),
+        ('backend: "python" parameters { key: "engine" value { string_value: "vllm" } }', True, "python", ""),
+        ('platform: "tensorrt_plan" default_model_filename: "a-fp16/m.plan"', True, "tensorrt", "a-fp16"),
+        ('backend: "onnxruntime" instance_group [ { kind: KIND_GPU } ]', True, "onnxruntime", ""),
+        ('platform: "onnxruntime_onnx" instance_group [ { kind: KIND_CPU } ]', False, "onnxruntime", ""),
+        (f'platform: "ensemble" ensemble_scheduling {{ step [{STEPS}] }}', False, "", ""),
+    ],
+)
+def test_who_wants_a_gpu_and_which_backend(tmp_path, config, wants, backend, artefact):
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "config.pbtxt").write_text(f'name: "m" {config}')
+    model = read_model(tmp_path, "m", "gpu")
+    assert (model.wants_gpu, model.backend, model.artefact) == (wants, backend, artefact)
+
+
+def test_a_fake_wants_neither_gpu_nor_artefact(tmp_path):
+    parameters = {"engine": "fake", "device": "cuda", "artefact": "onnx-int8"}
+    version = add_model(tmp_path, python_model("m", **parameters))
+    model = read_model(tmp_path, "m", "gpu")
+    assert (model.wants_gpu, model.artefact, model.precision()) == (False, "", "")
+    (version.parent / "12").mkdir()
+    (version.parent / "9").mkdir()
+    assert model.version_directory.name == "12"
 
 
 def test_precision_by_manifest_else_by_name(repository):

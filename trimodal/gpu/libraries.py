@@ -90,7 +90,7 @@ def cuda_of(name: str, python: str = "") -> int | None:
     """
     found = _distribution(name, python)
     for requirement in (found.requires or []) if found else []:
-        if match := re.match(r"(?:nvidia|tensorrt)[\w-]*[-_]cu(\d\d)\b", requirement):
+        if match := re.match(r"(?:nvidia|tensorrt)[\w-]*[-_]cu(\d\d)(?!\d)", requirement):
             return int(match.group(1))
         # From CUDA 13 on NVIDIA's names have no suffix.
         if match := re.match(r"nvidia-cuda-runtime\s*\(?\s*[~>=]=\s*(\d+)", requirement):

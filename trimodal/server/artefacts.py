@@ -162,7 +162,7 @@ def _shapes(model: Model, manifest: Manifest) -> Iterator[tuple[str, dict[str, S
 
     for batch in sorted({1, config.max_batch_size}):
         if config.max_batch_size:
-            why = f"max_batch_size {batch}" if batch > 1 else "one image"
+            why = f"max_batch_size {batch}" if batch > 1 else "a batch of 1"
             yield why, {name: shape(name, batch, dims) for name, dims in inputs.items()}
     for spec in config.optimization.cuda.graph_spec:
         dims = {name: tuple(one.dim) for name, one in spec.input.items()} or inputs

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.server.artefacts import H200, L4, PLAN, add_model, build, plan_fields, python_model
+from trimodal.errors import ArtefactError, ServerError
+from trimodal.gpu import libraries
+from trimodal.server.artefacts import artefacts_of, check_artefact, check_artefacts
+from trimodal.server.repository import Model, read_model
+
+
+@pytest.fixture(autouse=True)
+def tensorrt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library of Triton's backend, whose file name lacks the build number."""
+    monkeypatch.setattr(libraries, "native_tensorrt", lambda: "10.14.1")
+
+
+def model(repository: Path, name: str, profile: str = "gpu") -> Model:
+    return read_model(repository, name, profile)
+
+
+def refusal(repository: Path, name: str = "vision_classify", gpus=(H200,)) -> str:
+    """The sentence about the first artefact of a model."""
+    with pytest.raises(ArtefactError) as refused:
+        check_artefact(artefacts_of(model(repository, name))[0], gpus)
+    return str(refused.value)
+
+
+def plan(repository: Path, config: str = PLAN, **fields: object) -> Path:
+    """A repository with a plan in Triton's own backend."""
+    version = add_model(repository, config)
+    build(version / "tensorrt-fp16", "vision", "tensorrt", "model.plan", **(plan_fields() | fields))
+    return version / "tensorrt-fp16"
+
+
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        (python_model("llm", engine="vllm", artefact="checkpoint"), [("llm", "checkpoint", "checkpoint")]),
+        (
+            python_model("llm", engine="tensorrt_llm", artefact="tensorrt-llm-fp8"),
+            [("llm", "tensorrt_llm", "tensorrt-llm-fp8")],
+        ),
+        (
+            python_model("llm", engine="openvino", artefact="a", speculation="draft", draft_artefact="b"),
+            [("llm", "openvino", "a"), ("llm", "openvino", "b")],
+        ),
+        (
+            python_model("llm", engine="openvino", artefact="a", draft_artefact="b"),
+            [("llm", "openvino", "a")],
+        ),
+        (PLAN, [("vision", "tensorrt", "tensorrt-fp16")]),
+        (
+            python_model("vision_rank", classifier="../../vision_classify/1/onnx-int8"),
+            [("vision", None, "onnx-int8")],
+        ),
+        (python_model("speech_recognize", engine="fake", artefact="a"), []),
+        (python_model("speech", recognizer="speech_recognize"), []),
+        (python_model("somebody_elses", engine="theirs", artefact="a"), []),
+    ],
+)
+def test_what_a_model_opens(tmp_path, config, found):
+    version = add_model(tmp_path, config)
+    artefacts = artefacts_of(model(tmp_path, version.parent.name))
+    assert [(one.task, one.runtime, one.directory.name) for one in artefacts] == found
+
+
+def test_a_plan_that_fits(tmp_path):
+    plan(tmp_path)
+    check_artefacts([model(tmp_path, "vision_classify")], [H200])
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        (plan_fields(version="10.13.3.9"), "was built with tensorrt 10.13.3.9, here is 10.14.1: build again"),
+        (plan_fields(sm="8.0"), "was compiled for SM 8.0 (NVIDIA H200), GPU 0 has 9.0 (NVIDIA H200): build"),
+        (
+            plan_fields(most=8),
+            "does not fit max_batch_size 16: pixels takes 1×3×224×224 to 8×3×224×224, not 16×3×224×224",
+        ),
+        (plan_fields(side=256), "does not fit the graph_spec of batch size 8: pixels takes 1×3×256×256"),
+    ],
+)
+def test_a_plan_that_does_not_fit(tmp_path, fields, sentence):
+    directory = plan(tmp_path, **fields)
+    refused = refusal(tmp_path)
+    assert f"the engine in {directory} {sentence}" in refused
+    assert refused.endswith("build again with: python build/vision.py checkpoint")
+
+
+def test_a_build_number_differs_only_where_both_say_it(tmp_path, monkeypatch):
+    plan(tmp_path)
+    monkeypatch.setattr(libraries, "native_tensorrt", lambda: "10.14.1.99")
+    assert "here is 10.14.1.99" in refusal(tmp_path)
+    monkeypatch.setattr(libraries, "native_tensorrt", lambda: None)  # not found: Triton will say
+    check_artefacts([model(tmp_path, "vision_classify")], [H200])
+
+
+def test_a_plan_of_another_gpu_is_refused_only_where_gpus_are_known(tmp_path):
+    plan(tmp_path)
+    (artefact,) = artefacts_of(model(tmp_path, "vision_classify"))
+    assert check_artefact(artefact, None).precision == "fp16"
+    assert "for 1 GPUs, and none can be seen" in refusal(tmp_path, gpus=[])
+    assert "GPU 0 has 8.9 (NVIDIA L4)" in refusal(tmp_path, gpus=[L4])
+
+
+def test_instances_are_held_to_the_profiles_that_they_name(tmp_path):
+    small, large = (plan_fields(most=most)["profiles"][0] for most in (8, 16))
+    first = PLAN.replace("kind: KIND_GPU", 'kind: KIND_GPU profile: [ "0" ]')
+    plan(tmp_path / "a", first, profiles=[small, large])
+    assert "does not fit max_batch_size 16" in refusal(tmp_path / "a")
+    plan(tmp_path / "b", first.replace('"0"', '"1"'), profiles=[small, large])
+    check_artefacts([model(tmp_path / "b", "vision_classify")], [H200])
+    plan(tmp_path / "c", first.replace('"0"', '"2"'), profiles=[small, large])
+    assert "has 2 optimisation profiles, and instance_group names profile 2" in refusal(tmp_path / "c")
+
+
+def test_a_warm_up_must_fit_too(tmp_path):
+    warm_up = """model_warmup [ { name: "large" batch_size: 32
+      inputs { key: "pixels" value { data_type: TYPE_UINT8 dims: [ 3, 224, 224 ] zero_data: true } } } ]"""
+    plan(tmp_path, PLAN + warm_up)
+    assert "does not fit the model_warmup 'large'" in refusal(tmp_path)
+
+
+def test_the_file_that_triton_is_told_of_must_be_there(tmp_path):
+    plan(tmp_path, PLAN.replace("model.plan", "other.plan"))
+    assert "lacks other.plan: build again with:" in refusal(tmp_path)
+
+
+def test_a_missing_engine_says_where_and_how_it_is_built(tmp_path):
+    for config, sentence in (
+        (PLAN, "vision_classify/1/tensorrt-fp16: build one with: python build/vision_tensorrt.py CHECKPOINT"),
+        (
+            python_model("llm", engine="tensorrt_llm", artefact="tensorrt-llm-fp8"),
+            "llm/1/tensorrt-llm-fp8: build one with: python build/llm_tensorrt_llm.py CHECKPOINT --precision fp8",
+        ),
+        (
+            python_model("embedding", engine="onnxruntime", artefact="onnx-fp16"),
+            "embedding/1/onnx-fp16: build one with: python build/embedding_onnx.py CHECKPOINT --precision fp16",
+        ),
+    ):
+        version = add_model(tmp_path, config)
+        assert f"there is no built engine {sentence}" in refusal(tmp_path, version.parent.name)
+    add_model(tmp_path, python_model("speech_recognize", engine="tensorrt", artefact="/engines/whisper"))
+    said = refusal(tmp_path, "speech_recognize")
+    assert said.endswith(
+        "no built engine /engines/whisper: build one with: python build/speech_tensorrt.py CHECKPOINT"
+    )
+
+
+def test_a_pinned_checkpoint(tmp_path):
+    parameters = {"engine": "onnxruntime", "artefact": "onnx-fp16", "checkpoint_sha256": "cd" * 32}
+    version = add_model(tmp_path, python_model("embedding", **parameters))
+    build(version / "onnx-fp16", "embedding", "onnxruntime")
+    assert "from a checkpoint with hash abababababab, not cdcdcdcdcdcd" in refusal(tmp_path, "embedding")
+
+
+def test_tensorrt_of_python_models_is_the_package(tmp_path, monkeypatch):
+    version = add_model(
+        tmp_path, python_model("speech_recognize", engine="tensorrt", artefact="tensorrt-fp16")
+    )
+    build(version / "tensorrt-fp16", "speech", "tensorrt", runtime_version="10.14.1.48")
+    monkeypatch.setattr(libraries, "python_tensorrt", lambda: "11.4.0.106")
+    assert "built with tensorrt 10.14.1.48, here is 11.4.0.106" in refusal(tmp_path, "speech_recognize")
+
+
+def test_all_that_is_wrong_is_said_at_once_and_each_thing_once(tmp_path):
+    add_model(tmp_path, PLAN)
+    for name in ("vision_preprocess", "vision_rank"):
+        add_model(tmp_path, python_model(name, classifier="../../vision_classify/1/tensorrt-fp16"))
+    version = add_model(tmp_path, python_model("llm", engine="openvino", artefact="openvino-int8"))
+    build(version / "openvino-int8", "embedding", "onnxruntime")
+    names = ("vision_preprocess", "llm", "vision_classify", "vision_rank")
+    with pytest.raises(ServerError) as refused:
+        check_artefacts([model(tmp_path, name) for name in names], [H200])
+    first, second = str(refused.value).splitlines()
+    assert first.startswith("model llm: ")
+    assert "holds a embedding engine for onnxruntime, not a llm engine for openvino" in first
+    assert second.startswith(
+        "model vision_classify, vision_preprocess, vision_rank: there is no built engine"
+    )
+
+
+def test_labels_that_a_model_only_reads_are_checked(tmp_path):
+    config = python_model("vision_rank", classifier="../../vision_classify/1/tensorrt-fp16")
+    add_model(tmp_path, config)
+    plan(tmp_path)
+    check_artefacts([model(tmp_path, "vision_rank")], [])
+    (tmp_path / "vision_classify" / "1" / "tensorrt-fp16" / "labels.json").write_text('["cat"]')
+    assert "labels.json: 2 strings wanted" in refusal(tmp_path, "vision_rank")
