@@ -15,6 +15,7 @@ import pytest
 from tests.llm.sinks import eventually
 from trimodal.errors import OperatorError
 from trimodal.llm import link as link_module
+from trimodal.llm import process as process_module
 from trimodal.llm.core import Opened, Stepped
 from trimodal.llm.engine import EngineInfo, EngineRequest, EngineStats, Sampling
 from trimodal.llm.engine_fake import FakeEngine
@@ -87,7 +88,7 @@ def test_an_engine_killed_while_it_opens_is_an_operators_error(monkeypatch: pyte
             self.kill()
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
 
-    monkeypatch.setattr(link_module.subprocess, "Popen", Killed)
+    monkeypatch.setattr(process_module.subprocess, "Popen", Killed)
     with pytest.raises(OperatorError, match="ended with status -9 while it opened"):
         start_process(FAKE)
 

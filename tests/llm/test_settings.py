@@ -24,7 +24,7 @@ def test_text_becomes_typed_values() -> None:
         ("num_kv_block", "64", "unknown parameter 'num_kv_block'"),
         ("num_kv_blocks", "many", "'num_kv_blocks' = 'many'"),
         ("num_kv_blocks", "0", "greater than or equal to 4"),
-        ("engine", "vllm", "'engine' = 'vllm'"),
+        ("engine", "sglang", "'engine' = 'sglang'"),
         ("enable_prefix_caching", "maybe", "'enable_prefix_caching' = 'maybe'"),
         ("default_max_tokens", "5000", "exceeds max_output_tokens"),
     ],

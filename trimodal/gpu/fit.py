@@ -91,6 +91,17 @@ def check_checkpoint(directory: Path, manifest: Manifest, expected: str) -> None
         )
 
 
+def check_limit(directory: Path, manifest: Manifest, limit: str, parameter: str, wanted: int) -> None:
+    """Raises: ArtefactError when `wanted`, the value of `parameter`, exceeds the `limit` in the shapes."""
+    built = manifest.shapes.get(limit)
+    if isinstance(built, int) and wanted > built:
+        raise _misfit(
+            directory,
+            manifest,
+            f"was built with {limit} {built}, and {parameter} is {wanted}: lower it, or raise {limit} and",
+        )
+
+
 def _out_of_range(name: str, shape: Shape, range_: InputRange) -> str:
     return f"{name} takes {_shape(range_.min)} to {_shape(range_.max)}, not {_shape(shape)}"
 
@@ -106,4 +117,5 @@ def _shape(shape: Shape) -> str:
 
 
 def _misfit(directory: Path, manifest: Manifest, what: str) -> ArtefactError:
-    return ArtefactError(f"the engine in {directory} {what}: build again with: {manifest.command}")
+    joint = "" if what.endswith(" and") else ":"
+    return ArtefactError(f"the engine in {directory} {what}{joint} build again with: {manifest.command}")

@@ -8,14 +8,25 @@ It knows neither text nor clients.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from trimodal.errors import OperatorError
-from trimodal.llm.engine import Engine, EngineInfo, EngineRequest, EngineStats, Output, open_engine
+from trimodal.llm.engine import (
+    Engine,
+    EngineInfo,
+    EngineLost,
+    EngineRequest,
+    EngineStats,
+    Output,
+    open_engine,
+)
 from trimodal.llm.settings import LlmSettings
+
+_CHECK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -52,24 +63,41 @@ class Stepped:
 
 
 def run_engine(engine: Engine, connection: Connection) -> None:
-    """Serves `engine` over `connection` until Close, or until the other side is gone."""
+    """Serves `engine` over `connection` until Close, or until the other side is gone.
+
+    Raises:
+        EngineLost: the engine cannot go on.
+    """
     try:
         connection.send(Opened(engine.info))
+        told = EngineStats()
         while True:
             refused: list[Output] = []
             changed = False
-            while connection.poll(None if not (engine.has_work() or changed) else 0):
+            while _commands_wait(engine, connection, idle=not (engine.has_work() or changed)):
                 command = connection.recv()
                 if isinstance(command, Close):
                     return
                 changed = True
                 refused += _obey(engine, command)
             outputs = refused + (engine.step() if engine.has_work() else [])
-            connection.send(Stepped(outputs, engine.stats()))
+            stats = engine.stats()
+            if outputs or changed or stats != told:  # a step that only waited is nobody's news
+                connection.send(Stepped(outputs, stats))
+                told = stats
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # the model's process is gone; so are its clients
     finally:
         engine.close()
+
+
+def _commands_wait(engine: Engine, connection: Connection, *, idle: bool) -> bool:
+    """Whether there is a command; with nothing else to do, waits until there is one."""
+    if not idle:
+        return connection.poll(0)
+    while not connection.poll(_CHECK_SECONDS):
+        engine.check()
+    return True
 
 
 def _obey(engine: Engine, command: object) -> list[Output]:
@@ -91,19 +119,29 @@ def main() -> None:
     # The server drains on them; this process ends when it is told to, or when its connection ends.
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
-    connection = Connection(int(sys.argv[1]))
-    settings: LlmSettings = connection.recv()
+    descriptor = int(sys.argv[1])
+    os.set_inheritable(descriptor, False)  # else what the engine starts would keep the connection open
+    with Connection(descriptor) as connection:
+        settings: LlmSettings = connection.recv()
+        if engine := _open(settings, connection):
+            try:
+                run_engine(engine, connection)
+            except EngineLost as error:
+                sys.exit(f"trimodal: the engine is lost: {error}")
+
+
+def _open(settings: LlmSettings, connection: Connection) -> Engine | None:
+    """The engine; None after the other side was told why there is none."""
     try:
-        engine = open_engine(settings)
+        return open_engine(settings)
     except OperatorError as error:
-        connection.send(Failed(str(error)))
-        return
+        problem = str(error)
     except ImportError as error:
-        connection.send(Failed(f"engine '{settings.engine}' is not installed: {error}"))
-        return
+        where = f" in the environment of {settings.python}" if settings.python else ""
+        problem = f"engine '{settings.engine}' is not installed{where}: {error}"
     except Exception as error:
         # A runtime's own message has several lines, the last one says what is wrong.
         reason = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
-        connection.send(Failed(f"engine '{settings.engine}' did not open: {reason}"))
-        return
-    run_engine(engine, connection)
+        problem = f"engine '{settings.engine}' did not open: {reason}"
+    connection.send(Failed(problem))
+    return None

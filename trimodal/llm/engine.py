@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from importlib import import_module
+from typing import Protocol, cast
 
 from trimodal.llm.settings import LlmSettings
 
 KV_BLOCK_TOKENS = 32
-"""Tokens of one KV block in OpenVINO GenAI on the CPU; the fake engine keeps to it."""
+"""Tokens of one KV block in OpenVINO GenAI on the CPU and in TensorRT-LLM; the fake engine keeps to it."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,25 @@ class Engine(Protocol):
     def stats(self) -> EngineStats:
         """The figures as of now."""
 
+    def check(self) -> None:
+        """Called about once a second while there is no work. Raises EngineLost when none can be done."""
+
     def close(self) -> None:
         """Frees the model."""
+
+
+class EngineLost(Exception):
+    """The engine cannot go on, by its own account: its process ends, and a new one is opened."""
+
+
+# Engine → module, and what opens it there.
+ENGINES: dict[str, tuple[str, str]] = {
+    "openvino": ("trimodal.llm.engine_openvino", "OpenVinoEngine"),
+    "tensorrt_llm": ("trimodal.llm.engine_tensorrt_llm", "open_compiled"),
+    "tensorrt_llm_pytorch": ("trimodal.llm.engine_tensorrt_llm", "open_pytorch"),
+    "vllm": ("trimodal.llm.engine_vllm", "open_vllm"),
+    "fake": ("trimodal.llm.engine_fake", "FakeEngine"),
+}
 
 
 def open_engine(settings: LlmSettings) -> Engine:
@@ -117,19 +135,6 @@ def open_engine(settings: LlmSettings) -> Engine:
     Raises:
         OperatorError: the artefact is missing or unfit, or the runtime is not installed.
     """
-    return _OPENERS[settings.engine](settings)
-
-
-def _open_openvino(settings: LlmSettings) -> Engine:
-    from trimodal.llm.engine_openvino import OpenVinoEngine
-
-    return OpenVinoEngine(settings)
-
-
-def _open_fake(settings: LlmSettings) -> Engine:
-    from trimodal.llm.engine_fake import FakeEngine
-
-    return FakeEngine(settings)
-
-
-_OPENERS: dict[str, Callable[[LlmSettings], Engine]] = {"openvino": _open_openvino, "fake": _open_fake}
+    module, name = ENGINES[settings.engine]
+    opener = cast(Callable[[LlmSettings], Engine], getattr(import_module(module), name))
+    return opener(settings)

@@ -120,6 +120,9 @@ class FakeEngine:
             kv_usage=min(1.0, used / self._settings.num_kv_blocks),
         )
 
+    def check(self) -> None:
+        """A script cannot be lost."""
+
     def close(self) -> None:
         self._running.clear()
         self._waiting.clear()

@@ -112,6 +112,9 @@ class OpenVinoEngine:
         usage = self._pipeline.get_metrics().cache_usage / 100 if running else 0.0
         return replace(self._stats, running=running, kv_usage=usage)
 
+    def check(self) -> None:
+        """The pipeline lives in this process: a loss ends it without being asked."""
+
     def close(self) -> None:
         self._sequences.clear()
         self._leaving.clear()

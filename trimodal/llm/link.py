@@ -7,11 +7,8 @@ that release the global lock. It does not restart anything: its owner decides th
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
-import shutil
 import socket
-import subprocess
 import sys
 import threading
 import traceback
@@ -20,16 +17,18 @@ from multiprocessing.connection import Connection, Pipe
 
 from trimodal.errors import OperatorError
 from trimodal.llm.core import Add, Cancel, Close, Failed, Opened, Stepped, run_engine
-from trimodal.llm.engine import Engine, EngineInfo, EngineRequest
+from trimodal.llm.engine import Engine, EngineInfo, EngineLost, EngineRequest
+from trimodal.llm.process import EngineProcess
 from trimodal.llm.settings import LlmSettings
 
 _CLOSE_SECONDS = 10.0
+_GLANCE_SECONDS = 1.0
 
 
 class EngineLink:
     """A running engine loop at the other end of a connection."""
 
-    def __init__(self, connection: Connection, process: subprocess.Popen[bytes] | None = None) -> None:
+    def __init__(self, connection: Connection, process: EngineProcess | None = None) -> None:
         self._connection = connection
         self._process = process
         self._commands: queue.SimpleQueue[object] = queue.SimpleQueue()
@@ -87,21 +86,12 @@ class EngineLink:
 
     def _reap(self) -> int:
         """Waits for the process to end, by force when it does not; its exit status."""
-        if not self._process:
-            return 0
-        try:
-            return self._process.wait(_CLOSE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            return self._process.wait()
+        return self._process.end(_CLOSE_SECONDS) if self._process else 0
 
     def _await_opened(self) -> EngineInfo:
-        try:
-            message = self._connection.recv()
-        except (EOFError, OSError):
-            raise OperatorError(
-                f"the engine's process ended with status {self._reap()} while it opened"
-            ) from None
+        message = self._receive()
+        if message is None:
+            raise OperatorError(f"the engine's process ended with status {self._reap()} while it opened")
         if isinstance(message, Failed):
             raise OperatorError(message.error)
         assert isinstance(message, Opened)
@@ -110,6 +100,7 @@ class EngineLink:
     def _read(self, on_step: Callable[[Stepped], None], on_death: Callable[[], None]) -> None:
         try:
             while (message := self._receive()) is not None:
+                assert isinstance(message, Stepped)
                 on_step(message)
         except Exception:
             # Without a reader no request would ever end: an engine that cannot be followed is a lost one.
@@ -121,13 +112,17 @@ class EngineLink:
             self._reap()
             on_death()
 
-    def _receive(self) -> Stepped | None:
-        """The next step; None when the engine is gone."""
+    def _receive(self) -> object | None:
+        """The next message; None when the engine is gone."""
         try:
-            step: Stepped = self._connection.recv()
+            while not self._connection.poll(_GLANCE_SECONDS):
+                # A child of a dead engine may hold the connection open: its end alone says too little.
+                if self._process and self._process.exited() and not self._connection.poll():
+                    return None
+            message: object = self._connection.recv()
         except (EOFError, OSError):
             return None
-        return step
+        return message
 
 
 def start_process(settings: LlmSettings) -> EngineLink:
@@ -137,13 +132,13 @@ def start_process(settings: LlmSettings) -> EngineLink:
         OperatorError: it could not be opened; the engine's own sentence.
     """
     ours, theirs = socket.socketpair()
-    with theirs:
-        process = subprocess.Popen(
-            [_python(), "-m", "trimodal.llm", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-        )
     connection = Connection(ours.detach())
+    try:
+        with theirs:
+            process = EngineProcess(settings, theirs.fileno())
+    except BaseException:
+        connection.close()
+        raise
     try:
         with contextlib.suppress(OSError):  # it ended already: the link says so when it opens
             connection.send(settings)
@@ -151,7 +146,7 @@ def start_process(settings: LlmSettings) -> EngineLink:
     except BaseException:
         connection.close()
         process.kill()
-        process.wait(_CLOSE_SECONDS)
+        process.end(_CLOSE_SECONDS)
         raise
 
 
@@ -164,13 +159,7 @@ def start_thread(engine: Engine) -> EngineLink:
 
 def _run_and_close(engine: Engine, connection: Connection) -> None:
     with connection:
-        run_engine(engine, connection)
-
-
-def _python() -> str:
-    """The interpreter of this environment; inside Triton's stub sys.executable may be empty or the stub."""
-    candidates = [sys.executable, os.path.join(sys.prefix, "bin", "python3"), shutil.which("python3") or ""]
-    for path in candidates:
-        if path and os.path.basename(path).startswith("python") and os.access(path, os.X_OK):
-            return path
-    raise OperatorError("no Python interpreter found to run the engine in")
+        try:
+            run_engine(engine, connection)
+        except EngineLost as error:
+            print(f"trimodal: the engine is lost: {error}", file=sys.stderr, flush=True)

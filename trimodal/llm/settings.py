@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from trimodal.llm.engine_parameters import GPU_ENGINES, defaults_of, unknown_to
 from trimodal.settings import Settings
+
+EngineName = Literal["openvino", "tensorrt_llm", "tensorrt_llm_pytorch", "vllm", "fake"]
 
 
 class LlmSettings(Settings):
-    """All parameters of llm/config.pbtxt. Names follow vLLM and OpenVINO GenAI where they have one."""
+    """All parameters of llm/config.pbtxt. Names follow vLLM, TensorRT-LLM and OpenVINO GenAI."""
 
-    engine: Literal["openvino", "fake"] = "openvino"
+    engine: EngineName = "openvino"
     artefact: str = Field("openvino-int8", description="built engine, relative to the version directory")
+    python: str = Field("", description="interpreter of the engine's process; empty: this environment's")
+    precision: str = Field("", description="refuse an artefact of another precision; empty: any")
+    checkpoint_sha256: str = Field("", description="refuse another checkpoint; the hash or its beginning")
     threads: int = Field(0, ge=0, le=1024, description="inference threads; 0 takes one per CPU")
 
-    num_kv_blocks: int = Field(512, ge=4, le=1 << 24, description="KV pool, 32 tokens a block")
+    num_kv_blocks: int = Field(512, ge=0, le=1 << 24, description="KV pool; 0: what the GPU's memory allows")
     kv_cache_precision: Literal["u8", "f16", "f32"] = "u8"
     numerics: Literal["reproducible", "fast"] = Field(
         "reproducible", description="fast: the runtime's choice; a greedy answer may depend on the batch"
@@ -25,6 +31,24 @@ class LlmSettings(Settings):
     enable_prefix_caching: bool = True
     max_num_seqs: int = Field(16, ge=1, le=4096, description="sequences in one batch")
     max_num_batched_tokens: int = Field(256, ge=1, le=1 << 20, description="tokens in one step")
+
+    max_model_len: int = Field(0, ge=0, le=1 << 24, description="0: as built, or as the checkpoint says")
+    enable_chunked_prefill: bool = Field(True, description="long prompts are computed in parts")
+    stall_timeout_s: float = Field(
+        120, ge=0, description="an engine that makes no token for so long is opened anew; 0: never"
+    )
+    kv_cache_free_gpu_memory_fraction: float = Field(0.9, gt=0, lt=1, description="of what weights leave")
+    gpu_memory_utilization: float = Field(0.9, gt=0, le=1, description="vllm: of the whole memory")
+    host_cache_bytes: int = Field(0, ge=0, description="host memory for KV blocks that leave the GPU")
+    capacity_scheduler_policy: Literal["GUARANTEED_NO_EVICT", "MAX_UTILIZATION"] = "GUARANTEED_NO_EVICT"
+    kv_cache_dtype: Literal["auto", "fp8"] = "auto"
+    tensor_parallel_size: int = Field(1, ge=1, le=64, description="GPUs that share each layer")
+    pipeline_parallel_size: int = Field(1, ge=1, le=64, description="GPUs that share the layers")
+    lookahead: str = Field(
+        "",
+        pattern=r"^([1-9]\d{0,3}(,[1-9]\d{0,3}){2})?$",
+        description="lookahead decoding: window, n-gram and verification size, as 4,3,4; empty: off",
+    )
 
     speculation: Literal["none", "draft", "prompt_lookup"] = "none"
     draft_artefact: str = Field("openvino-draft-int8", description="built draft model, as artefact")
@@ -51,8 +75,20 @@ class LlmSettings(Settings):
 
     version_directory: Path = Field(Path("."), description="set by the glue, not by operators")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_the_engine(cls, values: Any) -> Any:
+        return defaults_of(values.get("engine")) | values if isinstance(values, dict) else values
+
     @model_validator(mode="after")
     def _fits_together(self) -> LlmSettings:
+        if problem := unknown_to(self.engine, self.model_fields_set):
+            raise ValueError(problem)
+        if self.num_kv_blocks < 4 and not (self.num_kv_blocks == 0 and self.engine in GPU_ENGINES):
+            raise ValueError(
+                f"num_kv_blocks {self.num_kv_blocks} should be greater than or equal to 4 "
+                f"(0, as many as fit, with {', '.join(GPU_ENGINES)})"
+            )
         if self.default_max_tokens > self.max_output_tokens:
             raise ValueError(
                 f"default_max_tokens {self.default_max_tokens} exceeds "
@@ -66,6 +102,14 @@ class LlmSettings(Settings):
                 "whose KV cache is u8 or f16"
             )
         return self
+
+    @property
+    def lookahead_sizes(self) -> tuple[int, int, int] | None:
+        """Window, n-gram and verification size; None without lookahead."""
+        if not self.lookahead:
+            return None
+        window, ngram, verification = map(int, self.lookahead.split(","))
+        return window, ngram, verification
 
     @property
     def artefact_directory(self) -> Path:

@@ -1,0 +1,60 @@
+"""What AsyncEngine needs of an asyncio library: a Protocol that TensorRT-LLM's and vLLM's adapters fill.
+
+A runtime knows token ids and the library's names. Which sequences run, what was cancelled
+and when the library is given up, AsyncEngine decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Protocol
+
+from trimodal.errors import OperatorError
+from trimodal.llm.engine import EngineRequest, Sampling
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """What the library made of one sequence since its last chunk.
+
+    `finish_reason` is set on the last one: "stop", "length", or "error" when the library ended the
+    sequence for a reason of its own. `cached_tokens` is 0 as long as it is not known.
+    """
+
+    token_ids: list[int]
+    finish_reason: str | None = None
+    cached_tokens: int = 0
+
+
+class AsyncRuntime(Protocol):
+    """One opened library."""
+
+    def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+        """Runs a sequence, on the loop. Closed or cancelled before its end, it aborts it in the library."""
+
+    def alive(self) -> bool:
+        """Whether the library can still serve; false is for good. From any thread."""
+
+    def kv_usage(self) -> float:
+        """Share of the KV blocks that running sequences hold, 0 to 1, as last reported. From any thread."""
+
+    def close(self) -> None:
+        """Ends the library and its processes; not on the loop, and it may take its time."""
+
+
+async def warm_up(runtime: AsyncRuntime) -> None:
+    """One short request, so that the first client does not pay for first use, and there are figures.
+
+    Raises:
+        OperatorError: the library does not answer it.
+    """
+    request = EngineRequest(0, [1] * 8, Sampling(max_tokens=4))
+    async with aclosing(runtime.stream(request)) as chunks:
+        async for chunk in chunks:
+            if chunk.finish_reason in ("stop", "length"):
+                return
+            if chunk.finish_reason:
+                break
+    raise OperatorError("the engine opened, but did not answer a short prompt: its log says why")
