@@ -48,7 +48,9 @@ def parse(parser: tensorrt.OnnxParser, graph: Path) -> None:
     errors: list[tensorrt.ParserError] = [parser.get_error(index) for index in range(parser.num_errors)]
     screen = Console(stderr=True)
     for number, error in enumerate(errors, 1):
-        screen.print(f"{number}. {describe(error)}", markup=False, highlight=False, soft_wrap=True)
+        screen.print(
+            f"{number}. {describe(error)}", markup=False, emoji=False, highlight=False, soft_wrap=True
+        )
     first = f", the first: {errors[0].desc()}" if errors else ""
     raise ArtefactError(f"TensorRT's ONNX parser refuses {graph} ({len(errors)} errors above{first})")
 

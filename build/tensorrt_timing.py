@@ -86,7 +86,9 @@ def store_timing_cache(config: tensorrt.IBuilderConfig, path: Path, version: str
         _replace(_note_file(path), _note(version, target).model_dump_json(indent=2).encode() + b"\n")
         _replace(path, bytes(cast("Buffer", cache.serialize())))
     except OSError as error:
-        console.print(f"timing cache {path} not written: {error.strerror or error}", markup=False)
+        console.print(
+            f"timing cache {path} not written: {error.strerror or error}", markup=False, emoji=False
+        )
 
 
 def _replace(path: Path, data: bytes) -> None:

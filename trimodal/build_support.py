@@ -116,7 +116,7 @@ def operator_errors() -> Iterator[None]:
         yield
     except OperatorError as error:
         Console(stderr=True).print(
-            f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True
+            f"error: {error}", style="red", markup=False, emoji=False, highlight=False, soft_wrap=True
         )
         raise SystemExit(1) from None
 
