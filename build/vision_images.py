@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 from trimodal.errors import ArtefactError, RequestError
 from trimodal.vision.artefact import InputSpec
+from trimodal.vision.engine import Pixels
 from trimodal.vision.image import Limits, Picture
 from trimodal.vision.preprocess import Preprocessor
 
 FEWEST, MOST = 16, 512
+Item = TypeVar("Item")
+Truth = npt.NDArray[np.int64]
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp"}
 
 
@@ -25,8 +30,8 @@ SUFFIXES = {".jpg", ".jpeg", ".png", ".webp"}
 class ImageSet:
     """Prepared pixels uint8[N, 3, H, W], the true classes where they are known, and where they are from."""
 
-    pixels: np.ndarray
-    truth: np.ndarray | None
+    pixels: Pixels
+    truth: Truth | None
     origin: str
 
 
@@ -79,20 +84,20 @@ def random_images(spec: InputSpec, count: int, seed: int) -> ImageSet:
     return ImageSet(pixels, None, f"{count} random images, seed {seed}")
 
 
-def normalised(pixels: np.ndarray, spec: InputSpec) -> np.ndarray:
+def normalised(pixels: Pixels, spec: InputSpec) -> npt.NDArray[np.float32]:
     """float32[N, 3, H, W] of uint8 pixels, in the words of the checkpoint: (value / 255 − mean) / std."""
     mean, std = (np.array(values, np.float32).reshape(3, 1, 1) for values in (spec.mean, spec.std))
-    return (pixels.astype(np.float32) / 255 - mean) / std
+    return np.asarray((pixels.astype(np.float32) / 255 - mean) / std, np.float32)
 
 
-def evenly(items: list, most: int) -> list:
+def evenly(items: list[Item], most: int) -> list[Item]:
     """At most `most` of `items`, spread over the whole."""
     if len(items) <= most:
         return items
     return [items[index * len(items) // most] for index in range(most)]
 
 
-def _read_npz(source: Path) -> tuple[np.ndarray, np.ndarray | None]:
+def _read_npz(source: Path) -> tuple[Pixels, Truth | None]:
     try:
         with np.load(source, allow_pickle=False) as file:
             images = file["images"]
@@ -104,4 +109,4 @@ def _read_npz(source: Path) -> tuple[np.ndarray, np.ndarray | None]:
     if labels is not None and labels.shape != (len(images),):
         raise ArtefactError(f"{source}: 'labels' must hold one class for each of the {len(images)} images")
     chosen = evenly(list(range(len(images))), MOST)
-    return images[chosen], None if labels is None else labels[chosen]
+    return images[chosen], None if labels is None else labels[chosen].astype(np.int64)
