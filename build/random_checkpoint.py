@@ -70,11 +70,11 @@ SHAPES = {
         std=0.2,
     ),
 }
-ShapeName = Enum("ShapeName", {name: name for name in (*SHAPES, *WHISPER_SHAPES)}, type=str)
+ShapeName = Enum("ShapeName", {name: name for name in (*SHAPES, *WHISPER_SHAPES)}, type=str)  # type: ignore[misc]
 
 
 def main(
-    shape: ShapeName = typer.Argument(..., help="whose dimensions to use"),  # type: ignore[valid-type]
+    shape: ShapeName = typer.Argument(..., help="whose dimensions to use"),
     out: Path = typer.Option(..., help="directory of the checkpoint; replaced when it exists"),
     seed: int = typer.Option(0, help="seed of the weights"),
     text_tokens: int = typer.Option(

@@ -90,7 +90,7 @@ def reference(
                 kept = hidden.numpy() if start < ENCODED_BATCHES * BATCH else None
                 batches.append(Batch(features, ids, kept))
                 for index, row in zip(part, ids, strict=True):
-                    texts[index] = checkpoint.tokenizer.decode(row, skip_special_tokens=True)
+                    texts[index] = str(checkpoint.tokenizer.decode(row, skip_special_tokens=True))
                 advance(len(part))
     return Reference(recordings, language or checkpoint.languages[0], batches, texts)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from llm_checkpoint import TOKENIZER_FILES, quiet
 
@@ -17,6 +17,9 @@ from trimodal.build_support import console
 from trimodal.errors import ArtefactError
 from trimodal.speech.features import FRAMES_PER_S, Padding
 from trimodal.speech.values import MAX_WINDOW_S, SAMPLE_RATE
+
+if TYPE_CHECKING:
+    from transformers import WhisperForConditionalGeneration
 
 PREPROCESSOR = "preprocessor_config.json"
 GENERATION = "generation_config.json"
@@ -83,9 +86,13 @@ class Checkpoint:
         self.directory = directory
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
-            self.model, loading = WhisperForConditionalGeneration.from_pretrained(
+            # With output_loading_info it returns a pair, which transformers does not declare.
+            loaded: Any = WhisperForConditionalGeneration.from_pretrained(
                 directory, dtype=torch.float32, local_files_only=True, output_loading_info=True
             )
+            loading: dict[str, Any]
+            self.model: WhisperForConditionalGeneration
+            self.model, loading = loaded
         except Exception as error:  # Damaged weights, a missing tokenizer, …
             reason = str(error).strip().split("\n")[0][:200]
             raise ArtefactError(f"{directory.name} cannot be loaded by transformers: {reason}") from None

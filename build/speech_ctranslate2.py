@@ -115,10 +115,10 @@ def convert(checkpoint: Checkpoint, directory: Path, precision: str) -> None:
     from ctranslate2.converters.converter import Converter
     from ctranslate2.converters.transformers import WhisperLoader
 
-    class Loaded(Converter):
+    class Loaded(Converter):  # type: ignore[misc]  # CTranslate2 declares no types.
         def _load(self) -> Any:
             model = deepcopy(checkpoint.model)  # The converter quantises some weights in place.
-            generation = model.generation_config
+            generation: Any = model.generation_config  # Takes names of its own beside the declared ones.
             never, not_first = checkpoint.suppressed()  # Lists, also where a fine-tune has null.
             generation.suppress_tokens, generation.begin_suppress_tokens = never, not_first
             generation.alignment_heads = checkpoint.alignment_heads

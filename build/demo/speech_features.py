@@ -13,28 +13,29 @@ from functools import cache
 
 import numpy as np
 from faster_whisper.feature_extractor import FeatureExtractor
+from numpy.typing import NDArray
 from speech_phrases import held_out as unheard
 from speech_phrases import sentence
-from speech_voices import HELD_OUT_VARIANTS, RATE, TRAINED_VARIANTS, Utterance, random_voice, speak
+from speech_voices import HELD_OUT_VARIANTS, RATE, TRAINED_VARIANTS, Floats, Utterance, random_voice, speak
 
 FRAMES_A_SECOND = 100
 FLOOR = 1e-10
 
 
 @cache
-def _extractor() -> tuple[FeatureExtractor, np.ndarray]:
+def _extractor() -> tuple[FeatureExtractor, Floats]:
     return FeatureExtractor(), np.hanning(401)[:-1].astype(np.float32)
 
 
-def mel_power(audio: np.ndarray) -> np.ndarray:
+def mel_power(audio: Floats) -> Floats:
     """Mel power spectrum [80, samples / 160] of 16 kHz samples, before the logarithm."""
     extractor, window = _extractor()
     spectrum = extractor.stft(audio.astype(np.float32), 400, 160, window=window, return_complex=True)
-    power: np.ndarray = extractor.mel_filters @ (np.abs(spectrum[:, :-1]) ** 2).astype(np.float32)
+    power: Floats = extractor.mel_filters @ (np.abs(spectrum[:, :-1]) ** 2).astype(np.float32)
     return power
 
 
-def normalised(power: np.ndarray, context: int) -> np.ndarray:
+def normalised(power: Floats, context: int) -> Floats:
     """Whisper's log-mel features [80, context] of a power spectrum, exactly 0 after its end."""
     logs = np.log10(np.maximum(power, FLOOR))
     features = np.zeros((power.shape[0], context), np.float32)
@@ -42,7 +43,7 @@ def normalised(power: np.ndarray, context: int) -> np.ndarray:
     return features
 
 
-def window_features(audio: np.ndarray, context: int) -> np.ndarray:
+def window_features(audio: Floats, context: int) -> Floats:
     """Features [80, context] of the samples of one window, as the served engine makes them."""
     frames = _extractor()[0](audio.astype(np.float32))[:, :context]
     return np.pad(frames, ((0, 0), (0, context - frames.shape[1]))).astype(np.float32)
@@ -52,7 +53,7 @@ def window_features(audio: np.ndarray, context: int) -> np.ndarray:
 class Spoken:
     """An utterance in a bank: log10 of its mel power [80, frames] (float16), and words by frames."""
 
-    logs: np.ndarray
+    logs: NDArray[np.float16]
     words: tuple[tuple[str, float, float], ...]
 
 
@@ -74,7 +75,7 @@ def speech_bank(count: int, seed: int, held_out: bool = False) -> Iterator[tuple
         yield utterance.voice.name, banked(utterance)
 
 
-def noise(seconds: float, generator: np.random.Generator) -> np.ndarray:
+def noise(seconds: float, generator: np.random.Generator) -> Floats:
     """Noise of a random colour, sometimes with a hum, tones, clicks or a swelling level; its RMS is 1."""
     count = int(seconds * RATE)
     frequencies = np.maximum(np.fft.rfftfreq(count, 1 / RATE), 20)
@@ -94,15 +95,16 @@ def noise(seconds: float, generator: np.random.Generator) -> np.ndarray:
         audio[generator.integers(0, count, count // RATE * 2)] += 20
     elif kind == 3:
         audio *= 1 + 0.8 * np.sin(2 * np.pi * generator.uniform(0.1, 3) * times)
-    return (audio / audio.std()).astype(np.float32)
+    levelled: Floats = (audio / audio.std()).astype(np.float32)
+    return levelled
 
 
-def noise_bank(count: int, generator: np.random.Generator, seconds: float = 31) -> list[np.ndarray]:
+def noise_bank(count: int, generator: np.random.Generator, seconds: float = 31) -> list[Floats]:
     """Mel power spectra [80, frames] of noises of RMS 1."""
     return [mel_power(noise(seconds, generator)) for _ in range(count)]
 
 
 @cache
-def dc_power() -> np.ndarray:
+def dc_power() -> Floats:
     """Mel power [80, 1] of a constant 1: what a DC offset adds, times its square."""
     return mel_power(np.ones(RATE, np.float32))[:, 40:41]

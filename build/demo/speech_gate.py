@@ -28,6 +28,7 @@ from speech_voices import (
     RATE,
     TRAINED_VARIANTS,
     UNSEEN_ACCENT,
+    Floats,
     Utterance,
     random_voice,
 )  # fmt: skip
@@ -63,9 +64,7 @@ class Served:
             self.size = sum(path.stat().st_size for path in Path(directory).iterdir())
             self.model = ctranslate2.models.Whisper(directory, compute_type="int8", intra_threads=1)
 
-    def hear(
-        self, audios: list[np.ndarray], context_s: int | None = None, timed: bool = False
-    ) -> list[Heard]:
+    def hear(self, audios: list[Floats], context_s: int | None = None, timed: bool = False) -> list[Heard]:
         """Transcribes windows of at most 30 s; `timed` also aligns the words."""
         heard: list[Heard | None] = [None] * len(audios)
         needed = [context_s or next(c for c in CONTEXTS_S if len(audio) <= c * RATE) for audio in audios]
@@ -79,7 +78,7 @@ class Served:
                     heard[index] = result
         return [one for one in heard if one is not None]
 
-    def _batch(self, audios: list[np.ndarray], context_s: int, timed: bool) -> list[Heard]:
+    def _batch(self, audios: list[Floats], context_s: int, timed: bool) -> list[Heard]:
         features = np.stack([window_features(audio, context_s * 100) for audio in audios])
         encoded = self.model.encode(ctranslate2.StorageView.from_array(features))
         prompt = [self.ids.sot, self.ids.no_timestamps]
@@ -104,7 +103,7 @@ class Served:
         ]
 
 
-def word_times(path: list[tuple[int, int]], count: int, audio: np.ndarray) -> list[tuple[float, float]]:
+def word_times(path: list[tuple[int, int]], count: int, audio: Floats) -> list[tuple[float, float]]:
     """Start and end of each word on the path of (token, position of 20 ms), its quiet edges taken off."""
     first: dict[int, int] = {}
     for token, position in path:
@@ -143,7 +142,7 @@ def recordings(
     return said
 
 
-def running_windows(seed: int, seconds: float = 5.0) -> tuple[list[np.ndarray], list[str]]:
+def running_windows(seed: int, seconds: float = 5.0) -> tuple[list[Floats], list[str]]:
     """Windows of so many seconds cut from running speech at any time, and the words that lie in each."""
     audios, truth = [], []
     for said in recordings(held_out, seed, parts=40, count=5):
@@ -160,7 +159,7 @@ def running_windows(seed: int, seconds: float = 5.0) -> tuple[list[np.ndarray], 
     return audios, truth
 
 
-def timing(served: Served, said: list[Utterance]) -> dict[str, float]:
+def timing(served: Served, said: list[Utterance]) -> dict[str, int]:
     """How far word starts and ends are from the truth, in milliseconds, in utterances heard right."""
     errors: dict[str, list[float]] = {"start": [], "end": []}
     for one, heard in zip(said, served.hear([one.audio for one in said], timed=True), strict=True):
@@ -186,7 +185,7 @@ def nothing_said(served: Served, seed: int) -> dict[str, Any]:
         "noise": [noise(5, generator) * 10 ** generator.uniform(-4, -0.7) for _ in range(60)],
         "steady tones": beeps,
     }
-    found = {}
+    found: dict[str, Any] = {}
     for kind, audios in kinds.items():
         heard = served.hear([np.clip(audio, -1, 1).astype(np.float32) for audio in audios])
         found[f"{kind}: windows with words"] = f"{sum(bool(one.words) for one in heard)} of {len(heard)}"

@@ -64,7 +64,8 @@ class Whisper(nn.Module):
         for layer in encoder.layers:
             hidden = layer(hidden, None)
             hidden = hidden[0] if isinstance(hidden, tuple) else hidden
-        return encoder.layer_norm(hidden)
+        normed: Tensor = encoder.layer_norm(hidden)
+        return normed
 
     def _looks(self, hidden: Tensor) -> Tensor:
         """Log attention [B, heads, L, T / 2] of the alignment heads in the last decoder forward."""

@@ -49,7 +49,7 @@ MODULES = (
 )  # fmt: skip
 # (names, the ways to say them); {n} is the name.
 SUBJECTS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
-    (STATEMENTS, ("the {n} statement", "the {n} statement", "a {n} statement", "the {n} keyword")),
+    (tuple(STATEMENTS), ("the {n} statement", "the {n} statement", "a {n} statement", "the {n} keyword")),
     (CONCEPTS, ("a {n}", "a {n}", "the {n}", "{n}")),
     (EXPRESSIONS, ("{n}", "a {n}", "a {n}", "the {n} expression", "the {n} keyword")),
     (("in",), ("the {n} operator", "the {n} keyword")),

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 from speech_features import noise
-from speech_voices import HELD_OUT_VARIANTS, RATE, Utterance, Voice, speak
+from speech_voices import HELD_OUT_VARIANTS, RATE, Floats, Utterance, Voice, speak
 
 # Sentences, and how much louder than the noise they are (None: no noise).
 SAMPLES: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
@@ -60,12 +60,13 @@ def spoken(parts: tuple[str, ...], voice: Voice, random_: random.Random) -> Utte
     return Utterance(" ".join(parts), voice, audio * (LOUDNESS / np.abs(audio).max()), tuple(words))
 
 
-def with_noise(audio: np.ndarray, decibels: float, generator: np.random.Generator) -> np.ndarray:
+def with_noise(audio: Floats, decibels: float, generator: np.random.Generator) -> Floats:
     """Adds noise of a random colour so that the speech (its loud half) is so many dB above it."""
     energy = audio[: len(audio) // 160 * 160].reshape(-1, 160) ** 2
     loud = np.sort(energy.mean(1))[-len(energy) // 2 :].mean()
     added = noise(len(audio) / RATE + 0.01, generator)[: len(audio)]
-    return np.clip(audio + added * np.sqrt(loud / 10 ** (decibels / 10)), -1, 1).astype(np.float32)
+    mixed: Floats = np.clip(audio + added * np.sqrt(loud / 10 ** (decibels / 10)), -1, 1).astype(np.float32)
+    return mixed
 
 
 def write_samples(out: Path, seed: int) -> float:

@@ -92,12 +92,13 @@ def load_ids(words: list[str], directory: Path) -> Ids:
 
 def config(ids: Ids, **shape: Any) -> WhisperConfig:
     """The model's configuration; `shape` is its width, layers and heads."""
-    return WhisperConfig(
-        vocab_size=ids.size, num_mel_bins=MEL_BANDS, max_source_positions=1500,
-        max_target_positions=POSITIONS, bos_token_id=ids.eot, eos_token_id=ids.eot, pad_token_id=ids.eot,
-        decoder_start_token_id=ids.sot, dropout=0.0, suppress_tokens=[], begin_suppress_tokens=[],
-        trimodal_contexts_s=list(CONTEXTS_S), trimodal_padding="zeros", **shape,
-    )  # fmt: skip
+    values: dict[str, Any] = {
+        "vocab_size": ids.size, "num_mel_bins": MEL_BANDS, "max_source_positions": 1500,
+        "max_target_positions": POSITIONS, "bos_token_id": ids.eot, "eos_token_id": ids.eot,
+        "pad_token_id": ids.eot, "decoder_start_token_id": ids.sot, "dropout": 0.0, "suppress_tokens": [],
+        "begin_suppress_tokens": [], "trimodal_contexts_s": list(CONTEXTS_S), "trimodal_padding": "zeros",
+    }  # fmt: skip
+    return WhisperConfig(**values, **shape)
 
 
 def generation_config(ids: Ids, alignment_heads: list[list[int]]) -> GenerationConfig:

@@ -16,6 +16,9 @@ from typing import Any
 import espeakng_loader
 import numpy as np
 import soxr
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
 
 RATE = 16000
 ACCENTS = ("en-us", "en-gb-x-rp", "en-029", "en-us-nyc")
@@ -47,7 +50,7 @@ class Utterance:
 
     text: str
     voice: Voice
-    audio: np.ndarray
+    audio: Floats
     words: tuple[tuple[str, float, float], ...]
 
 

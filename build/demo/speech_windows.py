@@ -12,7 +12,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from speech_features import FRAMES_A_SECOND, Spoken, dc_power, noise_bank, normalised, speech_bank
+from speech_voices import Floats
 
 KEPT = 0.6
 EMPTY_SHARE = 0.045
@@ -22,7 +24,7 @@ EMPTY_SHARE = 0.045
 class Window:
     """Features [80, context]; words with the frames they last from and to; words said before the window."""
 
-    features: np.ndarray
+    features: Floats
     words: list[tuple[str, float, float]]
     before: list[str]
 
@@ -59,7 +61,7 @@ class WindowMaker:
             features[:, frames:] = features[:, :frames].min()
         return Window(features, words, before)
 
-    def _speak(self, power: np.ndarray) -> tuple[list[tuple[str, float, float]], list[str]]:
+    def _speak(self, power: Floats) -> tuple[list[tuple[str, float, float]], list[str]]:
         """Adds utterances to a silent window. Returns its words and those that ended before it."""
         random_ = self.random
         frames = power.shape[1]
@@ -97,16 +99,16 @@ class WindowMaker:
             place += logs.shape[1] + pause
         return words, before
 
-    def _varied(self, logs: np.ndarray) -> tuple[np.ndarray, float]:
+    def _varied(self, halves: NDArray[np.float16]) -> tuple[Floats, float]:
         """Log powers of another speed, vocal tract and loudness; and by how much time stretched."""
         random_ = self.random
-        bands, frames = logs.shape
+        bands, frames = halves.shape
         longer = max(2, round(frames * random_.uniform(0.88, 1.12)))
         stretch = longer / frames
         at = np.minimum(np.arange(longer) / stretch, frames - 1.001)
         low = at.astype(int)
         share = (at - low).astype(np.float32)
-        logs = logs.astype(np.float32)
+        logs = halves.astype(np.float32)
         logs = logs[:, low] * (1 - share) + logs[:, low + 1] * share
         at = np.minimum(np.arange(bands) * random_.uniform(0.92, 1.08), bands - 1.001)
         low = at.astype(int)
@@ -114,7 +116,7 @@ class WindowMaker:
         logs = logs[low] * (1 - share) + logs[low + 1] * share
         return logs + random_.uniform(-0.3, 0.3), stretch
 
-    def _degrade(self, power: np.ndarray) -> bool:
+    def _degrade(self, power: Floats) -> bool:
         """Adds tilt, noise and a DC offset in place. Returns whether there is noise."""
         random_ = self.random
         frames = power.shape[1]

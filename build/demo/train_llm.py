@@ -53,14 +53,14 @@ DRAFT = Size(hidden=128, layers=2, feed_forward=256, heads=2, key_value_heads=2,
 def new_model(size: Size) -> LlamaForCausalLM:
     """A fresh model with heads of 64 (what paged attention kernels want) and tied embeddings."""
     torch.manual_seed(SEED)
-    return LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=VOCABULARY, hidden_size=size.hidden, intermediate_size=size.feed_forward,
-            num_hidden_layers=size.layers, num_attention_heads=size.heads, head_dim=64,
-            num_key_value_heads=size.key_value_heads, max_position_embeddings=POSITIONS,
-            tie_word_embeddings=True, pad_token_id=0, bos_token_id=1, eos_token_id=2, initializer_range=0.04,
-        )
-    )  # fmt: skip
+    values: dict[str, Any] = {
+        "vocab_size": VOCABULARY, "hidden_size": size.hidden, "intermediate_size": size.feed_forward,
+        "num_hidden_layers": size.layers, "num_attention_heads": size.heads, "head_dim": 64,
+        "num_key_value_heads": size.key_value_heads, "max_position_embeddings": POSITIONS,
+        "tie_word_embeddings": True, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+        "initializer_range": 0.04,
+    }  # fmt: skip
+    return LlamaForCausalLM(LlamaConfig(**values))
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,8 @@ class Run:
 
 def optimizers(model: Whisper) -> list[torch.optim.Optimizer]:
     """Muon for the layers' matrices, which it learns in fewer steps than AdamW; AdamW for the rest."""
-    matrices, rest = [], []
+    matrices: list[torch.nn.Parameter] = []
+    rest: list[torch.nn.Parameter] = []
     for name, weight in model.named_parameters():
         if weight.requires_grad:
             inner = weight.dim() == 2 and ".layers." in name

@@ -14,9 +14,12 @@ import io
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from trimodal.build_support import progress, report
@@ -24,11 +27,17 @@ from trimodal.vision.artefact import InputSpec
 from trimodal.vision.image import Limits
 from trimodal.vision.preprocess import Preprocessor
 
+if TYPE_CHECKING:
+    import torch
+
 HERE = Path(__file__).parent
 SPEC = InputSpec(height=32, width=32, resize="exact", mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 RENDERINGS = 6
 EPOCHS = 26
 BATCH = 64
+Digits = NDArray[np.float64]
+"""Pictures of 8 × 8, 0 to 16."""
+Labelled = tuple[Digits, NDArray[np.int64]]
 FILTERS = (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC, Image.Resampling.LANCZOS)
 
 
@@ -79,17 +88,24 @@ def main() -> None:
     report("digit classifier", {"parameters": parameters, **accuracy, "seconds": seconds})
 
 
-def page(digit: np.ndarray, format: str, side: int, *, dark: bool = True, **choices: object) -> bytes:
+def page(
+    digit: Digits,
+    format: str,
+    side: int,
+    *,
+    dark: bool = True,
+    filter: Image.Resampling = Image.Resampling.BICUBIC,
+    **choices: Any,
+) -> bytes:
     """A picture file of `digit` (8 × 8, 0 to 16), `side` pixels square; `dark`: dark ink on light paper."""
     grey = np.round(np.clip(digit / 16, 0, 1) * 255).astype(np.uint8)
     small = Image.fromarray(255 - grey if dark else grey)
-    filter = choices.pop("filter", Image.Resampling.BICUBIC)
     file = io.BytesIO()
     small.resize((side, side), filter).save(file, format, **choices)
     return file.getvalue()
 
 
-def render(digit: np.ndarray, generator: np.random.Generator) -> bytes:
+def render(digit: Digits, generator: np.random.Generator) -> bytes:
     """`page` with a size, format, filter, quality and polarity drawn at random."""
     side, dark = int(generator.integers(24, 200)), bool(generator.integers(2))
     filter = FILTERS[generator.integers(len(FILTERS))]
@@ -98,7 +114,7 @@ def render(digit: np.ndarray, generator: np.random.Generator) -> bytes:
     return page(digit, "PNG", side, dark=dark, filter=filter)
 
 
-def prepared(files: list[bytes], advance: object) -> np.ndarray:
+def prepared(files: list[bytes], advance: Callable[[], None]) -> NDArray[np.uint8]:
     """uint8[N, 3, 32, 32] of picture files, as the server prepares them."""
     preprocessor = Preprocessor(SPEC, Limits())
     pixels = np.empty((len(files), *preprocessor.shape), np.uint8)
@@ -108,7 +124,7 @@ def prepared(files: list[bytes], advance: object) -> np.ndarray:
     return pixels
 
 
-def fit(model: object, pixels: object, truth: object) -> None:
+def fit(model: torch.nn.Module, pixels: torch.Tensor, truth: torch.Tensor) -> None:
     """AdamW under one cosine, each epoch over one rendering of every digit, slightly moved and turned."""
     import torch
     from torch.nn import functional
@@ -130,7 +146,7 @@ def fit(model: object, pixels: object, truth: object) -> None:
             advance()
 
 
-def moved(pixels: object) -> object:
+def moved(pixels: torch.Tensor) -> torch.Tensor:
     """Each picture shifted up to 8 %, turned up to 10°, scaled up to 12 % and changed in contrast."""
     import torch
     from torch.nn import functional
@@ -147,7 +163,7 @@ def moved(pixels: object) -> object:
     return turned * (0.6 + 0.4 * torch.rand(count, 1, 1, 1))
 
 
-def write(out: Path, model: object, train: tuple, held: tuple) -> None:
+def write(out: Path, model: torch.nn.Module, train: Labelled, held: Labelled) -> None:
     """Checkpoint, calibration.npz (of training), evaluation.npz (held out) and ten samples (held out)."""
     from safetensors.torch import save_file
 

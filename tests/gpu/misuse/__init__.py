@@ -1,0 +1,1 @@
+"""Code that must fail type checking: wrong uses of the GPU libraries, each marked with the error expected."""
