@@ -70,16 +70,23 @@ def vision(
         [1, 4, 8, 16], min=1, help="Clients with single images; repeatable."
     ),
     batch: list[int] = typer.Option([8], min=1, max=64, help="Images a request of 3 clients; repeatable."),
+    max_batch: int = typer.Option(
+        0, min=0, max=256, help="Serve in batches of up to so many images; 0: as configured."
+    ),
     seconds: float = typer.Option(3.0, min=0.05, max=60, help="For each case in each round."),
     rounds: int = typer.Option(3, min=1, max=50, help="Counted rounds."),
     bare: bool = typer.Option(False, help="Take turns with the bare engine and print the ratios."),
+    torch: bool = typer.Option(False, help="Also the network in torch: FP16 with CUDA graphs, CPU: FP32."),
+    pixels: bool = typer.Option(False, help="Also the classifier alone, served pixels that lie ready."),
     image_size: str = typer.Option("224", help="Pixels of the JPEGs: 224 or 640x480."),
+    profile: str = typer.Option("cpu", help="cpu, cuda or gpu."),
     artefact: Path | None = typer.Option(None, help="Another built classifier than the config's."),
     set_: list[str] = typer.Option([], "--set", help="model.parameter=value; repeatable."),
     json_: Path | None = typer.Option(None, "--json", help="Also write the figures to this file."),
 ) -> None:
     """Images a second and latency of the vision ensemble."""
     from trimodal.bench.vision import Plan, measure
+    from trimodal.server.options import parse_profile
     from trimodal.server.overlay import parse_changes
 
     width, height = _size(image_size)
@@ -94,7 +101,20 @@ def vision(
                 ("rank", "classifier"),
             ):
                 changes.setdefault(f"vision_{model}", {})[key] = folder
-        plan = Plan(tuple(concurrency), tuple(batch), rounds, seconds, bare, width, height, changes)
+        plan = Plan(
+            concurrency=tuple(concurrency),
+            batches=tuple(batch),
+            rounds=rounds,
+            seconds=seconds,
+            bare=bare,
+            width=width,
+            height=height,
+            changes=changes,
+            profile=parse_profile(profile),
+            torch=torch,
+            pixels=pixels,
+            max_batch=max_batch,
+        )
         return await measure(plan, console)
 
     _run(run, json_)
@@ -107,14 +127,21 @@ def embedding(
     seconds: float = typer.Option(3.0, min=0.05, max=60, help="For each case in each round."),
     rounds: int = typer.Option(3, min=1, max=50, help="Counted rounds."),
     bare: bool = typer.Option(False, help="Take turns with the bare engine and print the ratios."),
+    profile: str = typer.Option("cpu", help="cpu, cuda or gpu."),
     set_: list[str] = typer.Option([], "--set", help="parameter=value of embedding's config; repeatable."),
     json_: Path | None = typer.Option(None, "--json", help="Also write the figures to this file."),
 ) -> None:
     """Texts a second and latency of the embedding model."""
     from trimodal.bench.embedding import Plan, measure
+    from trimodal.server.options import parse_profile
 
-    plan = Plan(tuple(concurrency), words, rounds, seconds, bare, dict(_pair(text) for text in set_))
-    _run(lambda console: measure(plan, console), json_)
+    async def run(console: Console) -> dict[str, Any]:
+        changes = dict(_pair(text) for text in set_)
+        return await measure(
+            Plan(tuple(concurrency), words, rounds, seconds, bare, changes, parse_profile(profile)), console
+        )
+
+    _run(run, json_)
 
 
 @bench.command()

@@ -21,10 +21,11 @@ from rich.table import Table
 from trimodal.bench.bare import BareProcess, Works
 from trimodal.bench.closed_loop import LoopRound, LoopSummary, run_clients, summarise_loops
 from trimodal.bench.counters import Statistics, between
+from trimodal.bench.repository import bench_options
 from trimodal.bench.samples import paired_ratio
 from trimodal.client import Client
 from trimodal.embedding.settings import EmbeddingSettings
-from trimodal.server.options import ServerOptions, default_repository
+from trimodal.server.options import Profile
 from trimodal.server.process import TritonServer
 from trimodal.server.repository import select_models
 from trimodal.settings import parse_parameters
@@ -42,6 +43,7 @@ class Plan:
     seconds: float
     bare: bool
     changes: Mapping[str, str]
+    profile: Profile = "cpu"
 
 
 def random_texts(words: int) -> list[str]:
@@ -69,23 +71,18 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
     Raises:
         OperatorError: a side cannot start.
     """
-    repository = default_repository().resolve()
-    parameters = {**select_models(repository, ("embedding",), "cpu")["embedding"].parameters, **plan.changes}
-    settings = parse_parameters(EmbeddingSettings, parameters, source="embedding/config.pbtxt")
-    directory = (repository / "embedding" / "1" / settings.artefact).resolve()
     texts = random_texts(plan.words)
-    options = ServerOptions(
-        repository=repository,
-        models=("embedding",),
-        http_port=0,
-        grpc_port=0,
-        metrics_port=0,
-        changes={"embedding": plan.changes},
-    )
     served: dict[int, list[LoopRound]] = {clients: [] for clients in plan.concurrency}
     alone: dict[int, list[LoopRound]] = {clients: [] for clients in plan.concurrency}
     formed: dict[int, float] = {}
     async with AsyncExitStack() as stack:
+        options = stack.enter_context(
+            bench_options(("embedding",), plan.profile, {"embedding": plan.changes})
+        )
+        model = select_models(options.repository, options.models, plan.profile)["embedding"]
+        source = str(model.config_file.relative_to(options.repository))
+        settings = parse_parameters(EmbeddingSettings, model.parameters, source=source)
+        directory = (model.version_directory / settings.artefact).resolve()
         server = stack.enter_context(TritonServer(options))
         client = await stack.enter_async_context(Client(server.grpc_url))
         bare = stack.enter_context(BareProcess(open_bare, directory, settings, texts)) if plan.bare else None

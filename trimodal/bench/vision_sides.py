@@ -1,8 +1,8 @@
-"""The two sides of the vision bench: the ensemble over gRPC, and the same steps without a server.
+"""The sides of the vision bench: the ensemble and its classifier over gRPC, and the steps without a server.
 
 The bare side has two kinds of work: `engine`, the classifier alone on uint8 pixels that lie ready
 (its graph normalises them, as it does when served), and `pipeline`, which also decodes and ranks.
-Both sides read the same settings.
+Both sides read the same settings. The baseline in torch is in vision_torch.
 """
 
 from __future__ import annotations
@@ -10,16 +10,21 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trimodal.bench.bare import Works
 from trimodal.bench.closed_loop import LoopRound, run_clients
 from trimodal.client import Client
+from trimodal.client.grpc_transport import GrpcTransport
+from trimodal.client.transport import Request, Timeouts
 from trimodal.errors import RequestError
 from trimodal.metrics import MemoryMetrics
-from trimodal.server.repository import select_models
+from trimodal.server.repository import Model
 from trimodal.settings import Settings, parse_parameters
 from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
+
+if TYPE_CHECKING:
+    from trimodal.vision.engine import Pixels
 
 STEPS: dict[str, type[Settings]] = {
     "vision_preprocess": PreprocessSettings,
@@ -53,19 +58,47 @@ def some(files: Sequence[bytes], number: int, batch: int) -> list[bytes]:
     return [files[(number * batch + index) % len(files)] for index in range(batch)]
 
 
-def step_settings(repository: Path, changes: Mapping[str, Mapping[str, str]]) -> dict[str, Settings]:
-    """Step → the settings that it will have on the server, for the bare side.
+def step_settings(models: Mapping[str, Model]) -> dict[str, Settings]:
+    """Step → the settings that it has on the server; a step that Triton runs by itself has none.
 
     Raises:
-        OperatorError: a setting or a model is missing or malformed.
+        SettingsError: names the file and the key that is malformed.
     """
-    models = select_models(repository, ("vision",), "cpu")
-    return {
-        name: parse_parameters(
-            cls, {**models[name].parameters, **changes.get(name, {})}, source=f"{name}/configs/cpu.pbtxt"
-        )
-        for name, cls in STEPS.items()
-    }
+    settings = {}
+    for name, cls in STEPS.items():
+        model = models[name]
+        if model.config.backend == "python":
+            source = str(model.config_file.relative_to(model.directory.parent))
+            settings[name] = parse_parameters(cls, model.parameters, source=source)
+    return settings
+
+
+def sizes_up_to(most: int) -> list[int]:
+    """1, 2, 4, … and `most`."""
+    return [*(1 << power for power in range(most.bit_length()) if 1 << power < most), most]
+
+
+def larger_batches(most: int, model: str, config: Any) -> None:
+    """Edits the ModelConfig of a vision model in place for batches of up to `most` images."""
+    if model not in ("vision", *STEPS):
+        return
+    config.max_batch_size = most
+    if config.backend == "python" and "warm_up_batch_sizes" in config.parameters:
+        sizes = sizes_up_to(most)
+        config.parameters["warm_up_batch_sizes"].string_value = ",".join(map(str, sizes))
+        if config.dynamic_batching.preferred_batch_size:
+            config.dynamic_batching.preferred_batch_size[:] = sizes[1:]
+
+
+def random_pixels(directory: Path) -> Pixels:
+    """Different pictures uint8[N, 3, H, W], of the size that the classifier in this directory wants."""
+    import numpy as np
+
+    from trimodal.vision.artefact import read_classifier
+
+    spec = read_classifier(directory).input
+    rng = np.random.default_rng(0)
+    return rng.integers(0, 256, (PICTURES, 3, spec.height, spec.width), dtype=np.uint8)
 
 
 def open_bare(repository: Path, settings: Mapping[str, Settings], files: Sequence[bytes]) -> Works:
@@ -122,3 +155,24 @@ async def run_served(
         items=batch,
         seconds=seconds,
     )
+
+
+class Classifier:
+    """Client of `vision_classify` alone: pixels that lie ready in, logits out; nothing is decoded."""
+
+    def __init__(self, grpc_url: str) -> None:
+        self._transport = GrpcTransport(grpc_url, Timeouts())
+
+    async def loop(self, pixels: Pixels, *, clients: int, batch: int, seconds: float) -> LoopRound:
+        """`clients` closed loops that send `batch` images a request."""
+
+        async def ask(number: int) -> None:
+            rows = [(number * batch + index) % len(pixels) for index in range(batch)]
+            request = Request("vision_classify", {"pixels": pixels[rows]})
+            await self._transport.infer(request, Timeouts(total=60.0))
+
+        return await run_clients(ask, clients=clients, items=batch, seconds=seconds)
+
+    async def aclose(self) -> None:
+        """Closes the connection."""
+        await self._transport.aclose()
