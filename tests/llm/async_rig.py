@@ -1,0 +1,74 @@
+"""A library that a test plays itself: scripted streams behind AsyncEngine, run by the real core loop and link."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+from trimodal.llm.async_engine import AsyncEngine
+from trimodal.llm.async_runtime import Chunk
+from trimodal.llm.engine import EngineInfo, EngineRequest
+from trimodal.llm.loop_thread import LoopThread
+
+INFO = EngineInfo("played", "fp16", 64, 32, 4, 1000)
+Stream = Callable[[EngineRequest], AsyncGenerator[Chunk, None]]
+
+
+class PlayedRuntime:
+    """An AsyncRuntime whose streams the test pushes: `say(id, …)` from any thread, in its order."""
+
+    def __init__(self) -> None:
+        self.loop = LoopThread()
+        self.dead = False
+        self.closed = False
+        self.usage = 0.5
+        self.aborted: list[int] = []
+        self.requests: list[EngineRequest] = []
+        self._lines: dict[int, asyncio.Queue[Chunk | BaseException | None]] = {}
+
+    def say(self, id: int, *items: Chunk | BaseException | None) -> None:
+        """What the stream of `id` gives next: chunks, an exception that it raises, None for its end."""
+
+        async def put() -> None:
+            for item in items:
+                self._line(id).put_nowait(item)
+
+        self.loop.run(put(), 5)
+
+    async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+        self.requests.append(request)
+        finished = False
+        try:
+            while not finished:
+                item = await self._line(request.id).get()
+                if item is None:
+                    return
+                if isinstance(item, BaseException):
+                    raise item
+                finished = item.finish_reason is not None
+                yield item
+        finally:
+            del self._lines[request.id]
+            if not finished:
+                self.aborted.append(request.id)
+
+    def alive(self) -> bool:
+        return not self.dead
+
+    def kv_usage(self) -> float:
+        return self.usage
+
+    def close(self) -> None:
+        self.closed = True
+
+    @property
+    def open_streams(self) -> list[int]:
+        return sorted(self._lines)
+
+    def _line(self, id: int) -> asyncio.Queue[Any]:
+        return self._lines.setdefault(id, asyncio.Queue())
+
+
+def engine_of(runtime: PlayedRuntime, info: EngineInfo = INFO, stall_s: float = 0) -> AsyncEngine:
+    return AsyncEngine(runtime.loop, runtime, info, stall_s)
