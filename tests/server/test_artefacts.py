@@ -135,11 +135,13 @@ def test_a_missing_engine_says_where_and_how_it_is_built(tmp_path):
         (PLAN, "vision_classify/1/tensorrt-fp16: build one with: python build/vision_tensorrt.py CHECKPOINT"),
         (
             python_model("llm", engine="tensorrt_llm", artefact="tensorrt-llm-fp8"),
-            "llm/1/tensorrt-llm-fp8: build one with: python build/llm_tensorrt_llm.py CHECKPOINT --precision fp8",
+            "llm/1/tensorrt-llm-fp8: build one with: python build/llm_tensorrt_llm.py CHECKPOINT "
+            "--precision fp8",
         ),
         (
             python_model("embedding", engine="onnxruntime", artefact="onnx-fp16"),
-            "embedding/1/onnx-fp16: build one with: python build/embedding_onnx.py CHECKPOINT --precision fp16",
+            "embedding/1/onnx-fp16: build one with: python build/embedding_onnx.py CHECKPOINT "
+            "--precision fp16",
         ),
     ):
         version = add_model(tmp_path, config)

@@ -8,6 +8,7 @@ import resource
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from trimodal.doctor.values import Check, Group, size
@@ -146,12 +147,10 @@ def _ports(options: ServerOptions) -> Check:
     try:
         ports.choose(options.host, options.ports)
     except ServerError as error:
+        refused = MACHINE.refused("ports", error)
         api = Api(options.host, options.http_port, options.metrics_port, "")
         if options.http_port and api.ready():
-            return MACHINE.warning(
-                "ports",
-                f"{error}",
-                "a Triton is ready on these ports already: stop it before you start another",
-            )
-        return MACHINE.refused("ports", error)
+            remedy = "a Triton is ready there already: end it first, or choose others"
+            return replace(refused, level="warning", remedy=remedy)
+        return refused
     return MACHINE.ok("ports", f"{named} on {options.host} are free (HTTP, gRPC, metrics)")

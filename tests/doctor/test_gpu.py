@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tests.gpu.test_libraries import distribution, site  # noqa: F401
+from tests.server.artefacts import H200, PLAN, add_model, python_model
+from trimodal.doctor.gpu import check_gpus, cuda_needs, find_gpus
+from trimodal.errors import ServerError
+from trimodal.gpu import libraries
+from trimodal.server import preflight
+from trimodal.server.repository import read_model
+
+GTX = dataclasses.replace(H200, name="NVIDIA GeForce GTX 1080", sm="6.1")
+
+
+@pytest.fixture
+def model(tmp_path):
+    def make(config):
+        version = add_model(tmp_path, config)
+        return read_model(tmp_path, version.parent.name, "cuda")
+
+    return make
+
+
+@pytest.fixture
+def on_cuda_13(model, monkeypatch):
+    """A model whose library is built for CUDA 13."""
+    monkeypatch.setattr(libraries, "cuda_of", lambda name, python="": 13)
+    return model(python_model("embedding", engine="onnxruntime", device="cuda", artefact="onnx-fp16"))
+
+
+def driver(version: str, serves, model, monkeypatch):
+    """The line about a driver of this version, whose libcuda serves this CUDA."""
+    monkeypatch.setattr(libraries, "driver_cuda", lambda: serves)
+    gpu = dataclasses.replace(H200, driver=version)
+    return next(check_gpus([gpu], [model], 0))
+
+
+def test_a_profile_without_gpus_asks_nobody(model, monkeypatch):
+    monkeypatch.setattr(preflight, "visible_gpus", lambda: pytest.fail("asked"))
+    found = find_gpus([model(python_model("embedding", engine="onnxruntime", device="cpu"))])
+    assert (found, list(check_gpus(found, [], 0))) == ([], [])
+
+
+def test_no_driver_is_one_line_with_what_to_do(on_cuda_13, monkeypatch):
+    def none():
+        raise ServerError("no NVIDIA driver answers (NVML): install one")
+
+    monkeypatch.setattr(preflight, "visible_gpus", none)
+    found = find_gpus([on_cuda_13])
+    (check,) = check_gpus(found, [on_cuda_13], 0)
+    assert (check.name, check.level) == ("driver", "failure")
+    assert check.found == "embedding wants a GPU, but no NVIDIA driver answers (NVML)"
+    assert check.remedy == "install one; --profile cpu needs none"
+
+
+@pytest.mark.parametrize(
+    ("version", "serves", "level"),
+    [
+        ("580.65.06", (13, 0), "ok"),
+        ("615.10", (13, 4), "ok"),
+        ("580.65.06", None, "ok"),
+        ("570.86.15", (12, 8), "failure"),
+        ("570.86.15", None, "failure"),
+        ("535.161.08", (13, 0), "ok"),  # libcuda of the forward compatibility package
+    ],
+)
+def test_the_least_driver_for_cuda_13(on_cuda_13, monkeypatch, version, serves, level):
+    check = driver(version, serves, on_cuda_13, monkeypatch)
+    assert check.level == level
+    assert "onnxruntime-gpu is built for CUDA 13, which needs 580" in check.found
+    if level == "failure":
+        assert check.remedy.startswith("install driver 580 or newer; data centre GPUs can use")
+
+
+@pytest.mark.parametrize(("version", "level"), [("525.60.13", "ok"), ("520.61.05", "failure")])
+def test_the_least_driver_for_cuda_12(model, monkeypatch, version, level):
+    whisper = model(python_model("speech_recognize", engine="ctranslate2", device="cuda", artefact="a"))
+    check = driver(version, (12, 0) if level == "ok" else (11, 8), whisper, monkeypatch)
+    assert (check.level, "ctranslate2 is built for CUDA 12" in check.found) == (level, True)
+
+
+def test_gpus(on_cuda_13, monkeypatch):
+    monkeypatch.setattr(libraries, "driver_cuda", lambda: (13, 0))
+    busy = dataclasses.replace(H200, index=1, free=30 << 30)
+    _, first, second, third = check_gpus([H200, busy, dataclasses.replace(GTX, index=2)], [on_cuda_13], 0)
+    assert (first.name, first.level) == ("GPU 0", "ok")
+    assert first.found == "NVIDIA H200, SM 9.0, 140 GiB of 141 GiB are free"
+    assert (second.level, "nvidia-smi" in second.remedy) == ("warning", True)
+    assert (third.level, third.remedy[:32]) == ("failure", "CUDA 13 serves SM 7.5 and newer:")
+
+
+def test_engines_must_fit_into_what_is_free(on_cuda_13, monkeypatch):
+    monkeypatch.setattr(libraries, "driver_cuda", lambda: (13, 0))
+    *_, fits = check_gpus([H200], [on_cuda_13], 16 << 30)
+    *_, large = check_gpus([H200], [on_cuda_13], 141 << 30)
+    assert (fits.level, large.level) == ("ok", "failure")
+    assert "trimodal plan llm" in large.remedy
+
+
+def test_who_asks_for_which_cuda(model, site, monkeypatch):  # noqa: F811
+    distribution(site, "onnxruntime-gpu", "1.31.1", 'nvidia-cuda-runtime~=13.0; extra == "cuda"')
+    distribution(site, "tensorrt", "10.14.1.48", "tensorrt_cu12==10.14.1.48")
+    monkeypatch.setenv("CUDA_VERSION", "13.0.2.006")
+    models = [
+        model(python_model("embedding", engine="onnxruntime", device="cuda")),
+        model(python_model("vision_rank", engine="onnxruntime", device="cpu")),
+        model(python_model("speech_recognize", engine="tensorrt")),
+        model(PLAN),
+    ]
+    needs = {"onnxruntime-gpu": 13, "tensorrt": 12, "Triton's tensorrt backend": 13}
+    assert cuda_needs(models) == needs
+    monkeypatch.delenv("CUDA_VERSION")
+    assert "Triton's tensorrt backend" not in cuda_needs(models)

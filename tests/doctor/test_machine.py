@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import contextlib
+import http.server
+import platform
+import resource
+import shutil
+import socket
+import threading
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from trimodal.doctor import machine
+from trimodal.doctor.machine import check_machine
+from trimodal.server import preflight
+from trimodal.server.options import ServerOptions
+
+Usage = namedtuple("Usage", "total used free")
+
+
+@pytest.fixture
+def look(tmp_path, monkeypatch):
+    """`look(gpus=0, **options)`: name → check, of a machine with room for all."""
+    monkeypatch.setenv("TRIMODAL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(preflight, "SHM", tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**12, 0, 10**12))
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (65536, 65536))
+    monkeypatch.setattr(machine, "CGROUP_MEMORY", tmp_path)
+
+    def check(gpus: int = 0, **options):
+        options = {"http_port": 0, "grpc_port": 0, "metrics_port": 0, "repository": tmp_path} | options
+        return {one.name: one for one in check_machine(ServerOptions(**options), [], gpus)}
+
+    return check
+
+
+def test_a_machine_with_room(look):
+    checks = look()
+    assert {name: check.level for name, check in checks.items() if check.level != "ok"} == {}
+    assert list(checks) == ["system", "memory", "/dev/shm", "disk", "open files", "ports"]
+    assert "engines, logs, temporary files" in checks["disk"].found
+
+
+def test_another_processor(look, monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    assert look()["system"].level == "warning"
+
+
+def test_the_limit_of_a_container_counts(look, tmp_path):
+    (tmp_path / "memory.max").write_text(f"{3 << 30}\n")
+    (tmp_path / "memory.current").write_text(f"{2 << 30}\n")
+    memory = look()["memory"]
+    assert (memory.level, memory.found) == ("warning", "1.0 GiB of 3.0 GiB are free")
+    (tmp_path / "memory.max").write_text("max\n")
+    assert "3.0 GiB" not in look()["memory"].found
+
+
+def test_the_shared_memory_that_docker_gives(look, monkeypatch):
+    block = 4096
+    Status = namedtuple("Status", "f_blocks f_bavail f_frsize")
+    monkeypatch.setattr("os.statvfs", lambda path: Status((64 << 20) // block, (60 << 20) // block, block))
+    shm = look()["/dev/shm"]
+    assert (shm.level, shm.found) == ("warning", "60 MiB of 64 MiB are free")
+    assert "--shm-size=1g" in shm.remedy
+    monkeypatch.setattr(preflight, "SHM_PER_INSTANCE", 100 << 20)
+    monkeypatch.setattr("os.statvfs", lambda path: Status(1, 0, block))
+    monkeypatch.setattr(preflight, "check_shared_memory", _refuse("/dev/shm is full: enlarge it"))
+    assert (look()["/dev/shm"].level, look()["/dev/shm"].remedy) == ("failure", "enlarge it")
+
+
+@pytest.mark.parametrize(
+    ("free", "profile", "level"),
+    [
+        (100 << 20, "cpu", "failure"),
+        (4 << 30, "cpu", "warning"),
+        (6 << 30, "cpu", "ok"),
+        (6 << 30, "cuda", "warning"),
+        (50 << 30, "gpu", "warning"),
+        (70 << 30, "gpu", "ok"),
+    ],
+)
+def test_disk(look, monkeypatch, free, profile, level):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**12, 0, free))
+    assert look(profile=profile)["disk"].level == level
+
+
+def test_a_place_that_is_not_there_yet_is_on_its_parents_disk(look):
+    assert look(engines=Path("/nonexistent/engines"))["disk"].level == "ok"
+
+
+def test_limits(look, monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (1024, 4096))
+    assert look()["open files"].level == "warning"
+    assert "locked memory" not in look(gpus=1)
+    assert look(gpus=2)["locked memory"].found == "1 KiB (ulimit -l)"
+    assert "memlock=-1" in look(gpus=2)["locked memory"].remedy
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY,) * 2)
+    checks = look(gpus=2)
+    assert (checks["open files"].level, checks["locked memory"].level) == ("ok", "ok")
+
+
+def test_a_port_in_use_is_a_failure_unless_a_triton_is_ready_there(look):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        check = look(grpc_port=port)["ports"]
+    assert (check.level, check.found) == ("failure", f"port {port} on 127.0.0.1 is in use")
+    assert check.remedy.startswith("choose another with --grpc-port")
+    with ready_server() as port:
+        check = look(http_port=port)["ports"]
+    assert check.level == "warning"
+    assert "a Triton is ready there" in check.remedy
+
+
+@contextlib.contextmanager
+def ready_server():
+    """Answers 200 to /v2/health/ready, as Triton does; its port."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # noqa: N802
+            self.send_response(200 if self.path == "/v2/health/ready" else 404)
+            self.end_headers()
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join(10)
+
+
+def _refuse(sentence: str):
+    def check(models: object) -> None:
+        raise machine.ServerError(sentence)
+
+    return check

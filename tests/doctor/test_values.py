@@ -1,0 +1,40 @@
+import pytest
+
+from trimodal.doctor.values import Check, Group, size
+from trimodal.errors import ServerError
+
+
+@pytest.mark.parametrize(
+    ("sentence", "found", "remedy"),
+    [
+        (
+            "/dev/shm has 3 MiB free of 64 MiB, but the Python models (instances: 9) need 36 MiB: enlarge it "
+            "(docker run --shm-size=1g)",
+            "/dev/shm has 3 MiB free of 64 MiB, but the Python models (instances: 9) need 36 MiB",
+            "enlarge it (docker run --shm-size=1g)",
+        ),
+        (
+            "there is no built engine llm/1/a: build one with: python build/llm.py",
+            "there is no built engine llm/1/a",
+            "build one with: python build/llm.py",
+        ),
+        ("llm/config.pbtxt: unknown parameter 'x'", "llm/config.pbtxt: unknown parameter 'x'", ""),
+    ],
+)
+def test_what_to_do_stands_behind_the_colon(sentence, found, remedy):
+    assert Group("g").refused("name", ServerError(sentence)) == Check("g", "name", "failure", found, remedy)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 KiB"),
+        (105_000, "103 KiB"),
+        (90 << 20, "90 MiB"),
+        (1023 << 20, "1023 MiB"),
+        (1 << 30, "1.0 GiB"),
+        (141 << 30, "141 GiB"),
+    ],
+)
+def test_sizes(count, text):
+    assert size(count) == text

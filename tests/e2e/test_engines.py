@@ -1,0 +1,58 @@
+"""Profile cuda, and engines of a directory outside the repository, on the real server."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tritonclient.grpc as grpcclient
+from PIL import Image
+
+from tests.e2e.conftest import MODEL_REPOSITORY
+from tests.server.artefacts import build
+
+pytestmark = pytest.mark.e2e
+ELSEWHERE = "../../vision_classify/1/tiny"  # only the engines directory has it
+
+
+@pytest.fixture
+def engines(tmp_path: Path) -> Path:
+    build(tmp_path / "engines" / "vision_classify" / "tiny", "vision", "onnxruntime")
+    return tmp_path / "engines"
+
+
+def test_a_pipeline_of_engines_outside_the_repository(no_leftovers, own_server, engines):
+    """All three models read one directory there: one by name, two by a path through the repository."""
+    changes = {
+        "vision_preprocess": {"classifier": ELSEWHERE},
+        "vision_classify": {"engine": "fake", "artefact": "tiny"},
+        "vision_rank": {"classifier": ELSEWHERE},
+    }
+    server = own_server(("vision",), changes, engines=engines)
+    picture = io.BytesIO()
+    Image.new("RGB", (40, 30), "red").save(picture, "PNG")
+    tensor = grpcclient.InferInput("image", [1, 1], "BYTES")
+    tensor.set_data_from_numpy(np.array([[picture.getvalue()]], dtype=object))
+    with grpcclient.InferenceServerClient(server.grpc_url) as client:
+        labels = client.infer("vision", [tensor]).as_numpy("labels")
+    assert sorted(labels.reshape(-1).tolist()) == [b"cat", b"dog"]
+    server.stop(0)
+
+
+def test_profile_cuda_starts_where_no_engine_wants_a_gpu(no_leftovers, own_server):
+    changes = {name: {"engine": "fake"} for name in ("embedding", "speech_recognize")}
+    server = own_server(("embedding", "speech"), changes, profile="cuda")
+    assert set(server.versions) == {"embedding", "speech", "speech_recognize"}
+    assert server.models["embedding"].config_file.parts[-2:] == ("configs", "cuda.pbtxt")
+    server.stop(0)
+
+
+def test_a_missing_engine_is_said_before_anything_starts(no_leftovers, command, engines):
+    repository = ("--model-repository", str(MODEL_REPOSITORY), "--engines", str(engines))
+    run = command("--model", "vision", *repository, "--set", "vision_classify.artefact=onnx-none")
+    assert run.finish() == 1
+    assert "trimodal serve: model vision_classify" in run.output
+    assert "there is no built engine vision_classify/1/onnx-none: build one with: python build/" in run.output
+    assert "log:" not in run.output
