@@ -10,7 +10,16 @@ import enum
 from collections import namedtuple
 from typing import Any
 
-from tests.gpu.doubles_kinds import COMPARISONS, RESERVED, Buffer, Double, EnumMember, Sizes, TypedDictMaker
+from tests.gpu.doubles_kinds import (
+    COMPARISONS,
+    RESERVED,
+    Buffer,
+    Double,
+    EnumMember,
+    Maker,
+    Sizes,
+    TypedDictMaker,
+)
 from tests.gpu.doubles_members import (
     Attribute,
     Perform,
@@ -148,7 +157,7 @@ class Factory:
         if "__init__" in methods and kind is not EnumMember:
             space["__init__"] = constructor(self, key, methods["__init__"])
             space["_defaults"] = constructor_defaults(methods["__init__"])
-        cls: Any = type(kind)(node.name, bases or (kind,), space)
+        cls: Any = Maker(node.name, bases or (kind,), space)
         if kind is EnumMember:
             _enumerate(cls, [name for name, form in forms.items() if form == Form("class", key=key)])
             return cls

@@ -89,7 +89,7 @@ class Sizes(Double):
         self._numbers()[index] = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, (Sizes, list, tuple)) and list(other) == self._numbers()  # type: ignore[arg-type]
+        return isinstance(other, (Sizes, list, tuple)) and list(other) == self._numbers()
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -133,6 +133,8 @@ def method(classes: Classes, key: Key, name: str, nodes: Sequence[Function]) -> 
         )
 
     def plain(self: Any, *args: Any, **keywords: Any) -> Any:
+        if not special and is_pure_virtual(key, self):
+            raise RuntimeError(f'Tried to call pure virtual function "{key[1]}::{name}"')
         return call(self, args, keywords)
 
     def free(*args: Any, **keywords: Any) -> Any:
@@ -172,6 +174,12 @@ def constructor(classes: Classes, key: Key, nodes: Sequence[Function]) -> Any:
         classes.perform(names, self, given, lambda: self, lambda _: self, record=not isinstance(self, Sizes))
 
     return __init__
+
+
+def is_pure_virtual(key: Key, instance: Any) -> bool:
+    """Whether pybind11 would find no override: an interface's method that a Python subclass lacks."""
+    mine = isinstance(instance, Double) and RESERVED in vars(type(instance))
+    return isinstance(instance, Double) and instance._pybind and not mine and key[1].startswith("I")
 
 
 def labels(classes: Classes, key: Key, name: str, instance: object) -> list[str]:

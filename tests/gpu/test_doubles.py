@@ -172,11 +172,17 @@ def test_interfaces_are_subclassed_as_with_pybind11(tensorrt_double, built):
         def __init__(self) -> None:
             self.lines = []
 
+    class Misspelt(tensorrt.IProgressMonitor):
+        def phase_started(self, phase_name, parent_phase, num_steps):
+            pass
+
     config.progress_monitor = monitor = Monitor()
     assert [config.progress_monitor.step_complete("p", step) for step in (1, 2)] == [True, False]
     assert monitor.steps == [1, 2]
     with pytest.raises(TypeError, match="must be called"):
         Forgetful()
+    with pytest.raises(RuntimeError, match="pure virtual function .*phase_start"):
+        Misspelt().phase_start("p", "", 3)
 
 
 def test_severities_are_one_enum_of_both_loggers(tensorrt_double):
