@@ -38,15 +38,15 @@ def _shorter(model: Architecture, plan: Deployment) -> Iterator[tuple[str, Deplo
 
 
 def _fewer_bits(plan: Deployment) -> Iterator[tuple[str, Deployment]]:
-    kv = KvPrecision.fp8 if plan.card.has_fp8 else KvPrecision.int8
-    weights = [Precision.fp8 if plan.card.has_fp8 else Precision.int8_wo, Precision.int4_awq]
-    for precision, kv_precision in [
+    fp8, weights = plan.card.has_fp8, Precision.fp8 if plan.card.has_fp8 else Precision.int8_wo
+    kv = KvPrecision.fp8 if fp8 else KvPrecision.int8
+    for precision, kv_precision in (
         (plan.precision, kv),
-        (weights[0], plan.kv_precision if plan.card.has_fp8 else KvPrecision.auto),
-        (weights[0], kv),
-        (weights[1], KvPrecision.auto),
-        (weights[1], kv),
-    ]:
+        (weights, KvPrecision.auto),
+        (Precision.fp8 if fp8 else Precision.int8_sq, kv),
+        (Precision.int4_awq, KvPrecision.auto),
+        (Precision.int4_awq, kv),
+    ):
         text = f"--precision {precision.value} --kv-precision {kv_precision.value}"
         yield text, replace(plan, precision=precision, kv_precision=kv_precision)
 

@@ -40,6 +40,16 @@ class Runtime(str, Enum):
     vllm = "vllm"
 
 
+# Which KV caches TensorRT-LLM builds beside which weights. INT8 beside other weights is calibrated by its
+# own flow, which reads data sets of the hub only; FP8 beside INT8 is in no support matrix.
+KV_CHOICES = {
+    Precision.fp16: (KvPrecision.auto, KvPrecision.fp8),
+    Precision.bf16: (KvPrecision.auto, KvPrecision.fp8),
+    Precision.fp8: (KvPrecision.auto, KvPrecision.fp8),
+    Precision.int8_sq: (KvPrecision.auto, KvPrecision.int8),
+    Precision.int8_wo: (KvPrecision.auto,),
+    Precision.int4_awq: (KvPrecision.auto, KvPrecision.fp8, KvPrecision.int8),
+}
 AWQ_GROUP = 128  # weights that share an FP16 scale
 DRIVER = (
     0.55 * 2**30
@@ -196,6 +206,15 @@ def check_parallel(model: Architecture, tp: int, pp: int) -> None:
         raise SettingsError(f"--pp {pp} does not divide the {model.layers} layers of the model")
 
 
+def kv_choice(precision: Precision, kv_precision: KvPrecision) -> str:
+    """The sentence that says which KV caches go with the weights."""
+    choices = " or ".join(each.value for each in KV_CHOICES[precision])
+    return (
+        f"TensorRT-LLM builds no --kv-precision {kv_precision.value} beside "
+        f"--precision {precision.value}: {choices} it does"
+    )
+
+
 def _stream_bound(model: Architecture, plan: Deployment, kv_gpu: int) -> float:
     """Stages of a pipeline work one after the other on a token, so only tp shortens the reading."""
     read = _matrix_bytes(model, plan.precision, model.active_linear) + 2 * model.kept
@@ -207,6 +226,8 @@ def _problems(model: Architecture, plan: Deployment, loaded: int, total: float, 
     problems = []
     if plan.runtime is Runtime.vllm and plan.kv_precision is KvPrecision.int8:
         problems.append("vLLM has no INT8 KV cache: fp8 and auto are left")
+    if plan.runtime is Runtime.tensorrt_llm and plan.kv_precision not in KV_CHOICES[plan.precision]:
+        problems.append(kv_choice(plan.precision, plan.kv_precision))
     if not plan.card.has_fp8 and "fp8" in (plan.precision.value, plan.kv_precision.value):
         problems.append(f"{plan.card.name} (SM {plan.card.sm}) has no FP8: it begins with SM 8.9")
     if loaded > total:

@@ -1,0 +1,189 @@
+"""Builds language models as TensorRT-LLM engines: checkpoint → artefact directory, on the GPUs that serve it.
+
+    python build/llm_tensorrt_llm.py CHECKPOINT --precision fp8 --kv-precision fp8 --calibration texts.txt
+
+Sizes, GPUs, versions and combinations are checked first; the engine is compared with the torch
+model before it replaces an older one. `trimodal plan llm` says the same beforehand, on any machine.
+This script does not serve, and puts no checkpoint in place for other runtimes (llm_place.py does).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import typer
+from llm_agreement import compare, load_reference
+from llm_calibration import MODEL_WORDS, check_path, read_calibration, write_dataset
+from llm_check import GREEDY_TOKENS, PROMPTS
+from llm_checkpoint import Checkpoint, check_causal, quiet
+from llm_engine_build import built_engine, greedy_answers, save_engine
+from llm_engine_plan import EnginePlan, check_machine, check_plan, check_runtime
+from llm_speculation import Method, Speculation, parse_lookahead, read_choices
+
+from trimodal.build_support import (
+    artefact_root,
+    build_command,
+    operator_errors,
+    progress,
+    report,
+    resolve_checkpoint,
+)
+from trimodal.errors import ArtefactError
+from trimodal.llm.architecture import find_config, read_architecture
+from trimodal.llm.sizing import KvPrecision, Precision
+from trimodal.manifest import (
+    GpuTarget,
+    Manifest,
+    atomic_directory,
+    checkpoint_sha256,
+    write_manifest,
+)
+
+# What llm_openvino.py asks of its builds; a wrong graph or tokenizer falls far below.
+MIN_AGREEMENT = {each: 0.5 if each is Precision.int4_awq else 0.9 for each in Precision}
+
+
+def main(
+    source: str = typer.Argument(..., help="checkpoint directory or hub id of a causal language model"),
+    precision: Precision = typer.Option(Precision.fp16, help="of the weights"),
+    kv_precision: KvPrecision = typer.Option(KvPrecision.auto, help="of the KV cache; auto: 16 bits"),
+    tp: int = typer.Option(1, min=1, help="tensor parallel GPUs"),
+    pp: int = typer.Option(1, min=1, help="pipeline parallel stages"),
+    max_batch_size: int = typer.Option(256, min=1, help="sequences in a step"),
+    max_num_tokens: int = typer.Option(8192, min=1, help="tokens in a step; prefill is cut to it"),
+    max_seq_len: int = typer.Option(0, min=0, help="prompt and answer; 0: 8192, or the model's most"),
+    calibration: Path = typer.Option(None, help="128 to 512 texts: a file, or a directory of .txt, .jsonl"),
+    multiple_profiles: bool = typer.Option(False, help="kernels for several step sizes: a longer build"),
+    speculation: Method = typer.Option(Method.none, help="tokens guessed ahead"),
+    lookahead: str = typer.Option("4,3,4", help="lookahead: window,ngram,verification"),
+    draft: Path = typer.Option(None, help="medusa, eagle: directory of the heads' checkpoint"),
+    draft_len: int = typer.Option(63, min=1, help="medusa, eagle: most tokens of a guess"),
+    draft_heads: int = typer.Option(4, min=1, help="medusa: heads; eagle: depth of its tree"),
+    draft_choices: Path = typer.Option(None, help="medusa, eagle: JSON file with the tree of guesses"),
+    name: str = typer.Option("tensorrt-llm-{precision}", help="directory among the model's artefacts"),
+    out: str = typer.Option("", help="directory of the artefact, in place of --name"),
+    min_agreement: float = typer.Option(
+        None,
+        min=0,
+        max=1,
+        help="refuse a lower token agreement with torch (default 0.9; int4-awq 0.5; 0 for random weights)",
+    ),
+) -> None:
+    """Build SOURCE for TensorRT-LLM, compare it with torch, and put it in place."""
+    with operator_errors():
+        target = _target(precision, name, out)
+        model = read_architecture(find_config(source))
+        window, ngram, verification = parse_lookahead(lookahead)
+        plan = EnginePlan(
+            model=model,
+            precision=precision,
+            kv_precision=kv_precision,
+            tp=tp,
+            pp=pp,
+            max_batch_size=max_batch_size,
+            max_num_tokens=max_num_tokens,
+            max_seq_len=max_seq_len or min(8192, model.max_positions or 8192),
+            multiple_profiles=multiple_profiles,
+            speculation=Speculation(
+                method=speculation,
+                window=window,
+                ngram=ngram,
+                verification=verification,
+                draft=draft,
+                draft_len=draft_len,
+                heads=draft_heads,
+                choices=read_choices(draft_choices) if draft_choices else [],
+            ),
+            calibration=read_calibration(calibration) if calibration else None,
+        )
+        check_plan(plan)
+        check_runtime()
+        gpu = check_machine(plan)
+        directory = resolve_checkpoint(source)
+        check_causal(directory, source)
+        if plan.calibration:
+            check_path(directory.resolve(), MODEL_WORDS, "the checkpoint")
+        quiet()
+        checkpoint = Checkpoint(directory, load=False)  # The engine needs the memory first.
+        with atomic_directory(target) as work:
+            answers = _build(plan, checkpoint, work)
+            checkpoint.write_tokenizer(work)
+            manifest = _manifest(plan, checkpoint, gpu, source)
+            load_reference(checkpoint)
+            manifest.check = compare(checkpoint, _prompts(checkpoint), answers)
+            limit = _limit(precision, min_agreement, checkpoint)
+            manifest.check["min_agreement"] = limit
+            report(f"{target.name}: {manifest.source} against torch", manifest.check)
+            if manifest.check["token_agreement"] < limit:
+                raise ArtefactError(
+                    f"{precision.value} agrees with torch on {manifest.check['token_agreement']:.1%} of the "
+                    f"tokens, less than --min-agreement {limit:g}: nothing was replaced"
+                )
+            write_manifest(work, manifest)
+        size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file()) / 2**30
+        report("Built", {"artefact": target, "size": f"{size:.2f} GiB"})
+
+
+def _build(plan: EnginePlan, checkpoint: Checkpoint, work: Path) -> list[list[int]]:
+    """Puts the engine into `work` and returns its answers to the check prompts."""
+    ends = checkpoint.special_ids()["eos_token_ids"]
+    # Beside the artefact: engines are large, and /tmp may be small.
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=work.parent) as scratch:
+        dataset = write_dataset(plan.calibration, Path(scratch)) if plan.calibration else None
+        workspace = Path(scratch) / "workspace"
+        workspace.mkdir()
+        with built_engine(plan, checkpoint.directory, dataset, workspace) as llm:
+            with progress("Answering the check prompts"):
+                answers = greedy_answers(llm, _prompts(checkpoint), ends, GREEDY_TOKENS)
+            with progress("Saving the engine"):
+                save_engine(llm, work)
+    return answers
+
+
+def _prompts(checkpoint: Checkpoint) -> list[list[int]]:
+    return [checkpoint.encode_prompt(each) for each in PROMPTS]
+
+
+def _manifest(plan: EnginePlan, checkpoint: Checkpoint, gpu: GpuTarget, source: str) -> Manifest:
+    import tensorrt_llm
+
+    with progress("Hashing the checkpoint"):
+        digest = checkpoint_sha256(checkpoint.directory)
+    return Manifest(
+        task="llm",
+        runtime="tensorrt_llm",
+        runtime_version=tensorrt_llm.__version__,
+        precision=plan.precision.value,
+        source=checkpoint.directory.name if Path(source).is_dir() else source,
+        source_sha256=digest,
+        command=build_command("build/llm_tensorrt_llm.py"),
+        shapes=checkpoint.shapes() | plan.shapes(),
+        gpu=gpu,
+        calibration=plan.calibration.figures() if plan.calibration else {},
+        extra=checkpoint.special_ids()
+        | {
+            "has_chat_template": checkpoint.has_chat_template,
+            "random_weights": checkpoint.random_weights,
+            "multiple_profiles": plan.multiple_profiles,
+            "speculation": plan.speculation.figures(),
+        },
+    )
+
+
+def _target(precision: Precision, name: str, out: str) -> Path:
+    if out:
+        return Path(out.replace("{precision}", precision.value)).resolve()
+    if Path(name).name != name:
+        raise ArtefactError(f"--name {name!r} is not a plain directory name: use --out for a path")
+    return artefact_root("llm") / name.replace("{precision}", precision.value)
+
+
+def _limit(precision: Precision, asked: float | None, checkpoint: Checkpoint) -> float:
+    if asked is not None:
+        return asked
+    return 0.0 if checkpoint.random_weights else MIN_AGREEMENT[precision]
+
+
+if __name__ == "__main__":
+    typer.run(main)
