@@ -160,6 +160,7 @@ def speech(
     batch: int = typer.Option(8, min=1, max=64, help="Windows of a batch with --direct and --versus."),
     rounds: int = typer.Option(3, min=1, max=50, help="Counted rounds of the three above."),
     loop_seconds: float = typer.Option(4.0, min=0.05, max=120, help="For each case in each round of them."),
+    profile: str = typer.Option("cpu", help="cpu, cuda or gpu."),
     artefact: Path | None = typer.Option(None, help="Another built recogniser than the config's."),
     set_: list[str] = typer.Option([], "--set", help="model.parameter=value; repeatable."),
     json_: Path | None = typer.Option(None, "--json", help="Also write the figures to this file."),
@@ -168,6 +169,7 @@ def speech(
     from typing import get_args
 
     from trimodal.bench.speech import Plan, measure
+    from trimodal.server.options import parse_profile
     from trimodal.server.overlay import parse_changes
     from trimodal.speech.settings import PolicyName
 
@@ -193,6 +195,7 @@ def speech(
             rounds=rounds,
             loop_s=loop_seconds,
             changes=changes,
+            profile=parse_profile(profile),
         )
         return await measure(plan, console)
 

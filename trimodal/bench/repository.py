@@ -12,6 +12,7 @@ from pathlib import Path
 
 from trimodal.server.options import Edit, Profile, ServerOptions, default_engines, default_repository
 from trimodal.server.overlay import overlay
+from trimodal.server.repository import Model
 
 
 @contextmanager
@@ -38,3 +39,11 @@ def bench_options(
             grpc_port=0,
             metrics_port=0,
         )
+
+
+def built(model: Model, artefact: str) -> Path:
+    """Where the server finds an artefact: absolute, else in the engines' volume, else in the repository."""
+    engines = default_engines()
+    if engines and (found := engines.expanduser().resolve() / model.name / artefact).is_dir():
+        return found
+    return (model.version_directory / artefact).resolve()

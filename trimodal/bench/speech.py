@@ -28,7 +28,7 @@ from trimodal.bench.speech_streams import run_streams
 from trimodal.bench.speech_tables import LiveTables
 from trimodal.bench.speech_truth import Spoken, read_utterances, speak
 from trimodal.client import Client
-from trimodal.server.options import ServerOptions
+from trimodal.server.options import Profile, ServerOptions
 from trimodal.server.process import TritonServer
 from trimodal.speech.settings import PolicyName
 
@@ -41,7 +41,7 @@ class Plan:
 
     `capacity`, `direct` and `versus` (other built recognisers) are measured instead of that,
     where they are wished for: with windows of `window_s`, in `rounds` of `loop_s` seconds a
-    case; `batch` is that of the last two.
+    case; `batch` is that of the last two. All of it is served from `profile`.
     """
 
     streams: tuple[int, ...] = (1, 2, 4, 8)
@@ -57,6 +57,7 @@ class Plan:
     rounds: int = 3
     loop_s: float = 4.0
     changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    profile: Profile = "cpu"
 
 
 async def measure(plan: Plan, console: Console) -> dict[str, Any]:
@@ -86,9 +87,9 @@ def _measure_versus(plan: Plan, spoken: Sequence[Spoken], console: Console) -> l
     from trimodal.bench import speech_engines
     from trimodal.bench.speech_direct import recognizer
 
-    settings, directory = recognizer(plan.changes.get("speech_recognize", {}))
+    settings, directory = recognizer(plan.changes.get("speech_recognize", {}), plan.profile)
     engines = speech_engines.open_artefacts(
-        [directory, *plan.versus], threads=settings.threads, batch=plan.batch
+        [directory, *plan.versus], device=settings.device, threads=settings.threads, batch=plan.batch
     )
     try:
         found = speech_engines.compare(
@@ -108,7 +109,8 @@ def _measure_versus(plan: Plan, spoken: Sequence[Spoken], console: Console) -> l
 async def measure_live(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dict[str, Any]:
     """Every policy with every number of streams, one row after the other."""
     async with AsyncExitStack() as stack:
-        server = stack.enter_context(TritonServer(options(("speech", "speech_recognize"), plan.changes)))
+        models = ("speech", "speech_recognize")
+        server = stack.enter_context(TritonServer(options(models, plan.changes, plan.profile)))
         client = await stack.enter_async_context(Client(server.grpc_url))
         recognizer = await stack.enter_async_context(Recognizer(server.grpc_url))
         offline = [await _offline(recognizer, one) for one in spoken]
@@ -149,6 +151,10 @@ async def _offline(recognizer: Recognizer, spoken: Spoken) -> str:
     return " ".join(texts)
 
 
-def options(models: tuple[str, ...], changes: Mapping[str, Mapping[str, str]]) -> ServerOptions:
+def options(
+    models: tuple[str, ...], changes: Mapping[str, Mapping[str, str]], profile: Profile
+) -> ServerOptions:
     """A server on free ports with some parameters changed."""
-    return ServerOptions(models=models, http_port=0, grpc_port=0, metrics_port=0, changes=changes)
+    return ServerOptions(
+        models=models, profile=profile, http_port=0, grpc_port=0, metrics_port=0, changes=changes
+    )

@@ -117,7 +117,7 @@ async def _joining(plan: Plan, spoken: Sequence[Spoken], console: Console) -> di
     changes = {**plan.changes, "speech_recognize": {**plan.changes.get("speech_recognize", {}), **ONE_RUN}}
     many = [spoken[index % len(spoken)] for index in range(JOINING_STREAMS)]
     async with AsyncExitStack() as stack:
-        server = stack.enter_context(TritonServer(live.options(MODELS, changes)))
+        server = stack.enter_context(TritonServer(live.options(MODELS, changes, plan.profile)))
         client = await stack.enter_async_context(Client(server.grpc_url, timeouts=PATIENCE))
         policy = plan.policies[0]
         delays = [index * JOINING_EVERY_S for index in range(len(many))]
@@ -132,5 +132,6 @@ async def _joining(plan: Plan, spoken: Sequence[Spoken], console: Console) -> di
 
 def _server(stack: AsyncExitStack, plan: Plan, more: Mapping[str, str]) -> TritonServer:
     changes = {**plan.changes.get("speech_recognize", {}), **ONE_RUN, **more}
-    server = TritonServer(live.options(("speech_recognize",), {"speech_recognize": changes}))
+    options = live.options(("speech_recognize",), {"speech_recognize": changes}, plan.profile)
+    server = TritonServer(options)
     return stack.enter_context(server)

@@ -1,7 +1,8 @@
 """`trimodal bench speech --direct`: the served recogniser beside its bare engine and faster-whisper.
 
 All sides stay loaded, each in processes of its own, and take turns; windows, context,
-beam, threads and word times are the same. Served, twice as many clients as windows in a
+beam, threads and word times are the same. faster-whisper runs on artefacts of CTranslate2
+alone; those of other runtimes have no such side. Served, twice as many clients as windows in a
 batch send single windows: while one batch is recognised the next gathers.
 """
 
@@ -21,10 +22,11 @@ from rich.table import Table
 from trimodal.bench import speech as live
 from trimodal.bench.bare import BareProcess
 from trimodal.bench.closed_loop import LoopRound, summarise_loops
+from trimodal.bench.repository import built
 from trimodal.bench.samples import paired_ratio
 from trimodal.bench.speech_sides import Recognizer, cut_windows, name, open_bare, open_faster_whisper
 from trimodal.bench.speech_truth import Spoken
-from trimodal.server.options import default_repository
+from trimodal.server.options import Profile, default_repository
 from trimodal.server.process import TritonServer
 from trimodal.server.repository import select_models
 from trimodal.settings import parse_parameters
@@ -34,7 +36,6 @@ from trimodal.speech.values import SAMPLE_RATE
 if TYPE_CHECKING:
     from trimodal.bench.speech import Plan
 
-SIDES = ("served", "bare engine", "faster-whisper forward", "faster-whisper public")
 WINDOWS = 32
 
 # Length of windows, windows of a batch, side → its rounds.
@@ -46,16 +47,16 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
     # Not one side decodes a doubted window again.
     equal = {"max_batch_windows": str(plan.batch), "fallback_temperature": "0"}
     changes = {**equal, **plan.changes.get("speech_recognize", {})}
-    settings, directory = recognizer(changes)
+    settings, directory = recognizer(changes, plan.profile)
     audio = {
         length: cut_windows([one.samples for one in spoken], length, WINDOWS) for length in plan.window_s
     }
-    contexts = {length: context(directory, length) for length in audio}
+    contexts = {length: context(directory, settings.engine, length) for length in audio}
     rounds: dict[tuple[float, int, str], list[LoopRound]] = {}
     formed: dict[tuple[float, int], float] = {}
     last: dict[tuple[float, int], LoopRound] = {}
     async with AsyncExitStack() as stack:
-        options = live.options(("speech_recognize",), {"speech_recognize": changes})
+        options = live.options(("speech_recognize",), {"speech_recognize": changes}, plan.profile)
 
         def same_batch(model: str, config: Any) -> None:
             config.max_batch_size = plan.batch
@@ -63,8 +64,13 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
         server = TritonServer(replace(options, edit=same_batch))
         url = stack.enter_context(server).grpc_url
         served = await stack.enter_async_context(Recognizer(url))
+        # Side → the process that does it, and what follows the window's length in the work's name.
         bare = stack.enter_context(BareProcess(open_bare, directory, settings, audio))
-        whisper = stack.enter_context(BareProcess(open_faster_whisper, directory, settings, audio, contexts))
+        others = {"bare engine": (bare, "")}
+        if settings.engine == "ctranslate2":
+            theirs = BareProcess(open_faster_whisper, directory, settings, audio, contexts)
+            whisper = stack.enter_context(theirs)
+            others |= {f"faster-whisper {kind}": (whisper, f" {kind}") for kind in ("forward", "public")}
         for index in range(plan.rounds + 1):
             for length, batch in ((length, batch) for length in audio for batch in sorted({1, plan.batch})):
                 clients = 1 if batch == 1 else 2 * batch
@@ -73,11 +79,8 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
                 )
                 last[length, batch], formed[length, batch] = ours, mean(batches)
                 found = {"served": ours}
-                found["bare engine"] = await bare.run(name(length), batch=batch, seconds=plan.loop_s)
-                for kind in ("forward", "public"):
-                    found[f"faster-whisper {kind}"] = await whisper.run(
-                        f"{name(length)} {kind}", batch=batch, seconds=plan.loop_s
-                    )
+                for side, (process, kind) in others.items():
+                    found[side] = await process.run(f"{name(length)}{kind}", batch=batch, seconds=plan.loop_s)
                 for side, one in found.items():
                     if index:  # round 0 warms up
                         rounds.setdefault((length, batch, side), []).append(one)
@@ -98,8 +101,9 @@ def report(
     table.show_edge = False
     for column in ("window", "context", "batch", "side", "win/s", "RTF", "p50 ms", "ratio"):
         table.add_column(column, justify="left" if column == "side" else "right", no_wrap=True)
+    sides = list(dict.fromkeys(side for _, _, side in rounds))
     for length, batch in formed:
-        for side in SIDES:
+        for side in sides:
             some = rounds[length, batch, side]
             summary = summarise_loops(some)
             ratio = paired_ratio(rounds[length, batch, "served"], some, lambda one: one.rate)
@@ -121,7 +125,7 @@ def report(
                     ours.p50 - theirs.p50
                     for ours, theirs in zip(rounds[length, 1, "served"], rounds[length, 1, side], strict=True)
                 )
-                for side in SIDES[1:]
+                for side in sides[1:]
             }
             figures[f"{length:g}s_added_ms"] = added
     console.print(table)
@@ -138,25 +142,24 @@ def report(
     return figures
 
 
-def recognizer(changes: Mapping[str, str]) -> tuple[RecognizeSettings, Path]:
+def recognizer(changes: Mapping[str, str], profile: Profile = "cpu") -> tuple[RecognizeSettings, Path]:
     """The settings that the served recogniser will have, and its artefact's directory."""
     repository = default_repository().resolve()
-    parameters = select_models(repository, ("speech_recognize",), "cpu")["speech_recognize"].parameters
-    settings = parse_parameters(
-        RecognizeSettings, {**parameters, **changes}, source="speech_recognize/configs/cpu.pbtxt"
-    )
-    return settings, (repository / "speech_recognize" / "1" / settings.artefact).resolve()
+    model = select_models(repository, ("speech_recognize",), profile)["speech_recognize"]
+    source = str(model.config_file.relative_to(repository))
+    settings = parse_parameters(RecognizeSettings, {**model.parameters, **changes}, source=source)
+    return settings, built(model, settings.artefact)
 
 
-def context(directory: Path, seconds: float) -> float:
+def context(directory: Path, runtime: str, seconds: float) -> float:
     """The encoder length in seconds that our engine takes for a window.
 
     Raises:
-        ArtefactError: the artefact is not one of CTranslate2, which faster-whisper runs on.
+        ArtefactError: the artefact is not one of that runtime.
     """
     from trimodal.manifest import read_manifest
     from trimodal.speech.artefact import read_shapes
     from trimodal.speech.features import smallest_context
 
-    manifest = read_manifest(directory, task="speech", runtime="ctranslate2")
+    manifest = read_manifest(directory, task="speech", runtime=runtime)
     return smallest_context(read_shapes(directory, manifest).contexts_s, round(seconds * SAMPLE_RATE))

@@ -102,7 +102,9 @@ def _hear(engine: SpeechEngine, windows: Sequence[Window]) -> tuple[float, float
     return wall, cpu, sum(len(one.words) for one in heard)
 
 
-def open_artefacts(directories: Sequence[Path], *, threads: int, batch: int) -> dict[str, SpeechEngine]:
+def open_artefacts(
+    directories: Sequence[Path], *, threads: int, batch: int, device: str = "cpu"
+) -> dict[str, SpeechEngine]:
     """Engines by the directories' names, each for the runtime that its manifest names.
 
     Raises:
@@ -118,6 +120,7 @@ def open_artefacts(directories: Sequence[Path], *, threads: int, batch: int) -> 
             {
                 "artefact": str(directory),
                 "engine": runtime,
+                "device": device,
                 "intra_op_threads": threads,
                 "max_batch_windows": batch,
             }
@@ -149,12 +152,15 @@ def main() -> None:
     parser.add_argument("--window-s", type=float, nargs="+", default=[5.0], help="lengths of windows")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8], help="windows in a call")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
     console = Console()
     try:
         audio = [one.samples for one in read_utterances(options.samples)]
-        engines = open_artefacts(options.artefacts, threads=options.threads, batch=max(options.batch))
+        engines = open_artefacts(
+            options.artefacts, threads=options.threads, batch=max(options.batch), device=options.device
+        )
         found = compare(
             engines, audio, windows_s=options.window_s, batches=options.batch, rounds=options.rounds
         )

@@ -125,15 +125,17 @@ def open_faster_whisper(
 
     from trimodal.manifest import read_manifest
     from trimodal.speech.artefact import read_shapes
-    from trimodal.speech.ctranslate2_model import compute_type, threads
+    from trimodal.speech.ctranslate2_model import compute_type, preload_cublas, threads
     from trimodal.speech.decoding import most_tokens
     from trimodal.speech.tokens import WhisperTokens
 
     manifest = read_manifest(directory, task="speech", runtime="ctranslate2")
+    if settings.device == "cuda":
+        preload_cublas()
     model = WhisperModel(
         str(directory),
-        device="cpu",
-        compute_type=compute_type(directory, manifest, "cpu"),
+        device=settings.device,
+        compute_type=compute_type(directory, manifest, settings.device),
         cpu_threads=threads(directory, settings),
     )
     pipeline = BatchedInferencePipeline(model)
