@@ -1,7 +1,7 @@
-"""Compares exported Whisper graphs with transformers' own forward pass, number by number.
+"""Compares exported Whisper graphs with transformers' own forward pass, number by number, and on audio.
 
-Several batch sizes and lengths, a prompt and some steps after it. It covers what the
-exporter may get wrong: constants where sizes are free, masks, places, caches, heads.
+Several batch sizes and lengths, a prompt and some steps after it. It covers what the exporter
+may get wrong: constants where sizes are free, masks, places, caches, heads.
 """
 
 from __future__ import annotations
@@ -10,15 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from speech_check import Encode, Write
 from speech_checkpoint import Checkpoint
 from speech_torch import encode as encode_with_torch
 
 from trimodal.build_support import progress
-from trimodal.speech.features import FRAMES_PER_S
+from trimodal.errors import ArtefactError
+from trimodal.speech.features import FRAMES_PER_S, Features
+from trimodal.speech.graphs import Floats
+from trimodal.speech.greedy import Greedy, Row
 from trimodal.speech.onnx_graphs import WhisperGraphs
 
-BATCHES = (1, 3)
+# Batches in every length, and the largest that a server forms in the shortest.
+BATCHES, LARGEST = (1, 3), 8
 STEPS = 5
+# Largest error as a share of the spread of what is compared. Rounding alone gives FP32 1e-5, FP16 5e-3.
+MAX_ERROR = {"fp32": 1e-3, "fp16": 1e-2}
 
 
 def largest_errors(checkpoint: Checkpoint, directory: Path, contexts_s: list[float]) -> dict[str, float]:
@@ -29,10 +37,10 @@ def largest_errors(checkpoint: Checkpoint, directory: Path, contexts_s: list[flo
     errors = {"hidden_error_max": 0.0, "logit_error_max": 0.0, "alignment_error_max": 0.0}
     spreads = {"hidden_std": 0.0, "logit_std": 0.0}
     random = np.random.default_rng(0)
-    longest = round(contexts_s[-1] * FRAMES_PER_S)
-    lengths = sorted({round(contexts_s[0] * FRAMES_PER_S), longest, longest // 6 * 2})
+    shortest, longest = (round(contexts_s[at] * FRAMES_PER_S) for at in (0, -1))
+    lengths = sorted({shortest, longest, longest // 6 * 2})
     checkpoint.model.set_attn_implementation("eager")  # The only one that returns its weights.
-    cases = [(batch, frames) for batch in BATCHES for frames in lengths]
+    cases = [(batch, frames) for batch in BATCHES for frames in lengths] + [(LARGEST, lengths[0])]
     with progress("Comparing the graphs with torch", total=len(cases)) as advance, torch.inference_mode():
         for batch, frames in cases:
             features = random.standard_normal((batch, checkpoint.config.num_mel_bins, frames), np.float32) / 2
@@ -54,7 +62,43 @@ def largest_errors(checkpoint: Checkpoint, directory: Path, contexts_s: list[flo
     return errors | spreads
 
 
-def _forward(checkpoint: Checkpoint, tokens: np.ndarray, hidden: Any) -> tuple[Any, Any]:
+def refuse_wrong(errors: dict[str, float], precision: str) -> None:
+    """Raises: ArtefactError when an error is more than rounding in this precision explains."""
+    allowed = {"hidden_error_max": errors["hidden_std"], "logit_error_max": errors["logit_std"]}
+    for name, spread in (allowed | {"alignment_error_max": 1.0}).items():
+        if not errors[name] <= MAX_ERROR[precision] * spread:
+            raise ArtefactError(
+                f"the {precision} graphs differ from torch ({name} {errors[name]:.2g}, more than "
+                f"{MAX_ERROR[precision]:g} × {spread:.2g}): nothing was replaced"
+            )
+
+
+def runtime(directory: Path, checkpoint: Checkpoint) -> tuple[Encode, Write]:
+    """The built graphs' encoder, and greedy decoding without the serving engine's own limits."""
+    import torch
+
+    graphs = WhisperGraphs(directory, device="cpu", threads=torch.get_num_threads())
+    never, not_first = checkpoint.suppressed()
+    places = checkpoint.config.max_target_positions
+    greedy = Greedy(
+        end=checkpoint.token_id("<|endoftext|>"), never=never, not_first=not_first, positions=places
+    )
+
+    def encode(features: Features) -> Floats:
+        hidden = graphs.encode(features, hidden=True)["hidden"].numpy()
+        return np.asarray(hidden, np.float32)  # FP16 graphs give FP16.
+
+    def write(features: Features, prompt: list[int]) -> list[list[int]]:
+        rows = [Row(most_tokens=places) for _ in features]
+        decoding = graphs.start(features)
+        logits, attention = decoding.step(np.array([prompt] * len(rows), np.int64))
+        greedy.decode(rows, decoding, logits, attention, 0.0)
+        return [row.tokens for row in rows]
+
+    return encode, write
+
+
+def _forward(checkpoint: Checkpoint, tokens: NDArray[np.int64], hidden: Any) -> tuple[Any, Any]:
     """transformers' logits [batch, n, vocabulary] and alignment [batch, heads, n, positions]; no caches."""
     import torch
 
@@ -70,5 +114,6 @@ def _forward(checkpoint: Checkpoint, tokens: np.ndarray, hidden: Any) -> tuple[A
     return checkpoint.model.proj_out(out.last_hidden_state), alignment
 
 
-def _raise(errors: dict[str, float], name: str, found: np.ndarray, expected: Any) -> None:
-    errors[name] = max(errors[name], float(np.abs(found - expected.numpy()).max()))
+def _raise(errors: dict[str, float], name: str, found: NDArray[Any], expected: Any) -> None:
+    difference = np.abs(np.asarray(found, np.float32) - expected.numpy())
+    errors[name] = max(errors[name], float(difference.max()))

@@ -31,7 +31,8 @@ from speech_checkpoint import Checkpoint
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trimodal.speech.onnx_graphs import DECODER, ENCODER, layer_names
+from trimodal.speech.graphs import layer_names
+from trimodal.speech.onnx_graphs import DECODER, ENCODER
 
 OPSET = 17
 # A protobuf holds 2 GB: larger weights lie beside the graph.
@@ -61,9 +62,10 @@ class Encoder(nn.Module):
             hidden = hidden + _feed_forward(layer, hidden)
         hidden = self.encoder.layer_norm(hidden)
         outputs = [hidden]
-        for attention in self.cross:
-            outputs.append(_heads(attention.k_proj(hidden), attention).transpose(2, 3).contiguous())
-            outputs.append(_heads(attention.v_proj(hidden), attention).contiguous())
+        crossed: Any  # nn.ModuleList says Module of each, whose attributes may be tensors.
+        for crossed in self.cross:
+            outputs.append(_heads(crossed.k_proj(hidden), crossed).transpose(2, 3).contiguous())
+            outputs.append(_heads(crossed.v_proj(hidden), crossed).contiguous())
         return tuple(outputs)
 
 
@@ -75,6 +77,7 @@ class Decoder(nn.Module):
         self.decoder = checkpoint.model.model.decoder
         self.projection = checkpoint.model.proj_out
         # With a bias it becomes Gemm, which shares the embeddings' weights: no transposed copy.
+        self.no_bias: Tensor
         self.register_buffer("no_bias", torch.zeros(checkpoint.config.vocab_size))
         self.aligned: list[list[int]] = [[] for _ in self.decoder.layers]
         for layer, head in checkpoint.alignment_heads:
@@ -129,7 +132,8 @@ def _attend(
 
 
 def _feed_forward(layer: Any, hidden: Tensor) -> Tensor:
-    return layer.fc2(layer.activation_fn(layer.fc1(layer.final_layer_norm(hidden))))
+    widened: Tensor = layer.fc2(layer.activation_fn(layer.fc1(layer.final_layer_norm(hidden))))
+    return widened
 
 
 def export(checkpoint: Checkpoint, directory: Path) -> None:

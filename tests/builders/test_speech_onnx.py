@@ -10,13 +10,14 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 
 from tests.builders.test_llm_openvino import command, sentence
 from tests.builders.test_speech_ctranslate2 import _scripts, audio, checkpoint  # noqa: F401
 from tests.speech.checkpoints import sound
 from trimodal.manifest import read_manifest
 from trimodal.speech.engine import open_engine
-from trimodal.speech.onnx_graphs import DECODER, ENCODER, WhisperGraphs
+from trimodal.speech.onnx_graphs import DECODER, ENCODER, KEEP, WhisperGraphs
 from trimodal.speech.settings import RecognizeSettings
 from trimodal.speech.values import Window
 
@@ -32,7 +33,8 @@ def build(_scripts):  # noqa: F811
 def artefacts(checkpoint, audio, build, tmp_path_factory) -> Path:  # noqa: F811
     directory = tmp_path_factory.mktemp("artefacts")
     result = build(
-        *(checkpoint, "--precision", "int8", "--precision", "fp32", "--out", directory / "{precision}"),
+        *(checkpoint, "--precision", "int8", "--precision", "fp32", "--precision", "fp16"),
+        *("--out", directory / "{precision}"),
         *("--audio", audio, "--contexts", "5,10", "--min-agreement", 0.1),
     )
     assert result.exit_code == 0, result.output
@@ -61,11 +63,50 @@ def test_int8_is_near_and_still_computes_in_8_bits(artefacts):
         assert types.count("MatMulInteger") == products
 
 
-@pytest.mark.parametrize("name", [ENCODER, DECODER])
-def test_fp32_graphs_hold_standard_operators_and_free_axes_alone(artefacts, name):
+def test_fp16_errs_by_less_than_a_hundredth_with_every_tensor_rounded_and_writes_torchs_tokens(artefacts):
+    check = read_manifest(artefacts / "fp16", task="speech", runtime="onnxruntime").check
+    errors = check["fp16_graphs"]
+    assert 1e-4 < errors["hidden_error_max"] / errors["hidden_std"] <= 1e-2
+    assert 1e-4 < errors["logit_error_max"] / errors["logit_std"] <= 1e-2
+    assert 0 < errors["alignment_error_max"] <= 1e-2
+    assert check["encoder_relative_error"] < 5e-3
+    assert check["token_agreement"] > 0.95
+
+
+def test_fp16_keeps_on_the_host_what_it_was_and_caches_in_its_own_type(artefacts):
     import onnx
 
-    model = onnx.load(artefacts / "fp32" / name)
+    types = {}
+    for name in (ENCODER, DECODER):
+        graph = onnx.load(artefacts / "fp16" / name).graph
+        assert {weight.data_type for weight in graph.initializer} <= {TensorProto.FLOAT16, TensorProto.INT64}
+        for value in (*graph.input, *graph.output):
+            types.setdefault(value.type.tensor_type.elem_type, set()).add(value.name.split("_")[0])
+    assert types == {
+        TensorProto.FLOAT: {"features", "logits", "alignment"},
+        TensorProto.FLOAT16: {"hidden", "cross", "past", "key", "value"},
+        TensorProto.INT64: {"tokens"},
+    }
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("name", [ENCODER, DECODER])
+def test_tensorrts_parser_takes_every_operator(artefacts, precision, name):
+    import onnx
+
+    unsupported = importlib.import_module("tensorrt_operators").unsupported
+    model = onnx.load(artefacts / precision / name)
+    assert unsupported(model) == []
+    model.graph.node[0].op_type = "DynamicQuantizeLinear"
+    assert unsupported(model) != [], "or nothing is shown"
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("name", [ENCODER, DECODER])
+def test_graphs_hold_standard_operators_and_free_axes_alone(artefacts, precision, name):
+    import onnx
+
+    model = onnx.load(artefacts / precision / name)
     onnx.checker.check_model(model, full_check=True)
     assert [(one.domain, one.version) for one in model.opset_import] == [("", 17)]
     assert {node.domain for node in model.graph.node} <= {"", "ai.onnx"}
@@ -98,7 +139,7 @@ def test_the_manifest_tells_what_the_engine_needs(artefacts):
         "alignment_heads": "named by the checkpoint", "multilingual": False, "random_weights": False,
         "suppressed": [], "suppressed_first": [], "opset": 17,
     }  # fmt: skip
-    assert {ENCODER, DECODER, "tokenizer.json"} <= set(manifest.files)
+    assert {ENCODER, DECODER, KEEP, "tokenizer.json"} <= set(manifest.files)
 
 
 def test_the_engine_hears_the_same_in_both_precisions_on_most_windows(artefacts):
@@ -116,7 +157,7 @@ def test_the_engine_hears_the_same_in_both_precisions_on_most_windows(artefacts)
 def test_weights_too_large_for_one_file_lie_beside_the_graph(checkpoint, tmp_path, artefacts):  # noqa: F811
     exporter = importlib.import_module("speech_onnx_export")
     loaded = importlib.import_module("speech_checkpoint").load(checkpoint, "x")
-    writer = importlib.import_module("speech_onnx")
+    writer = importlib.import_module("speech_onnx_files")
     (tmp_path / "graphs").mkdir()
     with mock.patch.object(exporter, "EXTERNAL_ABOVE", 10_000):
         exporter.export(loaded, tmp_path / "graphs")
@@ -125,7 +166,7 @@ def test_weights_too_large_for_one_file_lie_beside_the_graph(checkpoint, tmp_pat
             out.mkdir()
             writer.write_graphs(tmp_path / "graphs", out, precision)
             names = {path.name for path in out.iterdir()}
-            assert {ENCODER, DECODER, f"{ENCODER}.data", f"{DECODER}.data"} == names
+            assert {ENCODER, DECODER, f"{ENCODER}.data", f"{DECODER}.data", KEEP} == names
             assert (out / DECODER).stat().st_size < 200_000
             both = []
             for directory in (out, artefacts / precision.value):
@@ -135,8 +176,13 @@ def test_weights_too_large_for_one_file_lie_beside_the_graph(checkpoint, tmp_pat
             np.testing.assert_allclose(*both, atol=1e-5)
 
 
-def test_rows_that_are_kept_go_on_as_if_alone(artefacts):
-    graphs = WhisperGraphs(artefacts / "fp32", device="cpu", threads=1)
+@pytest.mark.parametrize(("precision", "error"), [("fp32", 1e-4), ("fp16", 0.05)])
+@pytest.mark.parametrize("graph", [True, False], ids=["graph", "host"])
+def test_rows_that_are_kept_go_on_as_if_alone(artefacts, precision, error, graph):
+    """By the graph that takes rows on the device, and on the host in artefacts that lack it."""
+    graphs = WhisperGraphs(artefacts / precision, device="cpu", threads=1)
+    assert graphs.keep is not None
+    graphs.keep = graphs.keep if graph else None
     features = np.random.default_rng(0).normal(size=(3, 80, 100)).astype(np.float32)
     decoding = graphs.begin(graphs.encode(features))
     decoding.step(np.array([[1, 2], [3, 4], [5, 6]]))
@@ -145,7 +191,7 @@ def test_rows_that_are_kept_go_on_as_if_alone(artefacts):
     logits, _ = decoding.step(np.array([[7], [8]]))
     for row, (index, tokens) in enumerate([(2, [5, 6, 7]), (0, [1, 2, 8])]):
         alone = graphs.begin(graphs.encode(features[index : index + 1]))
-        np.testing.assert_allclose(logits[row], alone.step(np.array([tokens]))[0][0], atol=1e-4)
+        np.testing.assert_allclose(logits[row], alone.step(np.array([tokens]))[0][0], atol=error)
 
 
 def test_a_graph_that_differs_from_torch_is_refused(checkpoint, audio, build, tmp_path):  # noqa: F811
@@ -162,9 +208,28 @@ def test_a_graph_that_differs_from_torch_is_refused(checkpoint, audio, build, tm
     shutil.copytree(checkpoint, target)
     with mock.patch("speech_onnx.export", forgets_the_places):
         result = build(checkpoint, "--out", target, "--audio", audio, "--contexts", "5,10")
-    assert "the exported graphs differ from torch (logit_error_max" in sentence(result)
+    assert "the fp32 graphs differ from torch (logit_error_max" in sentence(result)
     assert (target / "model.safetensors").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["fp32"]
+
+
+def test_fp16_that_computes_something_else_is_refused(checkpoint, audio, build, tmp_path):  # noqa: F811
+    write = importlib.import_module("speech_onnx_files").write_rounded
+
+    def loses_a_twentieth(directory, into):
+        import onnx
+
+        write(directory, into)
+        model = onnx.load(into / DECODER)
+        (logits,) = [node for node in model.graph.node if node.op_type == "Gemm"]
+        next(each for each in logits.attribute if each.name == "alpha").f = 0.95
+        onnx.save(model, into / DECODER)
+
+    with mock.patch("speech_onnx.write_rounded", loses_a_twentieth):
+        out = ("--precision", "fp16", "--out", tmp_path / "fp16")
+        result = build(checkpoint, *out, "--audio", audio, "--contexts", "5")
+    assert "the fp16 graphs differ from torch (logit_error_max" in sentence(result)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_int8_that_agrees_too_little_is_refused(checkpoint, audio, build, tmp_path):  # noqa: F811
