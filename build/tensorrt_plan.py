@@ -19,6 +19,7 @@ from tensorrt_network import Profile, add_profile, check_profiles, made, parse
 from tensorrt_progress import Messages, Phases, make_logger, make_monitor, run_cancellable, shown_phases
 from tensorrt_timing import load_timing_cache, store_timing_cache, timing_cache_file
 
+from trimodal.build_support import console
 from trimodal.errors import ArtefactError, ServerError
 from trimodal.gpu.device import visible_gpus
 from trimodal.manifest import GpuTarget, InputRange
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 GIB = 1 << 30
+OLDEST = 10  # major version
+WARNINGS = 5  # shown of a build
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,8 @@ def build_plan(
     """
     options = options or PlanOptions()
     version, target = tensorrt_version(), gpu_target()
+    if int(version.partition(".")[0]) < OLDEST:
+        raise ArtefactError(f"here is TensorRT {version}: strongly typed plans need {OLDEST} or later")
     if not graph.is_file():
         raise ArtefactError(f"no ONNX graph at {graph}")
     cache = timing_cache_file(options.timing_cache, version, target)
@@ -119,6 +124,10 @@ def build_plan(
         config.progress_monitor = make_monitor(phases)
         serialized = _build(builder, network, config, phases, graph, messages)
     seconds = time.monotonic() - started
+    for warning in messages.distinct_warnings()[:WARNINGS]:
+        console.print(
+            f"TensorRT warns: {warning}", markup=False, emoji=False, highlight=False, soft_wrap=True
+        )
     _write(plan, serialized)
     if cache:
         store_timing_cache(config, cache, version, target)

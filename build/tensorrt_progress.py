@@ -40,6 +40,10 @@ class Messages:
             "; ".join(" ".join(error.split()) for error in list(self.errors)[-count:]) or "it did not say why"
         )
 
+    def distinct_warnings(self) -> list[str]:
+        """Each warning once, in one line."""
+        return list(dict.fromkeys(" ".join(warning.split()) for warning in self.warnings))
+
     def out_of_memory(self) -> bool:
         """Whether one of the errors is about memory that could not be had."""
         return any(word in error.lower() for error in self.errors for word in MEMORY)
@@ -84,18 +88,29 @@ class Phases:
                 self._display.update(task, completed=total)
 
 
+_hearing = Messages()  # whoever asked for the logger last
+_loggers: dict[type[object], tensorrt.ILogger] = {}
+
+
 def make_logger(messages: Messages) -> tensorrt.ILogger:
-    """A logger that keeps errors and warnings in `messages`; TensorRT says everything else at length."""
+    """The process's logger, from now on with errors and warnings kept in `messages`.
+
+    TensorRT uses the first logger that it gets for all builders and runtimes, and ignores later ones.
+    """
+    global _hearing
     import tensorrt as trt
 
     class Log(trt.ILogger):
         def log(self, severity: trt.ILogger.Severity, msg: str) -> None:
             if severity in (trt.ILogger.Severity.ERROR, trt.ILogger.Severity.INTERNAL_ERROR):
-                messages.errors.append(msg)
+                _hearing.errors.append(msg)
             elif severity == trt.ILogger.Severity.WARNING:
-                messages.warnings.append(msg)
+                _hearing.warnings.append(msg)
 
-    return Log()
+    _hearing = messages
+    if trt.ILogger not in _loggers:
+        _loggers[trt.ILogger] = Log()
+    return _loggers[trt.ILogger]
 
 
 def make_monitor(phases: Phases) -> tensorrt.IProgressMonitor:

@@ -48,7 +48,7 @@ class PlanRunner:
         if context is None:
             raise ArtefactError(f"{plan}: no execution context: {self._messages.last_errors()}")
         self._engine, self._context, self._plan = engine, context, plan
-        self._stream = torch.cuda.Stream() if DEVICE == "cuda" else None  # type: ignore[no-untyped-call]
+        self._stream = torch.cuda.Stream() if DEVICE == "cuda" else None
         self._handle = self._stream.cuda_stream if self._stream else 0
         if not context.set_optimization_profile_async(profile, self._handle):
             raise ArtefactError(f"{plan} has no profile {profile}: {self._messages.last_errors()}")

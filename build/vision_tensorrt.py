@@ -33,6 +33,7 @@ DEFAULT_OUT = artefact_root("vision_classify")
 CONFIG = Path(__file__).resolve().parents[1] / "model_repository" / "vision_classify" / "config.pbtxt"
 # Precision of the plan → precision of the graph, as build/vision_onnx.py names it.
 GRAPHS = {"fp32": "fp32", "fp16": "fp16", "int8": "int8-gpu", "fp8": "fp8"}
+FP8_SM = [8, 9]
 PLAN, GRAPH = "model.plan", "model.onnx"
 
 
@@ -45,6 +46,10 @@ def main() -> None:
     if options.min_agreement is None:
         # Random weights: nothing stands out, and the least rounding turns the order of logits.
         options.min_agreement = 0.0 if "random weights" in artefact.manifest.source else 0.95
+    if precision == "fp8" and [int(part) for part in gpu.sm.split(".")] < FP8_SM:
+        raise ArtefactError(
+            f"FP8 needs SM 8.9 (Ada) or later, {gpu.name} has {gpu.sm}: --precision int8 or fp16"
+        )
     profiles = vision_profiles.read_profiles(options, artefact.input)
     vision_profiles.check_config(options.config or CONFIG, profiles, artefact.input)
     graph = artefact.directory / GRAPH

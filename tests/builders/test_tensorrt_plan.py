@@ -300,6 +300,29 @@ def test_timings_are_used_again_and_those_of_another_machine_end_the_build_befor
     assert cache.read_bytes() == b"timings"
 
 
+def test_warnings_are_shown_once(plans, trt, graph, capsys):
+    def warn(builder: object, network: object, config: object) -> bytes:
+        for _ in range(3):
+            says(trt, "WARNING", "Detected subnormal FP16 values.\nSecond line")
+        for number in range(9):
+            says(trt, "WARNING", f"other {number}")
+        return b"plan"
+
+    trt.recorder.returns("build_serialized_network", warn)
+    build(plans, graph)
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("TensorRT warns")]
+    assert told == [
+        "TensorRT warns: Detected subnormal FP16 values. Second line",
+        *(f"TensorRT warns: other {number}" for number in range(4)),
+    ]
+
+
+def test_a_version_without_strong_typing_is_refused(plans, trt, graph):
+    trt.module.__version__ = "8.6.1"
+    assert refused(plans, graph) == "here is TensorRT 8.6.1: strongly typed plans need 10 or later"
+    assert trt.recorder.calls == []
+
+
 def test_without_the_library(plans, graph, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorrt", None)
     assert "TensorRT's Python package does not import" in refused(plans, graph)

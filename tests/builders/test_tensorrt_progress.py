@@ -89,6 +89,16 @@ def test_the_logger_keeps_errors_and_warnings(progress, tensorrt_double):
     assert not messages.out_of_memory()
 
 
+def test_one_logger_serves_the_process_and_tells_who_asked_last(progress, tensorrt_double):
+    """TensorRT ignores a second one, so that what went wrong would be told to nobody."""
+    first, second = progress.Messages(), progress.Messages()
+    logger = progress.make_logger(first)
+    logger.log(tensorrt_double.module.ILogger.Severity.ERROR, "one")
+    assert progress.make_logger(second) is logger
+    logger.log(tensorrt_double.module.ILogger.Severity.ERROR, "two")
+    assert (list(first.errors), list(second.errors)) == (["one"], ["two"])
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -233,6 +233,15 @@ def test_the_plan_is_named_after_the_graphs_precision(trt, tmp_path, graph, plan
     assert read_manifest(tmp_path / f"tensorrt-{plan}", task="vision", runtime="tensorrt").precision == plan
 
 
+def test_fp8_is_refused_on_a_gpu_without_it(trt, tmp_path, capsys, monkeypatch):
+    a100 = Gpu(0, "NVIDIA A100-SXM4-80GB", "8.0", 80 << 30, 79 << 30, "580.1")
+    monkeypatch.setattr(importlib.import_module("tensorrt_plan"), "visible_gpus", lambda: [a100])
+    artefact = write_artefact(tmp_path / "graph", "fp8")
+    sentence = refusal(capsys, SCRIPT, artefact, "--out-dir", tmp_path)
+    assert "FP8 needs SM 8.9 (Ada) or later, NVIDIA A100-SXM4-80GB has 8.0" in sentence
+    assert trt.recorder.named("build_serialized_network") == []
+
+
 def test_operators_that_the_parser_lacks_are_told_before_it_runs(trt, artefact, capsys):
     model = onnx.load(artefact / "model.onnx")
     model.graph.node.append(onnx.helper.make_node("Det", ["flat"], ["unused"]))
