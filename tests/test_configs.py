@@ -107,6 +107,21 @@ def test_python_models_know_their_parameters(model: str) -> None:
     assert looked_at
 
 
+@pytest.mark.parametrize("path", FILES, ids=named)
+def test_python_models_show_what_they_run_and_where(path: Path) -> None:
+    model = path.relative_to(REPOSITORY).parts[0]
+    if config(path).backend == "python":
+        known = set(SETTINGS[model].model_fields)
+        assert {"engine", "artefact", "device"} & known <= set(parameters(path))
+
+
+def test_fields_that_no_server_knows_are_refused() -> None:
+    """Or a misspelt field would parse; and fields of the newest servers are known."""
+    with pytest.raises(text_format.ParseError, match="instance_groups"):
+        text_format.Parse("instance_groups [ { count: 1 } ]", model_config_pb2.ModelConfig())
+    assert {"model_metrics", "response_cache"} <= set(model_config_pb2.ModelConfig.DESCRIPTOR.fields_by_name)
+
+
 @pytest.mark.parametrize("model", SETTINGS)
 def test_a_parameter_that_no_model_knows_is_refused(model: str) -> None:
     """Or the test above could not fail."""
@@ -163,9 +178,15 @@ def test_the_llm_is_decoupled_and_bounds_its_own_queue() -> None:
 
 def test_every_llm_profile_shows_the_knobs_that_operators_need() -> None:
     wanted = {
-        "engine", "artefact", "threads", "num_kv_blocks", "kv_cache_precision", "max_num_seqs",
-        "max_num_batched_tokens", "speculation", "enable_prefix_caching", "max_queue",
+        "engine", "artefact", "num_kv_blocks", "max_num_seqs", "max_num_batched_tokens",
+        "enable_prefix_caching", "max_queue",
     }  # fmt: skip
-    for path in FILES:
-        if path.is_relative_to(REPOSITORY / "llm"):
-            assert wanted <= set(parameters(path)), named(path)
+    own = {
+        "llm/configs/cpu.pbtxt": {"threads", "kv_cache_precision", "speculation"},
+        "llm/configs/cuda.pbtxt": {"python", "gpu_memory_utilization", "tensor_parallel_size"},
+        "llm/config.pbtxt": {"python", "kv_cache_free_gpu_memory_fraction", "enable_chunked_prefill"},
+    }
+    files = {named(path): path for path in FILES if path.is_relative_to(REPOSITORY / "llm")}
+    assert set(files) == set(own)
+    for file, path in files.items():
+        assert wanted | own[file] <= set(parameters(path)), file

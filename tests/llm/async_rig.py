@@ -1,4 +1,4 @@
-"""A library that a test plays itself: scripted streams behind AsyncEngine, run by the real core loop and link."""
+"""A library that a test plays itself, behind AsyncEngine: its streams say what they are told."""
 
 from __future__ import annotations
 

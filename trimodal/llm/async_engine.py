@@ -57,6 +57,7 @@ class AsyncEngine:
         self._outputs: queue.SimpleQueue[tuple[_Sequence, Output] | EngineLost] = queue.SimpleQueue()
         self._stats = EngineStats(speculating=info.lookahead > 0)
         self._moved = self._asked = time.monotonic()
+        self._closed = False
 
     def add(self, request: EngineRequest) -> None:
         total = len(request.prompt_ids) + request.sampling.max_tokens
@@ -103,6 +104,9 @@ class AsyncEngine:
             raise EngineLost(f"{self.info.name} has ended")
 
     def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
         self._sequences.clear()
         ending = threading.Thread(target=self._end, name="llm-end", daemon=True)
         ending.start()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trimodal.errors import ArtefactError
 from trimodal.gpu.fit import check_version
 from trimodal.llm import gpu_artefact
 from trimodal.llm.async_engine import AsyncEngine
@@ -17,9 +16,10 @@ from trimodal.llm.gpu_artefact import GpuArtefact
 from trimodal.llm.loop_thread import LoopThread
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tensorrt_llm_runtime import TensorRtLlmRuntime, first_figures
+from trimodal.llm.tensorrt_llm_speculation import drafted_tokens, speculative_config
 
 if TYPE_CHECKING:
-    from tensorrt_llm.llmapi import KvCacheConfig, LookaheadDecodingConfig, SchedulerConfig
+    from tensorrt_llm.llmapi import KvCacheConfig, SchedulerConfig
     from tensorrt_llm.llmapi.llm import BaseLLM
 
 
@@ -30,7 +30,7 @@ def open_compiled(settings: LlmSettings) -> Engine:
         OperatorError: the artefact is missing or does not fit this machine or these settings.
     """
     artefact = gpu_artefact.compiled(settings)
-    drafted = _check_lookahead(settings, artefact)
+    drafted = drafted_tokens(artefact, settings.lookahead_sizes)
     import tensorrt_llm
 
     check_version(artefact.directory, artefact.manifest, tensorrt_llm.__version__)
@@ -42,9 +42,10 @@ def open_compiled(settings: LlmSettings) -> Engine:
         kv_cache_config=_kv_cache_config(settings, artefact),
         enable_chunked_prefill=settings.enable_chunked_prefill,
         scheduler_config=_scheduler_config(settings),
-        speculative_config=_lookahead_config(settings),
+        speculative_config=speculative_config(artefact, settings.lookahead_sizes),
         max_batch_size=settings.max_num_seqs,
         max_num_tokens=settings.max_num_batched_tokens,
+        max_seq_len=artefact.max_model_len,
     )
     return _follow(settings, artefact, llm, drafted=drafted)
 
@@ -72,11 +73,6 @@ def open_pytorch(settings: LlmSettings) -> Engine:
         enable_iter_perf_stats=True,  # KV figures; off by default on this backend
     )
     return _follow(settings, artefact, llm, drafted=0)
-
-
-def lookahead_tokens(window: int, ngram: int, verification: int) -> int:
-    """Tokens that lookahead decoding drafts in a step at most; an engine is built for no more."""
-    return max(0, ngram - 2) + (window - 1 + verification) * (ngram - 1)
 
 
 def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, drafted: int) -> Engine:
@@ -127,33 +123,4 @@ def _scheduler_config(settings: LlmSettings) -> SchedulerConfig:
 
     return SchedulerConfig(
         capacity_scheduler_policy=CapacitySchedulerPolicy(settings.capacity_scheduler_policy)
-    )
-
-
-def _check_lookahead(settings: LlmSettings, artefact: GpuArtefact) -> int:
-    """Tokens drafted in a step, 0 without lookahead; refuses more than the engine was built for."""
-    if settings.lookahead_sizes is None:
-        return 0
-    drafted, built = lookahead_tokens(*settings.lookahead_sizes), artefact.manifest.extra.get("max_draft_len")
-    if artefact.manifest.extra.get("speculation") != "lookahead":
-        raise ArtefactError(
-            f"the engine in {artefact.directory} was built without lookahead: take 'lookahead' out, or add "
-            f"--speculation lookahead and build again with: {artefact.manifest.command}"
-        )
-    if isinstance(built, int) and drafted > built:
-        raise ArtefactError(
-            f"lookahead {settings.lookahead} drafts {drafted} tokens, and the engine in "
-            f"{artefact.directory} was built for {built}: build again with: {artefact.manifest.command}"
-        )
-    return drafted
-
-
-def _lookahead_config(settings: LlmSettings) -> LookaheadDecodingConfig | None:
-    if settings.lookahead_sizes is None:
-        return None
-    from tensorrt_llm.llmapi import LookaheadDecodingConfig
-
-    window, ngram, verification = settings.lookahead_sizes
-    return LookaheadDecodingConfig(
-        max_window_size=window, max_ngram_size=ngram, max_verification_set_size=verification
     )

@@ -101,7 +101,10 @@ def command(python: str, descriptor: int) -> list[str]:
     if not python:
         return [_own_python(), "-m", "trimodal.llm", str(descriptor)]
     if not os.access(python, os.X_OK) or os.path.isdir(python):
-        raise OperatorError(f"parameter 'python': {python} is no executable file")
+        raise OperatorError(
+            f"parameter 'python': {python} is no executable file: name the interpreter of the environment "
+            "that has the engine's library, or leave it empty for this one"
+        )
     return [python, "-c", _BORROWED, str(Path(trimodal.__file__).resolve()), str(descriptor)]
 
 

@@ -47,7 +47,7 @@ class LlmSettings(Settings):
     lookahead: str = Field(
         "",
         pattern=r"^([1-9]\d{0,3}(,[1-9]\d{0,3}){2})?$",
-        description="lookahead decoding: window, n-gram and verification size, as 4,3,4; empty: off",
+        description="lookahead decoding: window, n-gram and verification size, as 4,3,4; empty: as built",
     )
 
     speculation: Literal["none", "draft", "prompt_lookup"] = "none"
