@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -65,7 +66,11 @@ def doctor(
     except OperatorError as error:
         typer.echo(f"trimodal doctor: {error}", err=True)
         raise typer.Exit(1) from None
-    checks = examine(options, deep=deep)
+    waiting = Console(stderr=True)
+    with (
+        waiting.status("reading built files" if deep else "looking") if waiting.is_terminal else nullcontext()
+    ):
+        checks = examine(options, deep=deep)
     if json_:
         typer.echo(as_json(checks, options))
     else:

@@ -65,13 +65,22 @@ def test_onnxruntime_on_cuda(look):
 def test_onnxruntime_for_processors_does_not_do_on_cuda(look):
     checks = look({"tokenizers": "0.22", "onnxruntime": "1.31.1"}, python_model("embedding", **ON_CUDA))
     assert checks["onnxruntime-gpu"].level == "failure"
+    assert checks["onnxruntime-gpu"].remedy.startswith("pip uninstall -y onnxruntime")
     assert "cuDNN 9" not in checks
 
 
-def test_both_onnxruntimes_are_one_too_many(look):
+def test_the_classifier_wants_it_too(look):
+    config = python_model("vision_classify", **ON_CUDA)
+    assert look({"onnxruntime": "1.31.1"}, config)["onnxruntime-gpu"].found.endswith("(for vision_classify)")
+
+
+@pytest.mark.parametrize(("in_place", "level"), [(True, "warning"), (False, "failure")])
+def test_both_onnxruntimes_share_a_folder(look, monkeypatch, in_place, level):
+    monkeypatch.setattr(libraries, "is_on_disk", lambda name, file: name == "onnxruntime-gpu" and in_place)
     packages = {"tokenizers": "0.22", "onnxruntime": "1.31.1", "onnxruntime-gpu": "1.31.1"}
     checks = look(packages, python_model("embedding", **ON_CUDA))
-    assert checks["onnxruntime-gpu"].remedy.startswith("pip uninstall -y onnxruntime onnxruntime-gpu")
+    assert checks["onnxruntime-gpu"].level == level
+    assert "pip uninstall -y onnxruntime onnxruntime-gpu" in checks["onnxruntime-gpu"].remedy
     assert checks["cuDNN 9"].level == "failure"
     assert checks["cuDNN 9"].remedy == "pip install nvidia-cudnn-cu13"
 

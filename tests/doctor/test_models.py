@@ -91,3 +91,12 @@ def test_the_bytes_that_go_to_the_gpu(repository):
     (directory / "model.plan").write_bytes(bytes(5 << 20))
     assert weights_on_gpu(models) == written - len(b"weights") + (5 << 20)
     assert weights_on_gpu([model for model in models if model.name != "vision_classify"]) == 0
+
+
+def test_an_engine_that_gpus_share_counts_in_parts(tmp_path):
+    parameters = {"engine": "vllm", "artefact": "checkpoint", "tensor_parallel_size": "4"}
+    version = add_model(tmp_path, python_model("llm", **parameters))
+    build(version / "checkpoint", "llm", "checkpoint")
+    (version / "checkpoint" / "model.bin").write_bytes(bytes(4 << 20))
+    models = list(select_models(tmp_path, (), "cuda").values())
+    assert 1 << 20 <= weights_on_gpu(models) < 2 << 20

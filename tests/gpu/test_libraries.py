@@ -87,6 +87,21 @@ def test_a_library_by_its_major_version(loader):
     assert not libraries.has_library("libcublas", 12)
 
 
+def test_whose_file_is_on_disk(site):
+    """Two packages with one folder: the last one's files are there."""
+    distribution(site, "one", "1.0")
+    distribution(site, "two", "1.0")
+    (site / "shared").mkdir()
+    for name, content in (("one", b"small"), ("two", b"larger")):
+        (site / "shared" / "state.so").write_bytes(content)
+        record = site / f"{name}-1.0.dist-info" / "RECORD"
+        record.write_text(f"shared/other.py,,7\nshared/state.so,sha256=x,{len(content)}\n")
+    assert libraries.is_on_disk("two", "state")
+    assert not libraries.is_on_disk("one", "state")
+    assert not libraries.is_on_disk("two", "nothing")
+    assert not libraries.is_on_disk("no-such-library", "state")
+
+
 @pytest.mark.parametrize(
     ("built", "found", "same"),
     [

@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from google.protobuf import text_format
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
 from trimodal.gpu.device import Gpu
 from trimodal.manifest import GpuTarget, InputRange, Manifest, write_manifest
 
@@ -32,7 +35,7 @@ def python_model(name: str, **parameters: str) -> str:
 
 def add_model(repository: Path, config: str) -> Path:
     """A model folder of this config; its version's folder."""
-    name = config.split('name: "')[1].split('"')[0]
+    name = text_format.Parse(config, ModelConfig()).name
     version = repository / name / "1"
     version.mkdir(parents=True)
     (repository / name / "config.pbtxt").write_text(config)

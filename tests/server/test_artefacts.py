@@ -7,8 +7,11 @@ import pytest
 from tests.server.artefacts import H200, L4, PLAN, add_model, build, plan_fields, python_model
 from trimodal.errors import ArtefactError, ServerError
 from trimodal.gpu import libraries
+from trimodal.manifest import Manifest, write_manifest
 from trimodal.server.artefacts import artefacts_of, check_artefact, check_artefacts
 from trimodal.server.repository import Model, read_model
+
+REPOSITORY = Path(__file__).parents[2] / "model_repository"
 
 
 @pytest.fixture(autouse=True)
@@ -107,6 +110,26 @@ def test_a_plan_of_another_gpu_is_refused_only_where_gpus_are_known(tmp_path):
     assert "GPU 0 has 8.9 (NVIDIA L4)" in refusal(tmp_path, gpus=[L4])
 
 
+def test_sizes_that_batches_prefer_must_fit_a_profile(tmp_path):
+    """Two profiles may leave a gap between them."""
+    low, high = (plan_fields(most=most)["profiles"][0]["pixels"] for most in (4, 16))
+    profiles = [{"pixels": low}, {"pixels": high.model_copy(update={"min": (8, 3, 224, 224)})}]
+    config = PLAN + "dynamic_batching { preferred_batch_size: [ 4, 6, 8 ] }"
+    plan(tmp_path, config, profiles=profiles)
+    assert "does not fit preferred_batch_size 6: pixels takes 8×3×224×224" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(("most", "fits"), [(16, True), (8, False)])
+def test_the_repositorys_own_config_with_a_plan(tmp_path, most, fits):
+    directory = plan(tmp_path, (REPOSITORY / "vision_classify" / "config.pbtxt").read_text())
+    manifest = Manifest.model_validate_json((directory / "manifest.json").read_text())
+    write_manifest(directory, manifest.model_copy(update=plan_fields(most)))
+    if fits:
+        check_artefacts([model(tmp_path, "vision_classify")], [H200])
+    else:
+        assert "does not fit max_batch_size 16" in refusal(tmp_path)
+
+
 def test_instances_are_held_to_the_profiles_that_they_name(tmp_path):
     small, large = (plan_fields(most=most)["profiles"][0] for most in (8, 16))
     first = PLAN.replace("kind: KIND_GPU", 'kind: KIND_GPU profile: [ "0" ]')
@@ -151,6 +174,13 @@ def test_a_missing_engine_says_where_and_how_it_is_built(tmp_path):
     assert said.endswith(
         "no built engine /engines/whisper: build one with: python build/speech_tensorrt.py CHECKPOINT"
     )
+
+
+def test_a_precision_that_is_asked_for(tmp_path):
+    parameters = {"engine": "openvino", "artefact": "openvino-int8", "precision": "int4"}
+    version = add_model(tmp_path, python_model("llm", **parameters))
+    build(version / "openvino-int8", "llm", "openvino")
+    assert "is int8, and the configuration asks for int4" in refusal(tmp_path, "llm")
 
 
 def test_a_pinned_checkpoint(tmp_path):

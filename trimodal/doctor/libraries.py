@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from trimodal.doctor.values import Check, Group
 from trimodal.gpu import libraries
+from trimodal.onnx_session import REPLACE
 from trimodal.server.repository import FAKE, Model
 
 LIBRARIES = Group("libraries")
 ONNXRUNTIME_CPU, ONNXRUNTIME_GPU = "onnxruntime", "onnxruntime-gpu"
+PYBIND = "onnxruntime_pybind11_state"
 # Engine → distributions, any of which it can be.
 ENGINES: dict[str, tuple[str, ...]] = {
     "openvino": ("openvino-genai",),
@@ -24,6 +26,7 @@ ENGINES: dict[str, tuple[str, ...]] = {
 MODELS: dict[str, tuple[str, ...]] = {
     "llm": ("tokenizers", "jinja2"),
     "embedding": ("tokenizers",),
+    "vision_classify": (),
     "vision_preprocess": ("pillow",),
     "speech": ("faster-whisper",),  # Silero's network comes with it
     "speech_recognize": ("tokenizers",),
@@ -77,6 +80,8 @@ def _library(need: Need, models: list[str], extra: str) -> Check:
         if version := libraries.installed(one, need.python):
             return LIBRARIES.ok(one, f"{version}{where} (for {users})")
     remedy = f"pip install 'trimodal[{extra}]'"
+    if name == ONNXRUNTIME_GPU and libraries.installed(ONNXRUNTIME_CPU):
+        remedy = REPLACE
     if name in APART:
         remedy = f"pip install {name} in an environment of its own; llm's parameter `python` names its python"
     elif name == "tensorrt":
@@ -87,12 +92,13 @@ def _library(need: Need, models: list[str], extra: str) -> Check:
 def _onnxruntime_on_cuda() -> Iterator[Check]:
     both = [name for name in (ONNXRUNTIME_CPU, ONNXRUNTIME_GPU) if libraries.installed(name)]
     if len(both) == 2:
-        # They write into one folder: which of them is there depends on the order of installation.
-        yield LIBRARIES.failure(
-            ONNXRUNTIME_GPU,
-            "is installed beside onnxruntime, and one has overwritten the other",
-            "pip uninstall -y onnxruntime onnxruntime-gpu, then pip install 'trimodal[gpu]'",
-        )
+        # faster-whisper brings the one for processors. They share a folder: it holds what was installed last.
+        if libraries.is_on_disk(ONNXRUNTIME_GPU, PYBIND):
+            found = "and onnxruntime are both installed; the one with CUDA is in place"
+            yield LIBRARIES.warning(ONNXRUNTIME_GPU, found, f"before the next update: {REPLACE}")
+        else:
+            found = "and onnxruntime are both installed, and the one without CUDA is in place"
+            yield LIBRARIES.failure(ONNXRUNTIME_GPU, found, REPLACE)
     if ONNXRUNTIME_GPU in both:
         major = libraries.cuda_of(ONNXRUNTIME_GPU) or 12
         yield _shared("cuDNN 9", "libcudnn", 9, (f"nvidia-cudnn-cu{major}",), ONNXRUNTIME_GPU)

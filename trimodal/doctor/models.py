@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -73,15 +74,23 @@ def check_settings(model: Model) -> None:
 
 
 def weights_on_gpu(models: Iterable[Model]) -> int:
-    """Bytes of the built engines that models with a GPU open; what is missing counts nothing."""
-    directories = {
-        artefact.directory
+    """Bytes of the built engines on the first GPU; what is missing counts nothing.
+
+    An engine that several GPUs share lies on each in equal parts.
+    """
+    parts = {
+        artefact.directory: _size(artefact.directory) // _sharing(model)
         for model in models
         if model.wants_gpu
         for artefact in artefacts_of(model)
         if artefact.directory.is_dir()
     }
-    return sum(_size(directory) for directory in directories)
+    return sum(parts.values())
+
+
+def _sharing(model: Model) -> int:
+    sizes = [model.parameters.get(f"{kind}_parallel_size", "1") for kind in ("tensor", "pipeline")]
+    return math.prod(int(size) for size in sizes if size.isdecimal()) or 1
 
 
 def _built(artefact: Artefact, gpus: Sequence[Gpu] | None, deep: bool) -> str:

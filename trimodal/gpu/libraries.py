@@ -78,6 +78,19 @@ def same_version(built: str, found: str) -> bool:
     return all(left == right for left, right in pairs)
 
 
+def is_on_disk(name: str, file: str) -> bool:
+    """Whether the file of an installed distribution whose name holds `file` is its own, by the size it had.
+
+    Two distributions may write into one folder (onnxruntime and onnxruntime-gpu): the last one wins.
+    """
+    found = _distribution(name, "")
+    for path in (found.files or []) if found else []:
+        if file in path.name and path.size is not None:
+            place = Path(str(path.locate()))
+            return place.is_file() and place.stat().st_size == path.size
+    return False
+
+
 def has_library(stem: str, major: int) -> bool:
     """Whether the loader's folders have `<stem>.so.<major>`."""
     return any(next(folder.glob(f"{stem}.so.{major}*"), None) for folder in _loader_folders())

@@ -107,7 +107,9 @@ def check_artefact(artefact: Artefact, gpus: Sequence[Gpu] | None) -> Manifest:
     if artefact.runtime is None:
         return read_classifier(directory).manifest
     manifest = read_manifest(directory, task=artefact.task, runtime=artefact.runtime)
-    fit.check_checkpoint(directory, manifest, artefact.model.parameters.get("checkpoint_sha256", ""))
+    parameters = artefact.model.parameters
+    fit.check_checkpoint(directory, manifest, parameters.get("checkpoint_sha256", ""))
+    fit.check_precision(directory, manifest, parameters.get("precision", ""))
     found = library_version(artefact)
     if found is not None and not libraries.same_version(manifest.runtime_version, found):
         fit.check_version(directory, manifest, found)
@@ -164,6 +166,9 @@ def _shapes(model: Model, manifest: Manifest) -> Iterator[tuple[str, dict[str, S
         if config.max_batch_size:
             why = f"max_batch_size {batch}" if batch > 1 else "a batch of 1"
             yield why, {name: shape(name, batch, dims) for name, dims in inputs.items()}
+    for batch in config.dynamic_batching.preferred_batch_size:
+        why = f"preferred_batch_size {batch}"
+        yield why, {name: shape(name, batch, dims) for name, dims in inputs.items()}
     for spec in config.optimization.cuda.graph_spec:
         dims = {name: tuple(one.dim) for name, one in spec.input.items()} or inputs
         why = f"the graph_spec of batch size {spec.batch_size}"
