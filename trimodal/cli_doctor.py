@@ -66,10 +66,8 @@ def doctor(
     except OperatorError as error:
         typer.echo(f"trimodal doctor: {error}", err=True)
         raise typer.Exit(1) from None
-    waiting = Console(stderr=True)
-    with (
-        waiting.status("reading built files" if deep else "looking") if waiting.is_terminal else nullcontext()
-    ):
+    err = Console(stderr=True)
+    with err.status("reading built files") if deep and err.is_terminal else nullcontext():
         checks = examine(options, deep=deep)
     if json_:
         typer.echo(as_json(checks, options))

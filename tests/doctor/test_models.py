@@ -5,6 +5,7 @@ import pytest
 from tests.server.artefacts import H200, PLAN, add_model, build, plan_fields, python_model
 from trimodal.doctor.models import check_models, weights_on_gpu
 from trimodal.gpu import libraries
+from trimodal.manifest import GpuTarget
 from trimodal.server.repository import select_models
 
 CLASSIFIER = "../../vision_classify/1/tensorrt-fp16"
@@ -100,3 +101,9 @@ def test_an_engine_that_gpus_share_counts_in_parts(tmp_path):
     (version / "checkpoint" / "model.bin").write_bytes(bytes(4 << 20))
     models = list(select_models(tmp_path, (), "cuda").values())
     assert 1 << 20 <= weights_on_gpu(models) < 2 << 20
+    compiled = version / "tensorrt-llm-fp8"
+    build(compiled, "llm", "tensorrt_llm", gpu=GpuTarget(sm="9.0", name="NVIDIA H200", count=2))
+    (compiled / "model.bin").write_bytes(bytes(4 << 20))
+    config = python_model("llm", engine="tensorrt_llm", artefact="tensorrt-llm-fp8")
+    (version.parent / "config.pbtxt").write_text(config)
+    assert 2 << 20 <= weights_on_gpu(select_models(tmp_path, (), "gpu").values()) < 3 << 20

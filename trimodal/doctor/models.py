@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from trimodal.doctor.values import Check, Group, size
 from trimodal.errors import ArtefactError, OperatorError, SettingsError
 from trimodal.gpu.device import Gpu
-from trimodal.manifest import Manifest, sha256
+from trimodal.manifest import MANIFEST, Manifest, sha256
 from trimodal.server.artefacts import Artefact, artefacts_of, check_artefact
 from trimodal.server.repository import Model
 from trimodal.settings import parse_parameters
@@ -79,7 +81,7 @@ def weights_on_gpu(models: Iterable[Model]) -> int:
     An engine that several GPUs share lies on each in equal parts.
     """
     parts = {
-        artefact.directory: _size(artefact.directory) // _sharing(model)
+        artefact.directory: _size(artefact.directory) // _sharing(artefact)
         for model in models
         if model.wants_gpu
         for artefact in artefacts_of(model)
@@ -88,8 +90,16 @@ def weights_on_gpu(models: Iterable[Model]) -> int:
     return sum(parts.values())
 
 
-def _sharing(model: Model) -> int:
-    sizes = [model.parameters.get(f"{kind}_parallel_size", "1") for kind in ("tensor", "pipeline")]
+def _sharing(artefact: Artefact) -> int:
+    """GPUs that share it: those that it was compiled for, or those that its model names."""
+    try:
+        built = Manifest.model_validate_json((artefact.directory / MANIFEST).read_text())
+    except (OSError, ValidationError):  # said elsewhere
+        return 1
+    if built.gpu:
+        return built.gpu.count
+    parameters = artefact.model.parameters
+    sizes = [parameters.get(f"{kind}_parallel_size", "1") for kind in ("tensor", "pipeline")]
     return math.prod(int(size) for size in sizes if size.isdecimal()) or 1
 
 
