@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from tests.server.artefacts import PLAN, add_model, python_model
@@ -100,11 +102,19 @@ def test_a_library_of_the_system_will_do(look, monkeypatch, tmp_path):
 
 
 def test_engines_of_another_environment(look):
-    config = python_model("llm", engine="tensorrt_llm", python="/opt/trtllm/bin/python", artefact="a")
+    config = python_model("llm", engine="tensorrt_llm", python=sys.executable, artefact="a")
     here = {"tokenizers": "0.22", "jinja2": "3.1", "tensorrt-llm": "1.3.0"}
     check = look(here, config)["tensorrt-llm"]
-    assert (check.level, check.found) == ("failure", "is not installed in /opt/trtllm/bin/python (for llm)")
+    assert (check.level, check.found) == ("failure", f"is not installed in {sys.executable} (for llm)")
     assert "llm's parameter `python`" in check.remedy
+
+
+def test_an_environment_that_is_not_there(look):
+    config = python_model("llm", engine="tensorrt_llm", python="/nonexistent/bin/python", artefact="a")
+    check = look({"tokenizers": "0.22", "jinja2": "3.1"}, config)["tensorrt-llm"]
+    assert check.level == "failure"
+    assert check.found == "/nonexistent/bin/python is no program that can be run (for llm)"
+    assert check.remedy == "set the parameter python of llm to one that has tensorrt-llm"
 
 
 def test_engines_of_another_environment_that_are_there(look):

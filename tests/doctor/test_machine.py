@@ -43,6 +43,12 @@ def test_a_machine_with_room(look):
     assert "engines, logs, temporary files" in checks["disk"].found
 
 
+def test_another_system(look, monkeypatch):
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    (only,) = look().values()
+    assert (only.level, only.remedy[:9]) == ("failure", "use Linux")
+
+
 def test_another_processor(look, monkeypatch):
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     assert look()["system"].level == "warning"

@@ -139,6 +139,8 @@ def test_instances_are_held_to_the_profiles_that_they_name(tmp_path):
     check_artefacts([model(tmp_path / "b", "vision_classify")], [H200])
     plan(tmp_path / "c", first.replace('"0"', '"2"'), profiles=[small, large])
     assert "has 2 optimisation profiles, and instance_group names profile 2" in refusal(tmp_path / "c")
+    plan(tmp_path / "d", first.replace('"0"', '"large"'), profiles=[small, large])
+    assert "names profile 'large': name its number, from 0" in refusal(tmp_path / "d")
 
 
 def test_a_warm_up_must_fit_too(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -80,6 +81,9 @@ def _library(need: Need, models: list[str], extra: str) -> Check:
         if version := libraries.installed(one, need.python):
             return LIBRARIES.ok(one, f"{version}{where} (for {users})")
     remedy = f"pip install 'trimodal[{extra}]'"
+    if need.python and not shutil.which(need.python):
+        missing = f"{need.python} is no program that can be run (for {users})"
+        return LIBRARIES.failure(name, missing, f"set the parameter python of {users} to one that has {name}")
     if name == ONNXRUNTIME_GPU and libraries.installed(ONNXRUNTIME_CPU):
         remedy = REPLACE
     if name in APART:

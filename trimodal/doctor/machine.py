@@ -37,6 +37,10 @@ def in_container() -> bool:
 
 def check_machine(options: ServerOptions, models: Iterable[Model], gpus: int) -> Iterator[Check]:
     """`gpus`: how many of them models may use."""
+    if platform.system() != "Linux":
+        found = f"{platform.system()} {platform.machine()}"
+        yield MACHINE.failure("system", found, "use Linux: there is no tritonserver for other systems")
+        return
     yield _system()
     yield _memory()
     yield _shared_memory(list(models))
@@ -46,9 +50,9 @@ def check_machine(options: ServerOptions, models: Iterable[Model], gpus: int) ->
 
 
 def _system() -> Check:
-    kind, cpu = platform.system(), platform.machine()
+    cpu = platform.machine()
     where = ", in a container" if in_container() else ""
-    found = f"{kind} {platform.release()}, {cpu}, {len(os.sched_getaffinity(0))} CPUs{where}"
+    found = f"Linux {platform.release()}, {cpu}, {len(os.sched_getaffinity(0))} CPUs{where}"
     if cpu != "x86_64":
         return MACHINE.warning(
             "system", found, "the wheels of tritonserver and its engines are for x86_64: use NVIDIA's image"

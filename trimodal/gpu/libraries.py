@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shutil
 from collections.abc import Iterable
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
@@ -133,7 +134,7 @@ def _distribution(name: str, python: str) -> Distribution | None:
         except PackageNotFoundError:
             return None
     # Not resolved: a virtual environment's interpreter is a link to the system's.
-    root = Path(python).expanduser().absolute().parents[1]
+    root = Path(shutil.which(python) or python).absolute().parent.parent
     folders = [str(path) for path in root.glob("lib/python3*/*-packages")]
     return next(iter(distributions(name=name, path=folders)), None)
 

@@ -139,7 +139,12 @@ def _check_file(artefact: Artefact, manifest: Manifest) -> None:
 def _check_plan(artefact: Artefact, manifest: Manifest) -> None:
     """Every shape that the config names must be one that a profile of the plan takes."""
     config = artefact.model.config
-    numbers = sorted({int(number) for group in config.instance_group for number in group.profile})
+    names = {name for group in config.instance_group for name in group.profile}
+    if unread := sorted(name for name in names if not name.isdecimal()):
+        raise ArtefactError(
+            f"instance_group of {artefact.model.name} names profile '{unread[0]}': name its number, from 0"
+        )
+    numbers = sorted(map(int, names))
     if numbers and numbers[-1] >= len(manifest.profiles):
         raise ArtefactError(
             f"the engine in {artefact.directory} has {len(manifest.profiles)} optimisation profiles, and "
