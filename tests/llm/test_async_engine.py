@@ -5,39 +5,27 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import pytest
 
 from tests.llm.async_rig import INFO, PlayedRuntime, engine_of
+from tests.llm.core_rig import Loop
 from tests.llm.sinks import eventually
 from trimodal.llm import async_engine, core
-from trimodal.llm.async_engine import AsyncEngine
 from trimodal.llm.async_runtime import Chunk
-from trimodal.llm.core import Stepped
-from trimodal.llm.engine import EngineLost, EngineRequest, EngineStats, Output, Sampling
-from trimodal.llm.link import EngineLink, start_thread
+from trimodal.llm.engine import EngineLost, EngineRequest, EngineStats, Sampling
 
 
 def request(id: int, max_tokens: int = 20, prompt: int = 10) -> EngineRequest:
     return EngineRequest(id, [7] * prompt, Sampling(max_tokens))
 
 
-@dataclass
-class Rig:
-    """An engine in the core loop, and all that came out of it."""
+class Rig(Loop):
+    """An engine whose library the test plays."""
 
-    runtime: PlayedRuntime
-    engine: AsyncEngine
-    link: EngineLink
-    steps: list[Stepped] = field(default_factory=list)
-    died: threading.Event = field(default_factory=threading.Event)
-
-    def outputs(self, id: int) -> list[Output]:
-        return [output for step in list(self.steps) for output in step.outputs if output.id == id]
-
-    def tokens(self, id: int) -> list[int]:
-        return [token for output in self.outputs(id) for token in output.token_ids]
+    def __init__(self, stall_s: float) -> None:
+        self.runtime = PlayedRuntime()
+        super().__init__(engine_of(self.runtime, stall_s=stall_s))
 
     def ends(self, id: int) -> str | None:
         return next((output.finish_reason for output in self.outputs(id) if output.finish_reason), None)
@@ -48,11 +36,7 @@ class Rig:
 
 
 def start(stall_s: float = 0) -> Rig:
-    runtime = PlayedRuntime()
-    engine = engine_of(runtime, stall_s=stall_s)
-    rig = Rig(runtime, engine, start_thread(engine))
-    rig.link.start(rig.steps.append, rig.died.set)
-    return rig
+    return Rig(stall_s)
 
 
 @pytest.fixture

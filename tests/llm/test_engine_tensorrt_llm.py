@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
+from tests.llm.core_rig import Loop
 from tests.llm.sinks import eventually
 from tests.llm.tensorrt_llm_rig import H100, WARM_UP, PlayedLlm, artefact
 from trimodal.errors import OperatorError
 from trimodal.llm import gpu_artefact, tensorrt_llm_runtime
-from trimodal.llm.core import Stepped
-from trimodal.llm.engine import Engine, EngineRequest, Output, Sampling, open_engine
-from trimodal.llm.link import EngineLink, start_thread
+from trimodal.llm.engine import Engine, EngineRequest, Sampling, open_engine
 from trimodal.llm.settings import LlmSettings
 
 
@@ -150,26 +149,6 @@ def test_sampling_in_the_librarys_words(
     assert call.arguments["streaming"] is True
     if "seed" not in expected:
         assert isinstance(given.seed, int)  # its own default is one fixed seed
-
-
-class Loop:
-    """The engine in the real core loop, and all that came out of it."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.steps: list[Stepped] = []
-        self.died = threading.Event()
-        self.link: EngineLink = start_thread(engine)
-        self.link.start(self.steps.append, self.died.set)
-
-    def outputs(self, id: int) -> list[Output]:
-        return [output for step in list(self.steps) for output in step.outputs if output.id == id]
-
-    def end(self, id: int) -> Output:
-        eventually(lambda: any(output.finish_reason for output in self.outputs(id)))
-        return self.outputs(id)[-1]
-
-    def tokens(self, id: int) -> list[int]:
-        return [token for output in self.outputs(id) for token in output.token_ids]
 
 
 def test_streams_interleave_cancel_and_end(llm: PlayedLlm, engine: Engine) -> None:

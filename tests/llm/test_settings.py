@@ -48,3 +48,55 @@ def test_a_bad_parameter_names_file_and_key(key: str, value: str, message: str) 
 def test_what_the_engine_cannot_combine_is_refused(parameters: dict[str, str], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         parse(**parameters)
+
+
+@pytest.mark.parametrize(
+    ("engine", "values"),
+    [
+        ("openvino", ("openvino-int8", 512, 16, 256)),
+        ("tensorrt_llm", ("tensorrt-llm-fp16", 0, 64, 8192)),
+        ("tensorrt_llm_pytorch", ("checkpoint", 0, 64, 8192)),
+        ("vllm", ("checkpoint", 0, 64, 8192)),
+    ],
+)
+def test_defaults_are_those_of_the_engine(engine: str, values: tuple[object, ...]) -> None:
+    one = parse(engine=engine)
+    assert (one.artefact, one.num_kv_blocks, one.max_num_seqs, one.max_num_batched_tokens) == values
+    assert parse(engine=engine, num_kv_blocks="99").num_kv_blocks == 99
+
+
+@pytest.mark.parametrize(
+    ("engine", "key", "value", "readers"),
+    [
+        ("tensorrt_llm", "numerics", "fast", "openvino"),
+        ("tensorrt_llm", "kv_cache_dtype", "fp8", "tensorrt_llm_pytorch and vllm"),
+        ("tensorrt_llm", "tensor_parallel_size", "2", "tensorrt_llm_pytorch and vllm"),
+        ("tensorrt_llm_pytorch", "lookahead", "4,3,4", "tensorrt_llm"),
+        ("tensorrt_llm_pytorch", "gpu_memory_utilization", "0.5", "vllm"),
+        ("vllm", "kv_cache_free_gpu_memory_fraction", "0.5", "tensorrt_llm and tensorrt_llm_pytorch"),
+        ("vllm", "host_cache_bytes", "1", "tensorrt_llm and tensorrt_llm_pytorch"),
+        ("vllm", "speculation", "draft", "openvino"),
+        ("openvino", "max_model_len", "100", "tensorrt_llm and tensorrt_llm_pytorch and vllm"),
+        ("openvino", "checkpoint_sha256", "ab", "tensorrt_llm and tensorrt_llm_pytorch and vllm"),
+    ],
+)
+def test_a_parameter_that_the_engine_does_not_read_is_refused(
+    engine: str, key: str, value: str, readers: str
+) -> None:
+    with pytest.raises(SettingsError) as raised:
+        parse(engine=engine, **{key: value})
+    assert f"engine '{engine}' does not read '{key}' (read by {readers}): take it out" in str(raised.value)
+
+
+def test_the_fake_engine_stands_in_for_any() -> None:
+    one = parse(
+        engine="fake", threads="2", lookahead="4,3,4", gpu_memory_utilization="0.5", num_kv_blocks="8"
+    )
+    assert one.lookahead_sizes == (4, 3, 4)
+    assert parse(engine="fake").lookahead_sizes is None
+
+
+@pytest.mark.parametrize("value", ["4,3", "0,3,4", "a,b,c", "4,3,4,5"])
+def test_lookahead_is_three_numbers(value: str) -> None:
+    with pytest.raises(SettingsError, match="'lookahead'"):
+        parse(engine="tensorrt_llm", lookahead=value)

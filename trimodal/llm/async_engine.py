@@ -131,22 +131,23 @@ class AsyncEngine:
     async def _follow(self, sequence: _Sequence) -> None:
         """Runs one sequence to its end, which is always an output that finishes or an engine that is lost."""
         id = sequence.request.id
-        problem = "the engine failed on this request"
+        problem, ended = "the engine failed on this request", False
         try:
             async with aclosing(self._runtime.stream(sequence.request)) as chunks:
+                # Read to its own end: closed after its last chunk, a stream would abort what is finished.
                 async for chunk in chunks:
                     error = problem if chunk.finish_reason == "error" else ""
                     output = Output(id, chunk.token_ids, chunk.finish_reason, chunk.cached_tokens, error)
                     self._outputs.put((sequence, output))
-                    if chunk.finish_reason:
-                        return
+                    ended = ended or chunk.finish_reason is not None
             problem = "the engine ended this request before its end"
         except Exception as error:
             if not self._runtime.alive():
                 self._outputs.put(EngineLost(f"{self.info.name} ended during a request: {error}"))
                 return
             traceback.print_exc(file=sys.stderr)
-        self._outputs.put((sequence, Output(id, [], "error", error=problem)))
+        if not ended:
+            self._outputs.put((sequence, Output(id, [], "error", error=problem)))
 
     def _take(self, item: tuple[_Sequence, Output] | EngineLost) -> Output | None:
         if isinstance(item, EngineLost):
@@ -155,6 +156,7 @@ class AsyncEngine:
         if sequence.dropped:
             return None
         if output.finish_reason:
+            sequence.dropped = True  # nothing follows a last output
             self._sequences.pop(output.id, None)
         # Some chunks say nothing of the cache; what was known stays known.
         sequence.cached_tokens = max(sequence.cached_tokens, output.cached_tokens)

@@ -51,10 +51,9 @@ async def warm_up(runtime: AsyncRuntime) -> None:
         OperatorError: the library does not answer it.
     """
     request = EngineRequest(0, [1] * 8, Sampling(max_tokens=4))
+    reason = None
     async with aclosing(runtime.stream(request)) as chunks:
         async for chunk in chunks:
-            if chunk.finish_reason in ("stop", "length"):
-                return
-            if chunk.finish_reason:
-                break
-    raise OperatorError("the engine opened, but did not answer a short prompt: its log says why")
+            reason = chunk.finish_reason or reason
+    if reason not in ("stop", "length"):
+        raise OperatorError("the engine opened, but did not answer a short prompt: its log says why")

@@ -60,11 +60,8 @@ def unknown_to(engine: str, parameters: Iterable[str]) -> str:
     for name in sorted(parameters):
         readers = _READ_BY.get(name)
         if readers and engine not in readers:
-            problems.append(f"'{name}' is read by {' and '.join(readers)}")
+            problems.append(f"'{name}' (read by {' and '.join(readers)})")
     if not problems:
         return ""
-    return f"engine '{engine}' does not know {', '.join(problems)}: take {_it(problems)} out"
-
-
-def _it(problems: list[str]) -> str:
-    return "it" if len(problems) == 1 else "them"
+    them = "it" if len(problems) == 1 else "them"
+    return f"engine '{engine}' does not read {', '.join(problems)}: take {them} out"

@@ -1,0 +1,250 @@
+"""vLLM as an engine, against a double of its wheel's signatures (tests/llm/stubs): asked, played, lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from tests.gpu.doubles import Recorder, install, make
+from tests.llm.core_rig import Loop
+from tests.llm.sinks import eventually
+from tests.llm.tensorrt_llm_rig import H100, WARM_UP, artefact
+from trimodal.llm import gpu_artefact
+from trimodal.llm.engine import Engine, EngineRequest, Sampling, open_engine
+from trimodal.llm.settings import LlmSettings
+
+STUBS = Path(__file__).parent / "stubs"
+
+
+class PlayedVllm:
+    """AsyncLLM whose requests the test plays; its figures go to the logger that it was given."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TRIMODAL_TYPINGS", str(STUBS))
+        self.recorder = Recorder()
+        install(monkeypatch, "vllm-0.33", self.recorder)
+        from vllm.config import CacheConfig, ModelConfig, VllmConfig
+        from vllm.outputs import CompletionOutput, RequestOutput
+
+        self._classes = CompletionOutput, RequestOutput
+        self.cache = make(CacheConfig, block_size=16, num_gpu_blocks=500, kv_cache_size_tokens=None)
+        model = make(ModelConfig, max_model_len=4096)
+        self.config = make(VllmConfig, model_config=model, cache_config=self.cache)
+        self.dead = False
+        self.aborted: list[str] = []
+        self.threads: set[str] = set()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._lines: dict[str, asyncio.Queue[Any]] = {}
+        self.recorder.returns("AsyncLLM.vllm_config", self.config)
+        self.recorder.returns("AsyncLLM.errored", lambda instance: self.dead)
+        self.recorder.returns("AsyncLLM.generate", self._play)
+
+    def say(
+        self, id: int, tokens: list[int] | BaseException, reason: str | None = None, cached: int = 0
+    ) -> None:
+        """What request `id` gives next, from any thread."""
+        assert self.loop
+        self.loop.call_soon_threadsafe(self._line(str(id)).put_nowait, (tokens, reason, cached))
+
+    def report(self, usage: float) -> None:
+        """A step's figures, to every logger that was made."""
+        from vllm.v1.metrics.stats import SchedulerStats
+
+        for one in self.loggers:
+            one.record(None, None)
+            one.record(SchedulerStats(kv_cache_usage=usage), None, mm_cache_stats=None, engine_idx=0)
+
+    def opened(self) -> dict[str, Any]:
+        (call,) = self.recorder.named("AsyncEngineArgs")
+        return dict(call.arguments)
+
+    def requests(self) -> list[Any]:
+        return [call.arguments for call in self.recorder.named("generate")][1:]
+
+    def make_loggers(self) -> None:
+        (call,) = self.recorder.named("from_engine_args")
+        factories: Any = call.arguments["stat_loggers"]
+        self.loggers = [factory(self.config, 0) for factory in factories]
+
+    def _line(self, id: str) -> asyncio.Queue[Any]:
+        return self._lines.setdefault(id, asyncio.Queue())
+
+    async def _play(
+        self, instance: object, prompt: Any, sampling_params: Any, request_id: str
+    ) -> AsyncGenerator[Any, None]:
+        self.loop = asyncio.get_running_loop()
+        self.threads.add(threading.current_thread().name)
+        completion, output = self._classes
+        finished = False
+        try:
+            while not finished:
+                warm = prompt["prompt_token_ids"] == WARM_UP
+                tokens, reason, cached = ([4], "length", 0) if warm else await self._line(request_id).get()
+                if isinstance(tokens, BaseException):
+                    raise tokens
+                finished = reason is not None
+                made = make(completion, token_ids=tokens, finish_reason=reason)
+                yield make(output, outputs=[made], finished=finished, num_cached_tokens=cached)
+        except (asyncio.CancelledError, GeneratorExit):
+            self.aborted.append(request_id)
+            raise
+
+
+@pytest.fixture
+def vllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedVllm]:
+    monkeypatch.setattr(gpu_artefact, "visible_gpus", lambda: [H100] * 2)
+    with mock.patch.dict(os.environ):  # opening sets what vLLM reads when it is imported
+        yield PlayedVllm(monkeypatch)
+
+
+def opened(vllm: PlayedVllm, directory: Path, **changes: Any) -> Engine:
+    made = artefact(directory / "checkpoint", "checkpoint", precision="bf16")
+    engine = open_engine(LlmSettings.model_validate({"engine": "vllm", "artefact": str(made)} | changes))
+    vllm.make_loggers()
+    return engine
+
+
+def ask(id: int, **sampling: Any) -> EngineRequest:
+    return EngineRequest(id, [7] * 10, Sampling(**({"max_tokens": 20} | sampling)))
+
+
+def test_it_is_opened_with_the_settings(vllm: PlayedVllm, tmp_path: Path) -> None:
+    engine = opened(
+        vllm,
+        tmp_path,
+        max_model_len=2000,
+        num_kv_blocks=300,
+        max_num_seqs=7,
+        max_num_batched_tokens=999,
+        gpu_memory_utilization=0.5,
+        tensor_parallel_size=2,
+        kv_cache_dtype="fp8",
+        enable_prefix_caching=False,
+        enable_chunked_prefill=False,
+    )
+    assert vllm.opened() == {
+        "model": str(tmp_path / "checkpoint"),
+        "skip_tokenizer_init": True,
+        "max_model_len": 2000,
+        "kv_cache_dtype": "fp8",
+        "tensor_parallel_size": 2,
+        "pipeline_parallel_size": 1,
+        "gpu_memory_utilization": 0.5,
+        "num_gpu_blocks_override": 300,
+        "enable_prefix_caching": False,
+        "enable_chunked_prefill": False,
+        "max_num_seqs": 7,
+        "max_num_batched_tokens": 999,
+        "disable_log_stats": True,
+        "enable_log_requests": False,
+    }
+    assert os.environ["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
+    engine.close()
+    assert len(vllm.recorder.named("AsyncLLM.shutdown")) == 1
+
+
+def test_its_pool_and_length_are_read_from_it(vllm: PlayedVllm, tmp_path: Path) -> None:
+    engine = opened(vllm, tmp_path)
+    assert vllm.opened()["num_gpu_blocks_override"] is None
+    info = engine.info
+    assert (info.name, info.precision, info.num_kv_blocks, info.block_tokens) == ("vllm", "bf16", 500, 16)
+    assert (info.max_model_len, info.extra) == (4096, {"source": "tiny", "vllm": "0.33.0"})
+    engine.close()
+    vllm.cache.kv_cache_size_tokens = 4800  # layers with sliding windows share the blocks
+    vllm.recorder.calls.clear()
+    engine = opened(vllm, tmp_path)
+    assert engine.info.num_kv_blocks == 300
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("sampling", "expected"),
+    [
+        ({}, {"temperature": 0.0, "top_p": 1.0, "top_k": 0, "seed": None, "max_tokens": 20}),
+        (
+            {"temperature": 0.7, "top_p": 0.9, "top_k": 40, "seed": 5},
+            {"temperature": 0.7, "top_p": 0.9, "top_k": 40, "seed": 5},
+        ),
+    ],
+)
+def test_a_request_in_its_words(
+    vllm: PlayedVllm, tmp_path: Path, sampling: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    engine = opened(vllm, tmp_path)
+    engine.add(ask(3, **sampling))
+    eventually(lambda: len(vllm.requests()) == 1)
+    (request,) = vllm.requests()
+    assert (request["prompt"], request["request_id"]) == ({"prompt_token_ids": [7] * 10}, "3")
+    given = request["sampling_params"]
+    assert {name: getattr(given, name) for name in expected} == expected
+    assert (given.stop_token_ids, given.detokenize, given.output_kind.name) == ([2, 3], False, "DELTA")
+    engine.close()
+    assert vllm.aborted == ["3"]
+
+
+def test_streams_interleave_cancel_and_end(vllm: PlayedVllm, tmp_path: Path) -> None:
+    loop = Loop(opened(vllm, tmp_path))
+    for id in (1, 2, 3):
+        loop.link.add(ask(id))
+    eventually(lambda: len(vllm.requests()) == 3)
+    vllm.report(0.125)
+    vllm.say(1, [11], cached=8)
+    vllm.say(2, [21, 22])
+    eventually(lambda: loop.tokens(1) == [11] and loop.tokens(2) == [21, 22])
+    assert loop.steps[-1].stats.kv_usage == 0.125
+    loop.link.cancel(2)
+    eventually(lambda: vllm.aborted == ["2"])
+    vllm.say(1, [12, 2], "stop", cached=8)
+    vllm.say(3, [31], "length")
+    assert (loop.end(1).finish_reason, loop.end(1).cached_tokens) == ("stop", 8)
+    assert loop.end(3).finish_reason == "length"
+    assert (loop.tokens(1), loop.tokens(2), loop.tokens(3)) == ([11, 12, 2], [21, 22], [31])
+    eventually(lambda: (loop.steps[-1].stats.running, loop.steps[-1].stats.kv_usage) == (0, 0.0))
+    assert vllm.threads == {"llm-loop"}
+    loop.link.close()
+    assert vllm.aborted == ["2"]
+
+
+@pytest.mark.parametrize("reason", ["abort", "error", "repetition"])
+def test_an_end_that_nobody_asked_for_is_an_error(vllm: PlayedVllm, tmp_path: Path, reason: str) -> None:
+    loop = Loop(opened(vllm, tmp_path))
+    loop.link.add(ask(1))
+    eventually(lambda: len(vllm.requests()) == 1)
+    vllm.say(1, [11], reason)
+    assert (loop.end(1).finish_reason, loop.end(1).error) == ("error", "the engine failed on this request")
+    loop.link.close()
+
+
+def test_a_recoverable_failure_is_one_requests_affair_a_dead_core_everyones(
+    vllm: PlayedVllm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = Loop(opened(vllm, tmp_path))
+    loop.link.add(ask(1))
+    loop.link.add(ask(2))
+    eventually(lambda: len(vllm.requests()) == 2)
+    vllm.say(1, RuntimeError("EngineGenerateError"))
+    assert loop.end(1).finish_reason == "error"
+    vllm.say(2, [21])
+    eventually(lambda: loop.tokens(2) == [21])
+    assert not loop.died.is_set()
+    vllm.dead = True
+    vllm.say(2, RuntimeError("EngineCore encountered an issue"))
+    assert loop.died.wait(10)
+    assert "vllm ended during a request: EngineCore encountered an issue" in capsys.readouterr().err
+    assert len(vllm.recorder.named("AsyncLLM.shutdown")) == 1
+    loop.link.close()
+
+
+def test_an_engine_that_does_not_open_leaves_no_loop(vllm: PlayedVllm, tmp_path: Path) -> None:
+    threads = threading.active_count()
+    vllm.recorder.raises("AsyncLLM.from_engine_args", ValueError("No available memory for the cache blocks"))
+    with pytest.raises(ValueError, match="No available memory"):
+        opened(vllm, tmp_path)
+    eventually(lambda: threading.active_count() == threads)
