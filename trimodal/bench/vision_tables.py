@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -40,9 +41,10 @@ def report(plan: Plan, measured: Measured, title: str, console: Console) -> dict
         "pixels": {},
         "bare": {},
     }
-    table = Table(title=f"vision: {title}")
+    table = Table(title=f"vision: {title}", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    table.show_edge = False
     for column in ("side", "img/s", "p50 ms", "p95 ms", "p99 ms", "batch", *(f"/{kind}" for kind in best)):
-        table.add_column(column, justify="left" if column == "side" else "right")
+        table.add_column(column, justify="left" if column == "side" else "right", no_wrap=True)
     for (kind, size), rounds in measured.bare.items():
         summary = summarise_loops(rounds)
         figures["bare"][f"{kind}_{size}"] = asdict(summary)
