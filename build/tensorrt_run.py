@@ -22,21 +22,27 @@ DEVICE = "cuda"  # Tests, whose TensorRT computes on the CPU, name another.
 Array = NDArray[np.generic]
 
 
+def require_cuda() -> None:
+    """Raises: ArtefactError when torch, whose memory a plan is run in, has no CUDA here."""
+    import torch
+
+    if DEVICE == "cuda" and not torch.cuda.is_available():
+        raise ArtefactError(
+            "torch has no CUDA here, so the plan cannot be checked: --no-check builds it anyway"
+        )
+
+
 class PlanRunner:
     """One plan, opened with one execution context for one of its profiles.
 
     Raises:
-        ArtefactError: the plan does not load, or torch has no CUDA.
+        ArtefactError: the plan does not load, or lacks the profile.
     """
 
     def __init__(self, plan: Path, profile: int = 0) -> None:
         import tensorrt as trt
         import torch
 
-        if DEVICE == "cuda" and not torch.cuda.is_available():
-            raise ArtefactError(
-                "torch has no CUDA here, so the plan cannot be checked: --no-check builds it anyway"
-            )
         self._messages = Messages()
         self._logger = make_logger(self._messages)
         self._runtime = trt.Runtime(self._logger)

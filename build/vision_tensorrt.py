@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import tensorrt_plan
+import tensorrt_run
 import vision_profiles
 from tensorrt_plan import PlanFigures, PlanOptions
 
@@ -39,8 +40,11 @@ PLAN, GRAPH = "model.plan", "model.onnx"
 
 def main() -> None:
     options = arguments()
-    # What costs nothing is asked first: library, GPU, config, then the graph, then the build.
+    # What costs least is asked first: library, GPU, torch, then the graph and the config, then the build.
     version, gpu = tensorrt_plan.tensorrt_version(), tensorrt_plan.gpu_target()
+    plan_options = PlanOptions.of(options)
+    if options.check:
+        tensorrt_run.require_cuda()
     artefact = find_graph(options)
     precision = precision_of(artefact, options.precision)
     if options.min_agreement is None:
@@ -57,10 +61,10 @@ def main() -> None:
     target = options.out_dir / f"tensorrt-{precision}"
     with atomic_directory(target) as work:
         print(f"{graph} → {target / PLAN}: TensorRT {version}, {gpu.name} (SM {gpu.sm})")
-        figures = tensorrt_plan.build_plan(graph, work / PLAN, profiles, PlanOptions.of(options))
+        figures = tensorrt_plan.build_plan(graph, work / PLAN, profiles, plan_options)
         check: dict[str, object] = {"not run": "--no-check"}
         if options.check:
-            from vision_compare import compare_plan
+            from vision_plan_check import compare_plan
 
             check = compare_plan(work / PLAN, graph, artefact.input, profiles, precision, options)
         report(
@@ -109,7 +113,7 @@ def find_graph(options: argparse.Namespace) -> ClassifierArtefact:
     name = GRAPHS[options.precision or "fp16"]
     command = [sys.executable, str(Path(__file__).with_name("vision_onnx.py"))]
     command += ["--random", options.random] if options.random else [options.source]
-    command += ["--precision", name, "--out-dir", str(options.out_dir)]
+    command += ["--precision", name, "--out-dir", str(options.out_dir), "--max-batch", str(options.max_batch)]
     if options.calibration:
         command += ["--calibration", str(options.calibration)]
     # A process of its own: torch's memory is free again before TensorRT measures what there is.
