@@ -86,7 +86,7 @@ class TensorRtLlmRuntime:
                     result.abort()
 
     def alive(self) -> bool:
-        return self._llm._check_health()  # what its own server's /health asks
+        return bool(self._llm._check_health())  # what its own server's /health asks
 
     def kv_usage(self) -> float:
         return 1 - self._kv.free / self._kv.total if self._kv else 0.0
@@ -151,7 +151,5 @@ def first_figures(kv: KvFigures | None, num_kv_blocks: int, block_tokens: int) -
 
 
 def _finish_reason(completion: CompletionOutput) -> str | None:
-    reason = completion.finish_reason
-    if reason is None or reason == "stop" or reason == "length":
-        return reason
-    return "error"  # timeout, or cancelled by the library itself
+    reason: str | None = completion.finish_reason
+    return reason if reason in (None, "stop", "length") else "error"  # timeout, or the library's own abort

@@ -6,7 +6,7 @@ The method is part of the engine; only lookahead's sizes may be chosen smaller. 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trimodal.errors import ArtefactError
 from trimodal.llm.gpu_artefact import GpuArtefact
@@ -14,7 +14,7 @@ from trimodal.llm.gpu_artefact import GpuArtefact
 if TYPE_CHECKING:
     from tensorrt_llm.llmapi import EagleDecodingConfig, LookaheadDecodingConfig, MedusaDecodingConfig
 
-    Config = EagleDecodingConfig | LookaheadDecodingConfig | MedusaDecodingConfig
+    Config: TypeAlias = EagleDecodingConfig | LookaheadDecodingConfig | MedusaDecodingConfig
 
 _DYNAMIC_TOPK = 10
 

@@ -1,0 +1,196 @@
+"""Puts a Hugging Face checkpoint in place for vLLM and TensorRT-LLM's PyTorch runtime: nothing is converted.
+
+    python build/llm_place.py CHECKPOINT
+    python build/llm_place.py meta-llama/Llama-3.1-8B-Instruct --copy
+
+Weights, configuration and tokenizer are linked (or copied), checked for being complete, and
+described by a manifest as every built engine is. It needs neither torch nor a GPU, and runs
+no code of the checkpoint. Compiled engines are built by llm_tensorrt_llm.py.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import typer
+from llm_checkpoint import check_causal
+
+from trimodal.build_support import (
+    artefact_root,
+    build_command,
+    operator_errors,
+    progress,
+    report,
+    resolve_checkpoint,
+)
+from trimodal.errors import ArtefactError
+from trimodal.manifest import MANIFEST, Manifest, atomic_directory, checkpoint_sha256, write_manifest
+
+INDEX = "model.safetensors.index.json"
+TOKENIZER = "tokenizer.json"
+DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+
+
+def main(
+    source: str = typer.Argument(..., help="checkpoint directory or hub id of a causal language model"),
+    copy: bool = typer.Option(False, "--copy", help="copy the files: for a volume, or a source that may go"),
+    name: str = typer.Option("checkpoint", help="directory among the model's artefacts"),
+    out: Path = typer.Option(None, help="directory of the artefact, in place of --name"),
+) -> None:
+    """Put SOURCE in place for engines vllm and tensorrt_llm_pytorch."""
+    with operator_errors():
+        if Path(name).name != name:
+            raise ArtefactError(f"--name {name!r} is not a plain directory name: use --out for a path")
+        target = out.resolve() if out else artefact_root("llm") / name
+        directory = resolve_checkpoint(source).resolve()
+        if directory == target:
+            raise ArtefactError(f"{source} is the artefact itself: name the checkpoint that it came from")
+        check_causal(directory, source)
+        files = checkpoint_files(directory)
+        with progress("Hashing the checkpoint"):
+            digest = checkpoint_sha256(directory)
+        manifest = Manifest(
+            task="llm",
+            runtime="checkpoint",
+            runtime_version="",
+            precision=precision(directory),
+            source=directory.name if Path(source).is_dir() else source,
+            source_sha256=digest,
+            command=build_command("build/llm_place.py"),
+            shapes=shapes(directory),
+            extra=special_ids(directory),
+        )
+        with atomic_directory(target) as work:
+            with progress("Copying" if copy else "Linking", total=len(files)) as advance:
+                for file in files:
+                    if copy:
+                        shutil.copyfile(file, work / file.name)
+                    else:
+                        (work / file.name).symlink_to(file.resolve())
+                    advance()
+            with progress("Hashing what was put in place"):
+                write_manifest(work, manifest)
+        size = sum(file.stat().st_size for file in files) / 2**30
+        report(
+            "In place",
+            {"artefact": target, "files": len(files), "size": f"{size:.2f} GiB"}
+            | {"precision": manifest.precision},
+        )
+
+
+def checkpoint_files(directory: Path) -> list[Path]:
+    """The weights that belong together, and every file of configuration, tokenizer and template.
+
+    Raises:
+        ArtefactError: no safetensors, a part of them is missing, or there is no tokenizer.json.
+    """
+    if not (directory / TOKENIZER).is_file():
+        raise ArtefactError(
+            f"{directory.name} has no {TOKENIZER}: load its tokenizer with transformers' AutoTokenizer, and "
+            "save_pretrained() it there"
+        )
+    if (directory / INDEX).is_file():
+        index = _read(directory / INDEX)
+        weights = [directory / str(name) for name in sorted(set(index.get("weight_map", {}).values()))]
+        missing = [file.name for file in weights if not file.is_file()]
+        if missing or not weights:
+            raise ArtefactError(
+                f"{directory.name} lacks {', '.join(missing[:3]) or 'weights'}, which {INDEX} names"
+            )
+    else:
+        # Mistral's checkpoints hold the same weights a second time under this name.
+        found = sorted(directory.glob("*.safetensors"))
+        weights = [file for file in found if not file.name.startswith("consolidated")]
+        if not weights:
+            raise ArtefactError(
+                f"{directory.name} holds no *.safetensors: save it with transformers' save_pretrained(); "
+                "pickled weights are not served"
+            )
+    others = [*directory.glob("*.json"), *directory.glob("*.jinja"), *directory.glob("*.model")]
+    return weights + sorted(file for file in others if file.name != MANIFEST)
+
+
+def precision(directory: Path) -> str:
+    """Of the weights: the method of a quantised checkpoint in its own word, else fp16, bf16 or fp32."""
+    quantised = _read(directory / "hf_quant_config.json").get("quantization", {}).get("quant_algo")
+    config = _read(directory / "config.json")
+    if method := quantised or (config.get("quantization_config") or {}).get("quant_method"):
+        return str(method).lower()
+    dtype = str(_text(config).get("dtype") or _text(config).get("torch_dtype") or config.get("torch_dtype"))
+    return DTYPES.get(dtype.removeprefix("torch."), "unknown")
+
+
+def shapes(directory: Path) -> dict[str, int]:
+    """The dimensions that a serving engine relies on.
+
+    Raises:
+        ArtefactError: config.json does not tell one of them.
+    """
+    config = _text(_read(directory / "config.json"))
+    try:
+        heads, hidden = int(config["num_attention_heads"]), int(config["hidden_size"])
+        return {
+            "hidden_size": hidden,
+            "num_hidden_layers": int(config["num_hidden_layers"]),
+            "num_attention_heads": heads,
+            "num_key_value_heads": int(config.get("num_key_value_heads") or heads),
+            "head_dim": int(config.get("head_dim") or hidden // heads),
+            "vocab_size": int(config["vocab_size"]),
+            "max_position_embeddings": int(config["max_position_embeddings"]),
+        }
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise ArtefactError(f"config.json of {directory.name} lacks or garbles {error}") from None
+
+
+def special_ids(directory: Path) -> dict[str, Any]:
+    """`eos_token_ids`: every id that ends an answer, whoever of generation, model and tokenizer names it."""
+    import tokenizers
+
+    config, tokenizer_config = _read(directory / "config.json"), _read(directory / "tokenizer_config.json")
+    ends: set[int] = set()
+    for owner in (_read(directory / "generation_config.json"), config, _text(config)):
+        value = owner.get("eos_token_id")
+        ends.update(value if isinstance(value, list) else [] if value is None else [value])
+    token = tokenizer_config.get("eos_token")
+    text = token.get("content") if isinstance(token, dict) else token
+    if text:
+        id = tokenizers.Tokenizer.from_file(str(directory / TOKENIZER)).token_to_id(text)
+        ends.update([] if id is None else [id])
+    if not ends:
+        raise ArtefactError(f"{directory.name} names no eos_token_id: its answers would never end")
+    template = "chat_template" in tokenizer_config or (directory / "chat_template.jinja").is_file()
+    return {
+        "eos_token_ids": sorted(ends),
+        "has_chat_template": template,
+        "random_weights": bool(config.get("random_weights")),
+    }
+
+
+def _text(config: dict[str, Any]) -> dict[str, Any]:
+    """The language model's part of a configuration that has several."""
+    part: dict[str, Any] = config.get("text_config") or config
+    return part
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A JSON object; empty when there is no such file.
+
+    Raises:
+        ArtefactError: it is something else.
+    """
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        content = None
+    if not isinstance(content, dict):
+        raise ArtefactError(f"{path} is no readable JSON object")
+    return content
+
+
+if __name__ == "__main__":
+    typer.run(main)
