@@ -40,10 +40,10 @@ def print_checks(checks: Sequence[Check], options: ServerOptions, console: Conso
                 found.append(f"\n→ {check.remedy}")
             table.add_row(Text(check.level, style=STYLES[check.level]), check.name, found)
         console.print(table)
-    console.print(f"\n{verdict(checks, options.profile)}")
+    console.print(f"\n{verdict(checks, options)}")
 
 
-def verdict(checks: Sequence[Check], profile: str) -> str:
+def verdict(checks: Sequence[Check], options: ServerOptions) -> str:
     """The last line: what stands in the way, or the command that comes next."""
     failures = sum(check.level == "failure" for check in checks)
     warnings = sum(check.level == "warning" for check in checks)
@@ -54,7 +54,9 @@ def verdict(checks: Sequence[Check], profile: str) -> str:
     ]
     if failures:
         return f"{' and '.join(counted)}: the server will not start as it is."
-    return f"{counted[0] if counted else 'All is well'}. Next: trimodal serve --profile {profile}"
+    engines = f" --engines {options.engines}" if options.engines else ""
+    found = counted[0] if counted else "All is well"
+    return f"{found}. Next: trimodal serve --profile {options.profile}{engines}"
 
 
 def as_json(checks: Sequence[Check], options: ServerOptions) -> str:
