@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
+from tests.builders.onnx_doubles import parses
 from tests.gpu.doubles import make
 
 Shape = Sequence[int]
@@ -28,13 +29,47 @@ NUMPY = {"FLOAT": np.float32, "HALF": np.float16, "INT64": np.int64}
 
 def write_plan(path: Path, graph: Path, profiles: Sequence[Profile]) -> None:
     """What the double deserialises instead of a compiled engine."""
-    path.write_bytes(plan(graph, profiles))
+    path.write_bytes(plan(graph.name, graph.read_bytes(), profiles))
 
 
-def plan(graph: Path, profiles: Sequence[Profile]) -> bytes:
+def plan(name: str, model: bytes, profiles: Sequence[Profile]) -> bytes:
     """The same, for a builder that writes it."""
-    ranges = [{name: [list(shape) for shape in shapes] for name, shapes in one.items()} for one in profiles]
-    return json.dumps({"graph": str(graph), "profiles": ranges}).encode()
+    ranges = [
+        {tensor: [list(shape) for shape in shapes] for tensor, shapes in one.items()} for one in profiles
+    ]
+    return json.dumps({"name": name, "profiles": ranges}).encode() + b"\n" + model
+
+
+def builds(double: SimpleNamespace) -> None:
+    """Scripts a double so that what it builds is such a plan: of the graph parsed last, with its profiles."""
+    recorder = double.recorder
+    parses(double)
+
+    def build(builder: Any, network: Any, config: Any) -> bytes:
+        graph = Path(str(recorder.named("OnnxParser.parse_from_file")[-1].arguments["model"]))
+        added = [
+            call.arguments["profile"]
+            for call in recorder.named("IBuilderConfig.add_optimization_profile")
+            if call.instance is config
+        ]
+        profiles = [
+            {
+                str(call.arguments["input"]): tuple(
+                    _sizes(call.arguments[end]) for end in ("min", "opt", "max")
+                )
+                for call in recorder.named("IOptimizationProfile.set_shape")
+                if call.instance is profile
+            }
+            for profile in added
+        ]
+        return plan(graph.name, graph.read_bytes(), profiles)
+
+    recorder.returns("IBuilderConfig.add_optimization_profile", lambda config, profile: 0)
+    recorder.returns("Builder.build_serialized_network", build)
+
+
+def _sizes(dims: Any) -> list[int]:
+    return [int(dims[axis]) for axis in range(len(dims))]
 
 
 class TensorRTOnOnnx:
@@ -69,16 +104,15 @@ class TensorRTOnOnnx:
         returns("IExecutionContext.execute_async_v3", self._execute)
 
     def _deserialize(self, runtime: Any, serialized_engine: bytes) -> Any:
+        header, _, model = bytes(serialized_engine).partition(b"\n")
         try:
-            described = json.loads(bytes(serialized_engine))
+            described = json.loads(header)
         except ValueError:
             return None
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.log_severity_level = 3
-        session = onnxruntime.InferenceSession(
-            described["graph"], options, providers=["CPUExecutionProvider"]
-        )
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         modes = self._module.TensorIOMode
         tensors = {
             each.name: SimpleNamespace(
@@ -95,7 +129,7 @@ class TensorRTOnOnnx:
             object=engine,
             session=session,
             tensors=tensors,
-            name=Path(described["graph"]).name,
+            name=described["name"],
             profiles=described["profiles"],
         )
         return engine

@@ -1,0 +1,133 @@
+"""Whisper's plans against the graphs that they were built from: numbers of every profile, then words.
+
+The graphs run on ONNX Runtime's CPU provider; how far they are from torch, their own check says
+(build/speech_onnx.py). Nothing is timed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from speech_check import BATCH, agreement, spoken
+
+from trimodal.build_support import progress
+from trimodal.errors import ArtefactError
+from trimodal.manifest import Manifest
+from trimodal.speech.artefact import SpeechShapes
+from trimodal.speech.engine import open_engine
+from trimodal.speech.engine_tensorrt import open_plans
+from trimodal.speech.features import FRAMES_PER_S
+from trimodal.speech.graphs import Decoding, Floats
+from trimodal.speech.onnx_graphs import WhisperGraphs
+from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.tensorrt_graphs import TensorRTGraphs
+from trimodal.speech.values import Samples, Window
+
+DEVICE = "cuda"  # Tests, whose TensorRT computes on the CPU, name another.
+# Same graph, other kernels: they round and add up in another order.
+MAX_ERROR = {"fp32": 1e-3, "fp16": 1e-2}
+# An opening in two parts, then token by token, rows dropped on the way: both profiles of the decoder.
+STEPS = (1, 3, 1, 1, 1, 1)
+
+
+def require_gpu() -> None:
+    """Raises: ArtefactError when torch, whose memory the plans use, has no CUDA here."""
+    import torch
+
+    if DEVICE == "cuda" and not torch.cuda.is_available():
+        raise ArtefactError(
+            "torch has no CUDA here, so plans cannot be checked: --no-check builds them anyway"
+        )
+
+
+def compare_numbers(
+    plans: Path, graphs: Path, shapes: SpeechShapes, batches: Sequence[int], precision: str
+) -> dict[str, Any]:
+    """Largest relative errors of logits and attention over contexts and batch sizes.
+
+    Raises:
+        ArtefactError: larger than another order of rounding explains, or the plans do not run.
+    """
+    try:
+        errors = _errors(plans, graphs, shapes, sorted(set(batches)))
+    except RuntimeError as error:  # TensorRT's refusals, torch's out of memory, CUDA's own.
+        reason = str(error).strip().split("\n")[0][:200]
+        raise ArtefactError(f"the plans were built and do not run ({reason}): nothing was replaced") from None
+    for name, error in errors.items():
+        if not error <= MAX_ERROR[precision]:  # so that NaN is above every limit
+            raise ArtefactError(
+                f"the plans differ from their graphs ({name}: {error:.2g} relative, at most "
+                f"{MAX_ERROR[precision]:g}): nothing was replaced"
+            )
+    return {f"{name}_relative_error": error for name, error in errors.items()} | {
+        "batches": sorted(set(batches))
+    }
+
+
+def compare_words(
+    plans: Path, graphs: Path, manifest: Manifest, shapes: SpeechShapes, max_batch: int, audio: list[Samples]
+) -> dict[str, Any]:
+    """Agreement of the words that the two serving engines make of windows of audio."""
+    settings = RecognizeSettings(artefact=str(graphs), engine="onnxruntime")
+    windows = [Window(samples, shapes.languages[0]) for samples in audio]
+    texts = []
+    for engine in (
+        open_engine(graphs, settings),
+        open_plans(plans, manifest, shapes, max_batch, device=DEVICE),
+    ):
+        heard: list[list[str]] = []
+        with progress("Hearing the audio", total=len(windows)) as advance:
+            for start in range(0, len(windows), BATCH):
+                heard += [spoken(one.text) for one in engine.recognize(windows[start : start + BATCH])]
+                advance(len(windows[start : start + BATCH]))
+        engine.close()
+        texts.append(heard)
+    expected, found = texts
+    return {"windows": len(windows), "word_agreement": agreement(expected, found)}
+
+
+def _errors(plans: Path, graphs: Path, shapes: SpeechShapes, sizes: list[int]) -> dict[str, float]:
+    frames = [round(context_s * FRAMES_PER_S) for context_s in shapes.contexts_s]
+    expected = WhisperGraphs(graphs, device="cpu", threads=0)
+    found = TensorRTGraphs(
+        plans, max_batch=sizes[-1], frames=frames[-1], places=shapes.positions, device=DEVICE
+    )
+    random = np.random.default_rng(0)
+    errors = {"logits": 0.0, "alignment": 0.0}
+    try:
+        with progress("Comparing the plans with their graphs", total=len(sizes) * len(frames)) as advance:
+            for rows in sizes:
+                for length in frames:
+                    features = random.standard_normal((rows, shapes.mel_bins, length), np.float32) / 2
+                    tokens = random.integers(0, found.vocabulary, (rows, sum(STEPS)))
+                    both: tuple[Decoding, Decoding] = expected.start(features), found.start(features)
+                    for name, error in _decode(both, tokens).items():
+                        errors[name] = max(errors[name], error)
+                    advance()
+    finally:
+        found.close()
+        expected.close()
+    return errors
+
+
+def _decode(both: tuple[Decoding, Decoding], tokens: Any) -> dict[str, float]:
+    errors = {"logits": 0.0, "alignment": 0.0}
+    done = 0
+    for number, count in enumerate(STEPS):
+        expected, found = (each.step(tokens[:, done : done + count]) for each in both)
+        done += count
+        for name, right, other in zip(errors, expected, found, strict=True):
+            errors[name] = max(errors[name], _relative(other, right))
+        if number == len(STEPS) // 2 and len(tokens) > 1:
+            kept = list(range(1, len(tokens), 2))  # Not the first: rows move.
+            for each in both:
+                each.keep(kept)
+            tokens = tokens[kept]
+    return errors
+
+
+def _relative(found: Floats, expected: Floats) -> float:
+    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
