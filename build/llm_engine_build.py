@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -121,9 +121,12 @@ def built_engine(plan: EnginePlan, checkpoint: Path, dataset: Path | None, works
         )
     try:
         yield llm
-    finally:
-        with library_errors():
+    except BaseException:
+        with suppress(Exception):  # What went wrong first is what is told.
             llm.shutdown()
+        raise
+    with library_errors():
+        llm.shutdown()
 
 
 def greedy_answers(

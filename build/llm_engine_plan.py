@@ -5,7 +5,9 @@ It imports no TensorRT-LLM and builds nothing: llm_engine_build.py does.
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from llm_calibration import Calibration
 from llm_speculation import Speculation, check_speculation
@@ -24,11 +26,13 @@ from trimodal.llm.sizing import (
     check_parallel,
     kv_choice,
     size,
+    weight_bytes,
 )
 from trimodal.manifest import GpuTarget
 
 SERIES = "1.2."  # The last with compiled engines; what was read and type-checked.
 TOKENS_PER_BLOCK = 32
+COPIES = 3  # On disk at once: the converted checkpoint, the engine, and the artefact's copy of it.
 UNCALIBRATED = (Precision.fp16, Precision.bf16, Precision.int8_wo)
 
 
@@ -121,6 +125,18 @@ def check_machine(plan: EnginePlan) -> GpuTarget:
         )
     _check_memory(plan, min(used, key=lambda gpu: gpu.memory))
     return GpuTarget(sm=used[0].sm, name=used[0].name, count=plan.gpus)
+
+
+def check_disk(plan: EnginePlan, folder: Path) -> None:
+    """Raises: ArtefactError where the file system of `folder` has no room for the build."""
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    needed = COPIES * weight_bytes(plan.model, plan.precision)
+    free = shutil.disk_usage(there).free
+    if free < needed:
+        raise ArtefactError(
+            f"{there} has {free / 2**30:.0f} GiB free, and the build takes about {needed / 2**30:.0f}: "
+            "name another place with --out or TRIMODAL_ENGINES"
+        )
 
 
 def deployment(plan: EnginePlan, gpu: Gpu) -> Deployment:

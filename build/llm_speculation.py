@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from trimodal.errors import ArtefactError
 from trimodal.llm.sizing import Precision
+from trimodal.llm.tensorrt_llm_speculation import lookahead_tokens
 
 if TYPE_CHECKING:
-    from tensorrt_llm.llmapi import EagleDecodingConfig, LookaheadDecodingConfig, MedusaDecodingConfig
-
-    Config = EagleDecodingConfig | LookaheadDecodingConfig | MedusaDecodingConfig
+    from tensorrt_llm.llmapi.llm_args import SpeculativeConfig
 
 EAGLE_BATCH, EAGLE_DRAFT = 512, 256  # Limits of TensorRT-LLM's builder.
 DYNAMIC_TOPK = 10
@@ -56,8 +55,7 @@ class Speculation:
     def max_draft_len(self) -> int:
         """Tokens that the engine must be able to verify in one step beyond the next."""
         if self.method is Method.lookahead:
-            first = 0 if self.ngram == 1 else self.ngram - 2
-            return first + (self.window - 1 + self.verification) * (self.ngram - 1)
+            return lookahead_tokens(self.window, self.ngram, self.verification)
         return 0 if self.method is Method.none else self.draft_len
 
     def figures(self) -> dict[str, Any]:
@@ -70,7 +68,7 @@ class Speculation:
         draft = self.draft.name if self.draft else ""
         return common | {"draft": draft, "heads": self.heads, "choices": self.choices}
 
-    def config(self) -> Config | None:
+    def config(self) -> SpeculativeConfig:
         """TensorRT-LLM's own; imports it."""
         if self.method is Method.none:
             return None

@@ -18,7 +18,7 @@ from llm_calibration import MODEL_WORDS, check_path, read_calibration, write_dat
 from llm_check import GREEDY_TOKENS, PROMPTS
 from llm_checkpoint import Checkpoint, check_causal, quiet
 from llm_engine_build import built_engine, greedy_answers, save_engine
-from llm_engine_plan import EnginePlan, check_machine, check_plan, check_runtime
+from llm_engine_plan import EnginePlan, check_disk, check_machine, check_plan, check_runtime
 from llm_speculation import Method, Speculation, parse_lookahead, read_choices
 
 from trimodal.build_support import (
@@ -100,10 +100,11 @@ def main(
         check_plan(plan)
         check_runtime()
         gpu = check_machine(plan)
+        check_disk(plan, target.parent)
         directory = resolve_checkpoint(source)
         check_causal(directory, source)
         if plan.calibration:
-            check_path(directory.resolve(), MODEL_WORDS, "the checkpoint")
+            check_path(directory.absolute(), MODEL_WORDS, "the checkpoint")
         quiet()
         checkpoint = Checkpoint(directory, load=False)  # The engine needs the memory first.
         with atomic_directory(target) as work:

@@ -323,6 +323,16 @@ def test_what_the_library_raises_is_one_sentence(
     assert len(ended) == (0 if call.endswith("LLM") else len(opened))
 
 
+def test_the_first_failure_is_told_when_shutting_down_fails_too(
+    build: Callable[..., Result], checkpoint: Path, recorder: Recorder, tmp_path: Path
+) -> None:
+    recorder.raises("_tensorrt_engine.LLM.shutdown", RuntimeError("worker gone"))
+    assert "RuntimeError: worker gone" in sentence(build(checkpoint, "--out", tmp_path / "engine"))
+    recorder.raises("_tensorrt_engine.LLM.save", OSError("disk full"))
+    assert "OSError: disk full" in sentence(build(checkpoint, "--out", tmp_path / "engine"))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_engine_that_was_not_saved_is_refused(
     build: Callable[..., Result], checkpoint: Path, recorder: Recorder, tmp_path: Path
 ) -> None:
@@ -414,6 +424,15 @@ def test_another_version_is_one_sentence(
     assert recorder.calls == []
 
 
+def test_a_full_disk_is_one_sentence(
+    build: Callable[..., Result], checkpoint: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = SimpleNamespace(free=100)
+    monkeypatch.setattr(importlib.import_module("llm_engine_plan").shutil, "disk_usage", lambda _: usage)
+    assert "0 GiB free, and the build takes about" in sentence(build(checkpoint))
+    assert recorder.calls == []
+
+
 def test_an_architecture_without_engine_is_refused_by_name(
     build: Callable[..., Result], tmp_path: Path
 ) -> None:
@@ -429,6 +448,9 @@ def test_a_checkpoint_whose_path_misleads_the_quantiser(
     shutil.copytree(checkpoint, tmp_path / "revila-7b")
     result = build(tmp_path / "revila-7b", "--precision", "int4-awq", "--calibration", texts)
     assert "holds 'vila': move it" in sentence(result)
+    (tmp_path / "plain").symlink_to(tmp_path / "revila-7b")  # As the sentence proposes.
+    options = ("--precision", "int4-awq", "--calibration", texts, "--out", tmp_path / "engine")
+    assert build(tmp_path / "plain", *options).exit_code == 0
 
 
 def test_speculation_reaches_the_library(

@@ -14,7 +14,10 @@ from trimodal.errors import SettingsError
 
 # Per second and "flex" worker, times 3600. A machine of your own or a contract costs less: pass --price.
 PRICE_SOURCE = "RunPod serverless list, docs.runpod.io/serverless/pricing, read 2026-11"
-LAMBDA_SOURCE = "Lambda on-demand list of 2026-05-07, by techbytes.app/posts/serverless-gpu-pricing-matrix-…"
+LAMBDA_SOURCE = (
+    "Lambda on-demand list of 2026-05-07, as quoted by "
+    "techbytes.app/posts/serverless-gpu-pricing-matrix-modal-replicate-lambda-2026"
+)
 FP8_SM = 8.9  # Ada and Hopper: the first with FP8 tensor cores.
 
 

@@ -60,8 +60,9 @@ RUNTIME_RESERVE = 0.8 * 2**30
 # TensorRT-LLM: 1134 MiB for 8192 tokens of Llama 2 7B (memory.md). vLLM: 0.92 GiB more for 9000 tokens
 # more of Llama 3.1 8B (issue 10517).
 ACTIVATION_ROWS = {Runtime.tensorrt_llm: 5, Runtime.vllm: 3}
-# Bytes an entry of the logits [sequences, vocabulary]: decoder buffers of memory.md; the sampler's
-# peak in vllm pull 10511 (1.26 GiB for 256 sequences), which comes after the layers' peak.
+# Bytes an entry of the logits [sequences, vocabulary]. TensorRT-LLM: 180 MB of decoder buffers in
+# memory.md, taken for 256 sequences of 32000 entries. vLLM: the sampler's peak in pull 10511, 1.26 GiB
+# for 256 sequences of 128256.
 LOGITS_BYTES = {Runtime.tensorrt_llm: 22, Runtime.vllm: 41}
 BLOCK_TOKENS = {Runtime.tensorrt_llm: 32, Runtime.vllm: 16}
 
