@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -26,13 +27,14 @@ class Played:
 
     def __init__(self) -> None:
         self.runtimes: list[PlayedRuntime] = []
+        self.info = INFO
         self.metrics = MemoryMetrics()
         settings = LlmSettings(engine="fake", cancel_poll_ms=2, max_queue=8)  # "fake": bytes for tokens
         self.service = LlmService(settings, LlmMetrics(self.metrics, "llm"), self.start)
 
     def start(self, settings: LlmSettings) -> EngineLink:
         self.runtimes.append(PlayedRuntime())
-        return start_thread(engine_of(self.runtimes[-1]))
+        return start_thread(engine_of(self.runtimes[-1], self.info))
 
     @property
     def runtime(self) -> PlayedRuntime:
@@ -133,6 +135,27 @@ def test_a_lost_engine_fails_its_requests_and_a_new_one_answers_who_waits(
     assert old.closed
     assert played.value("engine_restarts_total") == 1
     assert "illegal memory access" in capsys.readouterr().err
+
+
+def test_a_new_engine_with_less_memory_refuses_who_fits_it_no_more(
+    played: Played, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pool that is as large as memory allows need not be the same the second time."""
+    running = [played.ask() for _ in range(INFO.max_num_seqs)]
+    large, small = played.ask(max_tokens=900), played.ask(max_tokens=20)
+    played.running(INFO.max_num_seqs)
+    played.info = replace(INFO, num_kv_blocks=4)
+    played.runtime.dead = True
+    played.runtime.say(1, RuntimeError("gone"))
+    for answer in running:
+        assert isinstance(answer.wait().error, InternalError)
+    assert str(large.wait().error) == "the engine was opened anew with less memory than this needs"
+    eventually(lambda: len(played.runtimes) == 2)
+    played.running(1)
+    played.runtime.say(6, text("fits", "stop"))
+    assert small.wait().text == "fits"
+    assert played.service.info.num_kv_blocks == 4
+    assert "gone" in capsys.readouterr().err
 
 
 def test_an_engine_lost_while_idle_is_replaced_before_anyone_asks(

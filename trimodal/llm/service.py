@@ -24,12 +24,10 @@ from trimodal.llm.engine import EngineInfo, EngineRequest, EngineStats, Output
 from trimodal.llm.link import EngineLink, start_process
 from trimodal.llm.metrics import LlmMetrics
 from trimodal.llm.request import GenerationRequest
+from trimodal.llm.restarts import Restarts
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.stream import Sink, Stream
 from trimodal.llm.tokenizer import ByteTokenizer, CheckpointTokenizer
-
-_RESTARTS = 3
-_RESTART_WINDOW_S = 300.0
 
 
 class LlmService:
@@ -61,7 +59,7 @@ class LlmService:
         self._waiting: deque[Stream] = deque()
         self._running: dict[int, Stream] = {}
         self._closing = threading.Event()
-        self._losses: list[float] = []
+        self._restarts = Restarts()
         self._absence = "the engine is being restarted; try again later"
         self._stats = EngineStats()
         self._link: EngineLink | None = start(settings)
@@ -138,7 +136,11 @@ class LlmService:
         while self._waiting and self._link:
             stream = self._waiting[0]
             if not self._admission.reserve(stream.id, len(stream.prompt_ids), stream.max_tokens):
-                return
+                if self._running:
+                    return
+                # All is free: an engine that was opened anew holds less than the one that took it in.
+                self._fail(stream, Unavailable("the engine was opened anew with less memory than this needs"))
+                continue
             self._waiting.popleft()
             self._running[stream.id] = stream
             stream.started = time.perf_counter()
@@ -220,7 +222,8 @@ class LlmService:
                 continue
             with self._lock:
                 if not self._closing.is_set():
-                    self._link = link
+                    self._link, self.info = link, link.info
+                    self._admission = Admission(self._settings, self.info)  # nothing is left in the old one
                     link.start(self._stepped, self._lost)
                     self._changed()
                     return
@@ -228,21 +231,16 @@ class LlmService:
 
     def _may_restart(self) -> bool:
         """Counts a loss; False when the service closes, or gives up after too many in a short time."""
-        now = time.monotonic()
         with self._lock:
-            self._losses = [at for at in self._losses if now - at < _RESTART_WINDOW_S] + [now]
+            another = self._restarts.another()
             if self._closing.is_set():
                 return False
             self._metrics.restarts.increment(1)
-            if len(self._losses) <= _RESTARTS:
+            if another:
                 return True
             print("trimodal: the engine keeps dying; not started again", file=sys.stderr, flush=True)
-            self._give_up("the engine keeps failing; the operator must look at it")
+            self._absence = "the engine keeps failing; the operator must look at it"
+            for stream in list(self._waiting):
+                self._fail(stream, Unavailable(self._absence))
+            self._changed()
             return False
-
-    def _give_up(self, why: str) -> None:
-        """No engine from now on: who waits and who comes is told so. The caller holds the lock."""
-        self._absence = why
-        for stream in list(self._waiting):
-            self._fail(stream, Unavailable(why))
-        self._changed()
