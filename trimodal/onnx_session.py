@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -31,7 +32,12 @@ CUDA_OPTIONS = {
 
 
 def open_session(
-    path: Path, *, device: Device, threads: int, command: str = "", prefer_nhwc: bool = False
+    path: Path,
+    *,
+    device: Device,
+    threads: int,
+    command: str = "",
+    cuda_options: Mapping[str, str] | None = None,
 ) -> Any:
     """An `onnxruntime.InferenceSession` on the graph in `path`.
 
@@ -39,7 +45,7 @@ def open_session(
         device: "cuda" is the first GPU that CUDA_VISIBLE_DEVICES leaves.
         threads: processor threads of one operator.
         command: builds the graph again; for the message.
-        prefer_nhwc: on CUDA, convolutions work on channels-last tensors.
+        cuda_options: of the CUDA execution provider, over CUDA_OPTIONS.
 
     Raises:
         ArtefactError: the file is missing or ONNX Runtime refuses it.
@@ -57,7 +63,7 @@ def open_session(
         session = onnxruntime.InferenceSession(
             str(path),
             session_options(onnxruntime, threads),
-            providers=_providers(device, prefer_nhwc),
+            providers=_providers(device, cuda_options or {}),
             enable_fallback=0,  # else a second try on the processor, told on stdout
         )
     except Exception as error:  # ONNX Runtime has no common base for its errors.
@@ -84,12 +90,11 @@ def session_options(onnxruntime: ModuleType, threads: int) -> Any:
     return options
 
 
-def _providers(device: Device, prefer_nhwc: bool) -> list[Any]:
+def _providers(device: Device, more: Mapping[str, str]) -> list[Any]:
     if device == "cpu":
         return [PROVIDERS["cpu"]]
-    options = {**CUDA_OPTIONS, "prefer_nhwc": "1" if prefer_nhwc else "0"}
     # Shapes are computed on the processor in either case, so it has to be in the list.
-    return [(PROVIDERS["cuda"], options), PROVIDERS["cpu"]]
+    return [(PROVIDERS["cuda"], {**CUDA_OPTIONS, **more}), PROVIDERS["cpu"]]
 
 
 def _load_cuda(onnxruntime: ModuleType) -> str:

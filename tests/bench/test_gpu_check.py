@@ -12,6 +12,7 @@ from rich.console import Console
 from trimodal.bench import gpu_check
 from trimodal.bench.gpu_check_artefacts import Artefact, artefacts, provide
 from trimodal.bench.gpu_check_report import markdown, rows
+from trimodal.bench.vision_options import CHOICES
 from trimodal.errors import ArtefactError, OperatorError, ServerError
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +25,7 @@ MANIFEST = {
 @pytest.mark.e2e
 def test_a_rehearsal_measures_and_writes_everything(tmp_path, monkeypatch):
     monkeypatch.setenv("TRIMODAL_CACHE", str(tmp_path / "cache"))
-    parts = ["vision", "embedding", "speech"]
+    parts = ["vision", "vision-options", "embedding", "speech"]
     given = [word for part in parts for word in ("--part", part)]
     out = tmp_path / "out"
     assert gpu_check.main(["--device", "cpu", "--out", str(out), "--seconds", "0.05", *given]) == 0
@@ -36,6 +37,7 @@ def test_a_rehearsal_measures_and_writes_everything(tmp_path, monkeypatch):
     sides = {f"bare {kind}_{size}" for kind in ("engine", "pipeline", "torch") for size in (1, 4)}
     cases = {f"{side} {case}" for side in ("served", "pixels") for case in ("1x1", "4x1", "3x4")}
     assert set(found["vision"]) == sides | cases
+    assert set(found["vision-options"]) == {f"{name}_1" for name in CHOICES}
     assert set(found["embedding"]) == {"served_1", "served_4", "bare_1", "bare_4"}
     assert {"direct 5s_2_served", "direct 5s_2_bare engine"} <= set(found["speech"])
     assert all(one["rate"] > 0 and one["p50"] > 0 for part in found.values() for one in part.values())

@@ -37,7 +37,8 @@ def test_runs_any_batch_and_gives_float32(directory, device, monkeypatch):
     if device == "cpu":
         assert [asked["providers"] for asked in sessions] == [["CPUExecutionProvider"]]
     else:  # one for each size, and channels-last as the settings say
-        assert [asked["providers"][0][1]["prefer_nhwc"] for asked in sessions] == ["1", "1"]
+        options = [asked["providers"][0][1] for asked in sessions]
+        assert [(one["prefer_nhwc"], one["fuse_conv_bias"]) for one in options] == [("1", "0")] * 2
 
 
 def test_a_checkpoint_that_is_pinned_is_compared(directory):

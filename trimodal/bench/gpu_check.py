@@ -48,12 +48,12 @@ class Run:
         return self.device == "cuda"
 
 
-async def vision(run: Run, more: dict[str, str] | None = None) -> dict[str, Any]:
+async def vision(run: Run) -> dict[str, Any]:
     """Batches of 1 to 64 through the ensemble and the classifier alone, beside ONNX Runtime and torch."""
     from trimodal.bench.vision import Plan, measure
 
     folder = str(run.directory)
-    classify = {"artefact": folder, "engine": "onnxruntime", "device": run.device, **(more or {})}
+    classify = {"artefact": folder, "engine": "onnxruntime", "device": run.device}
     plan = Plan(
         concurrency=(1, 8, 32, 64) if run.full else (1, 4),
         batches=(8, 16, 32, 64) if run.full else (4,),
@@ -68,16 +68,21 @@ async def vision(run: Run, more: dict[str, str] | None = None) -> dict[str, Any]
             "vision_rank": {"classifier": folder},
         },
         profile=PROFILE,
-        torch=not more,
+        torch=True,
         pixels=True,
         max_batch=64 if run.full else 4,
     )
     return await measure(plan, run.console)
 
 
-async def vision_nhwc(run: Run) -> dict[str, Any]:
-    """The same with ONNX Runtime's convolutions on channels-last tensors: is prefer_nhwc quicker here?"""
-    return await vision(run, {"prefer_nhwc": "true"})
+async def vision_options(run: Run) -> dict[str, Any]:
+    """The bare classifier with each of ONNX Runtime's options for convolutions on CUDA."""
+    from trimodal.bench.vision_options import measure
+
+    batches = (1, 16, 64) if run.full else (1,)
+    return await measure(
+        run.directory, run.device, run.console, batches=batches, rounds=run.rounds, seconds=run.seconds
+    )
 
 
 async def embedding(run: Run) -> dict[str, Any]:
@@ -120,7 +125,7 @@ async def speech(run: Run) -> dict[str, Any]:
 # Part → what measures it, and the artefact that it measures.
 PARTS: dict[str, tuple[Callable[[Run], Coroutine[Any, Any, dict[str, Any]]], str]] = {
     "vision": (vision, "vision"),
-    "vision-nhwc": (vision_nhwc, "vision"),
+    "vision-options": (vision_options, "vision"),
     "embedding": (embedding, "embedding"),
     "speech": (speech, "speech"),
     "speech-onnx": (speech, "speech-onnx"),

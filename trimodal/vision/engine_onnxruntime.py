@@ -34,6 +34,7 @@ def open_engine(artefact: ClassifierArtefact, settings: ClassifySettings) -> Onn
         ArtefactError: built from another checkpoint than the settings name, or refused by ONNX Runtime.
         ServerError: CUDA is asked for and does not start.
     """
+    options = {"prefer_nhwc": settings.prefer_nhwc, "fuse_conv_bias": settings.fuse_conv_bias}
     check_checkpoint(artefact.directory, artefact.manifest, settings.checkpoint_sha256)
 
     def open_one() -> Any:
@@ -42,7 +43,7 @@ def open_engine(artefact: ClassifierArtefact, settings: ClassifySettings) -> Onn
             device=settings.device,
             threads=settings.threads,
             command=artefact.manifest.command,
-            prefer_nhwc=settings.prefer_nhwc,
+            cuda_options={name: str(int(value)) for name, value in options.items()},
         )
 
     return OnnxRuntimeClassifier(make_runner(open_one, settings.device, settings.warm_up_batch_sizes))

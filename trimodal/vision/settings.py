@@ -33,6 +33,7 @@ class ClassifySettings(Settings):
     engine: Literal["onnxruntime", "fake"] = "onnxruntime"
     device: Device = "cpu"
     prefer_nhwc: Annotated[bool, Field(description="on CUDA: convolutions on channels-last tensors")] = False
+    fuse_conv_bias: Annotated[bool, Field(description="on CUDA: convolution and bias in one kernel")] = False
     checkpoint_sha256: str = Field("", description="of the checkpoint, or how it begins; empty: any")
     intra_op_threads: Annotated[int, Field(ge=0, le=256, description="0: every core of the process")] = 0
     warm_up_batch_sizes: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = (1,)
