@@ -103,6 +103,7 @@ def test_engines_must_fit_into_what_is_free(on_cuda_13, monkeypatch):
 def test_who_asks_for_which_cuda(model, site, monkeypatch):  # noqa: F811
     distribution(site, "onnxruntime-gpu", "1.31.1", 'nvidia-cuda-runtime~=13.0; extra == "cuda"')
     distribution(site, "tensorrt", "10.14.1.48", "tensorrt_cu12==10.14.1.48")
+    distribution(site, "torch", "2.13.0", "nvidia-cudnn-cu13==9.17.0.29; platform_system == 'Linux'")
     monkeypatch.setenv("CUDA_VERSION", "13.0.2.006")
     models = [
         model(python_model("embedding", engine="onnxruntime", device="cuda")),
@@ -110,7 +111,7 @@ def test_who_asks_for_which_cuda(model, site, monkeypatch):  # noqa: F811
         model(python_model("speech_recognize", engine="tensorrt")),
         model(PLAN),
     ]
-    needs = {"onnxruntime-gpu": 13, "tensorrt": 12, "Triton's tensorrt backend": 13}
+    needs = {"onnxruntime-gpu": 13, "tensorrt": 12, "torch": 13, "Triton's tensorrt backend": 13}
     assert cuda_needs(models) == needs
     monkeypatch.delenv("CUDA_VERSION")
     assert "Triton's tensorrt backend" not in cuda_needs(models)

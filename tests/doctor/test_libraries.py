@@ -93,6 +93,15 @@ def test_ctranslate2_on_cuda_wants_cublas_of_cuda_12(look, monkeypatch):
     assert look(packages, config)["cuBLAS 12"].remedy == "pip install nvidia-cublas-cu12"
 
 
+@pytest.mark.parametrize(
+    ("torch", "level"), [({"torch": "2.13.0"}, "ok"), ({"torch": "2.13.0+cpu"}, "failure"), ({}, "failure")]
+)
+def test_tensorrt_in_python_keeps_its_tensors_in_torch(look, torch, level):
+    config = python_model("speech_recognize", engine="tensorrt", artefact="tensorrt-fp16")
+    checks = look({"tensorrt": "11.1.0.106", "tokenizers": "0.22"} | torch, config)
+    assert (checks["torch"].level, checks["tensorrt"].level) == (level, "ok")
+
+
 def test_a_library_of_the_system_will_do(look, monkeypatch, tmp_path):
     config = python_model("speech_recognize", engine="ctranslate2", device="cuda", artefact="a")
     look({"ctranslate2": "4.8.5", "tokenizers": "0.22"}, config)

@@ -37,6 +37,7 @@ def loader(tmp_path, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{folders[0]}::{folders[1]}")
     monkeypatch.setattr(libraries, "_LOADER", tmp_path / "conf")
     monkeypatch.setattr(libraries, "_SYSTEM", ())
+    monkeypatch.delenv("TRT_VERSION", raising=False)
     return folders
 
 
@@ -78,6 +79,22 @@ def test_native_tensorrt_is_read_off_the_library_that_the_loader_takes_first(loa
     assert libraries.native_tensorrt() == "10.14.1"
     (loader[0] / "libnvinfer.so").write_text("a linker script, no version\n")
     assert libraries.native_tensorrt() == "10.14.1"
+
+
+@pytest.mark.parametrize(
+    ("told", "version"),
+    [
+        ("10.14.1.48", "10.14.1.48"),
+        ("10.14.1.48+cuda13.0", "10.14.1.48"),
+        ("10.13.3.9", "10.14.1"),
+        ("", "10.14.1"),
+    ],
+)
+def test_nvidias_images_tell_the_build_number(loader, monkeypatch, told, version):
+    """It counts where it is said of the library that is there."""
+    library(loader[1], "libnvinfer", "10.14.1")
+    monkeypatch.setenv("TRT_VERSION", told)
+    assert libraries.native_tensorrt() == version
 
 
 def test_a_library_by_its_major_version(loader):

@@ -65,6 +65,7 @@ def cuda_needs(models: Iterable[Model]) -> dict[str, int]:
             needs["torch"] = libraries.cuda_of("torch", python)
         elif model.engine == "tensorrt":
             needs["tensorrt"] = libraries.cuda_of("tensorrt")
+            needs["torch"] = libraries.cuda_of("torch")
         else:
             # NVIDIA's images say their CUDA here.
             major = os.environ.get("CUDA_VERSION", "").split(".")[0]

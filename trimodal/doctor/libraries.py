@@ -61,6 +61,8 @@ def check_libraries(models: Iterable[Model], extra: str) -> Iterator[Check]:
         yield from _onnxruntime_on_cuda()
     if any(model.engine == "ctranslate2" and model.wants_gpu for model in models):
         yield _shared("cuBLAS 12", "libcublas", 12, ("nvidia-cublas-cu12",), "ctranslate2")
+    if tensors := [model.name for model in models if model.engine == "tensorrt"]:
+        yield _torch(", ".join(tensors))
 
 
 def _needs(model: Model) -> Iterator[Need]:
@@ -106,6 +108,15 @@ def _onnxruntime_on_cuda() -> Iterator[Check]:
     if ONNXRUNTIME_GPU in both:
         major = libraries.cuda_of(ONNXRUNTIME_GPU) or 12
         yield _shared("cuDNN 9", "libcudnn", 9, (f"nvidia-cudnn-cu{major}",), ONNXRUNTIME_GPU)
+
+
+def _torch(users: str) -> Check:
+    """It holds the tensors of our TensorRT engines on the GPU."""
+    version = libraries.installed("torch")
+    if version and not version.endswith("+cpu"):
+        return LIBRARIES.ok("torch", f"{version} (for {users})")
+    found = f"{version} is the build for processors" if version else "is not installed"
+    return LIBRARIES.failure("torch", f"{found} (for {users})", "pip install a torch that is built for CUDA")
 
 
 def _shared(name: str, stem: str, major: int, wheels: tuple[str, ...], user: str) -> Check:

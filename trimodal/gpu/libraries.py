@@ -56,9 +56,11 @@ def python_tensorrt() -> str | None:
 def native_tensorrt() -> str | None:
     """Version of the TensorRT that Triton's backend will load, by the name of its library: 10.14.1.
 
-    Its build number is not part of the name.
+    The build number is not part of the name. NVIDIA's images say it in TRT_VERSION: 10.14.1.48.
     """
-    return newest_library("libnvinfer")
+    named = newest_library("libnvinfer")
+    told = os.environ.get("TRT_VERSION", "").partition("+")[0]
+    return told if named and told.startswith(f"{named}.") else named
 
 
 def newest_library(stem: str) -> str | None:
