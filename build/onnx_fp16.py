@@ -108,17 +108,28 @@ def _fits(weight: TensorProto) -> None:
 
 
 def _join_casts(graph: onnx.GraphProto) -> None:
-    """Drops pairs of casts, down to FP16 and up again, that the converter puts between two kept nodes."""
-    down = {node.output[0]: node.input[0] for node in graph.node if node.name.endswith("_cast_to_fp16_node")}
-    instead = {
+    """Drops the converter's pairs of casts, down to FP16 and up again: between kept nodes, and between a kept
+    node and a kept input or output."""
+    down = {
+        node.output[0]: node.input[0]
+        for node in graph.node
+        if node.name.endswith("_cast_to_fp16_node") or node.name.startswith("graph_input_cast")
+    }
+    up = {
         node.output[0]: down[node.input[0]]
         for node in graph.node
-        if node.name.endswith("_cast_to_fp32_node") and node.input[0] in down
+        if node.name.endswith("_cast_to_fp32_node") or node.name.startswith("graph_output_cast")
+        if node.input[0] in down
     }
+    # An output keeps its name: what was to be cast to it takes that name instead.
+    outputs = {up[value.name]: value.name for value in graph.output if value.name in up}
+    _drop(graph, {*up})
     for node in graph.node:
         for index, name in enumerate(node.input):
-            node.input[index] = instead.get(name, name)
-    _drop(graph, {*instead})
+            name = up.get(name, name)
+            node.input[index] = outputs.get(name, name)
+        for index, name in enumerate(node.output):
+            node.output[index] = outputs.get(name, name)
     used = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}
     _drop(graph, {*down} - used)
 

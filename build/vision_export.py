@@ -5,8 +5,9 @@ From a torch model, or from an ONNX graph of normalised pixels. Precisions are m
 
 from __future__ import annotations
 
-import io
+import tempfile
 import warnings
+from pathlib import Path
 
 import onnx
 from onnx import TensorProto, compose, helper, numpy_helper
@@ -22,21 +23,20 @@ def from_torch(model: Model, spec: InputSpec, opset: int = OPSET) -> onnx.ModelP
     """The graph of a model of normalised pixels, behind the normalisation."""
     import torch
 
-    file = io.BytesIO()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         # The TorchScript exporter announces its successor; it is 10 times quicker.
         warnings.simplefilter("ignore")
         torch.onnx.export(
             FromBytes(model, spec).eval(),
             (torch.zeros(1, 3, spec.height, spec.width, dtype=torch.uint8),),
-            file,
+            file := str(Path(folder, "model.onnx")),
             input_names=[INPUT],
             output_names=[OUTPUT],
             dynamic_axes={INPUT: {0: "batch"}, OUTPUT: {0: "batch"}},
             opset_version=opset,
             dynamo=False,
         )
-    return onnx.load_from_string(file.getvalue())
+        return onnx.load(file)
 
 
 def from_onnx(model: onnx.ModelProto, spec: InputSpec, opset: int = OPSET) -> onnx.ModelProto:
@@ -59,7 +59,7 @@ def from_onnx(model: onnx.ModelProto, spec: InputSpec, opset: int = OPSET) -> on
     ]
     del graph.node[:], graph.input[:], graph.output[:]
     graph.node.extend(nodes)
-    shape = ["batch", 3, spec.height, spec.width]
+    shape: list[str | int | None] = ["batch", 3, spec.height, spec.width]
     graph.input.append(helper.make_tensor_value_info(INPUT, TensorProto.UINT8, shape))
     graph.output.append(helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", None]))
     return copy

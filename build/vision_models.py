@@ -30,6 +30,7 @@ ARCHITECTURES: dict[str, Callable[..., Model]] = {
     "vit-tiny": functools.partial(VisionTransformer, 16, 2, 2, 32, 64),
     "convnext-nano": functools.partial(ConvNeXt, (1, 2), (16, 32)),
 }
+BRANCH = 0.2  # what a residual branch of random weights adds, as a share
 PATCHES = {"vit_b_16": 16, "vit-tiny": 16}  # the picture must be square and a multiple of it
 
 
@@ -70,7 +71,7 @@ def make(architecture: str, num_classes: int, spec: InputSpec) -> Model:
 def random_model(
     architecture: str, spec: InputSpec, pixels: npt.NDArray[np.float32], classes: int = 1000
 ) -> Model:
-    """Random weights (seed 0), ready to evaluate.
+    """Random weights (seed 0), ready to evaluate, in a range that trained weights have.
 
     Their batch norms have seen `pixels` float32[N, 3, H, W], so that activations keep a realistic range.
     """
@@ -79,6 +80,10 @@ def random_model(
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.momentum = None  # A plain average over the batches below.
+        elif isinstance(module, BasicBlock | Bottleneck):
+            # At 1, random branches drown what differs between images, which no trained network does.
+            last = module.bn3 if isinstance(module, Bottleneck) else module.bn2
+            nn.init.constant_(last.weight, BRANCH)
         elif isinstance(module, Block):
             nn.init.uniform_(module.layer_scale, 0.1, 0.5)  # At 1e-6, as training starts, blocks do nothing.
     images = torch.from_numpy(pixels)

@@ -57,7 +57,10 @@ def main() -> None:
             )
             check = {"against": source.against} | found
             report(f"{target.name}: {source.name} against {source.against}", check)
-            judge(target.name, precision, check, options.min_agreement)
+            least = options.min_agreement
+            if least is None:
+                least = 0.0 if options.random and precision in CALIBRATED else 0.9
+            judge(target.name, precision, check, least)
             labels = json.dumps(source.config.labels, ensure_ascii=False, indent=0)
             (work / LABELS).write_text(labels + "\n")
             write_manifest(work, manifest(source, precision, check, options))
@@ -81,15 +84,15 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--reduce-range", action="store_true", help="7-bit weights, for a CPU without VNNI")
     parser.add_argument(
-        "--min-agreement", type=float, help="top-1 against torch (0.9; with --random 0: nothing stands out)"
+        "--min-agreement",
+        type=float,
+        help="top-1 against torch (0.9; INT8 and FP8 of --random 0: its images are much alike)",
     )
     parser.add_argument("--max-batch", type=int, default=64, help="largest batch of the check (64)")
     parser.add_argument("--out-dir", type=Path, default=DEFAULT_OUT, help="where onnx-<precision> is put")
     options = parser.parse_args()
     if options.max_batch < 1:
         parser.error("--max-batch must be at least 1")
-    if options.min_agreement is None:
-        options.min_agreement = 0.0 if options.random else 0.9
     options.precision = list(dict.fromkeys(options.precision or ["fp32"]))
     return options
 

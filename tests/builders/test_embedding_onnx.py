@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,3 +112,35 @@ def test_other_checkpoints_are_refused(checkpoint, tmp_path, capsys, file, conte
 
 def test_a_misspelt_directory_is_named(capsys):
     assert "no checkpoint at ./nowhere" in refusal(capsys, SCRIPT, "./nowhere")
+
+
+def test_fp16_is_near_with_every_tensor_rounded_and_pools_in_fp32(checkpoint, tmp_path):
+    import onnx
+
+    run(SCRIPT, checkpoint, "--precision", "fp16", "--out-dir", tmp_path)
+    check = read_manifest(tmp_path / "onnx-fp16", task="embedding", runtime="onnxruntime").check
+    assert 0 < check["relative_error"] < check["relative_error_rounded"] < 1e-2
+    assert check["min_cosine_rounded"] > 0.999
+    assert check["tensorrt_lacks"] == "nothing"
+    graph = onnx.shape_inference.infer_shapes(onnx.load(tmp_path / "onnx-fp16" / "model.onnx")).graph
+    kinds = {value.name: value.type.tensor_type.elem_type for value in (*graph.value_info, *graph.output)}
+    sums = [node for node in graph.node if node.op_type in ("ReduceSum", "ReduceL2", "Clip")]
+    assert len(sums) >= 4
+    assert {kinds[node.output[0]] for node in sums} == {onnx.TensorProto.FLOAT}
+    products = [node for node in graph.node if node.op_type == "MatMul"]
+    assert {kinds[node.output[0]] for node in products} == {onnx.TensorProto.FLOAT16}
+    engine = open_engine(tmp_path / "onnx-fp16", EmbeddingSettings(artefact="x", intra_op_threads=1))
+    assert np.linalg.norm(engine.embed(["ab"]).vectors[0]) == pytest.approx(1, abs=1e-5)
+
+
+def test_fp16_that_a_gpu_would_get_wrong_is_refused(checkpoint, tmp_path, capsys):
+    from safetensors.torch import load_file, save_file
+
+    for path in checkpoint.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    weights = load_file(tmp_path / "model.safetensors")
+    # LayerNorm gives up to 6e4, and the next product leaves FP16's range.
+    weights["embeddings.LayerNorm.weight"] *= 2e4
+    save_file(weights, tmp_path / "model.safetensors")
+    sentence = refusal(capsys, SCRIPT, tmp_path, "--precision", "fp16", "--out-dir", tmp_path / "out")
+    assert re.search("onnx-fp16 not written: relative_error(_rounded)? nan is above 0.01", sentence)

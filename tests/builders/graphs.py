@@ -1,0 +1,69 @@
+"""Small ONNX graphs for the tests of what is made of graphs, and a run of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def graph(
+    nodes: Sequence[NodeProto],
+    *,
+    inputs: Mapping[str, tuple[int, Sequence[int | str] | None]],
+    outputs: Mapping[str, tuple[int, Sequence[int | str] | None]],
+    weights: Arrays | None = None,
+    opset: int = 17,
+) -> onnx.ModelProto:
+    """A model; inputs and outputs: name → (type, shape)."""
+    made = helper.make_graph(
+        list(nodes),
+        "graph",
+        [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()],
+        [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in outputs.items()],
+        [numpy_helper.from_array(value, name) for name, value in (weights or {}).items()],
+    )
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+def node(operator: str, inputs: Sequence[str], output: str, **attributes: object) -> NodeProto:
+    """A node that has its output's name."""
+    return helper.make_node(operator, list(inputs), [output], output, **attributes)
+
+
+def layer(width: int = 32, depth: int = 2, seed: int = 0) -> onnx.ModelProto:
+    """`x` float32 [batch, width] → `y`: products with square weights and ReLUs between them."""
+    generator = np.random.default_rng(seed)
+    nodes, weights, tensor = [], {}, "x"
+    for index in range(depth):
+        weights[f"w{index}"] = generator.normal(0, width**-0.5, (width, width)).astype(np.float32)
+        nodes.append(node("MatMul", [tensor, f"w{index}"], f"product{index}"))
+        tensor = "y" if index == depth - 1 else f"relu{index}"
+        nodes.append(node("Relu", [f"product{index}"], tensor))
+    shape = (TensorProto.FLOAT, ["batch", width])
+    return graph(nodes, inputs={"x": shape}, outputs={"y": shape}, weights=weights)
+
+
+def run(model: onnx.ModelProto, inputs: Arrays) -> list[np.ndarray]:
+    """What ONNX Runtime gives on the CPU, Q/DQ as they stand."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return list(session.run(None, dict(inputs)))
+
+
+def types(model: onnx.ModelProto) -> dict[str, int]:
+    """Element type of every tensor whose type can be inferred."""
+    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, check_type=True).graph
+    found = {weight.name: weight.data_type for weight in inferred.initializer}
+    values = (*inferred.input, *inferred.value_info, *inferred.output)
+    return found | {value.name: value.type.tensor_type.elem_type for value in values}
