@@ -85,7 +85,9 @@ def compare_plan(
 def _of_graph(graph: Path, pixels: NDArray[np.uint8]) -> Floats:
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(str(graph), providers=["CPUExecutionProvider"])
+    quiet = onnxruntime.SessionOptions()
+    quiet.log_severity_level = 3  # It warns of every Q/DQ weight that it does not fold.
+    session = onnxruntime.InferenceSession(str(graph), quiet, providers=["CPUExecutionProvider"])
     with progress("the graph's own logits", len(pixels)) as advance:
         parts = []
         for start in range(0, len(pixels), 16):

@@ -4,59 +4,31 @@ from __future__ import annotations
 
 import importlib
 import shutil
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
-import numpy as np
 import onnx
 import pytest
 
-from tests.builders.onnx_doubles import executes, parses
-from tests.builders.scripts import BUILD, importable, refusal, run
+from tests.builders.gpu_machine import H200
+from tests.builders.scripts import BUILD, refusal, run
 from tests.builders.tiny_graphs import SIDE, write_artefact
 from trimodal.errors import ArtefactError
+from trimodal.gpu import libraries
 from trimodal.gpu.device import Gpu
 from trimodal.gpu.fit import check_shapes
 from trimodal.manifest import InputRange, read_manifest
+from trimodal.server.artefacts import Artefact, check_artefact
+from trimodal.server.repository import read_model
 from trimodal.vision.artefact import read_classifier
 
 SCRIPT = "vision_tensorrt"
 CONFIG = BUILD.parent / "model_repository" / "vision_classify" / "config.pbtxt"
-GRAPH_INPUT = 'input { key: "pixels" value { dim: [ 3, 224, 224 ] } }'
-H200 = Gpu(0, "NVIDIA H200", "9.0", 150 << 30, 140 << 30, "580.1")
-
-
-@pytest.fixture
-def trt(tensorrt_double: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """A machine with TensorRT and one H200, whose memory is the CPU's."""
-    with importable():
-        monkeypatch.setattr(importlib.import_module("tensorrt_plan"), "visible_gpus", lambda: [H200])
-        monkeypatch.setattr(importlib.import_module("tensorrt_run"), "DEVICE", "cpu")
-        tensorrt_double.module.__version__ = f"{tensorrt_double.version}.1.48"
-        parses(tensorrt_double)
-        executes(tensorrt_double)
-        yield tensorrt_double
-
-
-@pytest.fixture
-def artefact(tmp_path: Path) -> Path:
-    return write_artefact(tmp_path / "onnx-fp16")
 
 
 def build(source: Path, *arguments: object) -> Path:
     run(SCRIPT, source, "--out-dir", source.parent, *arguments)
     return source.parent / "tensorrt-fp16"
-
-
-def config(tmp_path: Path, *changes: tuple[str, str]) -> Path:
-    text = CONFIG.read_text()
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    path = tmp_path / "config.pbtxt"
-    path.write_text(text)
-    return path
 
 
 def shapes(*batches: int) -> InputRange:
@@ -81,25 +53,17 @@ def test_the_plan_is_described_for_every_reader(trt, artefact):
     assert (ours.input, ours.labels) == (theirs.input, theirs.labels)
 
 
-def test_the_check_runs_the_plan_at_its_smallest_best_and_largest_batch(trt, artefact):
-    plan = build(artefact, "--max-batch", 32, "--opt-batch", 5)
-    check = read_manifest(plan, task="vision", runtime="tensorrt").check
-    assert check["batches"] == [1, 5, 32]
-    assert check["images"] == 64
-    assert check["relative_error"] < 1e-6
-    assert check["top1_agreement"] == 1
-    given = [tuple(call.arguments["shape"]) for call in trt.recorder.named("set_input_shape")]
-    assert set(given) == {(batch, 3, SIDE, SIDE) for batch in (1, 5, 32)}
-    names = [call.name.rpartition(".")[2] for call in trt.recorder.calls]
-    first = names.index("set_input_shape")
-    assert names[first : first + 5] == [
-        "set_input_shape",
-        "get_tensor_shape",
-        "get_tensor_dtype",
-        "set_tensor_address",
-        "set_tensor_address",
-    ]
-    assert names[first + 5] == "execute_async_v3"
+def test_what_is_built_for_the_repositorys_config_passes_the_launchers_check(trt, artefact, monkeypatch):
+    plan = build(artefact)
+    model = read_model(CONFIG.parents[1], "vision_classify", "gpu")
+    served = Artefact(model, plan, "vision", "tensorrt")
+    monkeypatch.setattr(libraries, "native_tensorrt", lambda: f"{trt.version}.1")
+    assert check_artefact(served, [H200]).precision == "fp16"
+    with pytest.raises(ArtefactError, match=r"compiled for SM 9.0 \(NVIDIA H200\), GPU 0 has 8.9"):
+        check_artefact(served, [replace(H200, sm="8.9")])
+    monkeypatch.setattr(libraries, "native_tensorrt", lambda: "10.13.3")
+    with pytest.raises(ArtefactError, match=r"was built with tensorrt .*, here is 10.13.3"):
+        check_artefact(served, [H200])
 
 
 def test_several_profiles_are_built_and_each_is_checked(trt, artefact):
@@ -117,96 +81,14 @@ def test_several_profiles_are_built_and_each_is_checked(trt, artefact):
         check_shapes(plan, manifest, {"pixels": (33, 3, SIDE, SIDE)}, "max_batch_size 33")
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (lambda logits: logits * 1.02, "differ from the graph's by 0.02 (relative), --max-error is 0.01"),
-        (lambda logits: logits * np.nan, "differ from the graph's by nan"),
-    ],
-)
-def test_a_plan_that_computes_something_else_replaces_nothing(trt, artefact, capsys, change, told):
-    build(artefact)
-    before = (artefact.parent / "tensorrt-fp16" / "manifest.json").read_text()
-    executes(trt, change)
-    assert told in refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent)
-    assert (artefact.parent / "tensorrt-fp16" / "manifest.json").read_text() == before
-    assert sorted(path.name for path in artefact.parent.iterdir()) == ["onnx-fp16", "tensorrt-fp16"]
-
-
-def test_other_classes_are_refused_though_the_error_is_allowed(trt, artefact, capsys):
-    executes(trt, lambda logits: logits[:, ::-1])
-    sentence = refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent, "--max-error", 10)
-    assert "top-1 agreement with the graph is" in sentence
-    assert "--min-agreement 0.95" in sentence
-
-
-@pytest.mark.parametrize(
-    ("call", "value", "told"),
-    [
-        ("deserialize_cuda_engine", None, "TensorRT does not load"),
-        ("create_execution_context", None, "no execution context"),
-        ("set_optimization_profile_async", False, "has no profile 0"),
-        ("set_input_shape", False, f"takes no pixels 1×3×{SIDE}×{SIDE}"),
-        ("execute_async_v3", False, "does not run"),
-    ],
-)
-def test_a_plan_that_does_not_run_is_told_in_a_sentence(trt, artefact, capsys, call, value, told):
-    trt.recorder.returns(call, lambda instance, **arguments: value)
-    assert told in refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent)
-    assert not (artefact.parent / "tensorrt-fp16").exists()
-
-
-def test_without_cuda_in_torch_the_check_can_be_left_out(trt, artefact, capsys, monkeypatch):
-    monkeypatch.setattr(importlib.import_module("tensorrt_run"), "DEVICE", "cuda")
-    sentence = refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent)
-    assert "torch has no CUDA here" in sentence
-    assert "--no-check" in sentence
-    assert trt.recorder.calls == [], "not after a build of minutes"
-    manifest = read_manifest(build(artefact, "--no-check"), task="vision", runtime="tensorrt")
-    assert manifest.check["not run"] == "--no-check"
-    assert trt.recorder.named("deserialize_cuda_engine") == []
-
-
-@pytest.mark.parametrize(
-    ("changes", "arguments", "told"),
-    [
-        ([("max_batch_size: 16 ", "max_batch_size: 64 ")], [], "max_batch_size is 64, and no profile"),
-        ([("[ 2, 4, 8, 16 ]", "[ 2, 4, 32 ]")], [], "a preferred_batch_size is 32"),
-        (
-            [],
-            ["--max-batch", 8],
-            "max_batch_size is 16, and no profile that it serves with takes it (1 to 8)",
-        ),
-        ([], ["--profile", "2:8:16"], "the smallest batch is 1"),
-        ([('profile: [ "0" ]', 'profile: [ "0", "1" ]')], [], "names profile 1 in instance_group"),
-        ([('profile: [ "0" ]', "")], ["--profile", "1:4:8", "--profile", "1:8:16"], "max_batch_size is 16"),
-        (
-            [("graphs: true", f"graphs: true graph_spec {{ batch_size: 4 {GRAPH_INPUT} }}")],
-            [],
-            "the batch_size of a graph_spec is for pixels 3×224×224, and this classifier takes 3×8×8",
-        ),
-        (
-            [("graphs: true", "graphs: true graph_spec { batch_size: 17 }")],
-            [],
-            "the batch_size of a graph_spec is 17",
-        ),
-        ([("graphs: true", "graphs: perhaps")], [], "cannot be read as a model configuration"),
-    ],
-)
-def test_a_config_that_asks_for_more_is_told_before_the_build(
-    trt, artefact, capsys, changes, arguments, told
-):
-    file = config(artefact.parent, *changes)
-    sentence = refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent, "--config", file, *arguments)
-    assert told in sentence
-    assert str(file) in sentence
+def test_a_config_that_asks_for_more_is_told_before_the_build(trt, artefact, capsys):
+    sentence = refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent, "--max-batch", 8)
+    assert f"{CONFIG}: max_batch_size is 16" in sentence
+    larger = artefact.parent / "larger.pbtxt"
+    larger.write_text(CONFIG.read_text().replace("max_batch_size: 16 ", "max_batch_size: 32 "))
+    sentence = refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent, "--config", larger)
+    assert f"{larger}: max_batch_size is 32" in sentence
     assert trt.recorder.named("build_serialized_network") == []
-
-
-@pytest.mark.parametrize("text", ["8", "1:8", "0:1:2", "4:2:8", "1:16:8", "a:b:c"])
-def test_profiles_are_written_in_one_way(trt, artefact, capsys, text):
-    sentence = refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent, "--profile", text)
-    assert f"profile {text}: MIN:OPT:MAX wanted" in sentence
 
 
 @pytest.mark.parametrize(
