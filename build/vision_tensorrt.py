@@ -2,7 +2,7 @@
 
     python build/vision_tensorrt.py CHECKPOINT --precision fp16
     python build/vision_tensorrt.py model_repository/vision_classify/1/onnx-fp16 --max-batch 32 --opt-batch 16
-    python build/vision_tensorrt.py --random vit_b_16 --precision fp8 --calibration images/
+    python build/vision_tensorrt.py CHECKPOINT --precision fp8 --calibration images/ --optimization-level 5
 
 SOURCE is an artefact of build/vision_onnx.py or a checkpoint, whose graph that script makes first and which
 stays beside the plan. INT8 and FP8 are what the graph's Q/DQ nodes say. Labels and the input's form come from
