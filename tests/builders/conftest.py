@@ -1,4 +1,4 @@
-"""Fixtures of the TensorRT-LLM build's tests: a tiny model, a machine, and the library's double."""
+"""Fixtures of the TensorRT-LLM build's tests: a tiny model, a machine, the double; and those of plans."""
 
 from __future__ import annotations
 
