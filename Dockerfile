@@ -54,10 +54,12 @@ CMD ["build/demo/build_all.py"]
 HEALTHCHECK NONE
 
 # Engines for NVIDIA GPUs. The Python side of TensorRT is of the very version that the image's own backend
-# loads: plans of one run in the other. PyTorch holds the recogniser's tensors on the device.
+# loads: plans of one run in the other. PyTorch holds the recogniser's tensors on the device. faster-whisper asks
+# for ONNX Runtime's CPU build, whose files lie over those of the GPU's: it goes again.
 FROM base AS serve-gpu
-RUN pip install -c constraints.txt -e '.[gpu-engines]' \
- && pip install -c constraints.txt torch==2.13.0 \
+RUN pip install -c constraints.txt -e '.[gpu-engines]' torch==2.13.0 \
+ && pip uninstall --yes onnxruntime \
+ && pip install --force-reinstall --no-deps onnxruntime-gpu==1.31.1 \
  && pip install --extra-index-url https://pypi.nvidia.com "tensorrt-cu13==$(docker/tensorrt_version)"
 # TensorRT-LLM 1.2.1 as its installation guide has it: Ubuntu 24.04, Python 3.12, PyTorch 2.9.1 for CUDA 13.0,
 # the CUDA 13.1 toolkit (its kernels are partly compiled when they are first used) and OpenMPI.

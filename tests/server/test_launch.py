@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import pytest
+
 from trimodal.server.launch import command_line
 from trimodal.server.locate import Triton
 from trimodal.server.options import ServerOptions
@@ -57,3 +59,21 @@ def test_operator_apis_are_restricted_on_both_protocols():
 def test_a_fraction_of_a_second_is_rounded_up():
     assert "--exit-timeout-secs=1" in command(drain_timeout=0.2)
     assert "--exit-timeout-secs=2" in command(drain_timeout=1.5)
+
+
+def test_nothing_is_offered_or_filled_in_that_nobody_asked_for():
+    assert {
+        "--disable-auto-complete-config",
+        "--allow-sagemaker=false",
+        "--allow-vertex-ai=false",
+        "--exit-on-error=true",
+        "--strict-readiness=true",
+    } <= set(command())
+
+
+@pytest.mark.parametrize(
+    ("version", "bounded"), [("2.71.0", True), ("2.56.0", True), ("2.55.1", False), ("", False), ("x", False)]
+)
+def test_kept_responses_are_bounded_where_the_server_can(monkeypatch, version, bounded):
+    monkeypatch.setenv("TRITON_SERVER_VERSION", version)
+    assert ("--grpc-max-response-pool-size=64" in command()) == bounded

@@ -22,6 +22,7 @@ OPERATOR_HEADER = "trimodal-operator-key"
 GRPC_PREFIX = "triton-grpc-protocol-"
 # What only the operator may use. Statistics stay open: clients and benches read them.
 RESTRICTED = "model-repository,shared-memory,trace,logging"
+RESPONSE_POOL, RESPONSE_POOL_SINCE = 64, (2, 56)
 
 
 def command_line(
@@ -52,6 +53,10 @@ def command_line(
         f"--grpc-restricted-protocol={restriction}",
         "--strict-readiness=true",
         "--exit-on-error=true",
+        # Files say all that a model is: what a backend would fill in by itself could differ between machines.
+        "--disable-auto-complete-config",
+        "--allow-sagemaker=false",
+        "--allow-vertex-ai=false",
         f"--exit-timeout-secs={max(1, math.ceil(options.drain_timeout))}",
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
         f"--log-verbose={options.log_verbose}",
@@ -64,6 +69,9 @@ def command_line(
             "--pinned-memory-pool-byte-size=0",
             "--allow-gpu-metrics=false",
         ]
+    if triton.release >= RESPONSE_POOL_SINCE:
+        # Slots of answers that a slow client left unread: by default all that there ever were are kept.
+        command.append(f"--grpc-max-response-pool-size={RESPONSE_POOL}")
     return command
 
 

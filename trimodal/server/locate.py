@@ -40,6 +40,15 @@ class Triton:
         return (self.root / "python_backend_stubs").is_dir()
 
     @property
+    def release(self) -> tuple[int, int]:
+        """Major and minor number, as (2, 71); (0, 0) where nothing tells it, as for the wheel's (2.51)."""
+        # NVIDIA's images say it in their environment.
+        found = re.match(
+            r"(\d+)\.(\d+)", "" if self.is_wheel else os.environ.get("TRITON_SERVER_VERSION", "")
+        )
+        return (int(found[1]), int(found[2])) if found else (0, 0)
+
+    @property
     def caches(self) -> Path:
         return self.root / "caches"
 
