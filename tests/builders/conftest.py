@@ -13,6 +13,7 @@ from unittest import mock
 import pytest
 
 from tests.builders.engine_builds import Build, command, gpu, outputs, prompts, save
+from tests.builders.gpu_machine import artefact, graph, plans, trt  # noqa: F401  fixtures of plans
 from tests.builders.scripts import BUILD
 from tests.gpu.doubles import Recorder
 from trimodal.gpu.device import Gpu

@@ -1,13 +1,18 @@
-"""What tests of plans share: the machine's GPU, a build, and a build that is refused."""
+"""What tests of plans share: a machine with one GPU and TensorRT, a graph, a build, one that is refused."""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.builders.onnx_doubles import executes, parses
+from tests.builders.scripts import importable
+from tests.builders.tiny_graphs import write_artefact, write_classifier
 from trimodal.errors import ArtefactError
 from trimodal.gpu.device import Gpu
 from trimodal.manifest import InputRange
@@ -32,3 +37,36 @@ def refused(plans: ModuleType, graph: Path, *profiles: dict[str, InputRange], **
     assert {path.name for path in graph.parent.iterdir()} <= {"model.onnx", "model.plan", "caches"}
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """build/tensorrt_plan.py on a machine with one H200."""
+    with importable():
+        module = importlib.import_module("tensorrt_plan")
+        monkeypatch.setattr(module, "visible_gpus", lambda: [H200])
+        yield module
+
+
+@pytest.fixture
+def trt(
+    plans: ModuleType, tensorrt_double: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> SimpleNamespace:
+    """TensorRT there whose plans are ONNX graphs and run on the CPU, in its memory."""
+    monkeypatch.setattr(importlib.import_module("tensorrt_run"), "DEVICE", "cpu")
+    tensorrt_double.module.__version__ = f"{tensorrt_double.version}.1.48"
+    parses(tensorrt_double)
+    executes(tensorrt_double)
+    return tensorrt_double
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    """A classifier's graph of a few nodes."""
+    return write_classifier(tmp_path / "model.onnx")
+
+
+@pytest.fixture
+def artefact(tmp_path: Path) -> Path:
+    """A classifier as build/vision_onnx.py leaves it."""
+    return write_artefact(tmp_path / "onnx-fp16")
