@@ -39,7 +39,8 @@ class Machine:
     Attributes:
         available: providers that it says to be built with.
         starts: CUDA starts; otherwise the session falls back in silence, as the real one does.
-        prints: what `preload_dlls` says on stdout.
+        libraries: folder in which CUDA's libraries are found; empty: beside the package.
+        prints: what `preload_dlls` says on stdout until it was told that folder.
         refuses: what opening a session on CUDA raises.
         calls: name and arguments by name, in order.
         errors: what each `cudaHostRegister` gives, in turn; 0 when used up.
@@ -48,6 +49,7 @@ class Machine:
     available: tuple[str, ...] = ("TensorrtExecutionProvider", CUDA, "CPUExecutionProvider")
     starts: bool = True
     prints: str = ""
+    libraries: str = ""
     refuses: Exception | None = None
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     errors: list[int] = field(default_factory=list)
@@ -150,8 +152,11 @@ class OnnxRuntime:
         return list(self._machine.available)
 
     def preload_dlls(self, *args: Any, **kwargs: Any) -> None:
-        self._machine.note(onnxruntime.preload_dlls, *args, **kwargs)
-        print(self._machine.prints)
+        asked = self._machine.note(onnxruntime.preload_dlls, *args, **kwargs)
+        if self._machine.libraries and asked.get("directory") == self._machine.libraries:
+            self._machine.prints = ""
+        if self._machine.prints:
+            print(self._machine.prints)
 
     def InferenceSession(self, *args: Any, **kwargs: Any) -> Session:  # noqa: N802
         return Session(self._machine, *args, **kwargs)

@@ -75,6 +75,21 @@ def test_a_silent_fall_back_is_an_error_that_names_the_missing_library(graph, ma
     assert "it needs CUDA 13.0 and a driver for it" in refused(graph, ServerError)
 
 
+def test_libraries_of_the_interpreter_under_a_virtual_environment_are_found(
+    graph, machine, monkeypatch, tmp_path
+):
+    for name in ("cu13/lib", "cudnn/lib"):
+        (tmp_path / "nvidia" / name).mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    machine.prints = "Failed to load libcublasLt.so.13: no such file"
+    machine.libraries = str(tmp_path / "nvidia" / "cu13" / "lib")
+    open_session(graph, device="cuda", threads=1)
+    asked = [each.get("directory") for each in machine.named("preload_dlls")]
+    assert asked[0] is None  # beside the package first
+    assert {machine.libraries, str(tmp_path / "nvidia" / "cudnn" / "lib")} <= set(asked)
+    assert asked[-1] is None  # and last, to know what is still missing
+
+
 def test_a_machine_without_a_gpu_says_so_first(graph, machine, monkeypatch):
     machine.starts = False
     machine.prints = "Failed to load libcublasLt.so.13"

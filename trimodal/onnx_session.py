@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -98,17 +99,36 @@ def _providers(device: Device, more: Mapping[str, str]) -> list[Any]:
 
 
 def _load_cuda(onnxruntime: ModuleType) -> str:
-    """Loads CUDA's libraries from NVIDIA's wheels beside the package; what could not be loaded, if anything.
+    """Loads CUDA's libraries from NVIDIA's wheels; what could not be loaded, if anything.
 
-    Without this, only what the system's loader finds would count. It complains on stdout alone.
+    Without this, only what the system's loader finds would count.
     """
     if PROVIDERS["cuda"] not in onnxruntime.get_available_providers():
         raise ServerError(f"ONNX Runtime {onnxruntime.__version__} here is built without CUDA: {REPLACE}")
+    if not hasattr(onnxruntime, "preload_dlls"):  # before 1.21
+        return ""
+    trouble = _preload(onnxruntime)
+    if trouble:
+        # It looked beside its own package alone: under a virtual environment they may be the interpreter's.
+        for folder in _nvidia_folders():
+            _preload(onnxruntime, directory=str(folder))
+        trouble = _preload(onnxruntime)
+    return trouble
+
+
+def _preload(onnxruntime: ModuleType, **where: str) -> str:
+    """The first line of ONNX Runtime's complaint, which it prints on stdout; empty when all are loaded."""
     told = io.StringIO()
-    if hasattr(onnxruntime, "preload_dlls"):  # since 1.21
-        with contextlib.redirect_stdout(told):
-            onnxruntime.preload_dlls()
+    with contextlib.redirect_stdout(told):
+        onnxruntime.preload_dlls(**where)
     return told.getvalue().strip().split("\n")[0]
+
+
+def _nvidia_folders() -> list[Path]:
+    """Folders with libraries of NVIDIA's wheels, wherever this interpreter finds packages."""
+    spec = find_spec("nvidia")
+    roots = spec.submodule_search_locations if spec else None
+    return [folder for root in roots or () for folder in sorted(Path(root).glob("*/lib"))]
 
 
 def _no_cuda(onnxruntime: ModuleType, reason: str) -> ServerError:
