@@ -32,7 +32,7 @@ def compare(
     path: Path, images: ImageSet, reference: Logits, precision: str, max_batch: int
 ) -> dict[str, Any]:
     """Figures of the graph in `path` on ONNX Runtime against `reference`, for the manifest."""
-    run = _session(path.read_bytes(), as_written=precision in FOR_TENSORRT)
+    run = runner(path.read_bytes(), as_written=precision in FOR_TENSORRT)
     with progress(f"{precision}: check", len(images.pixels)) as advance:
         logits = batched(run, images.pixels, advance)
     figures: dict[str, Any] = {"images": len(logits), "images_from": images.origin}
@@ -47,7 +47,7 @@ def compare(
     model = onnx.load(path)
     if precision in FOR_TENSORRT:
         with progress(f"{precision}: every tensor rounded to FP16", len(images.pixels)) as advance:
-            run = _session(rounded(model).SerializeToString(), as_written=True)
+            run = runner(rounded(model).SerializeToString(), as_written=True)
             found = _distance(batched(run, images.pixels, advance), reference)
         figures |= {f"{name}_rounded": found[name] for name in ("relative_error", "top1_agreement")}
     figures["tensorrt_lacks"] = unsupported(model) or "nothing"
@@ -105,7 +105,8 @@ def _distance(logits: Logits, reference: Logits) -> dict[str, float]:
     }
 
 
-def _session(model: bytes, *, as_written: bool) -> Run:
+def runner(model: bytes, *, as_written: bool) -> Run:
+    """Runs a graph with ONNX Runtime on the CPU. `as_written`: Q/DQ as they stand, for graphs for GPUs."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
