@@ -48,6 +48,7 @@ ENGINES = {
     "ctranslate2": "trimodal.speech.engine_ctranslate2",
     "onnxruntime": "trimodal.speech.engine_onnxruntime",
     "tensorrt": "trimodal.speech.engine_tensorrt",
+    "tensorrt_llm": "trimodal.speech.engine_tensorrt_llm",
     "fake": "trimodal.speech.engine_fake",
 }
 

@@ -11,7 +11,7 @@ import math
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -26,12 +26,13 @@ from trimodal.speech.values import SAMPLE_RATE, Recognition, Window, Word
 
 
 @dataclass(slots=True)
-class _Heard:
-    """A window on its way through a batch; `opening` is what its next run of the decoder gets."""
+class Heard:
+    """A window on its way through a batch; the decoder's next run gets `opening`, after it got `given`."""
 
     window: Window
     row: Row
     opening: list[int]
+    given: list[int] = field(default_factory=list)
     language: str = ""
     no_speech: float = 0.0
 
@@ -93,14 +94,14 @@ class GraphWhisper:
         """Frees the weights."""
         self._graphs.close()
 
-    def _prepared(self, window: Window) -> _Heard:
+    def _prepared(self, window: Window) -> Heard:
         room = self._shapes.positions // 2 - 1  # for what was said before, as openai-whisper allows
         prompt = self._tokens.prompt(self.languages[0], window.prompt, room)
         # What comes after <|startoftranscript|> waits for the language.
         opening = prompt[: prompt.index(self._tokens.start) + 1]
-        return _Heard(window, Row(most_tokens=0), opening)  # the bound, too
+        return Heard(window, Row(most_tokens=0), opening)  # the bound, too
 
-    def _run(self, batch: list[_Heard], temperature: float) -> None:
+    def _run(self, batch: list[Heard], temperature: float) -> None:
         """Everything for windows of one context and one length of what was said before."""
         context_s = smallest_context(self.contexts_s, max(heard.samples for heard in batch))
         features = log_mel_batch(
@@ -112,12 +113,12 @@ class GraphWhisper:
             self._begin(batch, logits, attention)
             self._write(batch, features, decoding, temperature)
 
-    def _write(self, batch: list[_Heard], features: Features, decoding: Decoding, temperature: float) -> None:
+    def _write(self, batch: list[Heard], features: Features, decoding: Decoding, temperature: float) -> None:
         """Tokens, their probabilities and their attention into the rows; `decoding` is at the language."""
         logits, attention = decoding.step(np.array([heard.opening for heard in batch], np.int64))
         self._greedy.decode([heard.row for heard in batch], decoding, logits, attention, temperature)
 
-    def _begin(self, batch: list[_Heard], logits: Floats, attention: Floats) -> None:
+    def _begin(self, batch: list[Heard], logits: Floats, attention: Floats) -> None:
         """After <|startoftranscript|>: does anybody speak, and in which language to go on."""
         silent = np.exp(logits[:, self._tokens.no_speech] - log_sum(logits))
         codes, ids = list(self._tokens.languages), list(self._tokens.languages.values())
@@ -128,9 +129,10 @@ class GraphWhisper:
             if not heard.language:
                 heard.language = codes[int(logits[index, ids].argmax())] if codes else self.languages[0]
             heard.row.most_tokens = most_tokens(heard.samples / SAMPLE_RATE, heard.language)
+            heard.given = heard.opening
             heard.opening = [*self._tokens.start_sequence(heard.language)[1:], self._tokens.no_timestamps]
 
-    def _recognition(self, heard: _Heard) -> Recognition:
+    def _recognition(self, heard: Heard) -> Recognition:
         words = self._words(heard)
         return Recognition(
             words=words,
@@ -140,7 +142,7 @@ class GraphWhisper:
             compression_ratio=compression_ratio("".join(word.text for word in words)),
         )
 
-    def _words(self, heard: _Heard) -> tuple[Word, ...]:
+    def _words(self, heard: Heard) -> tuple[Word, ...]:
         row = heard.row
         text = [index for index, token in enumerate(row.tokens) if token < self._tokens.end]
         if not text:
@@ -161,9 +163,9 @@ class GraphWhisper:
         )
 
 
-def _parted(batch: Iterable[_Heard], key: Callable[[_Heard], Hashable]) -> list[list[_Heard]]:
+def _parted(batch: Iterable[Heard], key: Callable[[Heard], Hashable]) -> list[list[Heard]]:
     """Windows that agree in `key`, in order of first appearance."""
-    groups: dict[Hashable, list[_Heard]] = {}
+    groups: dict[Hashable, list[Heard]] = {}
     for heard in batch:
         groups.setdefault(key(heard), []).append(heard)
     return list(groups.values())
