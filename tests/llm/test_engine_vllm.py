@@ -18,6 +18,7 @@ from tests.llm.sinks import eventually
 from tests.llm.tensorrt_llm_rig import H100, WARM_UP, artefact
 from trimodal.llm import gpu_artefact
 from trimodal.llm.engine import Engine, EngineRequest, Sampling, open_engine
+from trimodal.llm.engine_vllm import VllmRuntime
 from trimodal.llm.settings import LlmSettings
 
 STUBS = Path(__file__).parent / "stubs"
@@ -248,3 +249,19 @@ def test_an_engine_that_does_not_open_leaves_no_loop(vllm: PlayedVllm, tmp_path:
     with pytest.raises(ValueError, match="No available memory"):
         opened(vllm, tmp_path)
     eventually(lambda: threading.active_count() == threads)
+
+
+async def test_a_stream_that_nobody_reads_on_is_aborted_at_once(vllm: PlayedVllm) -> None:
+    from vllm import AsyncEngineArgs
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    runtime = VllmRuntime(AsyncLLM.from_engine_args(AsyncEngineArgs(model="m")), [2], [])
+    stream = runtime.stream(ask(9))
+    reading = asyncio.create_task(anext(stream))
+    await asyncio.sleep(0)
+    while vllm.loop is None:
+        await asyncio.sleep(0.001)
+    vllm.say(9, [1])
+    assert (await reading).token_ids == [1]
+    await stream.aclose()
+    assert vllm.aborted == ["9"]

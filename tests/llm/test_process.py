@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -140,4 +141,13 @@ def test_a_closed_gpu_engine_leaves_nothing_either(monkeypatch: pytest.MonkeyPat
 def test_a_cpu_engine_stays_in_the_servers_group() -> None:
     link = start_process(FAKE)
     assert os.getpgid(link.pid or 0) == os.getpgid(0)
+    link.close()
+
+
+def test_what_an_engine_starts_does_not_inherit_its_connection() -> None:
+    link = start_process(FAKE)
+    process = Path(f"/proc/{link.pid}")
+    descriptor = process.joinpath("cmdline").read_bytes().rstrip(b"\0").rpartition(b"\0")[2].decode()
+    (flags,) = re.findall(r"flags:\s+(\d+)", process.joinpath("fdinfo", descriptor).read_text())
+    assert int(flags, 8) & os.O_CLOEXEC
     link.close()

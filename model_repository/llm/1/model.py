@@ -21,7 +21,7 @@ FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 class TritonPythonModel:
     def initialize(self, args):
         parameters = parameters_of(args["model_config"]) | {"version_directory": str(version_directory(args))}
-        source = "llm/config.pbtxt (its profile's file in llm/configs, where there is one)"
+        source = "llm/configs/cpu.pbtxt (GPU profile: config.pbtxt, CUDA: configs/cuda.pbtxt)"
         self.settings = parse_parameters(LlmSettings, parameters, source=source)
         self.metrics = TritonMetrics(pb_utils)
         self.counts = LlmMetrics(self.metrics, args["model_name"])
