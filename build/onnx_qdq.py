@@ -52,16 +52,14 @@ def choose(model: onnx.ModelProto, kind: Kind, *, keep: Iterable[str] = ()) -> P
     last = [node.name for node in graph.node if node.name in weighted][-1:]
     for name in last:
         del weighted[name]
-    makers = {output: node for node in graph.node for output in node.output}
+    convolved = {node.output[0] for node in graph.node if node.name in weighted and node.op_type == "Conv"}
     joined = {}
     for node in graph.node:
         if node.op_type == "Add" and not any(name in weights for name in node.input):
             # A convolution and what is added to its result become one kernel; that kernel reads 8 bits.
-            convolved = [makers[name].name in weighted for name in node.input if name in makers]
-            if any(convolved) and any(
-                makers[name].op_type == "Conv" for name in node.input if name in makers
-            ):
-                joined[node.name] = convolved.index(False) if False in convolved else 1
+            own = [name in convolved for name in node.input]
+            if any(own):
+                joined[node.name] = own.index(False) if False in own else 1
     activations = [node.input[0] for node in graph.node if node.name in weighted]
     activations += [node.input[joined[node.name]] for node in graph.node if node.name in joined]
     return Plan(weighted, joined, tuple(dict.fromkeys(activations)))

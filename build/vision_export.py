@@ -46,6 +46,8 @@ def from_onnx(model: onnx.ModelProto, spec: InputSpec, opset: int = OPSET) -> on
         model = onnx.version_converter.convert_version(model, opset)
     copy = compose.add_prefix(model, "model/")  # so that no name of it meets one of ours
     graph = copy.graph
+    for index, node in enumerate(graph.node):
+        node.name = f"model/{index}/{node.op_type}"  # Names are optional in ONNX; what follows needs them.
     inside, outside = graph.input[0].name, graph.output[0].name
     scale, offset = normalisation(spec)
     graph.initializer.append(numpy_helper.from_array(scale, "pixel_scale"))

@@ -105,6 +105,22 @@ def test_ranges_are_the_largest_magnitudes_of_all_batches(model, pictures):
     assert found["r1"] == pytest.approx(max(run(probe, batch)[1].max() for batch in batches))
 
 
+def test_of_a_sum_the_branch_that_is_no_convolution_is_quantised_or_the_second_of_two():
+    nodes = [
+        node("Conv", ["x", "w1"], "c1"),
+        node("Conv", ["x", "w2"], "c2"),
+        node("Add", ["x", "c1"], "skip"),  # the graph's own input, and before the convolution
+        node("Add", ["c1", "c2"], "both"),
+        node("Add", ["skip", "both"], "neither"),
+        node("Add", ["neither", "bias"], "biased"),
+        node("Conv", ["biased", "w3"], "y"),
+    ]
+    weights = {name: weight(32, 32, 1, 1) for name in ("w1", "w2", "w3")} | {"bias": weight(1)}
+    border = {"x": (FLOAT, [1, 32, 4, 4])}, {"y": (FLOAT, [1, 32, 4, 4])}
+    made = graph(nodes, inputs=border[0], outputs=border[1], weights=weights, opset=OPSET)
+    assert choose(made, "int8").joined == {"skip": 0, "both": 1}
+
+
 @pytest.mark.parametrize("kind", ["int8", "fp8"])
 def test_the_form_is_tensorrts(model, pictures, kind):
     plan = choose(model, kind)

@@ -116,9 +116,25 @@ def test_any_classifier_comes_as_a_graph_and_torchs_own_answers_judge_it(exporte
         assert (graph.input[0].name, graph.output[0].name) == ("pixels", "logits")
     before = built(tmp_path, "fp32").source_sha256
     export(random("digits-resnet"), directory / "model.onnx")
+    unnamed = onnx.load(directory / "model.onnx")
+    for node in unnamed.graph.node:
+        node.name = ""
+    onnx.save(unnamed, directory / "model.onnx")
     (directory / "reference.npz").unlink()
-    run(SCRIPT, directory, "--max-batch", 4, "--out-dir", tmp_path)
+    run(
+        SCRIPT,
+        directory,
+        "--precision",
+        "fp32",
+        "--precision",
+        "fp8",
+        "--max-batch",
+        4,
+        "--out-dir",
+        tmp_path,
+    )
     after = built(tmp_path, "fp32")
+    assert built(tmp_path, "fp8").check["relative_error_rounded"] < 0.1
     assert after.check["against"] == "ONNX Runtime"
     assert after.source_sha256 != before  # another graph is another checkpoint
 
