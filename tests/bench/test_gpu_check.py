@@ -41,6 +41,10 @@ def test_a_rehearsal_measures_and_writes_everything(tmp_path, monkeypatch):
     assert set(found["embedding"]) == {"served_1", "served_4", "bare_1", "bare_4"}
     assert {"direct 5s_2_served", "direct 5s_2_bare engine"} <= set(found["speech"])
     assert all(one["rate"] > 0 and one["p50"] > 0 for part in found.values() for one in part.values())
+    answers = {part: written["parts"][part].get("answers") for part in parts}
+    assert answers["vision"] == {"relative_error": 0.0, "top1_agreement": 1.0}
+    assert answers["embedding"]["lowest_cosine"] == pytest.approx(1.0, abs=1e-5)
+    assert answers["speech"] == {"same_texts": 1.0}
     text = (out / "gpu_check.md").read_text()
     assert "A rehearsal on the processor" in text
     assert all(f"| {case} |" in text for part in found.values() for case in part)
@@ -61,6 +65,7 @@ def test_a_part_that_fails_is_written_down_and_the_others_go_on(tmp_path, monkey
     async def broken(run):
         raise ZeroDivisionError("a surprise")
 
+    monkeypatch.setattr(gpu_check, "ANSWERS", {})
     three = {name: (one, "vision") for name, one in (("a", refused), ("b", broken), ("c", good))}
     monkeypatch.setattr(gpu_check, "PARTS", three)
     out = tmp_path / "out"

@@ -3,9 +3,9 @@
     scripts/gpu_check                    on a machine with a GPU: makes an environment and runs this in it
     scripts/gpu_check --device cpu       a rehearsal: the same steps and files, small numbers, no GPU
 
-Each part is served by the embedded Triton and takes turns with the same engine without a server;
-vision with the network in torch too. A part that fails is written down and the others go on.
-What is measured, and how, is the affair of the benches that it calls.
+The engines' answers are compared with the processor's first. Then each part is served by the embedded
+Triton and takes turns with the same engine without a server; vision with the network in torch too. A
+part that fails is written down and the others go on. How something is measured is its bench's affair.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 from rich.console import Console
 
+from trimodal.bench import gpu_check_answers as answers
 from trimodal.bench.gpu_check_artefacts import Artefact, artefacts, provide
 from trimodal.bench.gpu_check_report import machine, write
 from trimodal.errors import OperatorError, TrimodalError
@@ -131,6 +132,14 @@ PARTS: dict[str, tuple[Callable[[Run], Coroutine[Any, Any, dict[str, Any]]], str
     "speech-onnx": (speech, "speech-onnx"),
 }
 
+# Part → what compares its engine's answers first.
+ANSWERS: dict[str, Callable[[Run], dict[str, float]]] = {
+    "vision": lambda run: answers.vision(run.directory, run.device),
+    "embedding": lambda run: answers.embedding(run.directory, run.device),
+    "speech": lambda run: answers.speech(run.directory, run.device, run.samples),
+    "speech-onnx": lambda run: answers.speech(run.directory, run.device, run.samples),
+}
+
 
 def measure_part(
     name: str, artefact: Artefact, options: argparse.Namespace, console: Console
@@ -145,6 +154,10 @@ def measure_part(
         found: dict[str, Any] = {"artefact": manifest.model_dump(include={"source", "precision", "command"})}
         samples = Path(options.samples)
         run = Run(directory, options.device, options.seconds, options.rounds, samples, console)
+        if name in ANSWERS:
+            found["answers"] = ANSWERS[name](run)
+            told = ", ".join(f"{key} {value:.5f}" for key, value in found["answers"].items())
+            console.print(f"answers against the processor's: {told}")
         found["figures"] = asyncio.run(measure(run))
     except TrimodalError as error:
         found = {"error": str(error)}

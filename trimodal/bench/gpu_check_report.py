@@ -68,6 +68,8 @@ def markdown(about: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
             continue
         made = part["artefact"]
         lines += [f"{made['source']}, {made['precision']} (`{made['command']}`); {part['seconds']} s", ""]
+        if told := ", ".join(f"{key} {value:.5f}" for key, value in part.get("answers", {}).items()):
+            lines += [f"Answers against the processor's: {told}", ""]
         lines += ["| case | items/s | p50 ms | p95 ms | p99 ms | ratio to |", "|---|---:|---:|---:|---:|---|"]
         for case, one in rows(part["figures"]):
             times = " | ".join(f"{one[key]:.2f}" for key in ("p50", "p95", "p99"))

@@ -55,7 +55,7 @@ def open_torch(directory: Path, device: Device, threads: int, pixels: Pixels) ->
                 forward(images)
                 return
             if batch not in captured:
-                captured[batch] = _capture(torch, forward, images)
+                captured[batch] = capture(torch, forward, images)
             captured[batch](images)
 
     return {"torch": run}
@@ -76,10 +76,12 @@ def _network(artefact: ClassifierArtefact) -> Any:
     return models.make(architecture, len(artefact.labels), artefact.input)
 
 
-def _capture(torch: Any, forward: Callable[[Any], Any], images: Any) -> Callable[[Any], Any]:
+def capture(
+    torch: Any, forward: Callable[[Any], Any], images: Any, device: str = "cuda"
+) -> Callable[[Any], Any]:
     """`forward` as a CUDA graph for batches of this size: images of the host → logits of the host."""
-    page_locked = torch.empty(images.shape, dtype=images.dtype, pin_memory=True)
-    on_gpu = images.to("cuda")
+    page_locked = torch.empty(images.shape, dtype=images.dtype, pin_memory=device == "cuda")
+    on_gpu = images.to(device, copy=True)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
