@@ -15,14 +15,11 @@ from speech_check import BATCH, agreement, spoken
 
 from trimodal.build_support import progress
 from trimodal.errors import ArtefactError
-from trimodal.manifest import Manifest
 from trimodal.speech.artefact import SpeechShapes
-from trimodal.speech.engine import open_engine
-from trimodal.speech.engine_tensorrt import open_plans
+from trimodal.speech.engine import SpeechEngine
 from trimodal.speech.features import FRAMES_PER_S
 from trimodal.speech.graphs import Decoding, Floats
 from trimodal.speech.onnx_graphs import WhisperGraphs
-from trimodal.speech.settings import RecognizeSettings
 from trimodal.speech.tensorrt_graphs import TensorRTGraphs
 from trimodal.speech.values import Samples, Window
 
@@ -56,28 +53,21 @@ def compare_numbers(
     except RuntimeError as error:  # TensorRT's refusals, torch's out of memory, CUDA's own.
         reason = str(error).strip().split("\n")[0][:200]
         raise ArtefactError(f"the plans were built and do not run ({reason}): nothing was replaced") from None
-    for name, error in errors.items():
-        if not error <= MAX_ERROR[precision]:  # so that NaN is above every limit
+    for name, size in errors.items():
+        if not size <= MAX_ERROR[precision]:  # so that NaN is above every limit
             raise ArtefactError(
-                f"the plans differ from their graphs ({name}: {error:.2g} relative, at most "
+                f"the plans differ from their graphs ({name}: {size:.2g} relative, at most "
                 f"{MAX_ERROR[precision]:g}): nothing was replaced"
             )
-    return {f"{name}_relative_error": error for name, error in errors.items()} | {
-        "batches": sorted(set(batches))
-    }
+    figures: dict[str, Any] = {f"{name}_relative_error": size for name, size in errors.items()}
+    return figures | {"batches": sorted(set(batches))}
 
 
-def compare_words(
-    plans: Path, graphs: Path, manifest: Manifest, shapes: SpeechShapes, max_batch: int, audio: list[Samples]
-) -> dict[str, Any]:
-    """Agreement of the words that the two serving engines make of windows of audio."""
-    settings = RecognizeSettings(artefact=str(graphs), engine="onnxruntime")
-    windows = [Window(samples, shapes.languages[0]) for samples in audio]
+def compare_words(engines: tuple[SpeechEngine, SpeechEngine], audio: list[Samples]) -> dict[str, Any]:
+    """Agreement of the words that two engines make of windows of audio; closes both."""
+    windows = [Window(samples, engines[0].languages[0]) for samples in audio]
     texts = []
-    for engine in (
-        open_engine(graphs, settings),
-        open_plans(plans, manifest, shapes, max_batch, device=DEVICE),
-    ):
+    for engine in engines:
         heard: list[list[str]] = []
         with progress("Hearing the audio", total=len(windows)) as advance:
             for start in range(0, len(windows), BATCH):

@@ -31,8 +31,10 @@ from tensorrt_plan import PlanFigures, PlanOptions
 from trimodal.build_support import build_command, operator_errors, report
 from trimodal.errors import ArtefactError
 from trimodal.manifest import MANIFEST, Manifest, atomic_directory, read_manifest, sha256, write_manifest
-from trimodal.speech import onnx_graphs, tensorrt_graphs
+from trimodal.speech import engine_onnxruntime, onnx_graphs, tensorrt_graphs
 from trimodal.speech.artefact import SpeechShapes, read_shapes, read_spec
+from trimodal.speech.engine_tensorrt import open_plans
+from trimodal.speech.settings import RecognizeSettings
 
 
 class Precision(str, Enum):
@@ -102,9 +104,11 @@ def main(
                 windows = [
                     each for one in read_recordings(audio, shapes.contexts_s[-1]) for each in one.windows
                 ]
-                manifest.check |= speech_plan_check.compare_words(
-                    work, graphs, manifest, shapes, max_batch, windows
+                engines = (
+                    engine_onnxruntime.open_engine(graphs, RecognizeSettings(artefact=str(graphs))),
+                    open_plans(work, manifest, shapes, max_batch, device=speech_plan_check.DEVICE),
                 )
+                manifest.check |= speech_plan_check.compare_words(engines, windows)
                 judge(manifest, min_agreement)
             report(f"{place.name}: {manifest.source}", {**manifest.check, **summary(figures)})
             write_manifest(work, manifest)
