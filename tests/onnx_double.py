@@ -42,6 +42,7 @@ class Machine:
         libraries: folder in which CUDA's libraries are found; empty: beside the package.
         prints: what `preload_dlls` says on stdout until it was told that folder.
         refuses: what opening a session on CUDA raises.
+        fails: what running one raises.
         calls: name and arguments by name, in order.
         errors: what each `cudaHostRegister` gives, in turn; 0 when used up.
     """
@@ -51,6 +52,7 @@ class Machine:
     prints: str = ""
     libraries: str = ""
     refuses: Exception | None = None
+    fails: Exception | None = None
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     errors: list[int] = field(default_factory=list)
     locked: dict[int, int] = field(default_factory=dict)
@@ -113,6 +115,8 @@ class Session:
 
     def run_with_iobinding(self, *args: Any, **kwargs: Any) -> None:
         asked = self._machine.note(onnxruntime.InferenceSession.run_with_iobinding, self, *args, **kwargs)
+        if self._machine.fails:
+            raise self._machine.fails
         self._real.run_with_iobinding(asked["iobinding"].real)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests import onnx_double
+from trimodal.errors import ServerError
 from trimodal.onnx_runner import PageLocked, PageLocker, make_runner
 from trimodal.onnx_session import open_session
 
@@ -114,6 +115,19 @@ def test_memory_that_cannot_be_locked_is_used_as_it_is_and_told_once(run, machin
     assert "cudaHostRegister gives CUDA error 1" in told
     assert not machine.locked
     assert machine.last_error == 0  # taken back: CUDA reports it to whoever asks next
+
+
+def test_a_gpu_that_fails_is_one_sentence_and_may_recover(run, machine):
+    logits = run("cuda", (4,))
+    machine.fails = RuntimeError("[ONNXRuntimeError] : 11 : EP_FAIL : cuDNN is not available\nstack of calls")
+    with pytest.raises(ServerError) as caught:
+        logits(pixels(3))
+    assert str(caught.value) == (
+        "the GPU fails on a batch of 4 ([ONNXRuntimeError] : 11 : EP_FAIL : cuDNN is not available): "
+        "`trimodal doctor --profile cuda` tells what is missing"
+    )
+    machine.fails = None
+    check(logits, pixels(3))
 
 
 def test_without_the_library_nothing_is_locked(capsys):

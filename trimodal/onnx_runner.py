@@ -20,7 +20,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from trimodal.onnx_session import Device
+from trimodal.errors import ServerError
+from trimodal.onnx_session import Device, first_line
 
 Array = NDArray[Any]
 PORTABLE = 1  # cudaHostRegisterPortable: locked for every context of the process
@@ -30,7 +31,11 @@ class Runner(Protocol):
     """A graph that is ready to run; calls may come from several threads."""
 
     def run(self, inputs: Mapping[str, Array], output: str) -> Array:
-        """The named output for these inputs: an array of the host that the caller may keep."""
+        """The named output for these inputs: an array of the host that the caller may keep.
+
+        Raises:
+            ServerError: the GPU cannot run it.
+        """
 
 
 def make_runner(open_one: Callable[[], Any], device: Device, sizes: Sequence[int] = ()) -> Runner:
@@ -87,12 +92,20 @@ class CudaRunner:
         rows = len(next(iter(inputs.values())))
         size = 0 if 0 in self._sessions else min(size for size in self._sessions if size >= rows)
         session = self._sessions[size]
-        binding = session.io_binding()
-        for name, array in inputs.items():
-            binding.bind_cpu_input(name, self._staged(name, array, size or rows))  # copies to the GPU now
-        binding.bind_output(output, "cpu")
-        session.run_with_iobinding(binding)
-        (found,) = binding.copy_outputs_to_cpu()
+        staged = {name: self._staged(name, array, size or rows) for name, array in inputs.items()}
+        try:
+            binding = session.io_binding()
+            for name, array in staged.items():
+                binding.bind_cpu_input(name, array)  # copies to the GPU now
+            binding.bind_output(output, "cpu")
+            session.run_with_iobinding(binding)
+            (found,) = binding.copy_outputs_to_cpu()
+        except Exception as error:  # ONNX Runtime has no common base for its errors.
+            # cuDNN is looked for at the first convolution, memory at the first batch of a size: in a warm-up.
+            raise ServerError(
+                f"the GPU fails on a batch of {size or rows} ({first_line(error)}): "
+                "`trimodal doctor --profile cuda` tells what is missing"
+            ) from error
         return np.asarray(found)[:rows]
 
     def _staged(self, name: str, array: Array, size: int) -> Array:

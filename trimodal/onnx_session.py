@@ -57,7 +57,7 @@ def open_session(
     except ImportError as error:
         extra = "cpu" if device == "cpu" else "gpu"
         raise ServerError(
-            f"ONNX Runtime cannot be imported ({_first_line(error)}): pip install 'trimodal[{extra}]'"
+            f"ONNX Runtime cannot be imported ({first_line(error)}): pip install 'trimodal[{extra}]'"
         ) from None
     loading = _load_cuda(onnxruntime) if device == "cuda" else ""
     try:
@@ -68,7 +68,7 @@ def open_session(
             enable_fallback=0,  # else a second try on the processor, told on stdout
         )
     except Exception as error:  # ONNX Runtime has no common base for its errors.
-        reason = _first_line(error)
+        reason = first_line(error)
         if device == "cuda" and "CUDA" in reason:
             raise _no_cuda(onnxruntime, reason) from None
         again = f": build again with: {command}" if command else ""
@@ -146,5 +146,6 @@ def _no_cuda(onnxruntime: ModuleType, reason: str) -> ServerError:
     )
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """What of an error of ONNX Runtime fits into a sentence; its stack follows on other lines."""
     return str(error).strip().split("\n")[0][:200]
