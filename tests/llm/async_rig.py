@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
+from tests.llm.core_rig import Loop
 from trimodal.llm.async_engine import AsyncEngine
 from trimodal.llm.async_runtime import Chunk
-from trimodal.llm.engine import EngineInfo, EngineRequest
+from trimodal.llm.engine import EngineInfo, EngineRequest, EngineStats, Sampling
 from trimodal.llm.loop_thread import LoopThread
 
 INFO = EngineInfo("played", "fp16", 64, 32, 4, 1000)
@@ -72,3 +73,22 @@ class PlayedRuntime:
 
 def engine_of(runtime: PlayedRuntime, info: EngineInfo = INFO, stall_s: float = 0) -> AsyncEngine:
     return AsyncEngine(runtime.loop, runtime, info, stall_s)
+
+
+def request(id: int, max_tokens: int = 20, prompt: int = 10) -> EngineRequest:
+    return EngineRequest(id, [7] * prompt, Sampling(max_tokens))
+
+
+class Rig(Loop):
+    """An engine whose library the test plays."""
+
+    def __init__(self, stall_s: float = 0) -> None:
+        self.runtime = PlayedRuntime()
+        super().__init__(engine_of(self.runtime, stall_s=stall_s))
+
+    def ends(self, id: int) -> str | None:
+        return next((output.finish_reason for output in self.outputs(id) if output.finish_reason), None)
+
+    @property
+    def stats(self) -> EngineStats:
+        return self.steps[-1].stats

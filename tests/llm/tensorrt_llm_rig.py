@@ -12,6 +12,8 @@ from typing import Any
 
 from tests.gpu.doubles import Call, Recorder, make
 from trimodal.gpu.device import Gpu
+from trimodal.llm.engine import EngineRequest, Sampling
+from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import GpuTarget, Manifest, write_manifest
 
 H100 = Gpu(0, "NVIDIA H100 80GB HBM3", "9.0", 80 << 30, 79 << 30, "580.65")
@@ -124,3 +126,13 @@ class PlayedLlm:
             await asyncio.sleep(0.005)
             if self.kv is not None:
                 yield {"numActiveRequests": 1, "kvCacheStats": dict(self.kv)}
+
+
+def settings(directory: Path, engine: str = "tensorrt_llm", **changes: Any) -> LlmSettings:
+    runtime = "tensorrt_llm" if engine == "tensorrt_llm" else "checkpoint"
+    values = {"engine": engine, "artefact": str(artefact(directory / runtime, runtime)), "max_num_seqs": 4}
+    return LlmSettings.model_validate(values | changes)
+
+
+def ask(id: int, first: int, **sampling: Any) -> EngineRequest:
+    return EngineRequest(id, [first, 7, 7], Sampling(**({"max_tokens": 20} | sampling)))

@@ -8,40 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.llm.async_rig import INFO, PlayedRuntime, engine_of
-from tests.llm.core_rig import Loop
+from tests.llm.async_rig import INFO, PlayedRuntime, Rig, engine_of, request
 from tests.llm.sinks import eventually
-from trimodal.llm import async_engine, core
 from trimodal.llm.async_runtime import Chunk
-from trimodal.llm.engine import EngineLost, EngineRequest, EngineStats, Sampling
-
-
-def request(id: int, max_tokens: int = 20, prompt: int = 10) -> EngineRequest:
-    return EngineRequest(id, [7] * prompt, Sampling(max_tokens))
-
-
-class Rig(Loop):
-    """An engine whose library the test plays."""
-
-    def __init__(self, stall_s: float) -> None:
-        self.runtime = PlayedRuntime()
-        super().__init__(engine_of(self.runtime, stall_s=stall_s))
-
-    def ends(self, id: int) -> str | None:
-        return next((output.finish_reason for output in self.outputs(id) if output.finish_reason), None)
-
-    @property
-    def stats(self) -> EngineStats:
-        return self.steps[-1].stats
-
-
-def start(stall_s: float = 0) -> Rig:
-    return Rig(stall_s)
 
 
 @pytest.fixture
 def rig() -> Iterator[Rig]:
-    started = start()
+    started = Rig()
     yield started
     started.link.close()
     assert started.runtime.closed
@@ -177,64 +151,6 @@ def test_more_than_the_engine_takes_is_refused(rig: Rig, capsys: pytest.CaptureF
     assert rig.runtime.requests == []
 
 
-def test_an_engine_that_dies_in_a_request_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
-    rig = start()
-    rig.link.add(request(1))
-    rig.runtime.say(1, Chunk([1]))
-    eventually(lambda: rig.tokens(1) == [1])
-    rig.runtime.dead = True
-    rig.runtime.say(1, RuntimeError("the core is gone"))
-    assert rig.died.wait(10)
-    assert "played ended during a request: the core is gone" in capsys.readouterr().err
-    assert rig.runtime.closed
-    rig.link.close()
-
-
-def test_an_engine_that_dies_unseen_is_lost_while_sequences_wait(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(async_engine, "_ALIVE_SECONDS", 0.01)
-    rig = start()
-    rig.link.add(request(1))
-    rig.runtime.dead = True
-    assert rig.died.wait(10)
-    assert "played has ended" in capsys.readouterr().err
-    rig.link.close()
-
-
-def test_an_engine_that_dies_while_idle_is_lost_at_once_not_at_the_next_request(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(core, "_CHECK_SECONDS", 0.01)
-    rig = start()
-    rig.runtime.dead = True
-    assert rig.died.wait(10)
-    assert "played has ended" in capsys.readouterr().err
-    rig.link.close()
-
-
-def test_an_engine_that_makes_no_token_any_more_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
-    rig = start(stall_s=0.1)
-    rig.link.add(request(1))
-    rig.runtime.say(1, Chunk([1]))
-    assert rig.died.wait(10)
-    assert rig.tokens(1) == [1]
-    assert "no token of 1 sequences for 0.1 s" in capsys.readouterr().err
-    rig.link.close()
-
-
-def test_an_idle_engine_does_not_stall() -> None:
-    runtime = PlayedRuntime()
-    engine = engine_of(runtime, stall_s=0.05)
-    time.sleep(0.1)
-    engine.add(request(1))
-    assert engine.step() == []  # the clock begins with the first sequence
-    time.sleep(0.1)
-    with pytest.raises(EngineLost):
-        engine.step()
-    engine.close()
-
-
 def test_figures_count_tokens_and_slots(rig: Rig) -> None:
     rig.link.add(request(1))
     rig.runtime.say(1, Chunk([1]), Chunk([2, 3]), Chunk([4]), Chunk([], "stop"))
@@ -244,27 +160,3 @@ def test_figures_count_tokens_and_slots(rig: Rig) -> None:
     assert 1 <= rig.stats.steps <= 4
     assert not rig.stats.speculating
     assert rig.link.info == INFO
-
-
-def test_close_ends_the_loop_and_what_runs_on_it() -> None:
-    threads = threading.active_count()
-    rig = start()
-    rig.link.add(request(1))
-    eventually(lambda: bool(rig.runtime.requests))
-    rig.link.close()
-    eventually(lambda: threading.active_count() == threads)
-    assert rig.runtime.closed
-    assert rig.runtime.aborted == [1]
-    assert not rig.died.is_set()
-
-
-def test_a_library_that_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(async_engine, "_CLOSE_SECONDS", 0.05)
-    runtime, hang = PlayedRuntime(), threading.Event()
-    monkeypatch.setattr(runtime, "close", lambda: hang.wait(20))
-    closing = threading.Thread(target=engine_of(runtime).close, daemon=True)
-    closing.start()
-    closing.join(10)
-    assert not closing.is_alive()
-    hang.set()
-    eventually(lambda: not runtime.loop.loop.is_running())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -25,8 +28,10 @@ LOOKAHEAD = {"method": "lookahead", "max_draft_len": 83, "lookahead": [7, 7, 7]}
 
 
 @pytest.fixture(autouse=True)
-def _machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def _machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(gpu_artefact, "visible_gpus", lambda: [H100])
+    with mock.patch.dict(os.environ):
+        yield
 
 
 def refusal(directory: Path, engine: str = "tensorrt_llm", manifest: Any = None, **changes: Any) -> str:

@@ -6,6 +6,7 @@ in tensorrt_llm_runtime.py, how they become steps in async_engine.py. It compile
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from trimodal.gpu.fit import check_version
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from tensorrt_llm.llmapi.llm import BaseLLM
 
 
+# Read while it is imported: no line a request in the server's log, and what is served is in place.
+_ENVIRONMENT = {"TLLM_LOG_LEVEL": "WARNING", "HF_HUB_OFFLINE": "1"}
+
+
 def open_compiled(settings: LlmSettings) -> Engine:
     """An engine directory of build/llm_tensorrt_llm.py, by the runtime that it was compiled for.
 
@@ -31,6 +36,7 @@ def open_compiled(settings: LlmSettings) -> Engine:
     """
     artefact = gpu_artefact.compiled(settings)
     drafted = drafted_tokens(artefact, settings.lookahead_sizes)
+    _prepare()
     import tensorrt_llm
 
     check_version(artefact.directory, artefact.manifest, tensorrt_llm.__version__)
@@ -57,6 +63,7 @@ def open_pytorch(settings: LlmSettings) -> Engine:
         OperatorError: the artefact is missing or another one, or GPUs are.
     """
     artefact = gpu_artefact.checkpoint(settings)
+    _prepare()
     from tensorrt_llm import LLM
 
     llm = LLM(
@@ -73,6 +80,11 @@ def open_pytorch(settings: LlmSettings) -> Engine:
         enable_iter_perf_stats=True,  # KV figures; off by default on this backend
     )
     return _follow(settings, artefact, llm, drafted=0)
+
+
+def _prepare() -> None:
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
 
 
 def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, drafted: int) -> Engine:
