@@ -63,18 +63,23 @@ RUN pip install -c constraints.txt -e '.[gpu-engines]' torch==2.13.0 \
  && pip install --extra-index-url https://pypi.nvidia.com "tensorrt-cu13==$(docker/tensorrt_version)"
 # TensorRT-LLM 1.2.1 as its installation guide has it: Ubuntu 24.04, Python 3.12, PyTorch 2.9.1 for CUDA 13.0,
 # the CUDA 13.1 toolkit (its kernels are partly compiled when they are first used) and OpenMPI.
-ENV CUDA_HOME=/usr/local/cuda-13.1
+# NVIDIA's base images may bring an Open MPI of HPC-X, found by OPAL_PREFIX and by the loader: beside Ubuntu's,
+# each loads the other's parts and `import tensorrt_llm` ends in opal_init (TensorRT-LLM issue 2801). One stays.
+ENV CUDA_HOME=/usr/local/cuda-13.1 OPAL_PREFIX=
 ADD https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64/cuda-keyring_1.1-1_all.deb /tmp/
 RUN dpkg -i /tmp/cuda-keyring_1.1-1_all.deb && rm /tmp/cuda-keyring_1.1-1_all.deb \
  && apt-get update \
  && apt-get install -y --no-install-recommends cuda-toolkit-13-1 libopenmpi-dev openmpi-bin \
- && rm -rf /var/lib/apt/lists/*
+ && rm -rf /var/lib/apt/lists/* /opt/hpcx/ompi /usr/local/mpi \
+ && ldconfig
 RUN python3 -m venv /opt/tensorrt-llm \
  && /opt/tensorrt-llm/bin/pip install torch==2.9.1 torchvision --index-url https://download.pytorch.org/whl/cu130 \
  && /opt/tensorrt-llm/bin/pip install --extra-index-url https://pypi.nvidia.com tensorrt_llm==1.2.1 \
       typer rich nvidia-ml-py
 COPY model_repository /repository
-ENV TRIMODAL_PROFILE=gpu
+# The image's user has no home directory, and FlashInfer, which TensorRT-LLM imports, ends the import where it
+# cannot make its cache below HOME. transformers locks its modules' cache whenever a checkpoint is opened.
+ENV TRIMODAL_PROFILE=gpu HOME=/tmp HF_MODULES_CACHE=/tmp/cache/huggingface-modules
 USER 1000:1000
 
 # Checkpoint → TensorRT plans and TensorRT-LLM engines, on the GPU that is to serve them.

@@ -108,6 +108,21 @@ def test_every_target_of_the_compose_file_exists_and_ends_as_user_1000() -> None
         assert re.findall(r"^USER (\S+)$", body, re.MULTILINE)[-1] == "1000:1000"
 
 
+def test_libraries_write_their_caches_where_a_serving_container_can() -> None:
+    """The user has no home directory, and all but /tmp is read-only."""
+    set_there = dict(re.findall(r"(\w+)=(\S*)", stages()["base"] + stages()["serve-gpu"]))
+    for name in ("HOME", "XDG_CACHE_HOME", "HF_MODULES_CACHE"):
+        assert Path(set_there[name]).is_relative_to("/tmp"), name
+
+
+def test_tensorrt_llm_finds_one_open_mpi() -> None:
+    """NVIDIA's beside Ubuntu's: neither starts."""
+    body = stages()["serve-gpu"]
+    assert "openmpi-bin" in body
+    assert re.search(r"rm -rf .*/opt/hpcx/ompi .*\\\n && ldconfig", body)
+    assert re.search(r"^ENV .*\bOPAL_PREFIX=$", body, re.MULTILINE)
+
+
 def test_what_is_copied_exists_and_is_not_ignored() -> None:
     rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] not in ("", "#")]
     for line in re.findall(r"^COPY (.+) \S+$", DOCKERFILE, re.MULTILINE):
