@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 
 from tests.llm.core_rig import Loop
 from tests.llm.sinks import eventually
-from tests.llm.tensorrt_llm_rig import PlayedLlm, ask, settings
+from tests.llm.tensorrt_llm_rig import KV, PlayedLlm, ask, settings
 from trimodal.errors import OperatorError
 from trimodal.llm import tensorrt_llm_runtime
 from trimodal.llm.engine import Engine, EngineRequest, Sampling, open_engine
@@ -114,6 +116,30 @@ def test_a_compiled_engine_tells_cached_tokens_by_its_blocks(llm: PlayedLlm, tmp
     given: Any = llm.recorder.named("BaseLLM.generate_async")[-1].arguments["sampling_params"]
     assert given.return_perf_metrics is True
     loop.link.close()
+
+
+def test_figures_are_waited_for_as_long_as_the_library_takes(llm: PlayedLlm, tmp_path: Path) -> None:
+    """They come 0.4 s after an iteration; who once waited in vain gets no more before the next request."""
+    late, asked = 0.4, llm.recorder.named
+    ended_after: list[int] = []
+
+    async def stats(instance: object) -> AsyncIterator[dict[str, Any]]:
+        requests = len(asked("BaseLLM.generate_async"))
+        if requests in ended_after:
+            return
+        timeout: Any = asked("BaseLLM.get_stats_async")[-1].arguments["timeout"]
+        await asyncio.sleep(min(late, timeout))
+        if timeout <= late:
+            ended_after.append(requests)
+            return
+        yield {"kvCacheStats": dict(KV)}
+
+    llm.recorder.returns("IterationResult.__aiter__", stats)
+    engine = open_engine(settings(tmp_path))
+    assert engine.info.num_kv_blocks == KV["maxNumBlocks"]
+    eventually(lambda: len(asked("BaseLLM.get_stats_async")) > 1)
+    engine.close()
+    assert not ended_after
 
 
 def test_without_figures_the_pool_must_be_set(

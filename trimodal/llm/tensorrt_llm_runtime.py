@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from tensorrt_llm.executor import CompletionOutput
     from tensorrt_llm.llmapi.llm import BaseLLM
 
-_STATS_SECONDS = 0.25
+# Figures pass two threads that sleep 0.2 s each (executor/base_worker.py, proxy.py). Who waits for less finds
+# none, and then none come any more until the next request: so the library's own 2 s.
+_STATS_SECONDS = 2.0
 _FIRST_STATS_SECONDS = 10.0
+_IDLE_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -123,10 +126,11 @@ class TensorRtLlmRuntime:
     async def _follow_stats(self) -> None:
         while True:
             # It ends when there was no iteration for so long; after the next request there is more.
-            async for stats in self._llm.get_stats_async(timeout=_STATS_SECONDS):
+            seconds = _STATS_SECONDS if self._kv else _FIRST_STATS_SECONDS
+            async for stats in self._llm.get_stats_async(timeout=seconds):
                 if kv := stats.get("kvCacheStats"):
                     self._kv = self._figures(kv)
-            await asyncio.sleep(_STATS_SECONDS)
+            await asyncio.sleep(_IDLE_SECONDS)
 
     def _figures(self, kv: dict[str, Any]) -> KvFigures:
         free, total = int(kv["freeNumBlocks"]), int(kv["maxNumBlocks"])
