@@ -57,3 +57,10 @@ def test_report_shows_names_and_values(capsys: pytest.CaptureFixture[str]) -> No
     assert lines[0].strip() == "Figures"
     cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
     assert cells == [["agreement", "0.9877"], ["identical", "yes"], ["file", "[a]"]]
+
+
+def test_ctrl_c_is_a_word_and_exit_code_130(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended, operator_errors():
+        raise KeyboardInterrupt
+    assert ended.value.code == 130
+    assert capsys.readouterr().err.strip() == "stopped: nothing was replaced"

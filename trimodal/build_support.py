@@ -111,9 +111,12 @@ def build_command(script: str) -> str:
 
 @contextmanager
 def operator_errors() -> Iterator[None]:
-    """Turns an OperatorError into one red sentence on stderr and exit code 1."""
+    """Turns an OperatorError into one red sentence on stderr and exit code 1, Ctrl-C into a word and 130."""
     try:
         yield
+    except KeyboardInterrupt:
+        Console(stderr=True).print("stopped: nothing was replaced", highlight=False)
+        raise SystemExit(130) from None
     except OperatorError as error:
         Console(stderr=True).print(
             f"error: {error}", style="red", markup=False, emoji=False, highlight=False, soft_wrap=True
