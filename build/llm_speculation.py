@@ -58,6 +58,17 @@ class Speculation:
             return lookahead_tokens(self.window, self.ngram, self.verification)
         return 0 if self.method is Method.none else self.draft_len
 
+    @property
+    def depth(self) -> int:
+        """Medusa heads, or depth of EAGLE's tree.
+
+        Of a tree that is given it must be the tree's own: else TensorRT-LLM takes it for the most tokens of
+        a guess as well (EagleDecodingConfig in llm_args.py), and a wide tree does not fit the engine.
+        """
+        if self.method is Method.eagle and self.choices:
+            return max(len(path) for path in self.choices)
+        return self.heads
+
     def figures(self) -> dict[str, Any]:
         """For the manifest: who opens the engine has to name the same method and sizes."""
         common = {"method": self.method.value, "max_draft_len": self.max_draft_len}
@@ -66,7 +77,7 @@ class Speculation:
         if self.method is Method.lookahead:
             return common | {"lookahead": [self.window, self.ngram, self.verification]}
         draft = self.draft.name if self.draft else ""
-        return common | {"draft": draft, "heads": self.heads, "choices": self.choices}
+        return common | {"draft": draft, "heads": self.depth, "choices": self.choices}
 
     def config(self) -> SpeculativeConfig:
         """TensorRT-LLM's own; imports it."""
@@ -90,7 +101,7 @@ class Speculation:
         return EagleDecodingConfig(
             speculative_model=self.draft,
             max_draft_len=self.draft_len,
-            num_eagle_layers=self.heads,
+            num_eagle_layers=self.depth,
             max_non_leaves_per_layer=DYNAMIC_TOPK,
             eagle_choices=self.choices or None,
             use_dynamic_tree=not self.choices,

@@ -28,8 +28,12 @@ def test_drafted_speculation_in_the_library_s_terms(recorder: Recorder, llama: P
     assert type(config).__name__ == "EagleDecodingConfig"
     assert (config.use_dynamic_tree, config.eagle_choices, config.max_draft_len) == (True, None, 63)
     assert config.dynamic_tree_max_topK == config.max_non_leaves_per_layer
-    fixed = module.Speculation(module.Method.eagle, draft=llama, choices=tree).config()
-    assert (fixed.use_dynamic_tree, fixed.eagle_choices) == (False, tree)
+    assert config.num_eagle_layers == eagle.heads
+    with_tree = module.Speculation(module.Method.eagle, draft=llama, choices=tree)
+    fixed = with_tree.config()
+    assert (fixed.use_dynamic_tree, fixed.eagle_choices, fixed.max_draft_len) == (False, tree, 63)
+    # Any other depth than the tree's, and the library would lower max_draft_len to it.
+    assert fixed.num_eagle_layers == with_tree.figures()["heads"] == 2
 
 
 @pytest.mark.parametrize(
