@@ -95,7 +95,7 @@ def _errors(plans: Path, graphs: Path, shapes: SpeechShapes, sizes: list[int]) -
                     tokens = random.integers(0, found.vocabulary, (rows, sum(STEPS)))
                     both: tuple[Decoding, Decoding] = expected.start(features), found.start(features)
                     for name, error in _decode(both, tokens).items():
-                        errors[name] = max(errors[name], error)
+                        errors[name] = float(np.maximum(errors[name], error))  # NaN stays, max() drops it
                     advance()
     finally:
         found.close()
@@ -110,7 +110,7 @@ def _decode(both: tuple[Decoding, Decoding], tokens: Any) -> dict[str, float]:
         expected, found = (each.step(tokens[:, done : done + count]) for each in both)
         done += count
         for name, right, other in zip(errors, expected, found, strict=True):
-            errors[name] = max(errors[name], _relative(other, right))
+            errors[name] = float(np.maximum(errors[name], _relative(other, right)))
         if number == len(STEPS) // 2 and len(tokens) > 1:
             kept = list(range(1, len(tokens), 2))  # Not the first: rows move.
             for each in both:

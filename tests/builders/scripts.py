@@ -18,9 +18,15 @@ BUILD = Path(__file__).resolve().parents[2] / "build"
 
 @contextmanager
 def importable() -> Iterator[None]:
-    """build/ on the path, as for a script that is run as a file."""
-    with mock.patch.object(sys, "path", [str(BUILD), *sys.path]):
+    """build/ on the path, as for a script that is run as a file.
+
+    What is added meanwhile stays: onnxruntime.transformers adds its own folder once, when it is imported.
+    """
+    sys.path.insert(0, str(BUILD))
+    try:
         yield
+    finally:
+        sys.path.remove(str(BUILD))
 
 
 def run(script: str, *arguments: object) -> None:

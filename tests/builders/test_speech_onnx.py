@@ -213,7 +213,8 @@ def test_a_graph_that_differs_from_torch_is_refused(checkpoint, audio, build, tm
     assert [path.name for path in tmp_path.iterdir()] == ["fp32"]
 
 
-def test_fp16_that_computes_something_else_is_refused(checkpoint, audio, build, tmp_path):  # noqa: F811
+@pytest.mark.parametrize("alpha", [0.95, float("nan")])
+def test_fp16_that_computes_something_else_is_refused(checkpoint, audio, build, tmp_path, alpha):  # noqa: F811
     write = importlib.import_module("speech_onnx_files").write_rounded
 
     def loses_a_twentieth(directory, into):
@@ -222,7 +223,7 @@ def test_fp16_that_computes_something_else_is_refused(checkpoint, audio, build, 
         write(directory, into)
         model = onnx.load(into / DECODER)
         (logits,) = [node for node in model.graph.node if node.op_type == "Gemm"]
-        next(each for each in logits.attribute if each.name == "alpha").f = 0.95
+        next(each for each in logits.attribute if each.name == "alpha").f = alpha
         onnx.save(model, into / DECODER)
 
     with mock.patch("speech_onnx.write_rounded", loses_a_twentieth):
