@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from tensorrt_run import PlanRunner
+from vision_check import runner
 from vision_images import load_images, random_images
 from vision_profiles import INPUT, Profiles
 
@@ -43,7 +44,7 @@ def compare_plan(
     reference = _of_graph(graph, pixels)
     errors, agreements, batches = [], [], set()
     for number, profile in enumerate(profiles):
-        runner = PlanRunner(plan, number)
+        compiled = PlanRunner(plan, number)
         sizes = sorted({shape[0] for shape in (profile[INPUT].min, profile[INPUT].opt, profile[INPUT].max)})
         with progress(f"profile {number}: check against the graph", len(sizes)) as advance:
             for size in sizes:
@@ -52,7 +53,7 @@ def compare_plan(
                 rows = np.arange(count) % len(pixels)
                 logits = np.concatenate(
                     [
-                        runner.run({INPUT: pixels[rows[start : start + size]]})[OUTPUT]
+                        compiled.run({INPUT: pixels[rows[start : start + size]]})[OUTPUT]
                         for start in range(0, count, size)
                     ]
                 )
@@ -83,14 +84,10 @@ def compare_plan(
 
 
 def _of_graph(graph: Path, pixels: NDArray[np.uint8]) -> Floats:
-    import onnxruntime
-
-    quiet = onnxruntime.SessionOptions()
-    quiet.log_severity_level = 3  # It warns of every Q/DQ weight that it does not fold.
-    session = onnxruntime.InferenceSession(str(graph), quiet, providers=["CPUExecutionProvider"])
+    run = runner(graph.read_bytes(), as_written=True)
     with progress("the graph's own logits", len(pixels)) as advance:
         parts = []
         for start in range(0, len(pixels), 16):
-            parts.append(session.run([OUTPUT], {INPUT: pixels[start : start + 16]})[0])
+            parts.append(run(pixels[start : start + 16]))
             advance(len(parts[-1]))
-    return np.asarray(np.concatenate(parts), np.float32)
+    return np.concatenate(parts)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from trimodal.errors import ArtefactError
 from trimodal.gpu.fit import check_checkpoint
 from trimodal.onnx_runner import Runner, make_runner
 from trimodal.onnx_session import open_session
@@ -31,11 +32,17 @@ def open_engine(artefact: ClassifierArtefact, settings: ClassifySettings) -> Onn
     """Runs `model.onnx` of the artefact's directory; on CUDA each warm-up size gets a session of its own.
 
     Raises:
-        ArtefactError: built from another checkpoint than the settings name, or refused by ONNX Runtime.
+        ArtefactError: FP8, built from another checkpoint than the settings name, or refused by ONNX Runtime.
         ServerError: CUDA is asked for and does not start.
     """
     options = {"prefer_nhwc": settings.prefer_nhwc, "fuse_conv_bias": settings.fuse_conv_bias}
     check_checkpoint(artefact.directory, artefact.manifest, settings.checkpoint_sha256)
+    if artefact.manifest.precision == "fp8":
+        # Its optimiser gets FP8 between casts wrong on a processor, without an error (1.31).
+        raise ArtefactError(
+            f"{artefact.directory} is an FP8 graph, which is for TensorRT: build its plan with "
+            f"python build/vision_tensorrt.py {artefact.directory}, or serve another precision"
+        )
 
     def open_one() -> Any:
         return open_session(
