@@ -1,4 +1,4 @@
-"""Glue of vision_classify on ONNX Runtime: `pixels` in, `logits` out. What is done lies in trimodal.vision."""
+"""Glue of vision_classify on ONNX Runtime: `pixels` in, `logits` out. The work is in trimodal.vision."""
 
 import triton_python_backend_utils as pb_utils
 
