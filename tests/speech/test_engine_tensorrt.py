@@ -220,8 +220,10 @@ def test_a_refused_run_tells_tensorrts_words_and_the_next_one_is_whole(
     runs.refused = {"execute_async_v3"}
     with pytest.raises(TensorRTError, match=r"^encoder\.plan was not run: an illegal memory access$"):
         engine.recognize(MIXED[:1])
-    runs.refused = set()
+    runs.refused, told = set(), len(tensorrt_double.recorder.named("set_input_shape"))
     same(engine.recognize(MIXED[:1])[0], reference.recognize(MIXED[:1])[0])
+    again = tensorrt_double.recorder.named("set_input_shape")[told].arguments["name"]
+    assert again == "features", "a context that refused is told everything again"
     engine.close()
 
 
