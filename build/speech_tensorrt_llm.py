@@ -93,7 +93,7 @@ def library_version() -> str:
             f"TensorRT-LLM does not import ({error}): run this in the build container, "
             "or build/speech_tensorrt.py instead"
         ) from None
-    version = tensorrt_llm.__version__
+    version: str = tensorrt_llm.__version__
     if not version.startswith(f"{LAST_RELEASE}."):
         raise ArtefactError(
             f"TensorRT-LLM {version} compiles no engines, {LAST_RELEASE} was the last: "

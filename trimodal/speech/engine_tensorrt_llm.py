@@ -152,4 +152,5 @@ def library_version() -> str:
             f"the engine tensorrt_llm needs the Python package tensorrt_llm ({error}): use the container, or "
             "the engine tensorrt or ctranslate2"
         ) from None
-    return tensorrt_llm.__version__
+    version: str = tensorrt_llm.__version__
+    return version
