@@ -57,7 +57,7 @@ def largest_errors(checkpoint: Checkpoint, directory: Path, contexts_s: list[flo
                 found, weights = decoding.step(tokens[:, done : done + count])
                 _raise(errors, "alignment_error_max", weights, alignment[:, :, done : done + count])
                 done += count
-                _raise(errors, "logit_error_max", found, logits[:, done - 1])
+                _raise(errors, "logit_error_max", found.numpy(), logits[:, done - 1])
             advance()
     return errors | spreads
 
@@ -91,8 +91,8 @@ def runtime(directory: Path, checkpoint: Checkpoint) -> tuple[Encode, Write]:
     def write(features: Features, prompt: list[int]) -> list[list[int]]:
         rows = [Row(most_tokens=places) for _ in features]
         decoding = graphs.start(features)
-        logits, attention = decoding.step(np.array([prompt] * len(rows), np.int64))
-        greedy.decode(rows, decoding, logits, attention, 0.0)
+        scores, attention = decoding.step(np.array([prompt] * len(rows), np.int64))
+        greedy.decode(rows, decoding, scores, attention, 0.0)
         return [row.tokens for row in rows]
 
     return encode, write

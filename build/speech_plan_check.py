@@ -107,9 +107,12 @@ def _decode(both: tuple[Decoding, Decoding], tokens: Any) -> dict[str, float]:
     errors = {"logits": 0.0, "alignment": 0.0}
     done = 0
     for number, count in enumerate(STEPS):
-        expected, found = (each.step(tokens[:, done : done + count]) for each in both)
+        (expected, aligned), (found, weights) = (each.step(tokens[:, done : done + count]) for each in both)
         done += count
-        for name, right, other in zip(errors, expected, found, strict=True):
+        for name, other, right in (
+            ("logits", found.numpy(), expected.numpy()),
+            ("alignment", weights, aligned),
+        ):
             errors[name] = float(np.maximum(errors[name], _relative(other, right)))
         if number == len(STEPS) // 2 and len(tokens) > 1:
             kept = list(range(1, len(tokens), 2))  # Not the first: rows move.

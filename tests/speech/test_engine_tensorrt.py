@@ -155,6 +155,38 @@ def test_each_run_is_in_the_profile_that_was_built_for_it(artefact, runs):
     engine.close()
 
 
+@NEWEST
+def test_logits_leave_the_gpu_at_the_first_step_alone_and_a_later_step_waits_once(
+    artefact, runs, monkeypatch
+):
+    engine = tensorrt(artefact)
+    fetches, fetch = [], Memory.fetch
+
+    def counted(self, *views):
+        fetches.append((len(runs.runs) - 1, [view.shape for view in views]))
+        return fetch(self, *views)
+
+    monkeypatch.setattr(Memory, "fetch", counted)
+    engine.recognize(MIXED)
+    begun = [at for at, (name, _, _) in enumerate(runs.runs) if name == "encoder.onnx"]
+    vocabulary = engine._graphs.vocabulary
+    logits = [at for at, shapes in fetches if any(shape[-1] == vocabulary for shape in shapes)]
+    assert logits == [at + 1 for at in begun], "silence and language, after <|startoftranscript|>"
+    later = 0
+    for at, (_, _, inputs) in enumerate(runs.runs):
+        if any(at <= first + 3 for first in begun if first <= at):
+            continue  # Openings, the first token, and the second, with which other tokens are banned.
+        rows, later = inputs["tokens"][0], later + 1
+        (shapes,) = [shapes for run, shapes in fetches if run == at]
+        assert shapes == [(rows,), (rows,), (rows, engine._graphs.aligned, 1, inputs["cross_key_0"][-1])]
+    assert later > 30
+    fetches.clear(), runs.runs.clear()
+    engine.recognize(MIXED, 0.5)
+    drawn = [at for at, shapes in fetches if shapes[0][-1] == vocabulary]
+    assert drawn == [at for at, (name, _, _) in enumerate(runs.runs) if name == "decoder.onnx"]
+    engine.close()
+
+
 def test_a_context_for_each_profile_and_only_what_changes_is_told_again(artefact, runs, tensorrt_double):
     engine = tensorrt(artefact)
     engine.recognize(MIXED)
@@ -190,11 +222,12 @@ def test_rows_that_are_kept_go_on_as_if_alone(artefact, runs, graphs):
     decoding = engine._graphs.start(features)
     decoding.step(np.array([[1, 2], [3, 4], [5, 6]]))
     decoding.keep([2, 0])
-    kept, weights = decoding.step(np.array([[7], [8]]))
+    scores, weights = decoding.step(np.array([[7], [8]]))
+    kept = scores.numpy()
     for row, (index, tokens) in enumerate([(2, [5, 6, 7]), (0, [1, 2, 8])]):
         alone = engine._graphs.start(features[index : index + 1])
-        logits, alignment = alone.step(np.array([tokens]))
-        np.testing.assert_allclose(kept[row], logits[0], atol=1e-4)
+        scores, alignment = alone.step(np.array([tokens]))
+        np.testing.assert_allclose(kept[row], scores.numpy()[0], atol=1e-4)
         np.testing.assert_allclose(weights[row, :, 0], alignment[0, :, -1], atol=1e-6)
     engine.close()
 

@@ -20,6 +20,7 @@ from trimodal.speech import engine_tensorrt_llm
 from trimodal.speech.engine_tensorrt_llm import TensorRTLLMWriter
 from trimodal.speech.greedy import Greedy, Row
 from trimodal.speech.onnx_graphs import WhisperGraphs
+from trimodal.speech.scores import HostScores
 from trimodal.speech.writer import Written
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
@@ -59,10 +60,10 @@ class Executor:
         assert arguments["bad_words_list"] == [[token] for token in self.never]
         decoding = self.graphs.start(features.float().numpy().transpose(0, 2, 1))
         prompts = np.array([prompt.tolist() for prompt in batch_input_ids])
-        logits, attention = decoding.step(prompts)
+        scores, attention = decoding.step(prompts)
         rows = [Row(most_tokens=arguments["max_new_tokens"]) for _ in prompts]
         greedy = Greedy(end=self.end, never=self.never, not_first=(), positions=448)
-        greedy.decode(rows, decoding, logits, attention, arguments.get("temperature", 0.0))
+        greedy.decode(rows, decoding, scores, attention, arguments.get("temperature", 0.0))
         ids, chances, lengths = [], [], []
         for prompt, row in zip(prompts.tolist(), rows, strict=True):
             ended = len(row.tokens) < arguments["max_new_tokens"]
@@ -158,6 +159,23 @@ def test_words_and_times_are_those_of_our_own_decoding(built, library, reference
         if end:
             expected_mean = expected.average_log_probability
             assert found.average_log_probability == pytest.approx(expected_mean, abs=0.02)
+    engine.close()
+
+
+def test_our_graphs_logits_are_asked_for_at_the_first_step_alone(built, library, monkeypatch):
+    engine = tensorrt_llm(built)
+    executor, asked, numpy = Executor(engine._graphs, engine._tokens), [], HostScores.numpy
+
+    def writes(*arguments, **options):
+        before = len(asked)
+        answer = executor(*arguments, **options)
+        del asked[before:]  # The double's own.
+        return answer
+
+    library.recorder.returns("ModelRunnerCpp.generate", writes)
+    monkeypatch.setattr(HostScores, "numpy", lambda self: asked.append(self) or numpy(self))
+    engine.recognize(MIXED)
+    assert len(asked) == len(executor.calls) > 1
     engine.close()
 
 

@@ -20,7 +20,8 @@ from trimodal.speech.artefact import GenerationSpec, SpeechShapes
 from trimodal.speech.decoding import compression_ratio, most_tokens, timed_words, token_starts
 from trimodal.speech.features import HOP, Features, log_mel_batch, smallest_context
 from trimodal.speech.graphs import Decoding, Floats, Graphs
-from trimodal.speech.greedy import Greedy, Row, log_sum
+from trimodal.speech.greedy import Greedy, Row
+from trimodal.speech.scores import log_sum
 from trimodal.speech.tokens import WhisperTokens
 from trimodal.speech.values import SAMPLE_RATE, Recognition, Window, Word
 
@@ -109,14 +110,14 @@ class GraphWhisper:
         )
         with self._turn:
             decoding = self._graphs.start(features)
-            logits, attention = decoding.step(np.array([heard.opening for heard in batch], np.int64))
-            self._begin(batch, logits, attention)
+            scores, attention = decoding.step(np.array([heard.opening for heard in batch], np.int64))
+            self._begin(batch, scores.numpy(), attention)
             self._write(batch, features, decoding, temperature)
 
     def _write(self, batch: list[Heard], features: Features, decoding: Decoding, temperature: float) -> None:
         """Tokens, their probabilities and their attention into the rows; `decoding` is at the language."""
-        logits, attention = decoding.step(np.array([heard.opening for heard in batch], np.int64))
-        self._greedy.decode([heard.row for heard in batch], decoding, logits, attention, temperature)
+        scores, attention = decoding.step(np.array([heard.opening for heard in batch], np.int64))
+        self._greedy.decode([heard.row for heard in batch], decoding, scores, attention, temperature)
 
     def _begin(self, batch: list[Heard], logits: Floats, attention: Floats) -> None:
         """After <|startoftranscript|>: does anybody speak, and in which language to go on."""

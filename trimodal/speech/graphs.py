@@ -1,7 +1,7 @@
-"""The contract of Whisper's graphs in some runtime: encode once, then tokens in, logits and attention out.
+"""The contract of Whisper's graphs in some runtime: encode once, then tokens in, scores and attention out.
 
-Caches stay where the runtime computes; only tokens, logits and alignment cross over. Which
-tokens are taken, and what they mean, is the affair of who calls (greedy, graph_whisper).
+Caches and logits stay where the runtime computes; only tokens, choices and alignment cross over. Which
+tokens may be taken, and what they mean, is the affair of who calls (greedy, graph_whisper).
 """
 
 from __future__ import annotations
@@ -18,6 +18,23 @@ Floats = NDArray[np.float32]
 Tokens = NDArray[np.int64]
 
 
+class Scores(Protocol):
+    """What each row's next token may be; valid until the next call on the decoding."""
+
+    def best(self, banned: Tokens) -> tuple[Tokens, Floats]:
+        """Each row's most probable token among those not banned, of equals the first.
+
+        Args:
+            banned: int64[n], the same for all rows; not all tokens.
+
+        Returns:
+            Tokens int64[rows]; their natural log-probabilities among the allowed ones, float32[rows].
+        """
+
+    def numpy(self) -> Floats:
+        """Logits float32[rows, vocabulary] on the host, banned tokens with them; on a GPU a large copy."""
+
+
 class Decoding(Protocol):
     """A batch of rows that are decoded together; all have had the same number of tokens."""
 
@@ -25,12 +42,12 @@ class Decoding(Protocol):
     def length(self) -> int:
         """Tokens so far, of each row."""
 
-    def step(self, tokens: Tokens) -> tuple[Floats, Floats]:
+    def step(self, tokens: Tokens) -> tuple[Scores, Floats]:
         """Appends tokens int64[rows, n].
 
         Returns:
-            Logits float32[rows, vocabulary] after the last, which the next call may overwrite;
-            alignment float32[rows, heads, n, positions], which stays.
+            Scores after the last, which the next call may overwrite; alignment
+            float32[rows, heads, n, positions], which stays.
         """
 
     def keep(self, rows: Sequence[int]) -> None:

@@ -1,7 +1,7 @@
 """Whisper's greedy decoding of a batch: token by token, each row to its own end.
 
 A row's tokens do not depend on its neighbours: they share the matrix products only. It
-gets logits and gives token ids; audio, prompts and words are the engine's affair.
+gets scores and gives token ids; audio, prompts and words are the engine's affair.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trimodal.speech.graphs import Decoding, Floats
+from trimodal.speech.graphs import Decoding, Floats, Scores
+from trimodal.speech.scores import log_probabilities, without
 
 SEED = 0
 
@@ -51,18 +52,18 @@ class Greedy:
     def __init__(self, *, end: int, never: Iterable[int], not_first: Iterable[int], positions: int) -> None:
         """`never` may not be made at all, `not_first` not as the first; `positions` hold prompt and text."""
         self._end = end
-        self._never = sorted(set(never))
-        self._not_first = sorted({*self._never, *not_first})
+        self._never = np.array(sorted(set(never)), np.int64)
+        self._not_first = np.array(sorted({*self._never.tolist(), *not_first}), np.int64)
         self._positions = positions
 
     def decode(
-        self, rows: list[Row], decoding: Decoding, logits: Floats, attention: Floats, temperature: float
+        self, rows: list[Row], decoding: Decoding, scores: Scores, attention: Floats, temperature: float
     ) -> None:
         """Token by token until every row has ended; those that have are dropped once they are half."""
         alive = list(rows)
         longest = min(self._positions // 2, self._positions - decoding.length)
         for step in range(longest):
-            made = self._choose(alive, logits, temperature, first=step == 0)
+            made = self._choose(alive, scores, temperature, first=step == 0)
             for index, row in enumerate(alive):
                 if not row.ended:
                     row.attention.append(attention[index])
@@ -73,24 +74,18 @@ class Greedy:
             if len(going) * 2 <= len(alive):
                 decoding.keep(going)
                 alive, made = [alive[index] for index in going], [made[index] for index in going]
-            logits, attention = decoding.step(np.array([[token] for token, _ in made], np.int64))
+            scores, attention = decoding.step(np.array([[token] for token, _ in made], np.int64))
 
     def _choose(
-        self, rows: list[Row], logits: Floats, temperature: float, *, first: bool
+        self, rows: list[Row], scores: Scores, temperature: float, *, first: bool
     ) -> list[tuple[int, float]]:
         """Each row's next token, and its log-probability among those that may be made."""
-        allowed = logits.copy()
-        allowed[:, self._not_first if first else self._never] = -np.inf
-        scores = allowed
+        banned = self._not_first if first else self._never
         if temperature:  # The largest of logits and such noise is a draw from their softmax.
+            allowed = without(scores.numpy(), banned)
             noise = [row.draws.gumbel(size=allowed.shape[1]) for row in rows]
-            scores = allowed / np.float32(temperature) + np.array(noise, np.float32)
-        tokens = scores.argmax(1)
-        chances = allowed[np.arange(len(rows)), tokens] - log_sum(allowed)
+            tokens = (allowed / np.float32(temperature) + np.array(noise, np.float32)).argmax(1)
+            chances = log_probabilities(allowed, tokens)
+        else:
+            tokens, chances = scores.best(banned)
         return list(zip(tokens.tolist(), chances.tolist(), strict=True))
-
-
-def log_sum(logits: Floats) -> Floats:
-    """Logarithm of the sum of exponentials of each row: float32[rows]."""
-    peaks = logits.max(1)
-    return np.asarray(peaks + np.log(np.exp(logits - peaks[:, None]).sum(1)), np.float32)

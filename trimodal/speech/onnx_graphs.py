@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from trimodal.onnx_session import Device, open_session
 from trimodal.speech.features import Features
 from trimodal.speech.graphs import Floats, Tokens, layer_names
+from trimodal.speech.scores import HostScores
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 # Takes rows out of all caches at once; artefacts of before it take theirs on the host.
@@ -84,11 +85,11 @@ class OnnxDecoding:
         self.rows = int(crossed["cross_key_0"].shape()[0])
         self.length = 0  # tokens so far
 
-    def step(self, tokens: Tokens) -> tuple[Floats, Floats]:
+    def step(self, tokens: Tokens) -> tuple[HostScores, Floats]:
         """Appends tokens int64[rows, n].
 
         Returns:
-            Logits float32[rows, vocabulary] after the last, alignment float32[rows, heads, n, positions].
+            Scores after the last, alignment float32[rows, heads, n, positions].
         """
         graphs = self._graphs
         binding = graphs.decoder.io_binding()
@@ -98,11 +99,11 @@ class OnnxDecoding:
         names = layer_names("key_{}", "value_{}", layers=graphs.layers)
         for name in names:
             binding.bind_ortvalue_input(f"past_{name}", self._present.get(name) or self._nothing())
-        on_host = ("logits", "alignment")
-        outputs = graphs.run(graphs.decoder, binding, [*on_host, *names], on_host)
+        # Logits cross over once somebody asks: who only follows a text needs its attention alone.
+        outputs = graphs.run(graphs.decoder, binding, ["logits", "alignment", *names], ("alignment",))
         self._present = {name: outputs[name] for name in names}
         self.length += tokens.shape[1]
-        return outputs["logits"].numpy(), outputs["alignment"].numpy()
+        return HostScores(outputs["logits"].numpy), outputs["alignment"].numpy()
 
     def keep(self, rows: Sequence[int]) -> None:
         """Drops all rows but these, whose numbers become 0, 1, …; copies the caches."""

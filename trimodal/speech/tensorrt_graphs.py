@@ -16,6 +16,7 @@ import numpy as np
 from trimodal.speech.features import Features
 from trimodal.speech.graphs import Floats, Tokens, layer_names
 from trimodal.speech.tensorrt_memory import Memory, View
+from trimodal.speech.tensorrt_scores import Chooser, DeviceScores
 from trimodal.speech.tensorrt_session import Plan, Runtime, TensorRTError
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class TensorRTGraphs:
             self.tokens = block(max_batch * places, torch.int64)
             self.logits = block(max_batch * self.vocabulary, torch.float32)
             self.alignment = block(max_batch * self.aligned * frames // 2, torch.float32)  # of one token
+            self.chooser = Chooser(self.memory, max_batch, self.vocabulary)
 
     def start(self, features: Features) -> TensorRTDecoding:
         """Encodes; a decoding of all rows, which ends the one before it."""
@@ -91,7 +93,7 @@ class TensorRTGraphs:
         """Frees plans and memory; nothing runs any more."""
         self.encoder.close()
         self.decoder.close()
-        del self.features, self.crossed, self.sets, self.tokens, self.logits, self.alignment
+        del self.features, self.crossed, self.sets, self.tokens, self.logits, self.alignment, self.chooser
 
     def alignment_of(self, rows: int, count: int, positions: int) -> View:
         """Room for the alignment of `count` new tokens: of one, which is usual, it is there already."""
@@ -111,14 +113,17 @@ class TensorRTDecoding:
         self._crossed = crossed
         self._positions = positions
         self._past, self._next = graphs.sets
+        self._scores: DeviceScores | None = None  # of the last step
         self.rows = crossed["cross_key_0"].shape[0]
         self.length = 0
 
-    def step(self, tokens: Tokens) -> tuple[Floats, Floats]:
+    def step(self, tokens: Tokens) -> tuple[DeviceScores, Floats]:
         """Appends tokens int64[rows, n].
 
+        What the last step was asked for, this one chooses at once, so that the host waits only one time.
+
         Returns:
-            Logits float32[rows, vocabulary] after the last, alignment float32[rows, heads, n, positions].
+            Scores after the last, alignment float32[rows, heads, n, positions].
 
         Raises:
             TensorRTError: more tokens than there are places, or TensorRT refuses the run.
@@ -138,9 +143,13 @@ class TensorRTDecoding:
             graphs.decoder.run(profile, inputs | outputs, graphs.memory.stream)
             self.length += count
             self._past, self._next = self._next, self._past
-            scores, weights = graphs.memory.fetch(logits, alignment)
+            banned = self._scores.asked if self._scores else None
+            self._scores = DeviceScores(graphs.chooser, logits)
+            (weights,) = (
+                graphs.memory.fetch(alignment) if banned is None else self._scores.prepare(banned, alignment)
+            )
         # Attention is kept until the text has ended; pinned memory is not for keeping.
-        return scores, weights.copy()
+        return self._scores, weights.copy()
 
     def keep(self, rows: Sequence[int]) -> None:
         """Drops all rows but these, whose numbers become 0, 1, …; copies on the device."""

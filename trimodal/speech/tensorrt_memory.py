@@ -1,7 +1,7 @@
 """What TensorRT plans read and write: torch tensors that are allocated once, and the one stream of all runs.
 
-torch allocates and copies; it computes nothing but the choice of rows. Shapes and names are
-tensorrt_graphs' affair.
+Here torch allocates, copies and takes rows; it chooses tokens in tensorrt_scores. Shapes and names
+are tensorrt_graphs' affair.
 """
 
 from __future__ import annotations
