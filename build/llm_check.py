@@ -168,7 +168,7 @@ def compare(
         for index, logits in enumerate(pair):
             losses[index] += _negative_log_likelihood(logits, targets)
         error = np.abs(pair[0] - pair[1])
-        largest = max(largest, float(error.max()))
+        largest = float(np.maximum(largest, error.max()))  # NaN stays; max() would drop it.
         total, entries = total + float(error.sum(dtype=np.float64)), entries + error.size
         agreed += int((pair[0].argmax(-1) == pair[1].argmax(-1)).sum())
         positions += len(targets)

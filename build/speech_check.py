@@ -193,7 +193,7 @@ def judge(manifest: Manifest, checkpoint: Checkpoint, asked: float | None, name:
     limit = asked if asked is not None else 0.0 if checkpoint.random_weights else MIN_AGREEMENT
     check |= {"min_agreement": limit, "max_encoder_error": MAX_ENCODER_ERROR}
     report(f"{name}: {manifest.source} against torch", check)
-    if check["encoder_relative_error"] > MAX_ENCODER_ERROR:
+    if not check["encoder_relative_error"] <= MAX_ENCODER_ERROR:  # so that NaN is above every limit
         raise ArtefactError(
             f"{manifest.precision} encodes audio with an error of {check['encoder_relative_error']:.1%}, "
             f"more than {MAX_ENCODER_ERROR:.0%}: nothing was replaced"

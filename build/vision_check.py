@@ -91,7 +91,7 @@ def batch_change(run: Run, pixels: Pixels, logits: Logits, max_batch: int) -> fl
         chosen = np.arange(size) % len(pixels)
         found, expected = run(pixels[chosen]), logits[chosen]
         error = np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1)
-        worst = max(worst, float(error.max()))
+        worst = float(np.maximum(worst, error.max()))  # NaN stays; max() would drop it.
     return worst
 
 

@@ -47,6 +47,22 @@ def test_other_logits_are_told(classifier, monkeypatch, change, sentence):
         answers.vision(classifier, "cuda")
 
 
+def test_a_batch_without_numbers_is_no_agreement(classifier, monkeypatch):
+    """Whichever batch it is: max() of Python drops what is not a number."""
+    real, calls = OnnxRuntimeClassifier.classify, []
+
+    def classify(self, pixels):
+        calls.append(self)
+        logits = real(self, pixels)
+        if self is calls[0] and len(pixels) == answers.BATCHES[1]:
+            logits[0, logits[0].argmax()] = np.nan  # argmax still names the same class
+        return logits
+
+    monkeypatch.setattr(OnnxRuntimeClassifier, "classify", classify)
+    with pytest.raises(ArtefactError, match="logits differ by nan"):
+        answers.vision(classifier, "cuda")
+
+
 @pytest.mark.parametrize(("angle", "passes"), [(0.02, True), (0.1, False)])
 def test_vectors_may_turn_a_little(tmp_path, monkeypatch, angle, passes):
     class Turned:

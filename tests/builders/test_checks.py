@@ -1,0 +1,60 @@
+"""The checks of the build scripts: what is not a number is out of every bound, wherever it stands."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.builders.scripts import importable
+from trimodal.errors import ArtefactError
+from trimodal.manifest import Manifest
+
+pytestmark = pytest.mark.build
+
+
+@pytest.fixture(autouse=True)
+def _scripts() -> Iterator[None]:
+    pytest.importorskip("onnx")
+    pytest.importorskip("torch")
+    with importable():
+        yield
+
+
+def whole(pixels: Any) -> Any:
+    return np.repeat(pixels[:, :1].astype(np.float32), 3, 1) + np.float32([1, 2, 3])
+
+
+@pytest.mark.parametrize("broken", [1, 3, 5])
+def test_a_classifier_that_fails_in_one_size_of_batch(broken: int) -> None:
+    vision_check = importlib.import_module("vision_check")
+    pixels = np.arange(8, dtype=np.uint8)[:, None]
+
+    def run(batch: Any) -> Any:
+        return whole(batch) * (np.nan if len(batch) == broken else 1)
+
+    logits = whole(pixels)
+    assert vision_check.batch_change(whole, pixels, logits, 5) == 0
+    figures = {"batch_change": vision_check.batch_change(run, pixels, logits, 5)}
+    with pytest.raises(ArtefactError, match="batch_change nan is above 0.01"):
+        vision_check.judge("onnx-fp16", "fp16", figures, 0.9)
+
+
+@pytest.mark.parametrize(("error", "kept"), [(0.01, True), (0.5, False), (float("nan"), False)])
+def test_a_recogniser_whose_encoder_is_off(error: float, kept: bool) -> None:
+    speech_check = importlib.import_module("speech_check")
+    manifest = Manifest(
+        task="speech", runtime="onnxruntime", runtime_version="1", precision="fp16", source="here",
+        source_sha256="none", command="python build/speech_onnx.py here",
+        check={"encoder_relative_error": error, "token_agreement": 1.0},
+    )  # fmt: skip
+    checkpoint = SimpleNamespace(random_weights=False)
+    if kept:
+        speech_check.judge(manifest, checkpoint, None, "onnx-fp16")
+        return
+    with pytest.raises(ArtefactError, match="encodes audio with an error of"):
+        speech_check.judge(manifest, checkpoint, None, "onnx-fp16")
