@@ -40,15 +40,18 @@ def read_contract(directory: Path) -> tuple[int, int]:
         ArtefactError: not a BERT encoder with mean pooling, or files are missing.
     """
 
-    def read(name: str, default: Any = None) -> Any:
+    def read(name: str, default: dict[str, Any] | None = None) -> dict[str, Any]:
         try:
-            return json.loads((directory / name).read_text())
+            content = json.loads((directory / name).read_text())
         except FileNotFoundError:
             if default is not None:
                 return default
             raise ArtefactError(f"{directory} is not a sentence embedder: it lacks {name}") from None
         except ValueError:
             raise ArtefactError(f"{directory / name} is not JSON") from None
+        if not isinstance(content, dict):
+            raise ArtefactError(f"{directory / name} is not a JSON object")
+        return content
 
     config = read("config.json")
     if config.get("model_type") != "bert":
@@ -59,9 +62,12 @@ def read_contract(directory: Path) -> tuple[int, int]:
         raise ArtefactError(f"{directory}/1_Pooling/config.json: only pooling by the mean is supported")
     if not (directory / "tokenizer.json").is_file():
         raise ArtefactError(f"{directory} is not a sentence embedder: it lacks tokenizer.json")
-    longest = config["max_position_embeddings"]
-    told = read("sentence_bert_config.json", {"max_seq_length": longest}).get("max_seq_length") or longest
-    return min(int(told), int(longest)), int(config["hidden_size"])
+    try:
+        longest, size = int(config["max_position_embeddings"]), int(config["hidden_size"])
+        told = read("sentence_bert_config.json", {}).get("max_seq_length") or longest
+        return min(int(told), longest), size
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArtefactError(f"{directory}: its configuration lacks or garbles a size ({error})") from None
 
 
 def load(directory: Path) -> torch.nn.Module:

@@ -44,7 +44,7 @@ def timing_cache_file(path: Path | None, version: str, target: GpuTarget) -> Pat
     note_file = _note_file(path)
     if path.is_file() and note_file.is_file():
         try:
-            note = Note.model_validate_json(note_file.read_text())
+            note = Note.model_validate_json(note_file.read_bytes())
         except (OSError, ValidationError):
             raise ArtefactError(f"{note_file} is damaged: delete it and {path.name}") from None
         if note != _note(version, target):

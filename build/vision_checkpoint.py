@@ -65,7 +65,7 @@ def read_config(directory: Path) -> CheckpointConfig:
     """Raises: ArtefactError: missing, or with a field that is wrong."""
     file = _file(directory, "config.json")
     try:
-        return CheckpointConfig.model_validate_json(file.read_text())
+        return CheckpointConfig.model_validate_json(file.read_bytes())
     except ValidationError as error:
         raise ArtefactError(f"{file}: {describe(error, CheckpointConfig)}") from None
 

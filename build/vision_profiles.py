@@ -70,7 +70,7 @@ def check_config(config: Path, profiles: Profiles, spec: InputSpec) -> None:
     """
     try:
         model = text_format.Parse(config.read_text(), model_config_pb2.ModelConfig())
-    except (OSError, text_format.ParseError) as error:
+    except (OSError, UnicodeDecodeError, text_format.ParseError) as error:
         raise ArtefactError(f"{config} cannot be read as a model configuration: {error}") from None
     numbers = [int(number) for group in model.instance_group for number in group.profile] or [0]
     if max(numbers) >= len(profiles):

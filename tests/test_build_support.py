@@ -41,6 +41,14 @@ def test_errors_end_with_one_sentence_and_code_1(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err == "error: no [weights] here\n"
 
 
+def test_what_the_machine_refuses_is_one_sentence_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end, operator_errors():
+        raise OSError(28, "No space left on device", "/engines/llm/rank0.engine")
+    assert end.value.code == 1
+    told = capsys.readouterr().err
+    assert told == "error: [Errno 28] No space left on device: '/engines/llm/rank0.engine'\n"
+
+
 def test_a_failure_passes_through_the_progress_display() -> None:
     def steps() -> None:
         with progress("working", total=2) as advance:

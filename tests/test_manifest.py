@@ -97,6 +97,32 @@ def test_a_manifest_that_is_no_json(built: Path) -> None:
         read_manifest(built, task="vision", runtime="onnxruntime")
 
 
+def test_a_manifest_of_bytes_that_are_no_text_or_that_may_not_be_read(built: Path, monkeypatch) -> None:
+    (built / MANIFEST).write_bytes(b"\xff\xfe" + bytes(64))
+    with pytest.raises(ArtefactError, match=r"manifest.json is damaged \(JSON\): build the engine again"):
+        read_manifest(built, task="vision", runtime="onnxruntime")
+
+    def refuse(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(ArtefactError, match="manifest.json cannot be read: Permission denied"):
+        read_manifest(built, task="vision", runtime="onnxruntime")
+
+
+def test_a_place_where_no_directory_can_be_is_refused_before_the_work(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for target, sentence in (
+        (file, "file is a file: move it away"),
+        (file / "onnx-fp32", r"onnx-fp32 cannot be written \((File exists|Not a directory)\)"),
+    ):
+        with pytest.raises(ArtefactError, match=sentence), atomic_directory(target):
+            pytest.fail("the work has begun")
+    assert file.read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [file]
+
+
 def test_a_new_artefact_replaces_the_old_one_whole(built: Path) -> None:
     with atomic_directory(built) as work:
         assert (built / "model.onnx").read_bytes() == b"weights", (

@@ -111,13 +111,16 @@ def build_command(script: str) -> str:
 
 @contextmanager
 def operator_errors() -> Iterator[None]:
-    """Turns an OperatorError into one red sentence on stderr and exit code 1, Ctrl-C into a word and 130."""
+    """Turns an OperatorError into one red sentence on stderr and exit code 1, Ctrl-C into a word and 130.
+
+    What the machine refuses (a full disk, a file that may not be read) is the operator's to mend as well.
+    """
     try:
         yield
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped: nothing was replaced", highlight=False)
         raise SystemExit(130) from None
-    except OperatorError as error:
+    except (OperatorError, OSError) as error:
         Console(stderr=True).print(
             f"error: {error}", style="red", markup=False, emoji=False, highlight=False, soft_wrap=True
         )

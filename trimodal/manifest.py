@@ -83,7 +83,9 @@ def read_manifest(directory: Path, *, task: str, runtime: str) -> Manifest:
             f"(build/{task}_*.py --help, or ./scripts/demo)"
         )
     try:
-        manifest = Manifest.model_validate_json(path.read_text())
+        manifest = Manifest.model_validate_json(path.read_bytes())  # Bytes that are no text are damage, too.
+    except OSError as error:
+        raise ArtefactError(f"{path} cannot be read: {error.strerror}") from None
     except ValidationError as error:
         fields = ", ".join(".".join(map(str, problem["loc"])) or "JSON" for problem in error.errors())
         raise ArtefactError(f"{path} is damaged ({fields}): build the engine again") from None
@@ -100,9 +102,20 @@ def read_manifest(directory: Path, *, task: str, runtime: str) -> Manifest:
 
 @contextmanager
 def atomic_directory(target: Path) -> Iterator[Path]:
-    """A temporary sibling that replaces `target` when the block ends well and vanishes when it does not."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    """A temporary sibling that replaces `target` when the block ends well and vanishes when it does not.
+
+    Raises:
+        ArtefactError: `target` is a file, or nothing can be written beside it.
+    """
+    if target.exists() and not target.is_dir():
+        raise ArtefactError(f"{target} is a file: move it away, or name another directory")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    except OSError as error:
+        raise ArtefactError(
+            f"{target} cannot be written ({error.strerror}): name another directory, or make it writable"
+        ) from None
     work.chmod(0o755)
     try:
         yield work

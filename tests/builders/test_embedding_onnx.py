@@ -96,6 +96,8 @@ def test_too_low_a_cosine_leaves_the_old_artefact(checkpoint, tmp_path, capsys):
         ("1_Pooling/config.json", {"pooling_mode_cls_token": True}, "only pooling by the mean is supported"),
         ("tokenizer.json", None, "it lacks tokenizer.json"),
         ("config.json", None, "it lacks config.json"),
+        ("config.json", ["bert"], "config.json is not a JSON object"),
+        ("config.json", {"model_type": "bert"}, "lacks or garbles a size ('max_position_embeddings')"),
     ],
 )
 def test_other_checkpoints_are_refused(checkpoint, tmp_path, capsys, file, content, told):

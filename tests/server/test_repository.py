@@ -105,6 +105,9 @@ def test_refusals(repository, tmp_path):
     (repository / "b" / "config.pbtxt").write_text('name: "b"\nbackend python')
     with pytest.raises(ServerError, match=r"model b: b/config.pbtxt is not a valid .* 2:9"):
         read_model(repository, "b", "cpu")
+    (repository / "b" / "config.pbtxt").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ServerError, match="model b: b/config.pbtxt is not a valid .* can't decode byte 0xff"):
+        read_model(repository, "b", "cpu")
 
 
 def test_models_go_after_those_that_call_them():

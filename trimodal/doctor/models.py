@@ -93,7 +93,7 @@ def weights_on_gpu(models: Iterable[Model]) -> int:
 def _sharing(artefact: Artefact) -> int:
     """GPUs that share it: those that it was compiled for, or those that its model names."""
     try:
-        built = Manifest.model_validate_json((artefact.directory / MANIFEST).read_text())
+        built = Manifest.model_validate_json((artefact.directory / MANIFEST).read_bytes())
     except (OSError, ValidationError):  # said elsewhere
         return 1
     if built.gpu:

@@ -126,7 +126,7 @@ def read_model(repository: Path, name: str, profile: str) -> Model:
     file = config_file(repository / name, profile)
     try:
         config = text_format.Parse(file.read_text(), model_config_pb2.ModelConfig())
-    except text_format.ParseError as error:
+    except (text_format.ParseError, OSError, UnicodeDecodeError) as error:
         shown = file.relative_to(repository)
         raise ServerError(f"model {name}: {shown} is not a valid model configuration: {error}") from None
     return Model(name, repository / name, file, config)
