@@ -25,6 +25,8 @@ RUNTIMES = {"tensorrt_llm_pytorch": "checkpoint", "vllm": "checkpoint"}
 # Runtime → ending of the build script's name, and beginning of the artefact's, where these are not its own.
 SCRIPTS = {"onnxruntime": "onnx", "checkpoint": "place"}
 PREFIXES = {"onnxruntime": "onnx", "tensorrt_llm": "tensorrt-llm"}
+# Scripts that know one precision only, and no option for it.
+FIXED = {"speech_tensorrt_llm"}
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,10 @@ class Artefact:
         runtime = self.runtime
         if runtime is None:
             return "build it first"
-        command = f"python build/{self.task}_{SCRIPTS.get(runtime, runtime)}.py CHECKPOINT"
+        script = f"{self.task}_{SCRIPTS.get(runtime, runtime)}"
+        command = f"python build/{script}.py CHECKPOINT"
         prefix, name = PREFIXES.get(runtime, runtime), self.directory.name
-        if name.startswith(f"{prefix}-"):
+        if script not in FIXED and name.startswith(f"{prefix}-"):
             command += f" --precision {name[len(prefix) + 1 :]}"
         return f"build one with: {command}"
 
