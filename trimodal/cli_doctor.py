@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from trimodal.errors import OperatorError
+from trimodal.server.command import (
+    Changes,
+    Engines,
+    GrpcPort,
+    Host,
+    HttpPort,
+    MetricsPort,
+    Models,
+    ProfileName,
+    Repository,
+    profile_named,
+)
 
 
 def doctor(
-    profile: Annotated[str, typer.Option(envvar="TRIMODAL_PROFILE", help="cpu, cuda or gpu")] = "cpu",
-    model_repository: Annotated[
-        Path | None,
-        typer.Option(envvar="TRIMODAL_MODEL_REPOSITORY", help="default: ./model_repository"),
-    ] = None,
-    engines: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="TRIMODAL_ENGINES", help="directory with built engines, beside those of the repository"
-        ),
-    ] = None,
-    model: Annotated[
-        list[str] | None, typer.Option(envvar="TRIMODAL_MODEL", help="look at this model only; repeatable")
-    ] = None,
-    host: Annotated[str, typer.Option(envvar="TRIMODAL_HOST")] = "127.0.0.1",
-    http_port: Annotated[int, typer.Option(envvar="TRIMODAL_HTTP_PORT")] = 8000,
-    grpc_port: Annotated[int, typer.Option(envvar="TRIMODAL_GRPC_PORT")] = 8001,
-    metrics_port: Annotated[int, typer.Option(envvar="TRIMODAL_METRICS_PORT")] = 8002,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="MODEL.PARAMETER=VALUE", help="as for serve; repeatable"),
-    ] = None,
+    profile: ProfileName = "cpu",
+    model_repository: Repository = None,
+    engines: Engines = None,
+    model: Models = None,
+    host: Host = "127.0.0.1",
+    http_port: HttpPort = 8000,
+    grpc_port: GrpcPort = 8001,
+    metrics_port: MetricsPort = 8002,
+    set_: Changes = None,
     deep: Annotated[
         bool, typer.Option("--deep", help="also read every built file and compare hashes")
     ] = False,
@@ -44,13 +42,10 @@ def doctor(
 
     from trimodal.doctor.examine import examine
     from trimodal.doctor.show import as_json, passed, print_checks
-    from trimodal.server.options import ServerOptions, default_repository, parse_profile
+    from trimodal.server.options import ServerOptions, default_repository
     from trimodal.server.overlay import parse_changes
 
-    try:
-        chosen = parse_profile(profile)
-    except OperatorError as error:
-        raise typer.BadParameter(str(error), param_hint="--profile") from None
+    chosen = profile_named(profile)
     try:
         options = ServerOptions(
             repository=model_repository or default_repository(),

@@ -3,39 +3,59 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trimodal.errors import OperatorError
 
+if TYPE_CHECKING:
+    from trimodal.server.options import Profile
+
+# Options of every command that looks at a repository as a server would: here and in `trimodal doctor`.
+ProfileName = Annotated[str, typer.Option(envvar="TRIMODAL_PROFILE", help="cpu, cuda or gpu")]
+Repository = Annotated[
+    Path | None, typer.Option(envvar="TRIMODAL_MODEL_REPOSITORY", help="default: ./model_repository")
+]
+Engines = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="TRIMODAL_ENGINES", help="directory with built engines, beside those of the repository"
+    ),
+]
+Models = Annotated[
+    list[str] | None, typer.Option(envvar="TRIMODAL_MODEL", help="this model only; repeatable")
+]
+Host = Annotated[str, typer.Option(envvar="TRIMODAL_HOST", help="address to listen on")]
+HttpPort = Annotated[int, typer.Option(envvar="TRIMODAL_HTTP_PORT", help="0 picks a free one")]
+GrpcPort = Annotated[int, typer.Option(envvar="TRIMODAL_GRPC_PORT", help="0 picks a free one")]
+MetricsPort = Annotated[int, typer.Option(envvar="TRIMODAL_METRICS_PORT", help="0 picks a free one")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="MODEL.PARAMETER=VALUE", help="change a parameter; repeatable"),
+]
+
+
+def profile_named(text: str) -> Profile:
+    """Raises: typer.BadParameter (exit code 2) naming the profiles that there are."""
+    from trimodal.server.options import parse_profile
+
+    try:
+        return parse_profile(text)
+    except OperatorError as error:
+        raise typer.BadParameter(str(error), param_hint="--profile") from None
+
 
 def serve(
-    profile: Annotated[str, typer.Option(envvar="TRIMODAL_PROFILE", help="cpu, cuda or gpu")] = "cpu",
-    model_repository: Annotated[
-        Path | None,
-        typer.Option(envvar="TRIMODAL_MODEL_REPOSITORY", help="default: ./model_repository"),
-    ] = None,
-    engines: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="TRIMODAL_ENGINES", help="directory with built engines, beside those of the repository"
-        ),
-    ] = None,
-    model: Annotated[
-        list[str] | None,
-        typer.Option(envvar="TRIMODAL_MODEL", help="serve only this model; repeatable"),
-    ] = None,
-    host: Annotated[str, typer.Option(envvar="TRIMODAL_HOST", help="address to listen on")] = "127.0.0.1",
-    http_port: Annotated[int, typer.Option(envvar="TRIMODAL_HTTP_PORT", help="0 picks a free one")] = 8000,
-    grpc_port: Annotated[int, typer.Option(envvar="TRIMODAL_GRPC_PORT", help="0 picks a free one")] = 8001,
-    metrics_port: Annotated[
-        int, typer.Option(envvar="TRIMODAL_METRICS_PORT", help="0 picks a free one")
-    ] = 8002,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="MODEL.PARAMETER=VALUE", help="change a parameter; repeatable"),
-    ] = None,
+    profile: ProfileName = "cpu",
+    model_repository: Repository = None,
+    engines: Engines = None,
+    model: Models = None,
+    host: Host = "127.0.0.1",
+    http_port: HttpPort = 8000,
+    grpc_port: GrpcPort = 8001,
+    metrics_port: MetricsPort = 8002,
+    set_: Changes = None,
     drain_timeout: Annotated[
         float, typer.Option(envvar="TRIMODAL_DRAIN_TIMEOUT", min=0, help="seconds for running requests")
     ] = 30.0,
@@ -60,14 +80,11 @@ def serve(
 ) -> None:
     """Starts Triton with this repository and serves until Ctrl-C or SIGTERM, then drains."""
     from trimodal.server.foreground import Signals, run
-    from trimodal.server.options import ServerOptions, default_repository, parse_profile
+    from trimodal.server.options import ServerOptions, default_repository
     from trimodal.server.overlay import parse_changes
 
     signals = Signals()
-    try:
-        chosen = parse_profile(profile)
-    except OperatorError as error:
-        raise typer.BadParameter(str(error), param_hint="--profile") from None
+    chosen = profile_named(profile)
     try:
         options = ServerOptions(
             repository=model_repository or default_repository(),
