@@ -69,6 +69,12 @@ def test_another_task_or_runtime_is_refused(built: Path, task: str, runtime: str
         read_manifest(built, task=task, runtime=runtime)
 
 
+def test_whatever_the_runtime_is_the_task_must_fit(built: Path) -> None:
+    assert read_manifest(built, task="vision", runtime=None).runtime == "onnxruntime"
+    with pytest.raises(ArtefactError, match="holds a vision engine for onnxruntime, not a llm engine: build"):
+        read_manifest(built, task="llm", runtime=None)
+
+
 def test_a_missing_file_is_named(built: Path) -> None:
     (built / "more" / "labels.json").unlink()
     with pytest.raises(ArtefactError, match="lacks more/labels.json: build again with: python build/vision"):

@@ -70,8 +70,11 @@ class Manifest(BaseModel):
     files: dict[str, str] = Field(default_factory=dict, description="file name → SHA-256 of each built file")
 
 
-def read_manifest(directory: Path, *, task: str, runtime: str) -> Manifest:
+def read_manifest(directory: Path, *, task: str, runtime: str | None) -> Manifest:
     """The manifest of `directory`, checked against the task and runtime that want to open it.
+
+    Args:
+        runtime: None: whatever runtime it is for.
 
     Raises:
         ArtefactError: missing, unreadable, or made for something else; one sentence with the remedy.
@@ -89,10 +92,11 @@ def read_manifest(directory: Path, *, task: str, runtime: str) -> Manifest:
     except ValidationError as error:
         fields = ", ".join(".".join(map(str, problem["loc"])) or "JSON" for problem in error.errors())
         raise ArtefactError(f"{path} is damaged ({fields}): build the engine again") from None
-    if (manifest.task, manifest.runtime) != (task, runtime):
+    if manifest.task != task or (runtime is not None and manifest.runtime != runtime):
+        wanted = f"{task} engine" + (f" for {runtime}" if runtime is not None else "")
         raise ArtefactError(
             f"{directory} holds a {manifest.task} engine for {manifest.runtime}, "
-            f"not a {task} engine for {runtime}: build again with: {manifest.command}"
+            f"not a {wanted}: build again with: {manifest.command}"
         )
     for name in manifest.files:
         if not (directory / name).is_file():

@@ -93,6 +93,34 @@ def test_without_a_gpu_it_says_so_and_builds_nothing(tmp_path, monkeypatch, caps
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("given", [("--seconds", "0"), ("--seconds", "inf"), ("--rounds", "-1")])
+def test_times_that_measure_nothing_or_never_end(tmp_path, capsys, given):
+    with pytest.raises(SystemExit) as ended:
+        gpu_check.main(["--device", "cpu", "--out", str(tmp_path / "out"), *given])
+    assert ended.value.code == 2
+    assert "--seconds must be above 0" in capsys.readouterr().err
+
+
+def test_a_report_that_cannot_be_written_is_told_before_anything_is_measured(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(gpu_check, "measure_part", lambda *_: pytest.fail("it measures"))
+    out = tmp_path / "out"
+    out.write_text("a file")
+    assert gpu_check.main(["--device", "cpu", "--out", str(out)]) == 1
+    assert "File exists" in capsys.readouterr().out
+
+
+def test_a_damaged_artefact_fails_its_part_alone_and_in_a_sentence(tmp_path, capsys):
+    made = tmp_path / "made"
+    made.mkdir()
+    (made / "manifest.json").write_text(json.dumps(MANIFEST)[:40])
+    out = tmp_path / "out"
+    given = ["--device", "cpu", "--out", str(out), "--part", "vision", "--artefact", f"vision={made}"]
+    assert gpu_check.main(given) == 1
+    error = json.loads((out / "gpu_check.json").read_text())["parts"]["vision"]["error"]
+    assert error == f"{made / 'manifest.json'} is damaged (JSON): build the engine again"
+    assert "Traceback" not in capsys.readouterr().out
+
+
 def artefact(code, **more):
     return Artefact("vision_classify", "onnx-fp16", ("-c", code), **more)
 

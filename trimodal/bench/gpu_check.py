@@ -25,8 +25,9 @@ from trimodal.bench.gpu_check_artefacts import Artefact, artefacts, provide
 from trimodal.bench.gpu_check_report import machine, write
 from trimodal.errors import OperatorError, TrimodalError
 from trimodal.gpu.device import visible_gpus
-from trimodal.manifest import MANIFEST, Manifest
+from trimodal.manifest import read_manifest
 from trimodal.onnx_session import Device
+from trimodal.server.artefacts import TASKS
 from trimodal.server.options import Profile
 
 PROFILE: Profile = "cuda"
@@ -106,7 +107,7 @@ async def speech(run: Run) -> dict[str, Any]:
     """Windows of 5 s, one by one and 8 at once, beside the bare engine and (CTranslate2) faster-whisper."""
     from trimodal.bench.speech import Plan, measure
 
-    engine = Manifest.model_validate_json((run.directory / MANIFEST).read_text()).runtime
+    engine = read_manifest(run.directory, task="speech", runtime=None).runtime
     recognize = {"artefact": str(run.directory), "engine": engine, "device": run.device}
     plan = Plan(
         streams=(4,) if run.full else (1,),
@@ -150,7 +151,7 @@ def measure_part(
     console.rule(f"{name}: {' '.join((measure.__doc__ or '').split())}")
     try:
         directory = provide(artefact, options.engines, console)
-        manifest = Manifest.model_validate_json((directory / MANIFEST).read_text())
+        manifest = read_manifest(directory, task=TASKS[artefact.model], runtime=None)
         found: dict[str, Any] = {"artefact": manifest.model_dump(include={"source", "precision", "command"})}
         samples = Path(options.samples)
         run = Run(directory, options.device, options.seconds, options.rounds, samples, console)
@@ -193,8 +194,12 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="counted rounds; 3, rehearsal 1")
     options = parser.parse_args(given)
     full = options.device == "cuda"
-    options.seconds = options.seconds or (2.0 if full else 0.2)
-    options.rounds = options.rounds or (3 if full else 1)
+    if options.seconds is None:
+        options.seconds = 2.0 if full else 0.2
+    if options.rounds is None:
+        options.rounds = 3 if full else 1
+    if not (0 < options.seconds <= 3600 and options.rounds > 0):
+        parser.error("--seconds must be above 0, at most 3600, and --rounds at least 1")
     options.engines = options.engines or options.out / "engines"
     options.part = options.part or list(PARTS)
     return options
@@ -208,7 +213,8 @@ def main(given: list[str] | None = None) -> int:
             raise OperatorError("CUDA_VISIBLE_DEVICES hides every GPU")
         known = artefacts(options.device, options.whisper, options.artefact)
         about = machine(options.device)
-    except OperatorError as error:
+        write(options.out, about, {})  # now: not being able to is told before anything is measured
+    except (OperatorError, OSError) as error:
         console.print(f"gpu_check: {error} (--device cpu rehearses without a GPU)", style="red", markup=False)
         return 1
     parts: dict[str, Any] = {}

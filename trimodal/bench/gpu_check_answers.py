@@ -68,12 +68,12 @@ def speech(directory: Path, device: Device, samples: Path) -> dict[str, float]:
     """Share of windows of 5 s with the same text."""
     from trimodal.bench.speech_sides import cut_windows
     from trimodal.bench.speech_truth import read_utterances
-    from trimodal.manifest import MANIFEST, Manifest
+    from trimodal.manifest import read_manifest
     from trimodal.speech.engine import open_engine
     from trimodal.speech.settings import RecognizeSettings
     from trimodal.speech.values import Window
 
-    engine = Manifest.model_validate_json((directory / MANIFEST).read_bytes()).runtime
+    engine = read_manifest(directory, task="speech", runtime=None).runtime
     windows = [Window(one) for one in cut_windows([one.samples for one in read_utterances(samples)], 5.0, 16)]
 
     def texts(on: str) -> Sequence[str]:

@@ -72,7 +72,7 @@ def read_classifier(directory: Path, *, runtime: str | None = None) -> Classifie
         ArtefactError: missing, damaged, of an older form, for another runtime, or labels that do not match;
             says the remedy.
     """
-    manifest = read_manifest(directory, task="vision", runtime=runtime or _runtime(directory))
+    manifest = read_manifest(directory, task="vision", runtime=runtime)
     if (pixels := manifest.extra.get("pixels")) != PIXELS:
         raise ArtefactError(
             f"{directory} is of an older form (pixels {pixels or 'float32'}, now {PIXELS}): "
@@ -91,14 +91,6 @@ def read_classifier(directory: Path, *, runtime: str | None = None) -> Classifie
     if not isinstance(labels, list) or len(labels) != classes or not all(isinstance(x, str) for x in labels):
         raise _damaged(directory, manifest, f"{LABELS}: {classes} strings wanted")
     return ClassifierArtefact(directory, manifest, spec, tuple(labels))
-
-
-def _runtime(directory: Path) -> str:
-    """The runtime that the manifest names, unchecked: `read_manifest` words every complaint."""
-    try:
-        return str(json.loads((directory / MANIFEST).read_text())["runtime"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return "onnxruntime"
 
 
 def _damaged(directory: Path, manifest: Manifest, what: str) -> ArtefactError:
