@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorrt_run
 from speech_check import BATCH, agreement, spoken
 
 from trimodal.build_support import progress
@@ -23,21 +24,10 @@ from trimodal.speech.onnx_graphs import WhisperGraphs
 from trimodal.speech.tensorrt_graphs import TensorRTGraphs
 from trimodal.speech.values import Samples, Window
 
-DEVICE = "cuda"  # Tests, whose TensorRT computes on the CPU, name another.
 # Same graph, other kernels: they round and add up in another order.
 MAX_ERROR = {"fp32": 1e-3, "fp16": 1e-2}
 # An opening in two parts, then token by token, rows dropped on the way: both profiles of the decoder.
 STEPS = (1, 3, 1, 1, 1, 1)
-
-
-def require_gpu() -> None:
-    """Raises: ArtefactError when torch, whose memory the plans use, has no CUDA here."""
-    import torch
-
-    if DEVICE == "cuda" and not torch.cuda.is_available():
-        raise ArtefactError(
-            "torch has no CUDA here, so plans cannot be checked: --no-check builds them anyway"
-        )
 
 
 def compare_numbers(
@@ -83,7 +73,7 @@ def _errors(plans: Path, graphs: Path, shapes: SpeechShapes, sizes: list[int]) -
     frames = [round(context_s * FRAMES_PER_S) for context_s in shapes.contexts_s]
     expected = WhisperGraphs(graphs, device="cpu", threads=0)
     found = TensorRTGraphs(
-        plans, max_batch=sizes[-1], frames=frames[-1], places=shapes.positions, device=DEVICE
+        plans, max_batch=sizes[-1], frames=frames[-1], places=shapes.positions, device=tensorrt_run.DEVICE
     )
     random = np.random.default_rng(0)
     errors = {"logits": 0.0, "alignment": 0.0}

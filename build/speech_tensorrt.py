@@ -20,6 +20,7 @@ from typing import Any
 
 import onnx
 import tensorrt_plan
+import tensorrt_run
 import typer
 from speech_audio import DEMO_SAMPLES, read_recordings
 from speech_check import REPOSITORY, target
@@ -74,9 +75,7 @@ def main(
         # What costs nothing is asked first: library, GPU, torch, then the graphs, then the builds.
         version, gpu = tensorrt_plan.tensorrt_version(), tensorrt_plan.gpu_target()
         if check:
-            import speech_plan_check
-
-            speech_plan_check.require_gpu()
+            tensorrt_run.require_cuda()
         place = target(precision.value, name, out)
         usual = opt_batch or max(1, max_batch // 2)
         if usual > max_batch:
@@ -98,6 +97,8 @@ def main(
             write_manifest(work, manifest)
             manifest.check = {"not run": "--no-check"}
             if check:
+                import speech_plan_check
+
                 manifest.check = speech_plan_check.compare_numbers(
                     work, graphs, shapes, (1, usual, max_batch), precision.value
                 )
@@ -106,7 +107,7 @@ def main(
                 ]
                 engines = (
                     engine_onnxruntime.open_engine(graphs, RecognizeSettings(artefact=str(graphs))),
-                    open_plans(work, manifest, shapes, max_batch, device=speech_plan_check.DEVICE),
+                    open_plans(work, manifest, shapes, max_batch, device=tensorrt_run.DEVICE),
                 )
                 manifest.check |= speech_plan_check.compare_words(engines, windows)
                 judge(manifest, min_agreement)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 GIB = 1 << 30
+MOST_GIB = 1 << 20  # no GPU has a PiB
 OLDEST = 10  # major version
 WARNINGS = 5  # shown of a build
 
@@ -41,6 +42,11 @@ class PlanOptions:
     optimization_level: int = 3  # 0 to 5: how long it searches; TensorRT's own choice is 3
     timing_cache: Path | None = None  # a file, or a directory with a file for each version and GPU
     tf32: bool = False  # FP32 layers may round to 10 bits of mantissa, as TensorRT lets them by default
+
+    def __post_init__(self) -> None:
+        """Raises: ArtefactError when there is nothing to work in."""
+        if self.workspace_gib is not None and not 0 < self.workspace_gib < MOST_GIB:
+            raise ArtefactError(f"--workspace-gib {self.workspace_gib:g}: above 0 and below {MOST_GIB}")
 
     @staticmethod
     def add_arguments(parser: argparse.ArgumentParser, timing_cache: Path) -> None:
@@ -62,9 +68,7 @@ class PlanOptions:
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> PlanOptions:
-        """Raises: ArtefactError when there is nothing to work in."""
-        if arguments.workspace_gib is not None and arguments.workspace_gib <= 0:
-            raise ArtefactError(f"--workspace-gib {arguments.workspace_gib:g}: above 0")
+        """Of what was parsed. Raises: ArtefactError as above."""
         return cls(arguments.workspace_gib, arguments.optimization_level, arguments.timing_cache)
 
 

@@ -75,8 +75,3 @@ def normalisation_nodes(model: onnx.ModelProto) -> list[str]:
         names.append(node.name)
         node = users[node.output[0]]
     return names
-
-
-def opset_of(model: onnx.ModelProto) -> int:
-    """Version of ONNX's own operators that the graph uses."""
-    return max(int(entry.version) for entry in model.opset_import if entry.domain in ("", "ai.onnx"))

@@ -18,7 +18,7 @@ from tests.builders.test_llm_openvino import command, sentence
 from tests.builders.test_speech_ctranslate2 import _scripts, audio, checkpoint  # noqa: F401
 from tests.speech.checkpoints import sound
 from tests.speech.tensorrt_on_onnx import TensorRTOnOnnx, builds
-from tests.speech.test_engine_tensorrt import H200
+from tests.speech.whisper_plans import H200
 from trimodal.manifest import GpuTarget, InputRange, read_manifest
 from trimodal.speech import engine_tensorrt
 from trimodal.speech.engine import open_engine
@@ -49,7 +49,7 @@ def machine(tensorrt_double, monkeypatch, _scripts):  # noqa: F811
     runs = TensorRTOnOnnx(tensorrt_double)
     builds(tensorrt_double)
     monkeypatch.setattr(importlib.import_module("tensorrt_plan"), "visible_gpus", lambda: [H200])
-    monkeypatch.setattr(importlib.import_module("speech_plan_check"), "DEVICE", "cpu")
+    monkeypatch.setattr(importlib.import_module("tensorrt_run"), "DEVICE", "cpu")
     return SimpleNamespace(runs=runs, recorder=tensorrt_double.recorder, module=tensorrt_double.module)
 
 
@@ -197,6 +197,7 @@ def test_an_operator_that_the_parser_lacks_is_named_before_the_build(refused, gr
     [
         (("--precision", "fp32"), "is fp16, and a plan has its graphs' precision: name --precision fp16"),
         (("--opt-batch", 5), "--opt-batch 5 is more than --max-batch 4"),
+        (("--workspace-gib", -1), "--workspace-gib -1: above 0"),
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_built(refused, graphs, machine, arguments, words):
@@ -210,7 +211,7 @@ def test_a_machine_without_tensorrt_is_told_so(refused, graphs, monkeypatch):
 
 
 def test_a_machine_whose_torch_has_no_cuda_is_told_of_no_check(refused, build, graphs, machine, tmp_path):
-    with mock.patch("speech_plan_check.DEVICE", "cuda"):
+    with mock.patch("tensorrt_run.DEVICE", "cuda"):
         assert "torch has no CUDA here" in refused(graphs)
         assert build(graphs, "--out", tmp_path / "unchecked", "--no-check").exit_code == 0
     manifest = read_manifest(tmp_path / "unchecked", task="speech", runtime="tensorrt")

@@ -81,6 +81,13 @@ def test_a_plan_that_does_not_run_is_told_in_a_sentence(trt, artefact, capsys, c
     assert not (artefact.parent / "tensorrt-fp16").exists()
 
 
+def test_what_the_gpu_itself_refuses_is_told_in_a_sentence(trt, artefact, capsys):
+    trt.recorder.raises("execute_async_v3", RuntimeError("CUDA error: out of memory\nCompile with …"))
+    sentence = refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent)
+    assert sentence.endswith("was built and does not run (CUDA error: out of memory): it is not written")
+    assert not (artefact.parent / "tensorrt-fp16").exists()
+
+
 def test_without_cuda_in_torch_the_check_can_be_left_out(trt, artefact, capsys, monkeypatch):
     monkeypatch.setattr(importlib.import_module("tensorrt_run"), "DEVICE", "cuda")
     sentence = refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent)

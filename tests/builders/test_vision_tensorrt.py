@@ -155,5 +155,7 @@ def test_a_checkpoint_without_a_graph_has_no_plan(trt, tmp_path, capsys, monkeyp
 
 
 def test_arguments_are_checked(trt, artefact, capsys):
-    assert "--workspace-gib 0: above 0" in refusal(capsys, SCRIPT, artefact, "--workspace-gib", 0)
+    for size in (0, "nan", "inf"):
+        told = refusal(capsys, SCRIPT, artefact, "--workspace-gib", size)
+        assert f"--workspace-gib {size}: above 0 and below" in told
     assert trt.recorder.calls == []
