@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from tests.builders.test_llm_openvino import command, sentence
 from tests.builders.test_speech_ctranslate2 import _scripts, audio, checkpoint  # noqa: F401
 from tests.builders.test_speech_tensorrt import graphs  # noqa: F401
-from tests.speech.test_engine_tensorrt import H200
+from tests.speech.whisper_plans import H200
 from trimodal.manifest import GpuTarget, InputRange, read_manifest
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]

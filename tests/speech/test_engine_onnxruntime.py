@@ -65,15 +65,11 @@ def engine(artefact):
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory):
+def both(graphs, reference, tmp_path_factory):
     """A multilingual Whisper in this engine and in CTranslate2's."""
-    directory = tmp_path_factory.mktemp("multilingual")
-    write_checkpoint(directory / "checkpoint", LANGUAGES, end_gain=1)
-    (directory / "onnx").mkdir()
-    ours = opened(export(directory / "checkpoint", directory / "onnx", LANGUAGES))
-    theirs = opened(convert(directory / "checkpoint", directory / "ct2", LANGUAGES), "ctranslate2")
-    yield ours, theirs
-    ours.close()
+    converted = tmp_path_factory.mktemp("multilingual") / "ct2"
+    theirs = opened(convert(graphs.parent / "checkpoint", converted, LANGUAGES), "ctranslate2")
+    yield reference, theirs
     theirs.close()
 
 

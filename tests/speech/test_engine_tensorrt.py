@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import onnx
 import pytest
 
-from tests.speech.checkpoints import CONTEXTS_S, LANGUAGES, edit_manifest, write_checkpoint
-from tests.speech.tensorrt_on_onnx import TensorRTOnOnnx, write_plan
-from tests.speech.test_engine_onnxruntime import WINDOWS, export, opened, same
+from tests.speech.checkpoints import CONTEXTS_S, LANGUAGES, edit_manifest
+from tests.speech.test_engine_onnxruntime import WINDOWS, opened, same
+from tests.speech.whisper_plans import DECODER, ENCODER, FRAMES, LAYERS, MAX_BATCH, MEL, PLACES, write_plans
 from trimodal.errors import ArtefactError, ServerError, SettingsError
-from trimodal.gpu.device import Gpu
-from trimodal.manifest import GpuTarget, InputRange, read_manifest, write_manifest
-from trimodal.speech import engine_tensorrt
 from trimodal.speech.tensorrt_memory import Memory
 from trimodal.speech.tensorrt_session import TensorRTError
 from trimodal.speech.values import Window
@@ -24,9 +19,6 @@ from trimodal.speech.values import Window
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 # What does not depend on the library's names is tested with one version of them.
 NEWEST = pytest.mark.parametrize("tensorrt_double", ["11.4"], indirect=True)
-H200 = Gpu(index=0, name="NVIDIA H200", sm="9.0", memory=1 << 37, free=1 << 37, driver="580.1")
-LAYERS, HEADS, HEAD, MEL, MAX_BATCH, PLACES = 2, 2, 16, 80, 4, 448
-FRAMES = [round(context_s * 100) for context_s in CONTEXTS_S]
 STEPS, PROMPTS = 0, 1  # profiles of the decoder
 TEXTS = ["", "hello", "hello world what is a lambda"]
 MIXED = [
@@ -35,86 +27,10 @@ MIXED = [
 ]
 
 
-def decoder_profile(tokens, past):
-    """Ranges, each as (smallest, usual, largest), of new tokens and of those before."""
-    positions = FRAMES[0] // 2, FRAMES[-1] // 2, FRAMES[-1] // 2
-    batches = 1, MAX_BATCH, MAX_BATCH
-    profile = {"tokens": tuple(zip(batches, tokens, strict=True))}
-    for layer in range(LAYERS):
-        sizes = list(zip(batches, positions, strict=True))
-        profile[f"cross_key_{layer}"] = tuple((rows, HEADS, HEAD, size) for rows, size in sizes)
-        profile[f"cross_value_{layer}"] = tuple((rows, HEADS, size, HEAD) for rows, size in sizes)
-        before = tuple((rows, HEADS, size, HEAD) for rows, size in zip(batches, past, strict=True))
-        profile |= {f"past_key_{layer}": before, f"past_value_{layer}": before}
-    return profile
-
-
-ENCODER = [{"features": ((1, MEL, frames), *[(MAX_BATCH, MEL, frames)] * 2)} for frames in FRAMES]
-DECODER = [decoder_profile((1, 1, 1), (1, 16, PLACES - 1)), decoder_profile((1, 4, 228), (0, 4, 228))]
-
-
-@pytest.fixture(scope="module")
-def graphs(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("multilingual")
-    write_checkpoint(directory / "checkpoint", LANGUAGES, end_gain=1)
-    (directory / "onnx").mkdir()
-    return export(directory / "checkpoint", directory / "onnx", LANGUAGES)
-
-
-@pytest.fixture(scope="module")
-def reference(graphs):
-    engine = opened(graphs)
-    yield engine
-    engine.close()
-
-
-@pytest.fixture
-def runs(tensorrt_double, monkeypatch):
-    """The double, one GPU, and memory on the processor, of which every block is known."""
-    runs = TensorRTOnOnnx(tensorrt_double)
-    block, open_plans = Memory.block, engine_tensorrt.open_plans
-
-    def known(self, count, dtype):
-        made = block(self, count, dtype)
-        runs.blocks[made.data_ptr()] = made.numel() * made.element_size()
-        return made
-
-    def on_processor(*arguments, device):
-        assert device == "cuda"
-        return open_plans(*arguments, device="cpu")
-
-    monkeypatch.setattr(Memory, "block", known)
-    monkeypatch.setattr(engine_tensorrt, "open_plans", on_processor)
-    monkeypatch.setattr(engine_tensorrt, "visible_gpus", lambda: [H200])
-    return runs
-
-
 @pytest.fixture
 def artefact(graphs, tensorrt_double, tmp_path):
     """The same graphs as plans: a profile for each context, one for single tokens, one for prompts."""
-    encoder = onnx.load(graphs / "encoder.onnx")
-    (hidden,) = [output for output in encoder.graph.output if output.name == "hidden"]
-    encoder.graph.output.remove(hidden)  # As the build does: nothing reads it.
-    onnx.save(encoder, tmp_path / "encoder.onnx")
-    write_plan(tmp_path / "encoder.plan", tmp_path / "encoder.onnx", ENCODER)
-    write_plan(tmp_path / "decoder.plan", graphs / "decoder.onnx", DECODER)
-    shutil.copyfile(graphs / "tokenizer.json", tmp_path / "tokenizer.json")
-    manifest = read_manifest(graphs, task="speech", runtime="onnxruntime")
-    manifest.runtime, manifest.runtime_version = "tensorrt", tensorrt_double.version
-    manifest.gpu = GpuTarget(sm="9.0", name="NVIDIA H200")
-    manifest.profiles = [
-        {
-            name: InputRange(min=low, opt=usual, max=high)
-            for name, (low, usual, high) in {
-                "encoder:features": encoder["features"],
-                "decoder:tokens": decoder["tokens"],
-            }.items()
-        }
-        for encoder in ENCODER
-        for decoder in DECODER
-    ]
-    write_manifest(tmp_path, manifest)
-    return tmp_path
+    return write_plans(graphs, tmp_path, tensorrt_double.version)
 
 
 def tensorrt(directory, **settings):

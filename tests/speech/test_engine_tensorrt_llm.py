@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from tests.gpu.doubles import make
-from tests.speech.checkpoints import LANGUAGES, edit_manifest, write_checkpoint
-from tests.speech.test_engine_onnxruntime import export, opened
-from tests.speech.test_engine_tensorrt import H200, MIXED
+from tests.speech.checkpoints import LANGUAGES, edit_manifest
+from tests.speech.test_engine_onnxruntime import opened
+from tests.speech.test_engine_tensorrt import MIXED
+from tests.speech.whisper_plans import H200
 from trimodal.errors import ArtefactError, ServerError, SettingsError
 from trimodal.gpu.device import Gpu
 from trimodal.speech import engine_tensorrt_llm
@@ -25,22 +26,6 @@ from trimodal.speech.writer import Written
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 VERSION = "1.2.1"
-
-
-@pytest.fixture(scope="module")
-def artefact(tmp_path_factory):
-    """Graphs of a multilingual Whisper, as the engines' build leaves them beside the engines."""
-    directory = tmp_path_factory.mktemp("multilingual")
-    write_checkpoint(directory / "checkpoint", LANGUAGES, end_gain=1)
-    (directory / "onnx").mkdir()
-    return export(directory / "checkpoint", directory / "onnx", LANGUAGES)
-
-
-@pytest.fixture(scope="module")
-def reference(artefact):
-    engine = opened(artefact)
-    yield engine
-    engine.close()
 
 
 class Executor:
@@ -112,13 +97,13 @@ def library(tensorrt_llm_double, monkeypatch):
 
 
 @pytest.fixture
-def built(artefact, tmp_path):
+def built(graphs, tmp_path):
     directory = tmp_path / "tensorrt-llm-fp16"
     directory.mkdir()
-    for path in artefact.iterdir():
+    for path in graphs.iterdir():
         (directory / path.name).symlink_to(path)
     (directory / "manifest.json").unlink()
-    manifest = json.loads((artefact / "manifest.json").read_text())
+    manifest = json.loads((graphs / "manifest.json").read_text())
     frames = 500
     manifest |= {
         "runtime": "tensorrt_llm",

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 import numpy as np
 
-from trimodal.errors import OperatorError, ServerError, SettingsError
+from trimodal.errors import OperatorError, ServerError
 from trimodal.gpu.device import visible_gpus
-from trimodal.gpu.fit import check_checkpoint, check_gpu, check_precision, check_shapes, check_version
-from trimodal.manifest import read_manifest
-from trimodal.speech.artefact import read_shapes, read_spec, read_tokens, unopened
+from trimodal.gpu.fit import check_gpu, check_shapes, check_version
+from trimodal.speech.artefact import read_compiled, read_shapes, read_spec, read_tokens, unopened
 from trimodal.speech.features import FRAMES_PER_S, Features
 from trimodal.speech.greedy import SEED
 from trimodal.speech.onnx_graphs import WhisperGraphs
@@ -104,13 +103,7 @@ def open_engine(directory: Path, settings: RecognizeSettings) -> WriterWhisper:
         ServerError: TensorRT-LLM, torch, ONNX Runtime with CUDA, or the GPU is missing.
         SettingsError: more than one beam, or a device that is no GPU.
     """
-    if settings.beam_size != 1:
-        raise SettingsError("parameter 'beam_size': the engine tensorrt_llm decodes greedily, 1 only")
-    if settings.device != "cuda":
-        raise SettingsError("parameter 'device': the engine tensorrt_llm runs on a GPU, cuda only")
-    manifest = read_manifest(directory, task="speech", runtime="tensorrt_llm")
-    check_precision(directory, manifest, settings.precision)
-    check_checkpoint(directory, manifest, settings.checkpoint_sha256)
+    manifest = read_compiled(directory, settings, "tensorrt_llm")
     shapes, spec = read_shapes(directory, manifest), read_spec(directory, manifest)
     frames = round(shapes.contexts_s[-1] * FRAMES_PER_S)
     wanted = {"encoder:features": (settings.max_batch_windows, shapes.mel_bins, frames)}
