@@ -93,8 +93,8 @@ def checkpoint_files(directory: Path) -> list[Path]:
             "save_pretrained() it there"
         )
     if (directory / INDEX).is_file():
-        index = _read(directory / INDEX)
-        weights = [directory / str(name) for name in sorted(set(index.get("weight_map", {}).values()))]
+        places = _part(_read(directory / INDEX), "weight_map")
+        weights = [directory / name for name in sorted({str(name) for name in places.values()})]
         missing = [file.name for file in weights if not file.is_file()]
         if missing or not weights:
             raise ArtefactError(
@@ -115,9 +115,9 @@ def checkpoint_files(directory: Path) -> list[Path]:
 
 def precision(directory: Path) -> str:
     """Of the weights: the method of a quantised checkpoint in its own word, else fp16, bf16 or fp32."""
-    quantised = _read(directory / "hf_quant_config.json").get("quantization", {}).get("quant_algo")
+    quantised = _part(_read(directory / "hf_quant_config.json"), "quantization").get("quant_algo")
     config = _read(directory / "config.json")
-    if method := quantised or (config.get("quantization_config") or {}).get("quant_method"):
+    if method := quantised or _part(config, "quantization_config").get("quant_method"):
         return str(method).lower()
     dtype = str(_text(config).get("dtype") or _text(config).get("torch_dtype") or config.get("torch_dtype"))
     return DTYPES.get(dtype.removeprefix("torch."), "unknown")
@@ -157,7 +157,10 @@ def special_ids(directory: Path) -> dict[str, Any]:
     token = tokenizer_config.get("eos_token")
     text = token.get("content") if isinstance(token, dict) else token
     if text:
-        id = tokenizers.Tokenizer.from_file(str(directory / TOKENIZER)).token_to_id(text)
+        try:
+            id = tokenizers.Tokenizer.from_file(str(directory / TOKENIZER)).token_to_id(str(text))
+        except Exception as error:  # `tokenizers` raises plain Exception.
+            raise ArtefactError(f"{TOKENIZER} of {directory.name} cannot be read ({error})") from None
         ends.update([] if id is None else [id])
     if not ends:
         raise ArtefactError(f"{directory.name} names no eos_token_id: its answers would never end")
@@ -171,8 +174,13 @@ def special_ids(directory: Path) -> dict[str, Any]:
 
 def _text(config: dict[str, Any]) -> dict[str, Any]:
     """The language model's part of a configuration that has several."""
-    part: dict[str, Any] = config.get("text_config") or config
-    return part
+    return _part(config, "text_config") or config
+
+
+def _part(content: dict[str, Any], key: str) -> dict[str, Any]:
+    """The object under `key`; empty when there is none."""
+    part = content.get(key)
+    return part if isinstance(part, dict) else {}
 
 
 def _read(path: Path) -> dict[str, Any]:

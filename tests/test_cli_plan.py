@@ -84,6 +84,12 @@ def test_bad_options_are_one_sentence(config: Path, arguments: tuple[str, ...], 
     assert len(result.output.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize("option", ["--price", "--tokens-per-second", "--memory-fraction"])
+@pytest.mark.parametrize("value", ["nan", "inf", "-1"])
+def test_rates_and_prices_are_numbers_that_json_has(config: Path, option: str, value: str) -> None:
+    assert run(config, option, value).exit_code == 2
+
+
 def test_a_hub_id_fetches_config_json_alone(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 

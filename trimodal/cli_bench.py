@@ -220,12 +220,15 @@ def _run(
 ) -> dict[str, Any]:
     """The figures, printed and, where wanted, written; an error is one line and exit code 1."""
     import asyncio
+    import os
 
     from rich.console import Console
 
     from trimodal.bench.llm import write_json
     from trimodal.errors import TrimodalError
 
+    if json_ and (json_.is_dir() or not os.access(json_.parent, os.W_OK)):
+        raise typer.BadParameter(f"--json {json_}: no file can be written there")
     try:
         figures = asyncio.run(measuring(Console(highlight=False)))
     except TrimodalError as error:

@@ -35,8 +35,8 @@ def llm(
     memory_fraction: float = typer.Option(
         0.9, min=0.01, max=1, help="Of the free memory (tensorrt_llm) or of all memory (vllm)."
     ),
-    tokens_per_second: float = typer.Option(0, min=0, help="Output of all GPUs together: adds the cost."),
-    price: float = typer.Option(0, min=0, help="US$ an hour of one GPU, in place of the list price."),
+    tokens_per_second: float = typer.Option(0, min=0, max=1e9, help="Of all GPUs together: adds the cost."),
+    price: float = typer.Option(0, min=0, max=1e6, help="US$ an hour of one GPU; else the list price."),
     json_: bool = typer.Option(False, "--json", help="Machine-readable, bytes in full."),
 ) -> None:
     """Weights, KV cache, sequences and cost of a language model on one GPU or on each known one."""

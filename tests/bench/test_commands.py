@@ -31,6 +31,7 @@ def run(*arguments):
         (["embedding", "--set", "engine=none"], "parameter 'engine' = 'none'"),
         (["llm", "--set", "engine"], "--set engine: parameter=value is needed"),
         (["stall", "--requests", "0"], "requests"),
+        (["stall", "--json", "/nowhere/figures.json"], "--json /nowhere/figures.json: no file can be"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_starts(arguments, sentence):

@@ -60,5 +60,5 @@ def test_engines_hear_the_same_in_turn_and_the_first_is_the_measure(monkeypatch)
 
 
 def test_a_directory_without_manifest_is_refused(tmp_path):
-    with pytest.raises(ArtefactError, match="is no built recogniser"):
+    with pytest.raises(ArtefactError, match="no built speech engine in .*: build one first"):
         open_artefacts([tmp_path], threads=1, batch=1)

@@ -150,6 +150,8 @@ def test_ends_are_collected_from_all_who_know_them(checkpoint: Path) -> None:
         ("model.safetensors", None, "holds no weights"),
         ("config.json", "[]", "holds no readable config.json"),
         ("generation_config.json", "[1]", "generation_config.json is no readable JSON object"),
+        ("tokenizer.json", '{"version": ', "tokenizer.json of demo cannot be read"),
+        ("model.safetensors.index.json", '{"weight_map": ["a"]}', "demo lacks weights, which model."),
     ],
 )
 def test_what_cannot_be_served_is_refused(

@@ -9,7 +9,6 @@ machine meets all of them alike. Word error rates are no affair of this bench (t
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -22,8 +21,8 @@ from rich.table import Table
 
 from trimodal.bench.speech_sides import cut_windows
 from trimodal.bench.speech_truth import read_utterances
-from trimodal.errors import ArtefactError, OperatorError
-from trimodal.manifest import MANIFEST
+from trimodal.errors import OperatorError
+from trimodal.manifest import read_manifest
 from trimodal.speech.engine import SpeechEngine, open_engine
 from trimodal.speech.settings import RecognizeSettings
 from trimodal.speech.values import Samples, Window
@@ -112,10 +111,7 @@ def open_artefacts(
     """
     engines = {}
     for directory in directories:
-        try:
-            runtime = json.loads((directory / MANIFEST).read_text())["runtime"]
-        except (OSError, ValueError, KeyError, TypeError):
-            raise ArtefactError(f"{directory} is no built recogniser: see build/speech_*.py") from None
+        runtime = read_manifest(directory, task="speech", runtime=None).runtime
         settings = RecognizeSettings.model_validate(
             {
                 "artefact": str(directory),
@@ -155,6 +151,8 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
+    if min(options.rounds, options.threads, *options.batch) < 1:
+        parser.error("--rounds, --threads and --batch must be at least 1")
     console = Console()
     try:
         audio = [one.samples for one in read_utterances(options.samples)]

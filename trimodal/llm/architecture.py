@@ -7,15 +7,13 @@ It opens no weights, imports no torch, and knows nothing of GPUs or precisions: 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trimodal.build_support import HUB_ID
 from trimodal.errors import ArtefactError
-
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
 @dataclass(frozen=True)

@@ -51,9 +51,8 @@ KV_CHOICES = {
     Precision.int4_awq: (KvPrecision.auto, KvPrecision.fp8, KvPrecision.int8),
 }
 AWQ_GROUP = 128  # weights that share an FP16 scale
-DRIVER = (
-    0.55 * 2**30
-)  # What CUDA sees is so much less than nvidia-smi's total: 79.10 of 79.65 GiB on an H100.
+# What CUDA sees is so much less than nvidia-smi's total: 79.10 of 79.65 GiB on an H100.
+DRIVER = 0.55 * 2**30
 # CUDA context, kernels, cuBLAS: what nothing else explains in the log of TensorRT-LLM's memory.md.
 RUNTIME_RESERVE = 0.8 * 2**30
 # Bytes a token of the largest step: so many rows of intermediate and hidden size in 16 bits.
