@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import subprocess
 import sys
-import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -102,34 +101,15 @@ def test_out_of_memory_says_what_to_do(plans, trt, graph):
     assert refused(plans, graph).endswith("built no plan from model.onnx: RuntimeError: driver gone")
 
 
-def test_phases_are_shown_and_ctrl_c_ends_the_build_at_its_next_step(plans, trt, graph, monkeypatch):
-    answers: list[bool] = []
-    gone = threading.Event()
-
-    def interrupted(builder: object, network: object, config: Any) -> None:
-        assert threading.current_thread() is not threading.main_thread()
-        monitor = config.progress_monitor
-        monitor.phase_start("Building", None, 3)
-        monitor.phase_start("Timing", "Building", 1000)
-        answers.append(monitor.step_complete("Timing", 0))
-        os.kill(os.getpid(), signal.SIGINT)
-        while monitor.step_complete("Timing", len(answers)) and len(answers) < 1000:
-            answers.append(True)
-            gone.wait(0.01)
-        answers.append(False)
-        monitor.phase_finish("Timing")
-        monitor.phase_finish("Building")
-
-    trt.recorder.returns("build_serialized_network", interrupted)
-    # Another library's handler may stand there by now.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        assert refused(plans, graph) == "the build was cancelled: nothing was written"
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert answers[0] is True
-    assert answers[-1] is False
-    assert len(answers) < 1000
+def test_phases_are_shown_and_ctrl_c_ends_the_build_at_its_next_step(trt):
+    """In a process of its own: the signal of a real Ctrl-C kills one that has run OpenVINO before."""
+    file = Path(__file__).with_name("ctrl_c_in_a_build.py")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", trt.version, str(file)]
+    ended = subprocess.run(
+        command, cwd=file.parents[2], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120
+    )
+    assert ended.returncode == 0, ended.stdout
+    assert "1 passed" in ended.stdout
 
 
 def test_timings_are_used_again_and_those_of_another_machine_end_the_build_before_it_begins(
