@@ -217,3 +217,12 @@ def test_lookahead_reaches_the_library_and_the_admission(
     given: Any = call.arguments["speculative_config"]
     assert (given.max_window_size, engine.info.lookahead, engine.stats().speculating) == (4, 15, True)
     engine.close()
+
+
+@pytest.mark.parametrize(
+    ("engine", "limit"), [("tensorrt_llm", "max_seq_len"), ("vllm", "max_position_embeddings")]
+)
+def test_a_manifest_without_its_length_is_damaged(tmp_path: Path, engine: str, limit: str) -> None:
+    assert f"manifest.json is damaged (shapes.{limit}): {AGAIN}" in refusal(
+        tmp_path, engine, manifest={"shapes": {limit: None}}
+    )

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from trimodal.errors import OperatorError
+from trimodal.errors import ArtefactError, OperatorError
 from trimodal.gpu import fit
 from trimodal.gpu.device import visible_gpus
 from trimodal.llm.engine import KV_BLOCK_TOKENS
 from trimodal.llm.settings import LlmSettings
-from trimodal.manifest import Manifest, read_manifest
+from trimodal.manifest import MANIFEST, Manifest, read_manifest
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def compiled(settings: LlmSettings) -> GpuArtefact:
     ):
         fit.check_limit(directory, manifest, limit, parameter, getattr(settings, parameter))
     fit.check_gpu(directory, manifest, visible_gpus())
-    return GpuArtefact(directory, manifest, settings.max_model_len or int(manifest.shapes["max_seq_len"]))
+    return GpuArtefact(directory, manifest, _longest(settings, directory, manifest, "max_seq_len"))
 
 
 def checkpoint(settings: LlmSettings) -> GpuArtefact:
@@ -74,10 +74,21 @@ def checkpoint(settings: LlmSettings) -> GpuArtefact:
             f"tensor_parallel_size {settings.tensor_parallel_size} × pipeline_parallel_size "
             f"{settings.pipeline_parallel_size} needs {wanted} GPUs, and {found or 'none'} can be seen here"
         )
-    length = settings.max_model_len or int(manifest.shapes["max_position_embeddings"])
-    return GpuArtefact(directory, manifest, length)
+    return GpuArtefact(
+        directory, manifest, _longest(settings, directory, manifest, "max_position_embeddings")
+    )
 
 
 def _check_wanted(settings: LlmSettings, directory: Path, manifest: Manifest) -> None:
     fit.check_precision(directory, manifest, settings.precision)
     fit.check_checkpoint(directory, manifest, settings.checkpoint_sha256)
+
+
+def _longest(settings: LlmSettings, directory: Path, manifest: Manifest, limit: str) -> int:
+    """Tokens of a sequence: as set, else as the manifest's shapes say."""
+    length = settings.max_model_len or manifest.shapes.get(limit)
+    if not isinstance(length, int):
+        raise ArtefactError(
+            f"{directory / MANIFEST} is damaged (shapes.{limit}): build again with: {manifest.command}"
+        )
+    return length
