@@ -38,9 +38,20 @@ class InvalidArgument(RequestError):
 
 
 class Unavailable(RequestError):
-    """No room at present; the same request may succeed later."""
+    """No room at present; the same request may succeed later.
+
+    Args:
+        retry_after_s: when it is worth another try, seconds; the sentence then ends with
+            "; retry after 0.4 s", the only way for it through Triton.
+    """
 
     code = "UNAVAILABLE"
+
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(
+            message if retry_after_s is None else f"{message}; retry after {retry_after_s:.3g} s"
+        )
+        self.retry_after_s = retry_after_s
 
 
 class Cancelled(RequestError):

@@ -20,11 +20,52 @@ from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tokenizer import Message, Tokenizer
 
 ROLES = ("system", "user", "assistant", "tool")
+PARAMETERS = (
+    "tenant",
+    "tier",
+    "priority",
+    "ttft_deadline_ms",
+    "deadline_ms",
+    "cache_control",
+    "cache_namespace",
+)
+"""Inputs that may come as a request parameter instead of a tensor."""
+CACHE_CONTROLS = ("no-cache", "no-store", "store")
 _MAX_MESSAGES = 1024
+_MAX_TENANT_BYTES = 256
+_CANCEL_KEY_BYTES = (16, 128)
 _MAX_STOP_BYTES = 256
 _MAX_QUOTED = 60
 _GREEDY_BELOW = 1e-5
 """Below it the choice is greedy anyway, and logits divided by it can leave FP32's range (vLLM's limit)."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Who asks, how urgent it is, and what the cache may do. None: as the tier says.
+
+    Attributes:
+        cache_control: of "no-cache" (do not answer from the cache), "no-store" (do not keep the answer) and
+            "store" (keep it although it was sampled).
+        cache_namespace: one of the model's `cache_ttl_s`; "" is the first of them.
+        cancel_key: whoever sends it as `cancel` ends this request; "" is none.
+    """
+
+    tenant: str = ""
+    tier: str = ""
+    priority: int | None = None
+    ttft_deadline_ms: int | None = None
+    deadline_ms: int | None = None
+    cache_control: frozenset[str] = frozenset()
+    cache_namespace: str = ""
+    cancel_key: str = ""
+
+
+@dataclass(frozen=True)
+class CancelRequest:
+    """Not a prompt: ends the request that was sent with `cancel_key` = `key`."""
+
+    key: str
 
 
 @dataclass(frozen=True)
@@ -39,6 +80,7 @@ class GenerationRequest:
     sampling: Sampling
     stops: tuple[str, ...] = ()
     default_length: bool = False
+    terms: Terms = Terms()
 
     def within(self, room: int) -> GenerationRequest:
         """This request with a default length of at most `room` tokens, but 1 at least."""

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from trimodal.llm.engine_parameters import GPU_ENGINES, defaults_of, unknown_to
 from trimodal.settings import Settings
 
+CacheMode = Literal["off", "coalesce", "exact", "semantic"]
 EngineName = Literal["openvino", "tensorrt_llm", "tensorrt_llm_pytorch", "vllm", "fake"]
 
 
@@ -63,6 +64,29 @@ class LlmSettings(Settings):
     max_queue: int = Field(64, ge=0, description="requests that may wait; more get UNAVAILABLE")
     max_stop_strings: int = Field(8, ge=0)
 
+    tiers: str = Field("", description="TOML file beside the config's; empty: one tier without deadlines")
+    scheduler: Literal["deadline", "fifo"] = Field("deadline", description="fifo: arrival, no deadlines")
+    ageing_s: float = Field(5.0, gt=0, description="each so long a wait raises a priority by one")
+    admission_confidence: float = Field(
+        0.9, gt=0, lt=1, description="share of the admitted that are to meet their TTFT deadline"
+    )
+
+    cache: CacheMode = Field("off", description="each includes the one before: coalesce, exact, semantic")
+    cache_store: str = Field("", description="file or URL of the answers; empty: in the user's cache")
+    cache_ttl_s: str = Field(
+        "default=900 live=300 faq=86400",
+        pattern=r"^[a-z0-9_-]{1,32}=\d{1,9}( [a-z0-9_-]{1,32}=\d{1,9})*$",
+        description="seconds that answers of a namespace live; the first is that of requests without one",
+    )
+    cache_max_entries: int = Field(20_000, ge=1, le=10_000_000)
+    cache_max_answer_bytes: int = Field(65_536, ge=1)
+    cache_budget_ms: float = Field(20, gt=0, le=10_000, description="then a request goes past the store")
+    cache_embedding_budget_ms: float = Field(50, gt=0, le=10_000, description="and past the embedding")
+    cache_max_false_hit: float = Field(
+        0.01, gt=0, lt=1, description="semantic: upper bound of wrong answers among near-identical questions"
+    )
+    embedder: str = Field("embedding", description="model of the repository that embeds questions")
+
     senders: int = Field(2, ge=1, le=16, description="threads that hand responses to Triton")
     cancel_poll_ms: int = Field(50, ge=1, le=1000, description="how often cancellation is looked for")
 
@@ -102,6 +126,12 @@ class LlmSettings(Settings):
                 "whose KV cache is u8 or f16"
             )
         return self
+
+    @property
+    def cache_ttls(self) -> dict[str, float]:
+        """Namespace → seconds; the first is the default one."""
+        pairs = (pair.partition("=") for pair in self.cache_ttl_s.split())
+        return {name: float(seconds) for name, _, seconds in pairs}
 
     @property
     def lookahead_sizes(self) -> tuple[int, int, int] | None:

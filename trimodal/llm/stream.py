@@ -6,6 +6,7 @@ fewer, longer deltas instead of a backlog. It starts and ends nothing by itself.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 import traceback
@@ -18,10 +19,29 @@ from trimodal.llm.request import GenerationRequest
 
 
 @dataclass(frozen=True)
+class Note:
+    """How an answer came about; told once, with its last delta.
+
+    Attributes:
+        cache: "exact", "semantic", "coalesced" (generated for somebody who asked the same), or "".
+        similarity: cosine of this question and the stored one; 1 for an exact hit, 0 without a hit.
+        trimmed: what the prompt lost to its tier's budget, as JSON; "" when nothing.
+        queue_s: arrival to the engine, seconds.
+        predicted_ttft_s: TTFT as foreseen at admission, seconds; nan when it was not.
+    """
+
+    cache: str = ""
+    similarity: float = 0.0
+    trimmed: str = ""
+    queue_s: float = 0.0
+    predicted_ttft_s: float = math.nan
+
+
+@dataclass(frozen=True)
 class Delta:
     """New text of an answer, with the usage so far; `finish_reason` is empty until the last one.
 
-    `tokens` counts the completion tokens behind this delta alone.
+    `tokens` counts the completion tokens behind this delta alone; the last one has a `note`.
     """
 
     text: str
@@ -30,6 +50,7 @@ class Delta:
     cached_tokens: int
     completion_tokens: int
     tokens: int
+    note: Note | None = None
 
 
 class Sink(Protocol):

@@ -74,8 +74,13 @@ class TritonRecognizer:
 
     def _error(self, error: Any) -> RequestError:
         codes = self._pb_utils.TritonError
-        kinds = {codes.INVALID_ARG: InvalidArgument, codes.UNAVAILABLE: Unavailable}
+        kinds: dict[Any, type[RequestError]] = {
+            codes.INVALID_ARG: InvalidArgument,
+            codes.UNAVAILABLE: Unavailable,
+        }
         told = error.message()
         # Triton 2.51 hands an error of a called model on without its code; a refusal begins with the input.
-        kind = InvalidArgument if _REFUSAL.match(told) else kinds.get(error.code(), InternalError)
+        kind: type[RequestError] = (
+            InvalidArgument if _REFUSAL.match(told) else kinds.get(error.code(), InternalError)
+        )
         return kind(f"{self._model}: {told}")

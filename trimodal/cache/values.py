@@ -1,0 +1,87 @@
+"""What the cache holds and says: a place, a question, a stored answer, a hit. They hold; they do nothing.
+
+Whatever changes an answer is part of the place or of the question, so two requests that
+differ in any of it never meet. How texts become a place and a question is keys.py's affair.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float32]
+"""A question's embedding, float32[d] of unit length."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a question may be answered from. Nothing is ever found across two places.
+
+    Attributes:
+        fingerprint: of the model and its engine (manifest, numerics, template); 16 hex digits.
+        tenant: whose answers these are; "" is the tenant of those who name none.
+        namespace: how long its answers live (see `cache_ttl`).
+        scope: SHA-256 in hex over the three above and all else that changes the answer but the last user
+            message and max_tokens: system prompt, earlier turns, sampling, stop strings.
+    """
+
+    fingerprint: str
+    tenant: str
+    namespace: str
+    scope: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """One request as the cache sees it. `text` is the normalised last user message (or raw prompt)."""
+
+    place: Place
+    text: str
+    max_tokens: int
+
+    @property
+    def key(self) -> str:
+        """Of the exact layer: SHA-256 in hex of scope and text."""
+        # The scope has a fixed length, so no text can pass for another scope's.
+        return hashlib.sha256(self.place.scope.encode() + self.text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A stored answer. Times are seconds of the Unix epoch; `max_tokens` is what its request allowed."""
+
+    text: str
+    answer: str
+    finish_reason: str
+    completion_tokens: int
+    max_tokens: int
+    stored_at: float
+    expires_at: float
+
+    def fits(self, max_tokens: int) -> bool:
+        """Whether a request with `max_tokens` would have got this very answer."""
+        if self.finish_reason == "stop":
+            return self.completion_tokens <= max_tokens
+        return self.max_tokens == max_tokens
+
+
+@dataclass(frozen=True)
+class Hit:
+    """An answer that was found; `similarity` is the cosine of the questions, 1 for an exact hit."""
+
+    entry: Entry
+    kind: Literal["exact", "semantic"]
+    similarity: float = 1.0
+
+
+@dataclass(frozen=True)
+class StoreStats:
+    """What a store holds now."""
+
+    entries: int
+    bytes: int
+    tenants: int

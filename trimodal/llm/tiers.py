@@ -1,0 +1,88 @@
+"""Service tiers: what requests of one class may use, and how urgent they are; read from a TOML file.
+
+    default = "standard"
+
+    [tier.premium]
+    priority = 10
+    ttft_deadline_ms = 500
+
+Who may use which tier is decided where clients are known, not here.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from trimodal.errors import InvalidArgument, SettingsError
+from trimodal.settings import describe, shorten
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Trim = Literal["refuse", "oldest_turns", "passages_first"]
+
+
+class Tier(BaseModel):
+    """One class of service. Limits that are left out are the model's own; a bound of 0 is none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    priority: int = Field(0, ge=-100, le=100, description="higher goes first; a request may lower its own")
+    max_prompt_tokens: int | None = Field(None, ge=1)
+    max_output_tokens: int | None = Field(None, ge=1)
+    kv_share: float = Field(1.0, gt=0, le=1, description="of the KV blocks, for all its requests together")
+    ttft_deadline_ms: int = Field(0, ge=0, le=3_600_000, description="to the first text; 0: none")
+    deadline_ms: int = Field(0, ge=0, le=86_400_000, description="to the end of the answer; 0: none")
+    itl_bound_ms: float = Field(0, ge=0, description="gap that prefill of others may make; 0: none")
+    trim: Trim = Field("refuse", description="what a chat beyond max_prompt_tokens loses")
+
+
+class Tiers(BaseModel):
+    """All tiers of one model, and the one of requests that name none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    default: str = "standard"
+    tier: dict[str, Tier] = Field(default_factory=lambda: {"standard": Tier()})
+
+    @model_validator(mode="after")
+    def _has_its_default(self) -> Tiers:
+        if self.default not in self.tier:
+            raise ValueError(f"default '{self.default}' is none of the tiers {', '.join(self.tier)}")
+        return self
+
+    def named(self, name: str) -> Tier:
+        """The tier called `name`; "" is the default one.
+
+        Raises:
+            InvalidArgument: there is none.
+        """
+        tier = self.tier.get(name or self.default)
+        if tier is None:
+            raise InvalidArgument(f"tier is {shorten(repr(name))}: one of {', '.join(self.tier)} is needed")
+        return tier
+
+
+def read_tiers(path: Path) -> Tiers:
+    """The tiers in a TOML file.
+
+    Raises:
+        SettingsError: names the file and the key.
+    """
+    try:
+        values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        return Tiers.model_validate(values)
+    except OSError as error:
+        raise SettingsError(f"parameter 'tiers': {path.name} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{path.name}: not UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path.name}: not valid TOML: {error}") from None
+    except ValidationError as error:
+        raise SettingsError(f"{path.name}: {describe(error, Tiers)}") from None
