@@ -30,7 +30,7 @@ class Store(Protocol):
         """At most `count` unexpired answers of this very place by cosine, best first. Raises StoreError."""
 
     def put(self, place: Place, key: str, entry: Entry, vector: Vector | None) -> None:
-        """Keeps an answer in place of what `key` held; without a vector for `get` alone. Raises StoreError."""
+        """Keeps an answer in place of what `key` held; no vector: for `get` alone. Raises StoreError."""
 
     def clear(
         self,
