@@ -1,0 +1,200 @@
+"""Finds stored answers in front of generation and keeps new ones, each within its budget.
+
+A find never raises: what is slow, down or damaged is a miss with a counter. Whether a
+request may be answered from here, and whether its answer may be kept, is decided by
+whoever reads its terms.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Protocol
+
+from trimodal.cache.budget import Bypassed, Guarded, Workers
+from trimodal.cache.embedder import Embedder
+from trimodal.cache.metrics import CacheMetrics
+from trimodal.cache.options import CacheOptions
+from trimodal.cache.store import Limits, Store, open_store
+from trimodal.cache.values import Entry, Hit, Question, Vector
+from trimodal.cache.writer import Writer
+from trimodal.errors import InvalidArgument, SettingsError
+
+CANDIDATES = 4
+"""Nearest answers that the guard looks at."""
+MAX_CHARACTERS = 2_000
+"""A longer question has no semantic layer: an embedding of its beginning says too little of it."""
+_WORKERS = 8
+_VECTORS_KEPT = 1024
+
+
+class Judge(Protocol):
+    """What decides whether two near questions may have the same answer; see `trimodal.cache.guard`."""
+
+    def judge(self, asked: str, stored: str) -> str:
+        """The reason against it; "" when there is none."""
+
+
+class AnswerCache:
+    """Both layers over one store. Its methods are called from several threads at once.
+
+    Args:
+        options: what it is to be.
+        embedder: of the semantic layer; None with mode "exact".
+        metrics: where to count.
+        store: another one than `options.store` names.
+        guard, threshold: others than the calibrated ones.
+
+    Raises:
+        OperatorError: the store cannot be used, or no threshold keeps `max_false_hit` with this embedder.
+    """
+
+    def __init__(
+        self,
+        options: CacheOptions,
+        embedder: Embedder | None,
+        metrics: CacheMetrics,
+        *,
+        store: Store | None = None,
+        guard: Judge | None = None,
+        threshold: float | None = None,
+    ) -> None:
+        self._options, self._metrics = options, metrics
+        self._embedder = embedder if options.mode == "semantic" else None
+        if options.mode == "semantic" and embedder is None:
+            raise SettingsError("cache 'semantic' needs a model that embeds questions: parameter 'embedder'")
+        self._guard, self._threshold = guard, 1.0 if threshold is None else threshold
+        if self._embedder:
+            self._guard = guard or _guard()
+            if threshold is None:
+                self._threshold = _threshold(self._embedder, options.max_false_hit)
+        limits = Limits(options.max_entries, options.budget_s)
+        self._store = open_store(options.store, limits) if store is None else store
+        self._workers = Workers(_WORKERS, "cache-store"), Workers(_WORKERS, "cache-embed")
+        self._at_store = Guarded("the cache's store", self._workers[0])
+        self._at_embedder = Guarded("the cache's embedding model", self._workers[1])
+        self._vectors: OrderedDict[str, Vector] = OrderedDict()
+        self._lock = threading.Lock()
+        self._writer = Writer(self._store, self._vector_of, metrics, self._at_store.breaker)
+
+    def exact(self, question: Question) -> Hit | None:
+        """The answer that this very question got before. Returns within `budget_s`."""
+        return self._timed("exact", lambda: self._exact(question))
+
+    def semantic(self, question: Question) -> Hit | None:
+        """An answer to a question that means the same. Returns within both budgets and the guard's time."""
+        if self._embedder is None:
+            return None
+        return self._timed("semantic", lambda: self._semantic(question))
+
+    def keep(self, question: Question, answer: str, finish_reason: str, completion_tokens: int) -> None:
+        """Stores an answer that finished well, soon; returns at once. Drops it when too many wait."""
+        size = len(answer.encode(errors="replace"))
+        if finish_reason not in ("stop", "length") or not 0 < size <= self._options.max_answer_bytes:
+            self._metrics.stored("skipped")
+            return
+        now = time.time()
+        entry = Entry(
+            text=question.text,
+            answer=answer,
+            finish_reason=finish_reason,
+            completion_tokens=completion_tokens,
+            max_tokens=question.max_tokens,
+            stored_at=now,
+            expires_at=now + self._options.ttl(question.place.namespace),
+        )
+        self._writer.put(question, entry)
+
+    def close(self, timeout: float = 2.0) -> None:
+        """Writes what waits and lets go of the store; what hangs is left behind after `timeout` seconds."""
+        self._writer.close(timeout)
+        for workers in self._workers:
+            workers.close()
+
+    def _timed(self, layer: str, find: Callable[[], Hit | None]) -> Hit | None:
+        began = time.perf_counter()
+        try:
+            hit = find()
+            outcome = "hit" if hit else "miss"
+        except Exception as error:
+            # Whatever it was, the request can still be answered by the engine.
+            hit, outcome = None, "bypass"
+            self._metrics.bypassed(error.reason if isinstance(error, Bypassed) else "error")
+        self._metrics.looked_up(layer, outcome, time.perf_counter() - began)
+        return hit
+
+    def _exact(self, question: Question) -> Hit | None:
+        key = question.key
+        entry = self._at_store.call(lambda: self._store.get(question.place, key), self._options.budget_s)
+        # A store that mixes up or outlives its entries is damaged: nobody gets another question's answer.
+        if entry is None or entry.text != question.text or not _usable(entry, question):
+            return None
+        return Hit(entry, "exact")
+
+    def _semantic(self, question: Question) -> Hit | None:
+        if len(question.text) > MAX_CHARACTERS:
+            self._metrics.refused("length")
+            return None
+        try:
+            vector = self._embed(question)
+        except Bypassed as missed:
+            if isinstance(missed.cause, InvalidArgument):
+                return None  # Nothing in it that the model can read: there is nothing near it.
+            raise
+        near = self._at_store.call(
+            lambda: self._store.nearest(question.place, vector, CANDIDATES), self._options.budget_s
+        )
+        for similarity, entry in near:
+            if not similarity >= self._threshold:
+                self._metrics.refused("threshold")
+            elif _usable(entry, question):
+                if not (reason := self._judge(question.text, entry.text)):
+                    return Hit(entry, "semantic", min(1.0, float(similarity)))
+                self._metrics.refused(reason)
+        return None
+
+    def _judge(self, asked: str, stored: str) -> str:
+        return "" if asked == stored or self._guard is None else self._guard.judge(asked, stored)
+
+    def _embed(self, question: Question) -> Vector:
+        embedder = self._embedder
+        assert embedder is not None
+        vector = self._at_embedder.call(
+            lambda: embedder.embed(question.text), self._options.embedding_budget_s, (InvalidArgument,)
+        )
+        with self._lock:
+            self._vectors[question.key] = vector
+            while len(self._vectors) > _VECTORS_KEPT:
+                self._vectors.popitem(last=False)
+        return vector
+
+    def _vector_of(self, question: Question, entry: Entry) -> Vector | None:
+        """What the semantic layer finds `entry` by; None: nothing. Called by the writer alone."""
+        if self._embedder is None or entry.finish_reason != "stop" or len(question.text) > MAX_CHARACTERS:
+            return None
+        with self._lock:
+            vector = self._vectors.pop(question.key, None)
+        if vector is None:
+            try:
+                return self._embed(question)
+            except Bypassed:
+                return None  # The exact layer has it all the same.
+        return vector
+
+
+def _usable(entry: Entry, question: Question) -> bool:
+    return entry.expires_at > time.time() and entry.fits(question.max_tokens)
+
+
+def _guard() -> Judge:
+    from trimodal.cache.guard import Guard
+
+    return Guard()
+
+
+def _threshold(embedder: Embedder, max_false_hit: float) -> float:
+    from trimodal.cache.calibration import Calibration
+
+    return Calibration.shipped(embedder.checkpoint).threshold(max_false_hit)

@@ -1,0 +1,131 @@
+"""A request as a place and a question: all that changes an answer, encoded so that no two are confused.
+
+Every field is written with its length before it, so nothing inside one (separators,
+NULs, JSON, marks that turn the writing direction) can pass for the border of another.
+Confusable characters stay different: texts are brought to NFC, never to NFKC. Which
+questions mean the same is not decided here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import unicodedata
+from collections.abc import Sequence
+
+from trimodal.cache.values import Place, Question
+from trimodal.llm.settings import LlmSettings
+from trimodal.llm.tokenizer import Message
+from trimodal.manifest import MANIFEST
+
+# Raised when the encoding below changes: what was stored under the old one is then never found.
+_VERSION = "trimodal-answer-1"
+_FINGERPRINT_DIGITS = 16
+# Parameters by which the same weights may give another answer to the same prompt.
+_CHANGE_ANSWERS = (
+    "engine",
+    "kv_cache_precision",
+    "numerics",
+    "kv_cache_dtype",
+    "speculation",
+    "lookahead",
+    "apply_chat_template",
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "fake_answer",
+)
+
+
+def question(
+    fingerprint: str,
+    *,
+    tenant: str,
+    namespace: str,
+    prompt: str | None,
+    messages: Sequence[Message] | None,
+    temperature: float,
+    top_p: float,
+    top_k: int,
+    seed: int | None,
+    stops: Sequence[str],
+    max_tokens: int,
+    verbatim: bool = False,
+) -> Question:
+    """The question that a request asks, and the place that it may be answered from.
+
+    Args:
+        fingerprint: of the model, see `engine_fingerprint`.
+        prompt, messages: exactly one of the two; the prompt as it goes to the engine, so after trimming.
+        verbatim: the prompt is continued as it stands (no chat template): not even a blank at its
+            end is the same as none.
+    """
+    text, context = _chat(messages) if messages is not None else (prompt or "", b"prompt")
+    # Greedy choice looks at none of the others.
+    sampling = _pack("greedy") if temperature == 0 else _sampling(temperature, top_p, top_k, seed)
+    parts = (
+        _VERSION.encode(),
+        _bytes(fingerprint),
+        _bytes(tenant),
+        _bytes(namespace),
+        context,
+        sampling,
+        _pack(*stops),
+        b"verbatim" if verbatim else b"normalised",
+    )
+    scope = hashlib.sha256(_join(parts)).hexdigest()
+    return Question(
+        Place(fingerprint, tenant, namespace, scope), text if verbatim else normalised(text), max_tokens
+    )
+
+
+def normalised(text: str) -> str:
+    """`text` in NFC, with line feeds for its line ends, and no whitespace around it.
+
+    Whitespace inside stays: in code it has a meaning.
+    """
+    return unicodedata.normalize("NFC", text.replace("\r\n", "\n")).strip()
+
+
+def engine_fingerprint(manifest: bytes, settings: LlmSettings) -> str:
+    """16 hex digits over a built engine's manifest and the settings that change what it answers."""
+    values = (f"{name}={getattr(settings, name)!r}" for name in _CHANGE_ANSWERS)
+    return hashlib.sha256(_join((manifest, _pack(*values)))).hexdigest()[:_FINGERPRINT_DIGITS]
+
+
+def model_fingerprint(settings: LlmSettings) -> str:
+    """`engine_fingerprint` of the artefact that `settings` name; an engine without one has its settings."""
+    try:
+        manifest = (settings.artefact_directory / MANIFEST).read_bytes()
+    except OSError:
+        manifest = b""
+    return engine_fingerprint(manifest if settings.engine != "fake" else b"", settings)
+
+
+def _chat(messages: Sequence[Message]) -> tuple[str, bytes]:
+    """The last user message, and all around it as bytes; a chat without one is all context."""
+    last = max((index for index, one in enumerate(messages) if one["role"] == "user"), default=-1)
+    around = (
+        _join((b"asked",)) if index == last else _join((b"said", _pack(one["role"], one["content"])))
+        for index, one in enumerate(messages)
+    )
+    return messages[last]["content"] if last >= 0 else "", _join((b"chat", *around))
+
+
+def _sampling(temperature: float, top_p: float, top_k: int, seed: int | None) -> bytes:
+    floats = struct.pack("<dd", temperature, top_p)
+    return _join((b"sampled", floats, _bytes(str(top_k)), _bytes("none" if seed is None else str(seed))))
+
+
+def _pack(*texts: str) -> bytes:
+    return _join(tuple(_bytes(text) for text in texts))
+
+
+def _bytes(text: str) -> bytes:
+    # A lone surrogate is refused where requests are read; here it must only never meet another text.
+    return text.encode(errors="surrogatepass")
+
+
+def _join(parts: Sequence[bytes]) -> bytes:
+    """How many parts, then each after its length: read in one way only."""
+    head = len(parts).to_bytes(8, "big")
+    return head + b"".join(len(part).to_bytes(8, "big") + part for part in parts)

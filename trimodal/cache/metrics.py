@@ -1,0 +1,85 @@
+"""The cache's metric families: lookups, what went past it, what was refused, what was kept.
+
+No label holds anything that a client sent.
+"""
+
+from __future__ import annotations
+
+from trimodal.metrics import Metric, Metrics
+
+LAYERS = ("exact", "semantic")
+OUTCOMES = ("hit", "miss", "bypass")
+BYPASSED = ("timeout", "error", "open", "busy")
+REFUSED = (
+    "threshold",
+    "length",
+    "number",
+    "unit",
+    "date",
+    "name",
+    "negation",
+    "antonym",
+    "roles",
+    "subject",
+    "other",
+)
+STORED = ("kept", "skipped", "dropped", "failed")
+_SECONDS = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
+_P = "trimodal_cache"
+
+
+class CacheMetrics:
+    """Counts for the cache of one model. Every series is there from the start, at zero."""
+
+    def __init__(self, metrics: Metrics, model: str) -> None:
+        self._metrics, self._model = metrics, model
+        self._lookups = {
+            (layer, outcome): self._counter(
+                "lookups_total", "Lookups by layer and outcome", layer=layer, outcome=outcome
+            )
+            for layer in LAYERS
+            for outcome in OUTCOMES
+        }
+        self._bypassed = {
+            reason: self._counter(
+                "bypassed_total", "Lookups that went past the cache, by reason", reason=reason
+            )
+            for reason in BYPASSED
+        }
+        self._refused = {
+            reason: self._counter("refused_total", "Near answers that were refused, by reason", reason=reason)
+            for reason in REFUSED
+        }
+        self._stored = {
+            outcome: self._counter(
+                "stored_total", "Answers that were to be kept, by outcome", outcome=outcome
+            )
+            for outcome in STORED
+        }
+        self._seconds = {
+            layer: metrics.histogram(
+                f"{_P}_lookup_seconds", "One lookup", {"model": model, "layer": layer}, _SECONDS
+            )
+            for layer in LAYERS
+        }
+        self.entries = metrics.gauge(f"{_P}_entries", "Answers in the store", {"model": model})
+
+    def looked_up(self, layer: str, outcome: str, seconds: float) -> None:
+        """One lookup of a layer ended."""
+        self._lookups[layer, outcome].increment(1)
+        self._seconds[layer].observe(seconds)
+
+    def bypassed(self, reason: str) -> None:
+        """A lookup had no result in time."""
+        self._bypassed[reason].increment(1)
+
+    def refused(self, reason: str) -> None:
+        """A stored answer was near and not taken; a reason that is not known counts as `other`."""
+        self._refused.get(reason, self._refused["other"]).increment(1)
+
+    def stored(self, outcome: str) -> None:
+        """An answer was to be kept: kept, skipped (not of the kind), dropped (too many wait), failed."""
+        self._stored[outcome].increment(1)
+
+    def _counter(self, name: str, description: str, **labels: str) -> Metric:
+        return self._metrics.counter(f"{_P}_{name}", description, {"model": self._model, **labels})

@@ -1,0 +1,69 @@
+"""How one model's cache is to behave: values out of its settings, and where its answers lie by default.
+
+Values only: it opens no store and checks no limit that `LlmSettings` has checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from trimodal.llm.settings import LlmSettings
+
+
+@dataclass(frozen=True)
+class CacheOptions:
+    """What `AnswerCache` is made of.
+
+    Attributes:
+        mode: each layer includes the one before; "off" and "coalesce" store nothing.
+        store: a file's path or a URL, see `open_store`.
+        budget_s: how long a request waits for the store, seconds; then it goes past it.
+        embedding_budget_s: how long it waits for its embedding, before the store is asked for what is near.
+        ttls: namespace → seconds that its answers live; the first is that of requests which name none.
+        max_entries: answers in the store; the least recently used go first.
+        max_answer_bytes: a longer answer, in UTF-8, is not kept.
+        max_false_hit: upper bound of wrong answers among near-identical questions, 0 to 1.
+    """
+
+    mode: Literal["off", "coalesce", "exact", "semantic"]
+    store: str
+    budget_s: float = 0.02
+    embedding_budget_s: float = 0.05
+    ttls: Mapping[str, float] | None = None
+    max_entries: int = 20_000
+    max_answer_bytes: int = 65_536
+    max_false_hit: float = 0.01
+
+    @classmethod
+    def of(cls, settings: LlmSettings, model: str) -> CacheOptions:
+        """The options of the model called `model`."""
+        return cls(
+            mode=settings.cache,
+            store=settings.cache_store or str(default_store(model)),
+            budget_s=settings.cache_budget_ms / 1e3,
+            embedding_budget_s=settings.cache_embedding_budget_ms / 1e3,
+            ttls=settings.cache_ttls,
+            max_entries=settings.cache_max_entries,
+            max_answer_bytes=settings.cache_max_answer_bytes,
+            max_false_hit=settings.cache_max_false_hit,
+        )
+
+    @property
+    def stores(self) -> bool:
+        """Whether answers are kept at all."""
+        return self.mode in ("exact", "semantic")
+
+    def ttl(self, namespace: str) -> float:
+        """Seconds that answers of `namespace` live; of one that is not known as of none."""
+        ttls = self.ttls or {"default": 900.0}
+        return ttls.get(namespace, next(iter(ttls.values())))
+
+
+def default_store(model: str) -> Path:
+    """The file of the model's answers in this user's cache, beside the logs; it need not exist."""
+    from trimodal.server.process import cache_directory  # Brings the server's code in: not for every load.
+
+    return cache_directory() / "answers" / f"{model}.sqlite"

@@ -1,0 +1,103 @@
+"""Puts answers into the store behind the requests' backs: one thread, a bounded queue.
+
+What does not fit into the queue is dropped and counted. Which answers are worth keeping
+is decided before they get here.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+
+from trimodal.cache.budget import Breaker
+from trimodal.cache.metrics import CacheMetrics
+from trimodal.cache.store import Store
+from trimodal.cache.values import Entry, Question, Vector
+
+_WAITING = 256
+_COUNT_EVERY_S = 5.0
+
+
+class Writer:
+    """Owns the store's end: it is closed by this thread, after the last answer.
+
+    Args:
+        vector_of: what the semantic layer finds an answer by; asked in the writer's thread.
+        breaker: of the store's lookups; nothing is written while it is open.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        vector_of: Callable[[Question, Entry], Vector | None],
+        metrics: CacheMetrics,
+        breaker: Breaker,
+    ) -> None:
+        self._store, self._vector_of, self._metrics, self._breaker = store, vector_of, metrics, breaker
+        self._waiting: queue.Queue[tuple[Question, Entry] | None] = queue.Queue(_WAITING)
+        self._until: float | None = None
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="cache-writer", daemon=True)
+        self._thread.start()
+
+    def put(self, question: Question, entry: Entry) -> None:
+        """Hands an answer over; never waits."""
+        try:
+            if self._closed:
+                raise queue.Full
+            self._waiting.put_nowait((question, entry))
+        except queue.Full:
+            self._metrics.stored("dropped")
+
+    def close(self, timeout: float) -> None:
+        """Writes what waits, for at most `timeout` seconds, and closes the store."""
+        self._until, self._closed = time.monotonic() + timeout, True
+        try:
+            self._waiting.put(None, timeout=timeout)
+        except queue.Full:
+            return  # The store hangs: its thread is a daemon.
+        self._thread.join(max(0.0, self._until - time.monotonic()))
+
+    def _run(self) -> None:
+        counted = 0.0
+        while True:
+            try:
+                item = self._waiting.get(timeout=_COUNT_EVERY_S)
+            except queue.Empty:
+                self._count()
+                continue
+            if item is None:
+                break
+            if self._until is not None and time.monotonic() > self._until:
+                self._metrics.stored("dropped")
+                continue
+            self._metrics.stored(self._write(*item))
+            if time.monotonic() - counted > _COUNT_EVERY_S:
+                self._count()
+                counted = time.monotonic()
+        self._store.close()
+
+    def _write(self, question: Question, entry: Entry) -> str:
+        if not self._breaker.closed:
+            return "failed"
+        try:
+            vector = self._vector_of(question, entry)
+            if entry.finish_reason == "length":
+                there = self._store.get(question.place, question.key)
+                # A whole answer serves every longer request; a cut one only those that are cut alike.
+                if there and there.finish_reason == "stop":
+                    return "skipped"
+            self._store.put(question.place, question.key, entry, vector)
+        except Exception:
+            return "failed"
+        return "kept"
+
+    def _count(self) -> None:
+        if not self._breaker.closed:
+            return
+        try:
+            self._metrics.entries.set(self._store.stats().entries)
+        except Exception:
+            return  # The next time will do.
