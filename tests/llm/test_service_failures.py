@@ -12,15 +12,15 @@ import pytest
 
 from tests.llm.sinks import Collector, FakeServer, eventually
 from trimodal.errors import Cancelled, InternalError, OperatorError, RequestError, Unavailable
-from trimodal.llm.detokenize import TextStream
 from trimodal.llm.engine import EngineRequest, Output, Sampling
 from trimodal.llm.engine_fake import FakeEngine
 from trimodal.llm.link import EngineLink, start_process, start_thread
 from trimodal.llm.metrics import LlmMetrics
+from trimodal.llm.reading import Reader
 from trimodal.llm.request import GenerationRequest
 from trimodal.llm.service import LlmService
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.stream import Delta
+from trimodal.llm.stream import Delta, Stream
 from trimodal.metrics import MemoryMetrics
 
 SETTINGS = LlmSettings(engine="fake", fake_step_ms=2, max_num_seqs=2, cancel_poll_ms=2)
@@ -116,11 +116,14 @@ def test_a_request_that_meets_close_gets_an_end(monkeypatch: pytest.MonkeyPatch)
     server = FakeServer()
     reading, go_on = threading.Event(), threading.Event()
 
-    def slow(self: TextStream, *args: Any) -> None:
+    read = Reader.read
+
+    def slow(self: Reader, *args: Any) -> Stream:
         reading.set()
         go_on.wait(10)
+        return read(self, *args)
 
-    monkeypatch.setattr(TextStream, "__init__", slow)
+    monkeypatch.setattr(Reader, "read", slow)
     refused: list[RequestError] = []
 
     def ask() -> None:

@@ -98,7 +98,8 @@ class LlmMetrics:
                 self.itl.observe(now - stream.last_sent)
             else:
                 self.ttft.observe(now - stream.arrived)
-                self.queue.observe(stream.started - stream.arrived)
+                if stream.started:  # else the cache answered
+                    self.queue.observe(max(0.0, stream.started - stream.arrived))
             stream.last_sent = now
         if item.finish_reason:
             self.e2e.observe(now - stream.arrived)

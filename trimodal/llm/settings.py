@@ -134,6 +134,11 @@ class LlmSettings(Settings):
         return {name: float(seconds) for name, _, seconds in pairs}
 
     @property
+    def tiers_file(self) -> Path:
+        """Beside the config's, unless absolute."""
+        return self.version_directory.parent / self.tiers
+
+    @property
     def lookahead_sizes(self) -> tuple[int, int, int] | None:
         """Window, n-gram and verification size; None without lookahead."""
         if not self.lookahead:

@@ -1,7 +1,8 @@
-"""One request on its way: from the queue through the engine to its client. Dropped whole at its end.
+"""One client's request on its way: what is ready for it and not yet handed on. Dropped whole at its end.
 
-It holds the text that is ready and not yet handed on, so that a slow transport gets
-fewer, longer deltas instead of a backlog. It starts and ends nothing by itself.
+A slow transport gets fewer, longer deltas instead of a backlog. Where the text comes
+from (a generation, perhaps shared, or the cache) is not its affair; it starts and ends
+nothing by itself.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ import sys
 import time
 import traceback
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from trimodal.cache.values import Hit
 from trimodal.errors import RequestError
-from trimodal.llm.detokenize import TextStream
 from trimodal.llm.request import GenerationRequest
+from trimodal.llm.tiers import Tier
+
+if TYPE_CHECKING:
+    from trimodal.llm.generation import Generation
 
 
 @dataclass(frozen=True)
@@ -65,32 +70,44 @@ class Sink(Protocol):
 
 
 class Stream:
-    """State of one request. Guarded by the service's lock, except what the courier sends."""
+    """State of one client's request. Guarded by the service's lock, except what the courier sends."""
 
     def __init__(
-        self, id: int, request: GenerationRequest, prompt_ids: list[int], text: TextStream, sink: Sink
+        self,
+        request: GenerationRequest,
+        prompt_ids: list[int],
+        sink: Sink,
+        *,
+        arrived: float | None = None,
+        tier: Tier | None = None,
+        tier_name: str = "standard",
+        priority: int = 0,
+        deadline: float = math.inf,
+        trimmed: str = "",
     ) -> None:
-        self.id = id
         self.request = request
         self.prompt_ids = prompt_ids
         self.sink = sink
-        self.arrived = time.perf_counter()
+        self.arrived = time.perf_counter() if arrived is None else arrived
+        self.tier = tier or Tier()
+        self.tier_name = tier_name
+        self.priority = priority
+        self.deadline = deadline
         self.started = 0.0
         self.last_sent = 0.0
+        self.predicted_ttft = math.nan
         self.cached_tokens = 0
         self.completion_tokens = 0
         self.ended = False
         self.at_courier = False
-        self._text = text
+        self.generation: Generation | None = None
+        self.shared = False
+        self._trimmed = trimmed
+        self._cache, self._similarity = "", 0.0
         self._pending = ""
         self._pending_tokens = 0
         self._finish = ""
         self._error: RequestError | None = None
-
-    @property
-    def max_tokens(self) -> int:
-        """Longest answer, in tokens."""
-        return self.request.sampling.max_tokens
 
     def client_left(self) -> bool:
         """Whether the client cancelled or left. Asks the sink: not to be called under the lock."""
@@ -101,16 +118,20 @@ class Stream:
             traceback.print_exc(file=sys.stderr)
             return True
 
-    def push(self, token_ids: list[int], finish_reason: str | None) -> bool:
-        """Takes what a step made; True when the answer is complete (also by a stop string)."""
-        text, stopped = self._text.push(token_ids, last=finish_reason is not None)
-        self.completion_tokens += len(token_ids)
+    def push(self, text: str, tokens: int, finish_reason: str, cached_tokens: int = 0) -> None:
+        """Takes new text, and with it the end of the answer when there is a finish_reason."""
+        self.cached_tokens = cached_tokens
+        self.completion_tokens += tokens
         self._pending += text
-        self._pending_tokens += len(token_ids)
-        if stopped or finish_reason:
-            self._finish = "stop" if stopped else finish_reason or ""
+        self._pending_tokens += tokens
+        if finish_reason:
+            self._finish = finish_reason
             self.ended = True
-        return self.ended
+
+    def answer(self, hit: Hit) -> None:
+        """Takes a whole answer out of the cache."""
+        self._cache, self._similarity = hit.kind, hit.similarity
+        self.push(hit.entry.answer, hit.entry.completion_tokens, hit.entry.finish_reason)
 
     def fail(self, error: RequestError) -> None:
         """Ends the request with an error; text that waits is dropped."""
@@ -132,6 +153,16 @@ class Stream:
             self.cached_tokens,
             self.completion_tokens,
             self._pending_tokens,
+            self._note() if self._finish else None,
         )
         self._pending, self._finish, self._pending_tokens = "", "", 0
         return delta
+
+    def _note(self) -> Note:
+        return Note(
+            cache=self._cache or ("coalesced" if self.shared else ""),
+            similarity=self._similarity,
+            trimmed=self._trimmed,
+            queue_s=max(0.0, self.started - self.arrived) if self.started else 0.0,
+            predicted_ttft_s=self.predicted_ttft,
+        )

@@ -1,0 +1,116 @@
+"""Asks the cache before the engine is bothered: on threads of its own, so a slow store delays nobody else.
+
+What is found or not found is told to the service, which owns the requests.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from trimodal.cache.keys import question
+from trimodal.cache.values import Hit, Question
+from trimodal.llm.generation import Generation
+from trimodal.llm.settings import LlmSettings
+from trimodal.llm.stream import Stream
+
+_THREADS = 8
+_MOST_LOOKUPS = 64
+"""More at once are not looked up: they would wait here for longer than the engine might take."""
+
+
+class Answers(Protocol):
+    """What the front needs of `AnswerCache`; the find methods never raise and keep to their budget."""
+
+    def exact(self, question: Question) -> Hit | None: ...
+
+    def semantic(self, question: Question) -> Hit | None: ...
+
+    def keep(self, question: Question, answer: str, finish_reason: str, completion_tokens: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Front:
+    """The cache of one model, with the rules on who may be answered from it."""
+
+    def __init__(self, settings: LlmSettings, answers: Answers, fingerprint: str) -> None:
+        self._settings = settings
+        self._answers = answers
+        self._fingerprint = fingerprint
+        self._looking = threading.Semaphore(_MOST_LOOKUPS)
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="llm-front")
+
+    def question(self, stream: Stream) -> Question | None:
+        """What the cache may know of a request; None: it is answered for itself alone, and not kept."""
+        request, sampling, terms = stream.request, stream.request.sampling, stream.request.terms
+        if sampling.temperature > 0 and "store" not in terms.cache_control:
+            return None  # a sample is asked for because it differs
+        return question(
+            self._fingerprint,
+            tenant=terms.tenant,
+            namespace=terms.cache_namespace or next(iter(self._settings.cache_ttls)),
+            prompt=request.prompt,
+            messages=request.messages,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            seed=sampling.seed,
+            stops=request.stops,
+            max_tokens=sampling.max_tokens,
+        )
+
+    def consult(
+        self, stream: Stream, asked: Question, join: Callable[[], bool], tell: Callable[[Hit | None], None]
+    ) -> bool:
+        """Looks on another thread; False: it does not, as the client wants no stored answer or too many wait.
+
+        Args:
+            join: lets the stream listen to an identical request that is under way; True when there is one.
+            tell: called once with what was found, unless the stream could join.
+        """
+        if "no-cache" in stream.request.terms.cache_control or not self._looking.acquire(blocking=False):
+            return False
+        try:
+            self._pool.submit(self._look, asked, join, tell)
+        except RuntimeError:  # closed
+            self._looking.release()
+            return False
+        return True
+
+    def keep(self, generation: Generation) -> None:
+        """Stores a complete answer; returns at once."""
+        if generation.question and generation.storable and self._settings.cache != "coalesce":
+            self._answers.keep(
+                generation.question,
+                generation.answer,
+                generation.finish_reason,
+                generation.ticket.completion_tokens,
+            )
+
+    def close(self) -> None:
+        """Ends the lookups, then the cache."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._answers.close()
+
+    def _look(self, asked: Question, join: Callable[[], bool], tell: Callable[[Hit | None], None]) -> None:
+        try:
+            tell_it, hit = True, None
+            try:
+                mode = self._settings.cache
+                hit = self._answers.exact(asked) if mode != "coalesce" else None
+                if hit is None and join():
+                    tell_it = False
+                elif hit is None and mode == "semantic":
+                    hit = self._answers.semantic(asked)
+            except Exception:
+                # The cache never raises; a request must not vanish here even if it does.
+                traceback.print_exc(file=sys.stderr)
+            if tell_it:
+                tell(hit)
+        finally:
+            self._looking.release()
