@@ -9,6 +9,7 @@ from __future__ import annotations
 import typer
 
 from trimodal.cli_bench import bench
+from trimodal.cli_cache import cache
 from trimodal.cli_chat import chat
 from trimodal.cli_classify import classify
 from trimodal.cli_doctor import doctor
@@ -28,6 +29,7 @@ app.command()(chat)
 app.command()(classify)
 app.command()(transcribe)
 app.add_typer(bench, name="bench")
+app.add_typer(cache, name="cache")
 app.add_typer(plan, name="plan")
 
 

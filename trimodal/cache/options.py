@@ -62,6 +62,11 @@ class CacheOptions:
         return ttls.get(namespace, next(iter(ttls.values())))
 
 
+def is_file(store: str) -> bool:
+    """Whether `store` is a file's path and no URL, as `open_store` reads it."""
+    return ":" not in store or Path(store).is_absolute()
+
+
 def default_store(model: str) -> Path:
     """The file of the model's answers in this user's cache, beside the logs; it need not exist."""
     from trimodal.server.process import cache_directory  # Brings the server's code in: not for every load.

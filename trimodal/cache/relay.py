@@ -102,8 +102,8 @@ def embedder_checkpoint(llm: Path, model: str) -> str:
             missing = error
     if len(found) > 1:
         raise SettingsError(
-            f"cache 'semantic': the artefacts of {model} ({', '.join(sorted(found.values()))}) have different "
-            "checkpoints: keep those of one"
+            f"cache 'semantic': {', '.join(sorted(found.values()))} of {model} have different checkpoints: "
+            "keep the artefacts of one"
         )
     if not found:
         raise missing or SettingsError(f"parameter 'embedder': model '{model}' has no artefact")

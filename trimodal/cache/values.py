@@ -47,7 +47,9 @@ class Question:
     def key(self) -> str:
         """Of the exact layer: SHA-256 in hex of scope and text."""
         # The scope has a fixed length, so no text can pass for another scope's.
-        return hashlib.sha256(self.place.scope.encode() + self.text.encode(errors="surrogatepass")).hexdigest()
+        return hashlib.sha256(
+            self.place.scope.encode() + self.text.encode(errors="surrogatepass")
+        ).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,134 @@
+"""The exact layer over a scripted store, and what is kept: for whom, how long, and what is not."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from tests.cache.doubles import ask
+from trimodal.cache.values import Entry
+
+
+class TestExact:
+    def test_finds_what_was_kept(self, rig):
+        one = rig("exact")
+        assert one.cache.exact(ask()) is None
+        one.keep(ask())
+        hit = one.cache.exact(ask("  what is a lambda \n"))
+        assert (hit.kind, hit.similarity, hit.entry.answer) == ("exact", 1.0, "An anonymous function.")
+        assert one.count("lookups_total", layer="exact", outcome="hit") == 1
+        assert one.count("lookups_total", layer="exact", outcome="miss") == 1
+        assert (
+            len(
+                one.metrics.get(
+                    "trimodal_cache_lookup_seconds", {"model": "llm", "layer": "exact"}
+                ).observations
+            )
+            == 2
+        )
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"tenant": "other"},
+            {"namespace": "live"},
+            {"temperature": 0.5},
+            {"stops": ("x",)},
+            {"prompt": None, "messages": [{"role": "user", "content": "what is a lambda"}]},
+        ],
+    )
+    def test_finds_nothing_in_another_place(self, rig, change):
+        one = rig()
+        one.keep(ask())
+        assert one.cache.exact(ask(**change)) is None
+        assert one.cache.semantic(ask(**change)) is None
+
+    def test_an_answer_longer_than_wanted_is_none(self, rig):
+        one = rig("exact")
+        one.keep(ask(), tokens=20)
+        assert one.cache.exact(ask(max_tokens=19)) is None
+        assert one.cache.exact(ask(max_tokens=20))
+
+    def test_an_answer_that_was_cut_serves_the_same_length_alone(self, rig):
+        one = rig("exact")
+        one.keep(ask(max_tokens=8), finish_reason="length", tokens=8)
+        assert one.cache.exact(ask(max_tokens=8)).entry.finish_reason == "length"
+        assert one.cache.exact(ask(max_tokens=9)) is None
+
+    def test_what_the_store_should_have_dropped_is_none(self, rig):
+        one = rig("exact")
+        one.keep(ask())
+        ((key, (entry, vector)),) = one.store.held.items()
+        one.store.held[key] = replace(entry, expires_at=time.time() - 1), vector
+        assert one.cache.exact(ask()) is None
+
+    def test_a_store_that_mixes_up_its_keys_gives_nobody_another_answer(self, rig):
+        one = rig("exact")
+        one.keep(ask("how do I enable it?"))
+        question = ask("how do I disable it?")
+        one.store.held[question.place, question.key] = next(iter(one.store.held.values()))
+        assert one.cache.exact(question) is None
+
+
+class TestKeep:
+    @pytest.mark.parametrize(
+        ("answer", "finish_reason"),
+        [("", "stop"), ("x", "cancelled"), ("x", "deadline"), ("x", "error"), ("x", ""), ("é" * 33, "stop")],
+    )
+    def test_nothing_but_whole_answers_of_a_size(self, rig, answer, finish_reason):
+        one = rig("exact", max_answer_bytes=64)
+        one.keep(ask(), answer, finish_reason)
+        assert one.store.held == {}
+        assert one.count("stored_total", outcome="skipped") == 1
+
+    def test_an_answer_as_long_as_allowed_is_kept(self, rig):
+        one = rig("exact", max_answer_bytes=64)
+        one.keep(ask(), "é" * 32)
+        assert one.cache.exact(ask()).entry.answer == "é" * 32
+
+    def test_it_lives_as_long_as_its_namespace_says(self, rig):
+        one = rig("exact")
+        for namespace, seconds in (("default", 900), ("live", 1), ("unheard of", 900)):
+            one.keep(ask(namespace=namespace))
+            entry = one.cache.exact(ask(namespace=namespace)).entry
+            assert entry.expires_at - entry.stored_at == pytest.approx(seconds)
+
+    def test_an_entry_says_what_its_request_allowed(self, rig):
+        one = rig("exact")
+        one.keep(ask(max_tokens=33), "yes", "length", 33)
+        entry = one.cache.exact(ask(max_tokens=33)).entry
+        assert entry == Entry("what is a lambda", "yes", "length", 33, 33, entry.stored_at, entry.expires_at)
+
+    def test_after_close_an_answer_is_dropped_and_nothing_is_found(self, rig):
+        one = rig("exact")
+        one.keep(ask())
+        one.cache.close()
+        one.cache.keep(ask("another"), "x", "stop", 1)
+        assert one.count("stored_total", outcome="dropped") == 1
+        assert one.cache.exact(ask()) is None
+        assert one.store.closed.is_set()
+
+
+def test_lookups_from_many_threads_find_their_own(rig):
+    one = rig()
+    questions = [ask(f"question {index}", tenant=f"tenant {index % 5}") for index in range(40)]
+    for index, question in enumerate(questions):
+        one.keep(question, f"answer {index}")
+    wrong: list[object] = []
+
+    def look(offset: int) -> None:
+        for step in range(len(questions)):
+            index = (step + offset) % len(questions)
+            hit = one.cache.exact(questions[index]) if offset % 2 else one.cache.semantic(questions[index])
+            if hit is None or hit.entry.answer != f"answer {index}":
+                wrong.append((index, hit))
+
+    threads = [threading.Thread(target=look, args=(offset,)) for offset in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert wrong == []

@@ -1,0 +1,137 @@
+"""The semantic layer over a scripted store: threshold, guard, embeddings and what never reaches them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.cache.doubles import ScriptedGuard, ScriptedStore, ask
+from tests.cache.rig import PARAPHRASE
+from trimodal.cache.answers import MAX_CHARACTERS, AnswerCache
+from trimodal.cache.embedder import FakeEmbedder
+from trimodal.cache.metrics import CacheMetrics
+from trimodal.cache.options import CacheOptions
+from trimodal.errors import SettingsError
+from trimodal.metrics import MemoryMetrics
+
+
+class TestSemantic:
+    def test_finds_what_means_the_same(self, rig):
+        one = rig()
+        one.keep(ask())
+        hit = one.cache.semantic(ask(PARAPHRASE))
+        assert hit.kind == "semantic"
+        assert hit.similarity == pytest.approx(1.0)
+        assert hit.similarity <= 1.0
+        assert one.guard.asked == [(PARAPHRASE, "what is a lambda")]
+        assert one.count("lookups_total", layer="semantic", outcome="hit") == 1
+
+    def test_is_none_with_mode_exact(self, rig):
+        one = rig("exact")
+        one.keep(ask())
+        assert one.cache.semantic(ask()) is None
+        assert "nearest" not in one.store.calls
+
+    def test_below_the_threshold_the_guard_is_not_even_asked(self, rig):
+        one = rig()
+        one.keep(ask("what is a lambda tell me everything about it"))
+        assert one.cache.semantic(ask()) is None
+        assert one.guard.asked == []
+        assert one.count("refused_total", reason="threshold") == 1
+
+    def test_a_refusal_is_counted_by_its_reason_and_the_next_candidate_is_judged(self, rig):
+        one = rig(guard=ScriptedGuard("number"))
+        one.keep(ask())
+        one.keep(ask("a lambda what is"))
+        assert one.cache.semantic(ask(PARAPHRASE)) is None
+        assert one.count("refused_total", reason="number") == 2
+        assert one.count("lookups_total", layer="semantic", outcome="miss") == 1
+
+    def test_the_second_nearest_is_taken_when_the_first_is_refused(self, rig):
+        class Second(ScriptedGuard):
+            def judge(self, asked, stored):
+                super().judge(asked, stored)
+                return "name" if len(self.asked) == 1 else ""
+
+        one = rig(guard=Second())
+        one.keep(ask(), answer="first")
+        one.keep(ask("a lambda what is"), answer="second")
+        hit = one.cache.semantic(ask(PARAPHRASE))
+        assert hit.entry.text == one.guard.asked[1][1]
+
+    def test_a_reason_that_nobody_foresaw_makes_no_new_label(self, rig):
+        one = rig(guard=ScriptedGuard("tenant-secret"))
+        one.keep(ask())
+        one.cache.semantic(ask(PARAPHRASE))
+        assert one.count("refused_total", reason="other") == 1
+        assert not [series for series in one.metrics.series if "tenant-secret" in repr(series)]
+
+    def test_a_cut_answer_is_not_kept_for_it(self, rig):
+        one = rig()
+        one.keep(ask(max_tokens=8), finish_reason="length", tokens=8)
+        assert one.cache.semantic(ask(PARAPHRASE, max_tokens=8)) is None
+        assert one.cache.exact(ask(max_tokens=8))
+
+    def test_an_answer_longer_than_wanted_is_passed_over(self, rig):
+        one = rig()
+        one.keep(ask(), tokens=20)
+        assert one.cache.semantic(ask(PARAPHRASE, max_tokens=19)) is None
+        assert one.guard.asked == []
+
+    def test_the_vector_of_a_lookup_is_used_again_when_its_answer_is_kept(self, rig):
+        class Counting(FakeEmbedder):
+            calls = 0
+
+            def embed(self, text):
+                type(self).calls += 1
+                return super().embed(text)
+
+        one = rig(embedder=Counting())
+        one.cache.semantic(ask())
+        one.keep(ask())
+        assert Counting.calls == 1
+        assert one.cache.semantic(ask(PARAPHRASE))
+
+    def test_a_question_that_was_not_looked_up_is_embedded_when_it_is_kept(self, rig):
+        one = rig()
+        one.keep(ask())
+        assert one.cache.semantic(ask(PARAPHRASE))
+
+    def test_a_megabyte_never_reaches_the_embedder(self, rig):
+        class Refusing(FakeEmbedder):
+            def embed(self, text):
+                assert len(text) <= MAX_CHARACTERS
+                return super().embed(text)
+
+        one = rig(embedder=Refusing())
+        question = ask("x" * 1_000_000)
+        assert one.cache.semantic(question) is None
+        one.keep(question)
+        assert one.cache.exact(question)
+        assert one.count("refused_total", reason="length") == 1
+        assert one.count("lookups_total", layer="semantic", outcome="miss") == 1
+
+    def test_a_similarity_that_is_no_number_is_below_every_threshold(self, rig):
+        one = rig()
+        one.keep(ask())
+        one.store.nearest = lambda place, vector, count: [
+            (float("nan"), *next(iter(one.store.held.values()))[:1])
+        ]
+        assert one.cache.semantic(ask(PARAPHRASE)) is None
+
+    def test_it_needs_an_embedder(self):
+        with pytest.raises(SettingsError, match="embedder"):
+            AnswerCache(
+                CacheOptions("semantic", ""),
+                None,
+                CacheMetrics(MemoryMetrics(), "llm"),
+                store=ScriptedStore(),
+            )
+
+
+def test_vectors_are_remembered_in_bounds(rig):
+    one = rig()
+    for index in range(1100):
+        one.cache._vectors[f"old {index}"] = np.zeros(4, np.float32)
+    one.cache.semantic(ask())
+    assert len(one.cache._vectors) == 1024

@@ -1,0 +1,213 @@
+"""Keys and scopes: what changes an answer changes them, whatever the fields hold; nothing else does."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trimodal.cache.keys import engine_fingerprint, model_fingerprint, normalised, question
+from trimodal.cache.values import Question
+from trimodal.llm.settings import LlmSettings
+from trimodal.manifest import MANIFEST
+
+# What injections are made of: separators, NULs, JSON, length prefixes, confusables, marks and surrogates.
+PIECES = (
+    "\0", "\x1f", "|", ":", ",", '"', '","', '{"role":"user","content":"x"}', "[]", "\\", "\\u0000", "prompt",
+    "chat", "user", "\x00\x00\x00\x00\x00\x00\x00\x01", "a", "а", "é", "e\u0301", "\u202e", "\u200b",
+    "\ufb01", "fi", "\ud83d", "\ude00", "😀", " ", "\n", "\r\n", "tenant=b",
+)  # fmt: skip
+TEXTS = st.one_of(
+    st.lists(st.sampled_from(PIECES), max_size=4).map("".join),
+    st.text(st.characters(), max_size=12),
+)
+ROLES = ("system", "user", "assistant", "tool")
+CHATS = st.lists(
+    st.fixed_dictionaries({"role": st.sampled_from(ROLES), "content": TEXTS}), min_size=1, max_size=5
+)
+FIELDS = st.fixed_dictionaries(
+    {
+        "fingerprint": st.sampled_from(["0" * 16, "f" * 16]),
+        "tenant": TEXTS,
+        "namespace": st.one_of(st.sampled_from(["default", "live", "faq"]), TEXTS),
+        "temperature": st.sampled_from([0.0, 0.5, 0.7]),
+        "top_p": st.sampled_from([1.0, 0.9]),
+        "top_k": st.sampled_from([0, 1, 10]),
+        "seed": st.sampled_from([None, 0, 1]),
+        "stops": st.lists(TEXTS, max_size=3).map(tuple),
+        "verbatim": st.booleans(),
+    }
+)
+REQUESTS = st.one_of(
+    st.tuples(FIELDS, st.none(), CHATS), st.tuples(FIELDS, TEXTS.filter(bool), st.none())
+).map(lambda parts: {**parts[0], "prompt": parts[1], "messages": parts[2]})
+
+
+BASE: dict[str, Any] = {
+    "fingerprint": "0" * 16, "tenant": "", "namespace": "", "prompt": "q", "messages": None,
+    "temperature": 0.0, "top_p": 1.0, "top_k": 0, "seed": None, "stops": (),
+}  # fmt: skip
+
+
+def asked(request: dict[str, Any], max_tokens: int = 8) -> Question:
+    return question(max_tokens=max_tokens, **request)
+
+
+def last_user(messages: list[dict[str, str]]) -> int:
+    return max((i for i, one in enumerate(messages) if one["role"] == "user"), default=-1)
+
+
+def context(request: dict[str, Any]) -> object:
+    """All that must be the same for two requests to share a place, said in another way than the code does."""
+    greedy = request["temperature"] == 0
+    sampling = None if greedy else tuple(request[name] for name in ("temperature", "top_p", "top_k", "seed"))
+    messages = request["messages"]
+    around: object = "prompt"
+    if messages is not None:
+        last = last_user(messages)
+        around = tuple(
+            (one["role"], None if index == last else one["content"]) for index, one in enumerate(messages)
+        ) + (last,)
+    names = ("fingerprint", "tenant", "namespace", "stops", "verbatim")
+    return (*(request[name] for name in names), sampling, around)
+
+
+def said(request: dict[str, Any]) -> str:
+    messages = request["messages"]
+    if messages is None:
+        text = request["prompt"]
+    else:
+        text = messages[last_user(messages)]["content"] if last_user(messages) >= 0 else ""
+    return text if request["verbatim"] else unicodedata.normalize("NFC", text.replace("\r\n", "\n")).strip()
+
+
+@settings(max_examples=400, deadline=None)
+@given(REQUESTS, REQUESTS)
+def test_two_requests_meet_only_when_all_that_changes_the_answer_is_equal(first, second):
+    one, other = asked(first), asked(second)
+    assert (one.place == other.place) == (context(first) == context(second))
+    assert (one.place.scope == other.place.scope) == (context(first) == context(second))
+    same = context(first) == context(second) and said(first) == said(second)
+    assert (one.key == other.key) == same
+
+
+@settings(max_examples=300, deadline=None)
+@given(REQUESTS, st.data())
+def test_a_change_of_any_one_field_is_another_place_or_question(request_, data):
+    name = data.draw(st.sampled_from(sorted(request_)))
+    if request_[name] is None and name in ("prompt", "messages"):
+        return
+    value = data.draw(
+        {
+            "fingerprint": st.sampled_from(["0" * 16, "f" * 16]),
+            "tenant": TEXTS,
+            "namespace": TEXTS,
+            "temperature": st.sampled_from([0.5, 0.25, 1e-4]),
+            "top_p": st.sampled_from([1.0, 0.9]),
+            "top_k": st.integers(0, 5),
+            "seed": st.sampled_from([None, 0, 1]),
+            "stops": st.lists(TEXTS, max_size=3).map(tuple),
+            "verbatim": st.booleans(),
+            "prompt": TEXTS.filter(bool),
+            "messages": CHATS,
+        }[name]
+    )
+    changed = {**request_, name: value}
+    equal = context(changed) == context(request_) and said(changed) == said(request_)
+    assert (asked(changed).key == asked(request_).key) == equal
+
+
+@settings(max_examples=200, deadline=None)
+@given(TEXTS, TEXTS, TEXTS)
+def test_text_never_moves_from_one_field_into_the_next(left, moved, right):
+    """The tenant "ab" in namespace "c" is not the tenant "a" in namespace "bc"; so with stop strings."""
+    one = {**BASE, "tenant": left + moved, "namespace": right, "stops": (left + moved, right)}
+    other = {**BASE, "tenant": left, "namespace": moved + right, "stops": (left, moved + right)}
+    together = {**BASE, "tenant": left, "namespace": right, "stops": (left + moved + right,)}
+    scopes = {asked(request).place.scope for request in (one, other, together)}
+    assert len(scopes) == (3 if moved else 2)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("paypal", "pаypal"),
+        ("ﬁle", "file"),
+        ("x²", "x2"),
+        ("a\u200bb", "ab"),
+        ("a\u202eb", "ab"),
+        ("Ａ", "A"),
+    ],
+)
+def test_confusables_stay_different(one, other):
+    assert normalised(one) != normalised(other)
+
+
+def test_composed_and_decomposed_line_ends_and_outer_blanks_are_the_same_text():
+    assert normalised(" cafe\u0301\r\nau lait \n") == "café\nau lait"
+
+
+def test_inner_whitespace_stays():
+    assert normalised("if x:\n    y") != normalised("if x:\n  y")
+
+
+def test_a_prompt_that_is_continued_as_it_stands_keeps_its_outer_blanks():
+    assert asked({**BASE, "prompt": "def f():\n    ", "verbatim": True}).text == "def f():\n    "
+
+
+def test_greedy_choice_ignores_what_only_sampling_reads():
+    one = asked({**BASE, "temperature": 0.0, "top_p": 0.5, "top_k": 3, "seed": 7})
+    assert one == asked({**BASE, "temperature": 0.0, "top_p": 1.0, "top_k": 0, "seed": None})
+
+
+def test_the_length_asked_for_is_no_part_of_the_key():
+    assert asked(BASE, 8).key == asked(BASE, 9).key
+
+
+def test_a_megabyte_has_a_key_like_any_other():
+    chat = [{"role": "system", "content": "s" * 1_000_000}, {"role": "user", "content": "u" * 1_000_000}]
+    request = {**BASE, "tenant": "t" * 256, "prompt": None, "messages": chat}
+    assert len(asked(request).key) == len(asked(request).place.scope) == 64
+
+
+class TestFingerprint:
+    def test_is_sixteen_hex_digits_that_stay(self):
+        fingerprint = engine_fingerprint(b"manifest", LlmSettings())
+        assert int(fingerprint, 16) >= 0
+        assert len(fingerprint) == 16
+        assert fingerprint == engine_fingerprint(b"manifest", LlmSettings())
+
+    def test_changes_with_the_manifest(self):
+        assert engine_fingerprint(b"a", LlmSettings()) != engine_fingerprint(b"b", LlmSettings())
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"numerics": "fast"},
+            {"kv_cache_precision": "f16"},
+            {"apply_chat_template": False},
+            {"speculation": "prompt_lookup"},
+            {"engine": "fake"},
+        ],
+    )
+    def test_changes_with_what_changes_answers(self, change):
+        assert engine_fingerprint(b"", LlmSettings(**change)) != engine_fingerprint(b"", LlmSettings())
+
+    @pytest.mark.parametrize("change", [{"max_queue": 1}, {"num_kv_blocks": 64}, {"senders": 1}])
+    def test_stays_with_what_does_not(self, change):
+        assert engine_fingerprint(b"", LlmSettings(**change)) == engine_fingerprint(b"", LlmSettings())
+
+    def test_of_a_model_is_that_of_its_manifest(self, tmp_path):
+        settings = LlmSettings(version_directory=tmp_path, artefact="built")
+        without = model_fingerprint(settings)
+        (tmp_path / "built").mkdir()
+        (tmp_path / "built" / MANIFEST).write_bytes(b"{}")
+        assert model_fingerprint(settings) == engine_fingerprint(b"{}", settings) != without
+
+    def test_of_a_fake_engine_has_no_manifest(self, tmp_path):
+        (tmp_path / MANIFEST).write_bytes(b"{}")
+        settings = LlmSettings(version_directory=tmp_path, artefact=".", engine="fake")
+        assert model_fingerprint(settings) == engine_fingerprint(b"", settings)
