@@ -1,0 +1,165 @@
+"""Vectors of places, in memory: the search of every store whose server or file has none.
+
+A mirror may lag behind its store in one way only: it may still hold what is gone there. So a
+search asks the store for the answers that it would give, and forgets those that are gone. How
+a mirror learns of new answers is the store's affair.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimodal.cache.values import Entry, Vector
+
+# One product over so many vectors of 384 takes about 8 ms on one core; a longer one would eat the budget.
+PLACE_ROWS = 50_000
+ALL_BYTES = 256 << 20
+OVERHEAD = 2_048  # bytes of an empty mirror, about
+FETCH = 1_000  # answers asked for at once, at most
+
+
+class Mirror:
+    """The vectors of one place, float32[d] each; beyond `rows` those that expire first are left out.
+
+    Hold `lock` while calling. `seen` and `era` are the store's: how far it has read, and of what.
+    """
+
+    def __init__(self, dimension: int, rows: int = PLACE_ROWS) -> None:
+        self.lock = threading.Lock()
+        self._dimension = dimension
+        self._limit = rows
+        self.reset()
+
+    def reset(self) -> None:
+        self.seen: int | str = 0
+        self.era: object = None
+        self._vectors: NDArray[np.float32] = np.empty((0, self._dimension), np.float32)
+        self._expires: NDArray[np.float64] = np.empty(0, np.float64)
+        self._names: list[str] = []
+        self._rows: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @property
+    def nbytes(self) -> int:
+        # A name of 64 characters is held once, in a list and in a dict.
+        return OVERHEAD + self._vectors.nbytes + self._expires.nbytes + 250 * len(self._names)
+
+    def add(self, name: str, vector: Vector, expires_at: float) -> None:
+        """Adds or replaces one vector."""
+        row = self._rows.get(name)
+        if row is None:
+            row = len(self._names)
+            if row == len(self._vectors):
+                self._grow()
+                row = len(self._names)
+            self._names.append(name)
+            self._rows[name] = row
+        self._vectors[row] = vector
+        self._expires[row] = expires_at
+
+    def drop(self, names: Sequence[str]) -> None:
+        """Forgets these; unknown ones are ignored."""
+        for name in names:
+            row = self._rows.pop(name, None)
+            if row is None:
+                continue
+            last = len(self._names) - 1
+            moved = self._names.pop()
+            if row != last:  # the last one fills the gap
+                self._vectors[row] = self._vectors[last]
+                self._expires[row] = self._expires[last]
+                self._names[row] = moved
+                self._rows[moved] = row
+
+    def best(self, vector: Vector, count: int, now: float) -> list[tuple[float, str]]:
+        """At most `count` unexpired names by cosine, best first; expired ones are forgotten."""
+        expired = np.flatnonzero(self._expires[: len(self._names)] <= now)
+        self.drop([self._names[row] for row in expired])
+        size = len(self._names)
+        if size == 0 or count < 1:
+            return []
+        scores = self._vectors[:size] @ vector
+        rows = np.argpartition(scores, -count)[-count:] if count < size else np.arange(size)
+        rows = rows[np.argsort(-scores[rows], kind="stable")]
+        return [(float(np.clip(scores[row], -1, 1)), self._names[row]) for row in rows]
+
+    def find(
+        self,
+        vector: Vector,
+        count: int,
+        now: float,
+        fetch: Callable[[Sequence[str]], Mapping[str, Entry]],
+    ) -> list[tuple[float, str, Entry]]:
+        """The best that the store still has: `fetch` gives the answers of names that are there now."""
+        asked = count
+        while True:
+            ranked = self.best(vector, asked, now)
+            entries = fetch([name for _, name in ranked]) if ranked else {}
+            gone = [name for _, name in ranked if name not in entries]
+            found = [(score, name, entries[name]) for score, name in ranked if name in entries]
+            self.drop(gone)
+            if not gone or len(found) >= count:
+                return found[:count]
+            asked = min(2 * asked, FETCH)  # much is gone: larger steps
+
+    def _grow(self) -> None:
+        size = len(self._names)
+        if size >= self._limit:
+            tenth = max(1, size // 10)
+            first = np.argpartition(self._expires[:size], tenth - 1)[:tenth]
+            self.drop([self._names[row] for row in first])
+            return
+        rows = min(self._limit, max(4, 2 * size))
+        vectors = np.empty((rows, self._dimension), np.float32)
+        expires = np.empty(rows, np.float64)
+        vectors[:size], expires[:size] = self._vectors[:size], self._expires[:size]
+        self._vectors, self._expires = vectors, expires
+
+
+class Mirrors:
+    """Mirrors by place and dimension; the least recently used ones make room beyond `limit` bytes."""
+
+    def __init__(self, limit: int = ALL_BYTES) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._mirrors: OrderedDict[tuple[str, int], Mirror] = OrderedDict()
+        self._bytes: dict[tuple[str, int], int] = {}
+        self._total = 0
+
+    @contextmanager
+    def use(self, place: str, dimension: int) -> Iterator[Mirror]:
+        """The place's mirror, locked: a place's searches go one after the other, places do not wait.
+
+        An empty one is not kept: most places are asked once and hold nothing.
+        """
+        name = (place, dimension)
+        with self._lock:
+            mirror = self._mirrors.pop(name, None) or Mirror(dimension)
+            self._mirrors[name] = mirror
+        with mirror.lock:
+            yield mirror
+            size = mirror.nbytes
+        with self._lock:
+            if self._mirrors.get(name) is mirror:
+                self._total += size - self._bytes.get(name, 0)
+                self._bytes[name] = size
+                if not len(mirror):
+                    del self._mirrors[name]
+                    self._total -= self._bytes.pop(name)
+            while self._total > self._limit and len(self._mirrors) > 1:
+                oldest, _ = self._mirrors.popitem(last=False)
+                self._total -= self._bytes.pop(oldest, 0)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._mirrors.clear()
+            self._bytes.clear()
+            self._total = 0
