@@ -6,6 +6,7 @@ is decided before they get here.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -77,7 +78,8 @@ class Writer:
             if time.monotonic() - counted > _COUNT_EVERY_S:
                 self._count()
                 counted = time.monotonic()
-        self._store.close()
+        with contextlib.suppress(Exception):  # What it could not write back is lost: nobody waits for it.
+            self._store.close()
 
     def _write(self, question: Question, entry: Entry) -> str:
         if not self._breaker.closed:

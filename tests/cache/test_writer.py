@@ -1,0 +1,147 @@
+"""The thread that puts answers into the store: bounded, patient with nobody, and heard of in counters."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from tests.cache.doubles import ScriptedStore, ask, fails
+from trimodal.cache import writer as module
+from trimodal.cache.budget import Breaker
+from trimodal.cache.metrics import STORED, CacheMetrics
+from trimodal.cache.values import Entry
+from trimodal.cache.writer import Writer
+from trimodal.metrics import MemoryMetrics
+
+
+def entry(finish_reason: str = "stop", answer: str = "yes") -> Entry:
+    now = time.time()
+    return Entry("what is a lambda", answer, finish_reason, 1, 64, now, now + 900)
+
+
+class Bench:
+    """A writer with all that it touches."""
+
+    def __init__(self) -> None:
+        self.store, self.metrics, self.breaker = ScriptedStore(), MemoryMetrics(), Breaker("the store")
+        counts = CacheMetrics(self.metrics, "llm")
+        self.writer = Writer(self.store, lambda question, entry: None, counts, self.breaker)
+
+    def count(self, outcome: str) -> float:
+        return self.metrics.get("trimodal_cache_stored_total", {"model": "llm", "outcome": outcome}).value
+
+    def settle(self, answers: int) -> None:
+        deadline = time.monotonic() + 60
+        while sum(map(self.count, STORED)) < answers:
+            assert time.monotonic() < deadline, "the writer did nothing"
+            time.sleep(0.001)
+
+
+@pytest.fixture
+def bench():
+    bench = Bench()
+    yield bench
+    bench.store.before = lambda call: None
+    bench.writer.close(10)
+
+
+def test_close_writes_what_waits_and_then_closes_the_store(bench):
+    for index in range(100):
+        bench.writer.put(ask(f"question {index}"), entry())
+    bench.writer.close(60)
+    assert len(bench.store.held) == bench.count("kept") == 100
+    assert bench.store.closed.is_set()
+
+
+def test_answers_beyond_the_queue_are_dropped_and_nobody_waits(bench, monkeypatch):
+    over = threading.Event()
+    began = threading.Event()
+
+    def hang(call: str) -> None:
+        began.set()
+        over.wait(60)
+
+    bench.store.before = hang
+    bench.writer.put(ask("first"), entry())
+    assert began.wait(60)
+    for index in range(module._WAITING + 7):
+        bench.writer.put(ask(f"question {index}"), entry())
+    assert bench.count("dropped") == 7
+    over.set()
+    bench.settle(module._WAITING + 8)
+    assert bench.count("kept") == module._WAITING + 1
+
+
+def test_close_leaves_a_store_behind_that_hangs(bench):
+    over = threading.Event()
+    bench.store.before = lambda call: over.wait(60)
+    bench.writer.put(ask(), entry())
+    bench.writer.close(0.01)  # returns, or the test's own limit ends it
+    assert not bench.store.closed.is_set()
+    over.set()
+    assert bench.store.closed.wait(60)
+
+
+def test_after_the_end_of_its_patience_what_waits_is_dropped(bench):
+    over = threading.Event()
+    bench.store.before = lambda call: over.wait(60)
+    for index in range(5):
+        bench.writer.put(ask(f"question {index}"), entry())
+    bench.writer.close(0.01)
+    over.set()
+    bench.settle(5)
+    assert bench.count("dropped") >= 4
+    assert bench.store.closed.wait(60)
+
+
+@pytest.mark.parametrize("call", ["put", "get"])
+def test_a_store_that_fails_is_counted_and_the_writer_goes_on(bench, call):
+    bench.store.before = fails(call)
+    bench.writer.put(ask(), entry("length"))
+    bench.settle(1)
+    bench.store.before = lambda call: None
+    bench.writer.put(ask(), entry())
+    bench.settle(2)
+    assert (bench.count("failed"), bench.count("kept")) == (1, 1)
+
+
+def test_a_store_that_is_left_alone_is_not_written_to(bench, capfd):
+    for _ in range(Breaker.FAILURES):
+        bench.breaker.bad("why")
+    bench.writer.put(ask(), entry())
+    bench.settle(1)
+    assert bench.count("failed") == 1
+    assert bench.store.calls == []
+
+
+def test_a_cut_answer_does_not_take_the_place_of_a_whole_one(bench):
+    bench.writer.put(ask(), entry("stop", "whole"))
+    bench.writer.put(ask(), entry("length", "cut"))
+    bench.settle(2)
+    assert [held.answer for held, _ in bench.store.held.values()] == ["whole"]
+    bench.writer.put(ask("another"), entry("length", "cut"))
+    bench.writer.put(ask("another"), entry("stop", "whole"))
+    bench.settle(4)
+    assert [held.answer for held, _ in bench.store.held.values()] == ["whole", "whole"]
+
+
+def test_a_vector_that_cannot_be_had_fails_one_answer_alone(bench):
+    def vector_of(question, entry):
+        raise RuntimeError("no embedder")
+
+    bench.writer._vector_of = vector_of
+    bench.writer.put(ask(), entry())
+    bench.settle(1)
+    assert bench.count("failed") == 1
+
+
+def test_the_number_of_answers_is_shown(bench):
+    bench.writer.put(ask(), entry())
+    bench.settle(1)
+    gauge = bench.metrics.get("trimodal_cache_entries", {"model": "llm"})
+    deadline = time.monotonic() + 60
+    while gauge.value != 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)

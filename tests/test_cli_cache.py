@@ -1,0 +1,92 @@
+"""`trimodal cache` as it is called, on a store that lies in a file: counts, filters, sentences."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.cache.doubles import ask
+from trimodal.cache.options import default_store
+from trimodal.cache.store import Limits, open_store
+from trimodal.cache.values import Entry
+from trimodal.cli import app
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["cache", *arguments])
+
+
+@pytest.fixture
+def store(monkeypatch, tmp_path):
+    """The default store of the llm model, with three answers of two tenants, held open as a server would."""
+    monkeypatch.setenv("TRIMODAL_CACHE", str(tmp_path))
+    opened = open_store(str(default_store("llm")), Limits(timeout_s=30))
+    now = time.time()
+    for tenant, namespace in (("", "default"), ("a", "default"), ("a", "faq")):
+        question = ask(tenant=tenant, namespace=namespace)
+        entry = Entry(question.text, "yes", "stop", 1, 64, now, now + 900)
+        opened.put(question.place, question.key, entry, np.array([1, 0], np.float32))
+    yield opened
+    opened.close()
+
+
+def left(store) -> set[tuple[str, str]]:
+    places = [(tenant, namespace) for tenant in ("", "a") for namespace in ("default", "faq")]
+    questions = {place: ask(tenant=place[0], namespace=place[1]) for place in places}
+    return {place for place, question in questions.items() if store.get(question.place, question.key)}
+
+
+def test_stats_are_one_line(store):
+    result = run("stats")
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"{default_store('llm')}: 3 answers of 2 tenants, ")
+
+
+def test_stats_in_json(store):
+    held = json.loads(run("stats", "--json", "--store", str(default_store("llm"))).stdout)
+    assert (held["entries"], held["tenants"], held["bytes"] > 0) == (3, 2, True)
+
+
+@pytest.mark.parametrize(
+    ("filters", "gone", "stay"),
+    [
+        (("--all",), 3, set()),
+        (("--tenant", "a"), 2, {("", "default")}),
+        (("--tenant", ""), 1, {("a", "default"), ("a", "faq")}),
+        (("--namespace", "default"), 2, {("a", "faq")}),
+        (("--tenant", "a", "--namespace", "faq"), 1, {("", "default"), ("a", "default")}),
+        (("--tenant", "nobody"), 0, {("", "default"), ("a", "default"), ("a", "faq")}),
+    ],
+)
+def test_clear_drops_what_matches_and_who_has_the_store_open_sees_it(store, filters, gone, stay):
+    result = run("clear", *filters)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.endswith(f": {gone} answers cleared\n")
+    assert left(store) == stay
+
+
+@pytest.mark.parametrize("filters", [(), ("--all", "--tenant", "a"), ("--all", "--namespace", "faq")])
+def test_clear_wants_to_be_told_what(store, filters):
+    result = run("clear", *filters)
+    assert result.exit_code == 2
+    assert "say what to clear" in result.output
+    assert len(left(store)) == 3
+
+
+def test_a_store_that_is_not_there_is_not_made(tmp_path):
+    path = tmp_path / "typo.sqlite"
+    result = run("stats", "--store", str(path))
+    assert result.exit_code == 1
+    assert "no such store" in result.output
+    assert not path.exists()
+
+
+def test_an_unknown_kind_of_store_is_one_sentence():
+    result = run("stats", "--store", "mysql://host/db")
+    assert result.exit_code == 1
+    assert "mysql" in result.output
+    assert "Traceback" not in result.output
