@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimodal.client.batches import each_alone, in_batches
-from trimodal.client.generation import Sampling, generation_inputs, utf8
+from trimodal.client.generation import Options, generation_inputs, utf8
 from trimodal.client.listen import Listening, LiveStream
 from trimodal.client.rows import predictions, vectors
 from trimodal.client.stream import AnswerStream
@@ -74,15 +74,16 @@ class Client:
         timeout: float | None = None,
         model: str = "llm",
         request_id: str = "",
-        **sampling: Unpack[Sampling],
+        **options: Unpack[Options],
     ) -> AnswerStream:
         """The answer to a prompt or a chat (one of the two), as it is made. Sent when it is iterated.
 
         Args:
             timeout: seconds for the whole answer; None: as the client's timeouts say.
-            sampling: max_tokens, temperature, top_p, top_k, seed, stop; the model's defaults otherwise.
+            options: max_tokens, temperature, top_p, top_k, seed, stop; tenant, tier, deadlines, what the
+                cache may do, and a key to cancel it by: see `Options`. The model's defaults otherwise.
         """
-        request = Request(model, generation_inputs(prompt, messages, sampling), request_id)
+        request = Request(model, generation_inputs(prompt, messages, options), request_id)
 
         async def send() -> Responses:
             return await self._transport.stream(request, self._within(timeout))
@@ -99,13 +100,25 @@ class Client:
         timeout: float | None = None,
         model: str = "llm",
         request_id: str = "",
-        **sampling: Unpack[Sampling],
+        **options: Unpack[Options],
     ) -> Answer:
         """As `generate`, but the whole answer at once."""
         stream = self.generate(
-            prompt, messages=messages, timeout=timeout, model=model, request_id=request_id, **sampling
+            prompt, messages=messages, timeout=timeout, model=model, request_id=request_id, **options
         )
         return await stream.answer()
+
+    async def cancel(self, cancel_key: str, *, model: str = "llm") -> bool:
+        """Ends the request that was sent with this `cancel_key`, from whichever client; False: there is none.
+
+        One that is still on its way to the server ends when it arrives (within 10 s).
+        """
+        request = Request(model, {"cancel": strings([utf8("cancel_key", cancel_key)])})
+
+        async def send() -> Responses:
+            return await self._transport.stream(request, self._timeouts)
+
+        return (await AnswerStream(send).answer()).finish_reason == "cancelled"
 
     @overload
     async def classify(

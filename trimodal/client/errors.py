@@ -65,6 +65,7 @@ _CODES: dict[str, type[RequestError]] = {
 _PREFIX = re.compile(rf"(?:.*?, )?({'|'.join(_CODES)}): (.*)", re.DOTALL)
 # Triton puts the request's id and, in a pipeline, the pipeline's name in front: the caller knows both.
 _PREAMBLE = re.compile(r"\[request id: [^\]]*\] |in ensemble '[^']*', ")
+_RETRY = re.compile(r"(.*); retry after (\d+(?:\.\d+)?(?:e[+-]?\d+)?) s", re.DOTALL)
 _UNKNOWN = re.compile(r"unknown model: '(.*)' is not found")
 _NOT_NOW = re.compile(
     r"no available versions|not ready|shutting down|in exit|exceeds maximum queue size", re.I
@@ -112,7 +113,7 @@ def from_status(code: grpc.StatusCode, details: str | None, url: str) -> Trimoda
         return ModelNotFound(f"the server has no model '{unknown[1]}'")
     if code is grpc.StatusCode.NOT_FOUND and _NOT_NOW.search(text):  # it was unloaded: the server drains
         return Unavailable(_plain(text))
-    return _STATUS.get(code, InternalError)(_plain(text))
+    return _made(_STATUS.get(code, InternalError), _plain(text))
 
 
 def from_message(message: str, *, by_model: bool) -> RequestError:
@@ -123,7 +124,7 @@ def from_message(message: str, *, by_model: bool) -> RequestError:
         by_model: whether the model sent it; what Triton itself refuses never reached one.
     """
     if found := _PREFIX.fullmatch(message):
-        return _CODES[found[1]](found[2])
+        return _made(_CODES[found[1]], found[2])
     text = _plain(message)
     if by_model:
         return RequestError(text)
@@ -132,6 +133,12 @@ def from_message(message: str, *, by_model: bool) -> RequestError:
     if unknown := _UNKNOWN.search(text):
         return ModelNotFound(f"the server has no model '{unknown[1]}'")
     return InvalidArgument(text)
+
+
+def _made(kind: type[RequestError], text: str) -> RequestError:
+    if kind is Unavailable and (hint := _RETRY.fullmatch(text)):
+        return Unavailable(hint[1], float(hint[2]))
+    return kind(text)
 
 
 def _plain(text: str) -> str:

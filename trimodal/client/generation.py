@@ -19,7 +19,11 @@ _SCALARS: dict[str, type[np.generic]] = {
     "top_p": np.float32,
     "top_k": np.int32,
     "seed": np.uint64,
+    "priority": np.int32,
+    "ttft_deadline_ms": np.int32,
+    "deadline_ms": np.int32,
 }
+_TEXTS = ("tenant", "tier", "cache_control", "cache_namespace", "cancel_key")
 
 
 class Sampling(TypedDict, total=False):
@@ -33,8 +37,31 @@ class Sampling(TypedDict, total=False):
     stop: str | Sequence[str]
 
 
+class Options(Sampling, total=False):
+    """Sampling, and on what terms a request is served; what is left out is as the server's tier says.
+
+    Attributes:
+        tenant: whose stored answers may be used; nothing is shared between two.
+        tier: class of service. priority: may only lower the tier's.
+        ttft_deadline_ms: until the first text; a request that cannot make it is refused at once, with
+            `Unavailable.retry_after_s`. deadline_ms: until the end; what came until then is kept.
+        cache_control: of "no-cache", "no-store" and "store", commas between.
+        cache_namespace: how long its answer may be kept, by name.
+        cancel_key: 16 to 128 random characters; `Client.cancel(key)` then ends it, from anywhere.
+    """
+
+    tenant: str | None
+    tier: str | None
+    priority: int | None
+    ttft_deadline_ms: int | None
+    deadline_ms: int | None
+    cache_control: str | None
+    cache_namespace: str | None
+    cancel_key: str | None
+
+
 def generation_inputs(
-    prompt: str | None, messages: Sequence[Message] | None, sampling: Sampling
+    prompt: str | None, messages: Sequence[Message] | None, options: Options
 ) -> dict[str, Array]:
     """The input tensors of the llm model; strings as UTF-8, numbers as [1].
 
@@ -47,10 +74,14 @@ def generation_inputs(
     if messages is not None:
         inputs["messages"] = strings([utf8("messages", json.dumps(list(messages), ensure_ascii=False))])
     for name, kind in _SCALARS.items():
-        value = sampling.get(name)
+        value = options.get(name)
         if value is not None:
             inputs[name] = _number(name, value, kind)
-    stop = sampling.get("stop") or ()
+    for name in _TEXTS:
+        text = options.get(name)
+        if text is not None:
+            inputs[name] = strings([utf8(name, str(text))])
+    stop = options.get("stop") or ()
     if stops := [stop] if isinstance(stop, str) else list(stop):
         inputs["stop"] = strings([utf8("stop", text) for text in stops])
     return inputs

@@ -11,9 +11,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 
 from trimodal.client.errors import ConnectionLost, ProtocolError
+from trimodal.client.notes import read_note
 from trimodal.client.timing import Stopwatch, Timing
 from trimodal.client.transport import Responses, Tensors
-from trimodal.client.values import Answer, Delta, Usage
+from trimodal.client.values import Answer, Delta, Note, Usage
 from trimodal.errors import TrimodalError
 
 
@@ -36,6 +37,7 @@ class AnswerStream:
         self._parts: list[str] = []
         self._done = False
         self.usage = Usage()
+        self.note = Note()
         self.finish_reason = ""
 
     @property
@@ -87,7 +89,7 @@ class AnswerStream:
         """Waits for the rest and gives the whole answer."""
         async for _ in self:
             pass
-        return Answer(self.text, self.finish_reason, self.usage, self.timing)
+        return Answer(self.text, self.finish_reason, self.usage, self.timing, self.note)
 
     def cancel(self) -> None:
         """Ends the request on the server; the iteration stops after this. Nothing if it is over."""
@@ -120,7 +122,9 @@ class AnswerStream:
                 cached=int(outputs["cached_tokens"][0]),
                 completion=int(outputs["completion_tokens"][0]),
             )
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+            if finish_reason:
+                self.note = read_note(outputs)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"the answer of the llm model cannot be read: {error!r}") from None
         tokens = usage.completion - self.usage.completion
         self.usage = usage

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict
 
@@ -35,13 +37,33 @@ class Delta:
 
 
 @dataclass(frozen=True)
+class Note:
+    """How an answer came about.
+
+    Attributes:
+        cache: exact, semantic, coalesced (generated for somebody who asked the same), or empty.
+        similarity: cosine of the question and the stored one; 1 for an exact hit, 0 without a hit.
+        trimmed: what the chat lost to its tier's budget, as {"messages": 4, "tokens": 812}.
+        queue_ms: arrival to the engine.
+        predicted_ttft_ms: the server's forecast when it let the request in; nan when it made none.
+    """
+
+    cache: str = ""
+    similarity: float = 0.0
+    trimmed: Mapping[str, int] = field(default_factory=dict)
+    queue_ms: float = 0.0
+    predicted_ttft_ms: float = math.nan
+
+
+@dataclass(frozen=True)
 class Answer:
-    """A whole answer. `finish_reason` is stop, length or cancelled."""
+    """A whole answer. `finish_reason` is stop, length, deadline or cancelled."""
 
     text: str
     finish_reason: str
     usage: Usage = field(default_factory=Usage)
     timing: Timing = field(default_factory=Timing)
+    note: Note = field(default_factory=Note)
 
 
 @dataclass(frozen=True)

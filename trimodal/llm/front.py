@@ -35,11 +35,35 @@ class Answers(Protocol):
     def close(self) -> None: ...
 
 
-class Front:
-    """The cache of one model, with the rules on who may be answered from it."""
+class NoAnswers:
+    """Where nothing is stored, requests can still share what is under way."""
 
-    def __init__(self, settings: LlmSettings, answers: Answers, fingerprint: str) -> None:
+    def exact(self, question: Question) -> Hit | None:
+        return None
+
+    def semantic(self, question: Question) -> Hit | None:
+        return None
+
+    def keep(self, question: Question, answer: str, finish_reason: str, completion_tokens: int) -> None:
+        """Nothing is kept."""
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class Front:
+    """The cache of one model, with the rules on who may be answered from it.
+
+    Args:
+        fingerprint: of model and engine.
+        templated: a bare prompt becomes a user message; otherwise it is continued as it stands.
+    """
+
+    def __init__(
+        self, settings: LlmSettings, answers: Answers, fingerprint: str, *, templated: bool = True
+    ) -> None:
         self._settings = settings
+        self._templated = templated
         self._answers = answers
         self._fingerprint = fingerprint
         self._looking = threading.Semaphore(_MOST_LOOKUPS)
@@ -62,6 +86,7 @@ class Front:
             seed=sampling.seed,
             stops=request.stops,
             max_tokens=sampling.max_tokens,
+            verbatim=request.messages is None and not self._templated,
         )
 
     def consult(
@@ -84,7 +109,7 @@ class Front:
 
     def keep(self, generation: Generation) -> None:
         """Stores a complete answer; returns at once."""
-        if generation.question and generation.storable and self._settings.cache != "coalesce":
+        if generation.question and generation.storable:
             self._answers.keep(
                 generation.question,
                 generation.answer,
@@ -101,11 +126,10 @@ class Front:
         try:
             tell_it, hit = True, None
             try:
-                mode = self._settings.cache
-                hit = self._answers.exact(asked) if mode != "coalesce" else None
+                hit = self._answers.exact(asked)
                 if hit is None and join():
                     tell_it = False
-                elif hit is None and mode == "semantic":
+                elif hit is None:
                     hit = self._answers.semantic(asked)
             except Exception:
                 # The cache never raises; a request must not vanish here even if it does.

@@ -15,9 +15,15 @@ from trimodal.errors import InvalidArgument
 from trimodal.llm.engine import Sampling
 from trimodal.llm.fields import Inputs, decode, integer, number, shown, text
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.terms import CancelRequest, Terms, read_cancel, read_terms, with_parameters
+from trimodal.llm.terms import PARAMETERS, CancelRequest, Terms, read_cancel, read_terms, with_parameters
 from trimodal.llm.tokenizer import Message, Tokenizer
 
+INPUTS = (
+    *("text_input", "messages", "max_tokens", "temperature", "top_p", "top_k", "seed", "stop"),
+    *PARAMETERS,
+    *("cancel_key", "cancel"),
+)
+"""The llm model's input tensors; all are optional."""
 ROLES = ("system", "user", "assistant", "tool")
 _MAX_MESSAGES = 1024
 _MAX_STOP_BYTES = 256

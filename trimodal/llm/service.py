@@ -56,7 +56,8 @@ class LlmService:
         self._settings = settings
         self._metrics = metrics
         self._reader = Reader(settings)
-        self._front = Front(settings, answers, fingerprint) if answers else None
+        templated = settings.apply_chat_template and self._reader.tokenizer.has_chat_template
+        self._front = Front(settings, answers, fingerprint, templated=templated) if answers else None
         self._lock = threading.RLock()
         self._book = Book()
         self._closing = threading.Event()

@@ -15,7 +15,9 @@ from trimodal.errors import ServerError
 from trimodal.manifest import MANIFEST
 
 # Parameters by which a Python model names another one that it calls by itself (BLS).
-CALLS = ("recognizer",)
+CALLS = ("recognizer", "embedder")
+# … and those that it only calls when another parameter has this value.
+ONLY_WITH = {"embedder": ("cache", "semantic")}
 GPU_ENGINES = ("tensorrt", "tensorrt_llm", "tensorrt_llm_pytorch", "vllm")
 FAKE = "fake"  # engine of every Python model that needs no artefact and no GPU
 
@@ -41,7 +43,12 @@ class Model:
     @property
     def calls(self) -> tuple[str, ...]:
         """Models that this one calls by itself while it works on a request."""
-        return tuple(name for key, name in self.parameters.items() if key in CALLS)
+        parameters = self.parameters
+        named = {key: parameters[key] for key in CALLS if key in parameters}
+        for key, (other, value) in ONLY_WITH.items():
+            if parameters.get(other) != value:
+                named.pop(key, None)
+        return tuple(named.values())
 
     @property
     def platform(self) -> str:

@@ -3,18 +3,19 @@
 import json
 import threading
 
-import numpy as np
 import triton_python_backend_utils as pb_utils
 
+from trimodal.cache.keys import model_fingerprint
+from trimodal.cache.opening import open_answers
 from trimodal.glue import as_request_error, stream_error_response, version_directory
+from trimodal.llm.answer import columns
 from trimodal.llm.metrics import LlmMetrics
-from trimodal.llm.request import read_request
+from trimodal.llm.request import INPUTS, read_request
 from trimodal.llm.service import LlmService
 from trimodal.llm.settings import LlmSettings
 from trimodal.metrics import TritonMetrics
 from trimodal.settings import parameters_of, parse_parameters
 
-INPUTS = ("text_input", "messages", "max_tokens", "temperature", "top_p", "top_k", "seed", "stop")
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
@@ -25,7 +26,12 @@ class TritonPythonModel:
         self.settings = parse_parameters(LlmSettings, parameters, source=source)
         self.metrics = TritonMetrics(pb_utils)
         self.counts = LlmMetrics(self.metrics, args["model_name"])
-        self.service = LlmService(self.settings, self.counts)
+        self.service = LlmService(
+            self.settings,
+            self.counts,
+            answers=open_answers(self.settings, pb_utils, self.metrics, version_directory(args).parent),
+            fingerprint=model_fingerprint(self.settings),
+        )
 
     def execute(self, requests):
         for request in requests:
@@ -52,15 +58,8 @@ class ResponseSink:
         self.sender, self.lock, self.closed = sender, threading.Lock(), False
 
     def send(self, delta):
-        response = pb_utils.InferenceResponse(
-            output_tensors=[
-                pb_utils.Tensor("text_output", np.array([delta.text.encode()], dtype=object)),
-                pb_utils.Tensor("finish_reason", np.array([delta.finish_reason.encode()], dtype=object)),
-                pb_utils.Tensor("prompt_tokens", np.array([delta.prompt_tokens], dtype=np.int32)),
-                pb_utils.Tensor("cached_tokens", np.array([delta.cached_tokens], dtype=np.int32)),
-                pb_utils.Tensor("completion_tokens", np.array([delta.completion_tokens], dtype=np.int32)),
-            ]
-        )
+        outputs = [pb_utils.Tensor(name, array) for name, array in columns(delta).items()]
+        response = pb_utils.InferenceResponse(output_tensors=outputs)
         self.respond(response, final=bool(delta.finish_reason))
 
     def fail(self, error):

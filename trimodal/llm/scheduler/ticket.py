@@ -13,11 +13,15 @@ class Ticket:
     """One generation's place in the queue, then in the engine. All times are `clock` seconds, absolute.
 
     Attributes:
-        prefix: stands for the beginning of the prompt (equal beginnings, equal numbers): what the prefix
-            cache spared one request, it will spare the next.
+        prefix: stands for the beginning of the prompt (equal beginnings, equal numbers; 0: unknown): what
+            the prefix cache spared one request, it will spare the next.
         ttft_deadline: until when the first text is to be there; inf: no such bound.
         predicted_ttft: seconds from arrival to the first text, as foreseen at admission; nan: not foreseen.
         started: handed to the engine; 0: it waits. first_token: 0 until there is one.
+        blocks: KV blocks for its prompt and its whole answer. uncached: prompt tokens that the prefix cache
+            is not foreseen to spare. foreseen_tokens: of its answer; nan: not foreseen. The scheduler's own.
+        queued: it was foreseen to wait. trial: let in to see whether the model of the speed still holds.
+        problem: a sentence on why `Scheduler.overdue` took it out of the queue; retry_after_s goes with it.
     """
 
     id: int
@@ -34,3 +38,10 @@ class Ticket:
     first_token: float = 0.0
     completion_tokens: int = 0
     cached_tokens: int = 0
+    blocks: int = 0
+    uncached: int = 0
+    foreseen_tokens: float = math.nan
+    queued: bool = False
+    trial: bool = False
+    problem: str = ""
+    retry_after_s: float = 0.0

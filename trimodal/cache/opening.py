@@ -1,0 +1,31 @@
+"""Opens the cache that a model's settings ask for, inside the server. It knows no request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from trimodal.cache.answers import AnswerCache
+from trimodal.cache.metrics import CacheMetrics
+from trimodal.cache.options import CacheOptions
+from trimodal.cache.relay import TritonEmbedder, embedder_checkpoint
+from trimodal.llm.front import Answers, NoAnswers
+from trimodal.llm.settings import LlmSettings
+from trimodal.metrics import Metrics
+
+
+def open_answers(settings: LlmSettings, pb_utils: Any, metrics: Metrics, llm: Path) -> Answers | None:
+    """The cache of the llm model in the directory `llm`; None: `cache` is off.
+
+    Raises:
+        OperatorError: the store cannot be used, or the embedding model does not suit the semantic layer.
+    """
+    if settings.cache == "off":
+        return None
+    if settings.cache == "coalesce":
+        return NoAnswers()
+    embedder = None
+    if settings.cache == "semantic":
+        checkpoint = embedder_checkpoint(llm, settings.embedder)
+        embedder = TritonEmbedder(pb_utils, settings.embedder, checkpoint)
+    return AnswerCache(CacheOptions.of(settings, llm.name), embedder, CacheMetrics(metrics, llm.name))
