@@ -1,0 +1,133 @@
+"""Hostile questions through the whole cache on the embedded store: each is answered from its own place.
+
+The guard accepts all, and the embedder finds every text like every other: what keeps places apart is
+the keys and the store alone.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.cache.doubles import ScriptedGuard, ask
+from tests.cache.rig import LONG
+from trimodal.cache.answers import AnswerCache
+from trimodal.cache.metrics import STORED, CacheMetrics
+from trimodal.cache.options import CacheOptions
+from trimodal.cache.store import Limits, open_store
+from trimodal.cache.values import Entry
+from trimodal.metrics import MemoryMetrics
+
+VECTOR = np.array([0.6, 0.8], np.float32)
+TENANTS = 2_000
+# Texts that look alike, or like a key, a path, a pattern or a query of some store.
+HOSTILE = (
+    "", " ", "a", "а", "A", "Ａ", "é", "e\u0301", "\u202ea", "a\u200b", "a\0", "a\0b", "*", "%", "_", "?",
+    "[a]", "a*", "a' OR '1'='1", '"; DROP TABLE answers; --', "a:b", "a/b", "../a", "{a}", "trimodal:",
+    "None", "null", '{"tenant": "a"}', '["a", "default"]', "a\n", "a\r\n", "0", "00", "\ufeffa", "😀", "\ud83d",
+    "a" * 256,
+)  # fmt: skip
+
+
+class Alike:
+    """One vector for every text."""
+
+    checkpoint = "alike"
+
+    def embed(self, text):
+        return VECTOR
+
+
+class Opened:
+    """The cache on an embedded store in `path`, and a writer that can be waited for."""
+
+    def __init__(self, path):
+        self.metrics = MemoryMetrics()
+        self.store = open_store(str(path / "answers.sqlite"), Limits(max_entries=100_000, timeout_s=LONG))
+        self.cache = AnswerCache(
+            CacheOptions("semantic", "", budget_s=LONG, embedding_budget_s=LONG),
+            Alike(),
+            CacheMetrics(self.metrics, "llm"),
+            store=self.store,
+            guard=ScriptedGuard(),
+            threshold=0.0,
+        )
+        self.kept = 0
+
+    def keep(self, question, answer):
+        self.cache.keep(question, answer, "stop", 1)
+        self.kept += 1
+        deadline = time.monotonic() + 60
+        while self._written() < self.kept:
+            assert time.monotonic() < deadline, "the writer did nothing"
+            time.sleep(0.0005)
+
+    def _written(self):
+        labels = ({"model": "llm", "outcome": outcome} for outcome in STORED)
+        return sum(self.metrics.get("trimodal_cache_stored_total", one).value for one in labels)
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    opened = Opened(tmp_path_factory.mktemp("store"))
+    yield opened
+    opened.cache.close()
+
+
+def test_of_thousands_of_tenants_none_gets_an_answer_of_another(opened):
+    now = time.time()
+    questions = {f"tenant-{index}": ask("who am I", tenant=f"tenant-{index}") for index in range(TENANTS)}
+    for tenant, question in questions.items():
+        if int(tenant.rpartition("-")[2]) % 2 == 0:  # the others have asked nothing yet
+            entry = Entry("who am I", tenant, "stop", 1, 64, now, now + 900)
+            opened.store.put(question.place, question.key, entry, VECTOR)
+    for tenant, question in questions.items():
+        wanted = tenant if int(tenant.rpartition("-")[2]) % 2 == 0 else None
+        for hit in (opened.cache.exact(question), opened.cache.semantic(question)):
+            assert (hit and hit.entry.answer) == wanted
+        near = opened.cache.semantic(ask("and who are you", tenant=tenant))
+        assert (near and near.entry.answer) == wanted
+
+
+PLACES = st.fixed_dictionaries(
+    {
+        "tenant": st.sampled_from(HOSTILE),
+        "namespace": st.sampled_from(("default", "live", *HOSTILE[:12])),
+        "system": st.sampled_from(HOSTILE),
+        "stops": st.lists(st.sampled_from(HOSTILE), max_size=2).map(tuple),
+    }
+)
+
+
+def told(place):
+    return repr(sorted(place.items()))
+
+
+def asked(place, text):
+    messages = [{"role": "system", "content": place["system"]}, {"role": "user", "content": text}]
+    tenant, namespace, stops = place["tenant"], place["namespace"], place["stops"]
+    return ask(prompt=None, messages=messages, tenant=tenant, namespace=namespace, stops=stops)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(PLACES, st.sampled_from(HOSTILE)), min_size=2, max_size=6))
+def test_whatever_is_kept_every_answer_comes_from_the_very_place_that_asks(opened, asking):
+    for place, text in asking:
+        opened.keep(asked(place, text), told(place))
+    for place, _ in asking:
+        for _, text in asking:
+            for hit in (opened.cache.exact(asked(place, text)), opened.cache.semantic(asked(place, text))):
+                assert hit is None or hit.entry.answer == told(place)
+
+
+def test_what_was_kept_is_found_whatever_its_place_is_called(opened):
+    """The test above would pass on a cache that finds nothing."""
+    for name in HOSTILE:
+        place = {"tenant": name, "namespace": name, "system": name, "stops": (name,)}
+        opened.keep(asked(place, "who am I"), told(place))
+        hits = opened.cache.exact(asked(place, "who am I")), opened.cache.semantic(asked(place, "and you"))
+        assert [hit and hit.entry.answer for hit in hits] == [told(place)] * 2, name
