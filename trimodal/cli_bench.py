@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
+from trimodal.cli_bench_overload import overload
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 bench = typer.Typer(
     help="Measure the served models, side by side with their bare engines.", no_args_is_help=True
 )
+
+
+bench.command()(overload)
 
 
 @bench.callback()

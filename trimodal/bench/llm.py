@@ -57,7 +57,7 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
     repository = default_repository()
     # A random prompt is taken as it is; lines of a file are questions, as users send them.
     changes = plan.changes if plan.prompts else {"apply_chat_template": "false", **plan.changes}
-    settings = _settings(repository, changes)
+    settings = served_settings(repository, changes)
     prompts = Prompts(settings, plan.prompts, plan.prompt_tokens)
     options = ServerOptions(
         repository=repository,
@@ -75,7 +75,9 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
         if plan.bare or plan.versus:
             engines["bare"] = stack.enter_context(BareEngine(settings))
         if plan.versus:
-            engines["versus"] = stack.enter_context(BareEngine(_settings(repository, changes | plan.versus)))
+            engines["versus"] = stack.enter_context(
+                BareEngine(served_settings(repository, changes | plan.versus))
+            )
         sides = {name: _bare_side(engine, prompts, plan.max_tokens) for name, engine in engines.items()}
         sides["served"] = _served_side(client, plan.max_tokens)
         title = f"llm: {settings.engine}, {Path(settings.artefact).name}, numerics {settings.numerics}"
@@ -166,7 +168,7 @@ def _print_speculation(console: Console, name: str, engine: BareEngine) -> None:
         )
 
 
-def _settings(repository: Path, changes: dict[str, str]) -> LlmSettings:
+def served_settings(repository: Path, changes: dict[str, str]) -> LlmSettings:
     """The settings that the served model will have, for a bare engine."""
     model = select_models(repository, ("llm",), "cpu")["llm"]
     version = {"version_directory": str(repository / "llm" / "1")}

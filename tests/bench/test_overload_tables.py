@@ -1,0 +1,77 @@
+"""What is printed of levels and what is said of the goals, missed ones included."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from tests.bench.test_overload_figures import TIERS, refused, result
+from trimodal.bench.overload_figures import summarise_level
+from trimodal.bench.overload_memory import Memory
+from trimodal.bench.overload_tables import print_tables, statements
+
+
+def level(load, results, **more):
+    return summarise_level(results, TIERS, load=load, rate=10 * load, seconds=10.0, **more)
+
+
+def said(*levels, **others):
+    return statements({"deadline": levels, **others}, TIERS)
+
+
+def test_goals_that_are_met():
+    told = said(level(1, [result()] * 10), level(10, [result()] * 9 + [refused(0.049)]))
+    assert told[0] == "met: goodput at 10× is 0.90/s, 0.90 of its peak of 1.00/s at 1× (goal: 0.9)"
+    assert told[1] == "met: p99 TTFT of tier premium at 10× is 300 ms (bound: 500 ms)"
+    assert told[-1] == "met: the slowest refusal came after 49.0 ms (goal: below 50)"
+
+
+def test_goals_that_are_missed_are_said_to_be():
+    told = said(level(1, [result()] * 10), level(10, [result()] * 8 + [result(ttft=0.9), refused(0.051)]))
+    assert told[0].startswith("MISSED: goodput at 10× is 0.80/s, 0.80 of its peak")
+    assert told[1] == "MISSED: p99 TTFT of tier premium at 10× is 900 ms (bound: 500 ms)"
+    assert told[-1].startswith("MISSED: the slowest refusal came after 51.0 ms")
+
+
+def test_a_high_tier_that_got_no_text_is_beyond_all_bounds():
+    hung = result(outcome="gave_up", ttft=float("nan"))
+    assert "MISSED: p99 TTFT of tier premium at 2× is beyond all bounds (bound: 500 ms)" in said(
+        level(1, [result()]), level(2, [hung])
+    )
+
+
+def test_what_makes_figures_doubtful_is_told_of_every_side():
+    unsent = result(outcome="unsent", ttft=float("nan"), lag=float("nan"))
+    slow = [result(lag=0.2)] * 10
+    failed = result(outcome="failed", error="ConnectionLost: the server went away")
+    told = said(level(1, slow), fifo=[level(2, [unsent, unsent, failed])])
+    assert any("deadline at 1×: this client could not keep the rate" in one for one in told)
+    assert any(one.startswith("fifo at 2×: 2 requests were not sent") for one in told)
+    assert "fifo at 2×: 1 requests ended with ConnectionLost: the server went away" in told
+
+
+def test_forecasts_and_memory_of_the_highest_load_are_told():
+    memory = {"before": Memory(100, 20), "most": Memory(150, 30), "after": Memory(110, 20)}
+    foreseen = [result(predicted=0.25)] * 3
+    told = said(level(1, [result()]), level(10, foreseen, memory=memory))
+    assert "TTFT foreseen at 10×, 3 answers: off by 49 ms at p50, 49 ms at p90" in told
+    assert "memory of server and engine at 10×, before → most → after: 120 → 180 → 130 MiB" in told
+
+
+def test_one_level_alone_has_no_peak_and_nothing_is_no_error():
+    assert said(level(1, [result()])) == []
+    assert said() == []
+
+
+@pytest.mark.parametrize("width", [100, 160])
+def test_tables_have_a_row_for_each_side_level_and_tier(width):
+    out = io.StringIO()
+    sides = {
+        "deadline": [level(1, [result(), result(tier="free"), refused(0.02)])],
+        "fifo": [level(1, [result(outcome="gave_up", ttft=float("nan"))])],
+    }
+    print_tables(sides, Console(file=out, width=width))
+    rows = [line.split() for line in out.getvalue().splitlines()]
+    assert ["1×", "deadline", "premium", "2", "1", "0", "0", "1", "0", "0", "300", "300"] in rows
+    assert ["1×", "fifo", "premium", "1", "0", "0", "0", "0", "0", "1", "-", "-"] in rows
+    assert ["1×", "deadline", "10.0", "0.20", "20", "20", "20", "-"] in rows

@@ -1,0 +1,172 @@
+"""What the overload bench measured, as tables and sentences. Measures nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from trimodal.bench.overload_figures import LevelFigures, Spread
+from trimodal.llm.tiers import Tier
+
+GOODPUT_KEPT = 0.9  # at the highest load, of the peak
+REFUSED_WITHIN_MS = 50.0
+_LAG_TOLD_MS = 20.0
+
+TIERS = (
+    "load",
+    "side",
+    "tier",
+    "sent",
+    "met",
+    "late",
+    "uneven",
+    "refused",
+    "expired",
+    "lost",
+    "TTFT p50",
+    "p99",
+)
+SERVER = ("load", "side", "offered/s", "goodput/s", "refused p50", "p99", "max", "retry p50")
+FORECAST = (
+    "load",
+    "side",
+    "answers",
+    "error p50",
+    "p90",
+    "bias",
+    "lag p99",
+    "max",
+    "MiB before",
+    "most",
+    "after",
+)
+
+
+def print_tables(sides: Mapping[str, Sequence[LevelFigures]], console: Console) -> None:
+    """All levels of all sides, side beside side, and what the columns mean."""
+    rows = sorted(
+        ((level, name) for name, levels in sides.items() for level in levels), key=lambda row: row[0].load
+    )
+    goodput, tiers, forecast = (
+        _table("Goodput", SERVER),
+        _table("By tier", TIERS),
+        _table("Behind it", FORECAST),
+    )
+    for level, name in rows:
+        head = (f"{level.load:g}×", name)
+        goodput.add_row(
+            *head, f"{level.rate:.1f}", f"{level.goodput:.2f}", *_times(level.refusals), *_retry(level)
+        )
+        for tier, one in level.tiers.items():
+            counts = (one.sent, one.met, one.late, one.uneven, one.refused, one.expired, one.lost)
+            tiers.add_row(*head, tier, *map(str, counts), _ms(one.ttft_p50), _ms(one.ttft_p99))
+        error, memory = level.forecast_error, level.memory
+        forecast.add_row(
+            *head,
+            str(error.count),
+            *(_ms(value) for value in (error.p50, error.p90, level.forecast_bias)),
+            *(_ms(value) for value in (level.lag.p99, level.lag.most)),
+            *(f"{memory[when].total:.0f}" if when in memory else "" for when in ("before", "most", "after")),
+        )
+    console.print(tiers)
+    console.print(goodput)
+    console.print(
+        "met: first text and all gaps between deltas within the tier's bounds; late: the first text was not; "
+        "uneven: a gap was not\n"
+        "refused: at once; expired: let in, refused later without a text; lost: failed, or client gave up\n"
+        "TTFT: ms from when a request was due, of all that were let in; refused p50…: the same to the refusal"
+    )
+    console.print(forecast)
+    console.print(
+        "error: |observed - foreseen| TTFT of the answers, ms; bias: median of observed - foreseen; "
+        "lag: due to really sent; MiB: server and engine"
+    )
+
+
+def statements(
+    sides: Mapping[str, Sequence[LevelFigures]], tiers: Mapping[str, Tier], *, judged: str = "deadline"
+) -> list[str]:
+    """What came of the goals, a sentence each, missed ones too; and what makes figures doubtful."""
+    told = []
+    levels = sides.get(judged, ())
+    if len(levels) > 1:
+        last, best = max(levels, key=lambda one: one.load), max(levels, key=lambda one: one.goodput)
+        kept = last.goodput / best.goodput if best.goodput else 0.0
+        told.append(
+            f"{_met(kept >= GOODPUT_KEPT)}: goodput at {last.load:g}× is {last.goodput:.2f}/s, {kept:.2f} "
+            f"of its peak of {best.goodput:.2f}/s at {best.load:g}× (goal: {GOODPUT_KEPT:g})"
+        )
+        told += _high_tier(last, tiers)
+        error, memory = last.forecast_error, last.memory
+        if error.count:
+            told.append(
+                f"TTFT foreseen at {last.load:g}×, {error.count} answers: off by {_ms(error.p50)} ms at p50, "
+                f"{_ms(error.p90)} ms at p90"
+            )
+        if memory:
+            shown = " → ".join(f"{memory[when].total:.0f}" for when in ("before", "most", "after"))
+            told.append(f"memory of server and engine at {last.load:g}×, before → most → after: {shown} MiB")
+    refusals = [level.refusals.most for level in levels if level.refusals.most is not None]
+    if refusals:
+        slowest = max(refusals)
+        told.append(
+            f"{_met(slowest < REFUSED_WITHIN_MS)}: the slowest refusal came after {slowest:.1f} ms "
+            f"(goal: below {REFUSED_WITHIN_MS:g})"
+        )
+    for name, some in sides.items():
+        for level in some:
+            told += _doubts(f"{name} at {level.load:g}×", level)
+    return told
+
+
+def _high_tier(level: LevelFigures, tiers: Mapping[str, Tier]) -> list[str]:
+    name = max(level.tiers, key=lambda one: tiers[one].priority)
+    bound, p99 = tiers[name].ttft_deadline_ms, level.tiers[name].ttft_p99
+    if not bound:
+        return []
+    shown = "beyond all bounds" if p99 is None else f"{p99:.0f} ms"
+    kept = p99 is not None and p99 <= bound
+    return [f"{_met(kept)}: p99 TTFT of tier {name} at {level.load:g}× is {shown} (bound: {bound} ms)"]
+
+
+def _doubts(where: str, level: LevelFigures) -> list[str]:
+    told = []
+    if level.unsent:
+        told.append(
+            f"{where}: {level.unsent} requests were not sent, as many were open as this client may have"
+        )
+    if level.lag.p99 is not None and level.lag.p99 > _LAG_TOLD_MS:
+        told.append(
+            f"{where}: this client could not keep the rate, 1 % of the requests went out more than "
+            f"{level.lag.p99:.0f} ms late; its times hold that wait"
+        )
+    told += [f"{where}: {count} requests ended with {error}" for error, count in level.errors.items()]
+    return told
+
+
+def _met(kept: bool) -> str:
+    return "met" if kept else "MISSED"
+
+
+def _table(title: str, columns: tuple[str, ...]) -> Table:
+    table = Table(title=title, box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("side", "tier") else "right", no_wrap=True)
+    return table
+
+
+def _times(times: Spread) -> tuple[str, ...]:
+    return tuple(_ms(value) for value in (times.p50, times.p99, times.most))
+
+
+def _retry(level: LevelFigures) -> tuple[str, ...]:
+    return (_ms(level.retry_after.p50),)
+
+
+def _ms(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}"
