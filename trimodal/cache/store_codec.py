@@ -49,8 +49,10 @@ def pack(place: str, key: str, entry: Entry) -> bytes:
     return _check(place, key, body) + body
 
 
-def unpack(place: str, key: str, packed: bytes) -> Entry | None:
-    """The entry, or nothing where the bytes are not what `pack` made for this place's name and key."""
+def unpack(place: str, key: str, packed: object) -> Entry | None:
+    """The entry, or nothing where these are not the bytes that `pack` made for this place's name and key."""
+    if not isinstance(packed, bytes):
+        return None
     check, body = packed[:CHECK], packed[CHECK:]
     if check != _check(place, key, body):
         return None
@@ -68,12 +70,20 @@ def unpack(place: str, key: str, packed: bytes) -> Entry | None:
 def checked_vector(vector: Vector) -> Vector:
     """The same as contiguous float32[d]. Raises StoreError unless it is finite and of unit length."""
     array = np.ascontiguousarray(vector, np.float32)
-    if array.ndim != 1 or not is_unit(array):
+    if array.ndim != 1 or not _is_unit(array):
         raise StoreError(f"an embedding of unit length is needed, not of shape {list(array.shape)}")
     return array
 
 
-def is_unit(vector: Vector) -> bool:
+def read_vector(packed: object, dimension: int) -> Vector | None:
+    """Bytes of a vector as float32[dimension]; nothing where they are not that, or of another length."""
+    if not isinstance(packed, bytes) or len(packed) != 4 * dimension:
+        return None
+    vector = np.frombuffer(packed, "<f4")
+    return vector if _is_unit(vector) else None
+
+
+def _is_unit(vector: Vector) -> bool:
     # NaN compares as false, so a vector that holds one is none.
     return abs(float(vector @ vector) - 1) <= UNIT
 

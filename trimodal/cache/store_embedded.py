@@ -11,12 +11,11 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
-
-from trimodal.cache.store import Limits
-from trimodal.cache.store_codec import checked_vector, is_unit, pack, place_name, unpack
+from trimodal.cache.store import Limits, StoreError
+from trimodal.cache.store_codec import checked_vector, pack, place_name, read_vector, unpack
 from trimodal.cache.store_mirror import FETCH, PLACE_ROWS, Mirror, Mirrors
 from trimodal.cache.store_sqlite import Database
 from trimodal.cache.store_uses import Uses
@@ -121,12 +120,11 @@ class EmbeddedStore:
         return StoreStats(entries, (pages - free) * size, tenants)
 
     def close(self) -> None:
-        try:
-            with self._database.writing() as writer:
-                self._write_uses(writer)
-        finally:
-            self._database.close()
-            self._mirrors.clear()
+        # When another process holds the file, the uses are let go.
+        with suppress(StoreError), self._database.writing() as writer:
+            self._write_uses(writer)
+        self._database.close()
+        self._mirrors.clear()
 
     def _fetch(
         self, connection: sqlite3.Connection, name: str, keys: Sequence[str], searched: bool = False
@@ -162,7 +160,8 @@ class EmbeddedStore:
             ).fetchall()
             for number, key, expires_at, blob in rows:
                 mirror.seen = number
-                if len(blob) == 4 * dimension and is_unit(vector := np.frombuffer(blob, np.float32)):
+                vector = read_vector(blob, dimension)
+                if vector is not None:
                     mirror.add(key, vector, expires_at)
             if len(rows) < CHUNK or time.monotonic() > until:
                 return

@@ -134,6 +134,10 @@ class Mirrors:
         self._bytes: dict[tuple[str, int], int] = {}
         self._total = 0
 
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._mirrors)
+
     @contextmanager
     def use(self, place: str, dimension: int) -> Iterator[Mirror]:
         """The place's mirror, locked: a place's searches go one after the other, places do not wait.
@@ -144,11 +148,17 @@ class Mirrors:
         with self._lock:
             mirror = self._mirrors.pop(name, None) or Mirror(dimension)
             self._mirrors[name] = mirror
-        with mirror.lock:
-            yield mirror
-            size = mirror.nbytes
+        try:
+            with mirror.lock:
+                yield mirror
+        finally:
+            self._settle(name, mirror)
+
+    def _settle(self, name: tuple[str, int], mirror: Mirror) -> None:
+        """Counts what the mirror takes now."""
         with self._lock:
             if self._mirrors.get(name) is mirror:
+                size = mirror.nbytes
                 self._total += size - self._bytes.get(name, 0)
                 self._bytes[name] = size
                 if not len(mirror):

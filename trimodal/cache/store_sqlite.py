@@ -145,26 +145,28 @@ class Database:
     def _prepare(self) -> None:
         for attempt in range(2):
             create(self.path)
-            writer = self._connect(WRITE_WAIT_S)
+            writer: sqlite3.Connection | None = None
             try:
+                writer = self._connect(WRITE_WAIT_S)
                 make_ready(writer, self.path)
-            except sqlite3.DatabaseError as error:
-                writer.close()
-                if attempt or not is_damage(error):
-                    raise
-                set_aside(self.path, str(error))
-            except BaseException:
-                writer.close()
-                raise
-            else:
                 self._writer, self._inode = writer, os.stat(self.path).st_ino
                 return
+            except BaseException as error:
+                if writer is not None:
+                    writer.close()
+                if attempt or not (isinstance(error, sqlite3.Error) and is_damage(error)):
+                    raise
+                set_aside(self.path, str(error))
 
     def _connect(self, wait_s: float) -> sqlite3.Connection:
         # The pool hands a connection to one thread at a time.
         connection = sqlite3.connect(self.path, wait_s, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA synchronous=NORMAL")
-        connection.execute("PRAGMA cell_size_check=1")
+        try:
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute("PRAGMA cell_size_check=1")
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _drop_connections(self) -> None:

@@ -112,4 +112,5 @@ def set_aside(path: Path, why: str) -> None:
     for end in ("-wal", "-shm", ""):
         with suppress(FileNotFoundError):
             os.rename(f"{path}{end}", f"{aside}{end}")
+    why = " ".join(why.split())  # SQLite's may take several lines
     print(f"trimodal: {path} is damaged ({why}): kept as {aside.name}, a fresh one is begun", file=sys.stderr)
