@@ -1,6 +1,7 @@
 """What is counted as good, and what a level's figures are, on results that are written down here."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -64,7 +65,15 @@ def test_every_request_is_counted_once_and_goodput_is_over_the_level():
     assert "unused" not in figures.tiers
     assert (figures.load, figures.rate, figures.sent) == (2.0, 0.7, 7)
     assert figures.goodput == pytest.approx(0.2)
-    assert premium.goodput == pytest.approx(0.1)
+
+
+def test_what_ends_after_the_load_is_no_goodput():
+    """Else a queue that is worked off afterwards would count as capacity."""
+    early, late = result(), result()
+    late = replace(late, asked=replace(late.asked, at=9.5))
+    figures = summarise_level([early, late], TIERS, load=1, rate=1, seconds=10.0)
+    assert figures.tiers["premium"].met == 2
+    assert figures.goodput == pytest.approx(0.1)
 
 
 def test_who_got_no_text_counts_as_longer_than_all_others():

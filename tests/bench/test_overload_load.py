@@ -12,6 +12,7 @@ import pytest
 from trimodal.bench.overload_load import Asked, poisson, run_load
 from trimodal.client import Client
 from trimodal.client.fake_transport import FakeTransport, llm_outputs
+from trimodal.client.tensors import strings
 from trimodal.errors import InternalError, Unavailable
 
 MIX = {"premium": 1.0, "standard": 3.0}
@@ -32,6 +33,13 @@ async def run(model, arrivals, *, patience=20.0, most_open=1000):
     return transport, await run_load(send, arrivals, patience=patience, most_open=most_open)
 
 
+def note(**milliseconds):
+    """What comes with the last response only."""
+    texts = {name: strings([b""]) for name in ("cache", "trimmed")}
+    numbers = {"similarity": 0.0, "queue_ms": 0.0, "predicted_ttft_ms": math.nan} | milliseconds
+    return texts | {name: np.array([value], np.float32) for name, value in numbers.items()}
+
+
 def text_after(seconds):
     async def model(request):
         await asyncio.sleep(seconds)
@@ -50,7 +58,7 @@ def test_poisson_has_its_rate_its_mix_and_its_seed():
     assert arrivals != list(poisson(50.0, 100.0, MIX, make, seed=4))
     times = [one.at for one in arrivals]
     assert times == sorted(times)
-    assert 0 < times[0]
+    assert times[0] > 0
     assert times[-1] < 100.0
     assert len(times) == pytest.approx(5000, rel=0.06)  # four standard deviations
     gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
@@ -100,9 +108,7 @@ async def test_first_text_longest_gap_and_forecast():
         yield llm_outputs("a")
         await asyncio.sleep(0.08)
         yield llm_outputs("b", completion_tokens=2)
-        yield llm_outputs("c", "stop", completion_tokens=3) | {
-            "predicted_ttft_ms": np.array([40.0], np.float32)
-        }
+        yield llm_outputs("c", "stop", completion_tokens=3) | note(predicted_ttft_ms=40.0)
 
     _, (one,) = await run(model, [asked()])
     assert one.outcome == "answered"
@@ -128,7 +134,11 @@ async def test_an_answer_without_text_or_forecast():
     [
         (Unavailable("64 requests wait already", retry_after_s=0.4), "refused", 0.4),
         (Unavailable("shutting down"), "refused", math.nan),
-        (Unavailable("ttft_deadline_ms cannot be kept any more after 500 ms in the queue", 0.5), "expired", 0.5),
+        (
+            Unavailable("ttft_deadline_ms cannot be kept any more after 500 ms in the queue", 0.5),
+            "expired",
+            0.5,
+        ),
         (InternalError("the engine stopped"), "failed", math.nan),
     ],
 )
@@ -152,9 +162,7 @@ async def test_what_cannot_meet_its_bound_any_more_is_left_at_the_end():
         await asyncio.sleep(20)
         yield llm_outputs("too late", "stop")
 
-    transport, results = await run(
-        model, [asked(ttft_bound=0.1), asked(0.001)], patience=0.6, most_open=10
-    )
+    transport, results = await run(model, [asked(ttft_bound=0.1), asked(0.001)], patience=0.6, most_open=10)
     bounded, unbounded = results
     assert (bounded.outcome, unbounded.outcome) == ("gave_up", "gave_up")
     assert bounded.total < unbounded.total

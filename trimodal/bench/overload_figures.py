@@ -1,8 +1,9 @@
 """What one level of load says: who met its bounds, who was refused and how fast, how good the forecasts were.
 
 A request is good when its first text came within its tier's `ttft_deadline_ms` and no gap
-between two deltas was above its `itl_bound_ms`; goodput is good requests a second of the
-time in which requests were due. It judges results; it sends nothing.
+between two deltas was above its `itl_bound_ms`. Goodput is those that also ended in the time
+in which requests were due, a second of that time: what is worked off when no load comes any
+more would make a queue look like capacity. It judges results; it sends nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +40,6 @@ class TierFigures:
     refused: int
     expired: int
     lost: int
-    goodput: float
     ttft_p50: float | None
     ttft_p99: float | None
 
@@ -60,7 +60,8 @@ class LevelFigures:
     """One side at one level of load.
 
     Attributes:
-        load: offered, over capacity. rate: offered requests a second. sent: those that were really due.
+        load: offered, over capacity. rate: offered requests a second. sent: those that were due.
+        goodput: good requests a second.
         refusals: from when a request was due to when its refusal came.
         retry_after: what refusals told.
         forecast_error: |observed - foreseen| TTFT of answered requests, counted from their sending.
@@ -107,8 +108,9 @@ def summarise_level(
     memory: Mapping[str, Memory] | None = None,
 ) -> LevelFigures:
     """The figures of all requests of a level that were due within `seconds`."""
+    verdicts = [verdict_of(one, tiers[one.asked.tier]) for one in results]
     by_tier = {
-        name: _tier_figures([one for one in results if one.asked.tier == name], tier, seconds)
+        name: _tier_figures([one for one in results if one.asked.tier == name], tier)
         for name, tier in tiers.items()
         if any(one.asked.tier == name for one in results)
     }
@@ -121,7 +123,11 @@ def summarise_level(
         load=load,
         rate=rate,
         sent=len(results),
-        goodput=sum(one.met for one in by_tier.values()) / seconds,
+        goodput=sum(
+            verdict == "met" and one.asked.at + one.total <= seconds
+            for one, verdict in zip(results, verdicts, strict=True)
+        )
+        / seconds,
         tiers=by_tier,
         refusals=spread(one.total for one in refused),
         retry_after=spread(one.retry_after for one in refused),
@@ -141,7 +147,7 @@ def spread(seconds: Iterable[float]) -> Spread:
     return Spread(len(known), p50, p90, p99, most)
 
 
-def _tier_figures(results: Sequence[Result], tier: Tier, seconds: float) -> TierFigures:
+def _tier_figures(results: Sequence[Result], tier: Tier) -> TierFigures:
     verdicts = [verdict_of(one, tier) for one in results]
     counts = Counter(verdicts)
     times = [
@@ -157,7 +163,6 @@ def _tier_figures(results: Sequence[Result], tier: Tier, seconds: float) -> Tier
         refused=counts["refused"],
         expired=counts["expired"],
         lost=counts["lost"],
-        goodput=counts["met"] / seconds,
         ttft_p50=_ms(percentile(times, 50)),
         ttft_p99=_ms(percentile(times, 99)),
     )

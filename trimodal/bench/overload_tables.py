@@ -15,34 +15,9 @@ GOODPUT_KEPT = 0.9  # at the highest load, of the peak
 REFUSED_WITHIN_MS = 50.0
 _LAG_TOLD_MS = 20.0
 
-TIERS = (
-    "load",
-    "side",
-    "tier",
-    "sent",
-    "met",
-    "late",
-    "uneven",
-    "refused",
-    "expired",
-    "lost",
-    "TTFT p50",
-    "p99",
-)
-SERVER = ("load", "side", "offered/s", "goodput/s", "refused p50", "p99", "max", "retry p50")
-FORECAST = (
-    "load",
-    "side",
-    "answers",
-    "error p50",
-    "p90",
-    "bias",
-    "lag p99",
-    "max",
-    "MiB before",
-    "most",
-    "after",
-)
+TIERS = "load|side|tier|sent|met|late|gap|refused|expired|lost|TTFT p50|p99"
+GOODPUT = "load|side|offered/s|goodput/s|refused p50|p99|max|retry p50"
+BEHIND = "load|side|answers|error p50|p90|bias|lag p99|max|MiB before|most|after"
 
 
 def print_tables(sides: Mapping[str, Sequence[LevelFigures]], console: Console) -> None:
@@ -50,11 +25,7 @@ def print_tables(sides: Mapping[str, Sequence[LevelFigures]], console: Console) 
     rows = sorted(
         ((level, name) for name, levels in sides.items() for level in levels), key=lambda row: row[0].load
     )
-    goodput, tiers, forecast = (
-        _table("Goodput", SERVER),
-        _table("By tier", TIERS),
-        _table("Behind it", FORECAST),
-    )
+    tiers, goodput, behind = _table("By tier", TIERS), _table("Goodput", GOODPUT), _table("Behind it", BEHIND)
     for level, name in rows:
         head = (f"{level.load:g}×", name)
         goodput.add_row(
@@ -64,7 +35,7 @@ def print_tables(sides: Mapping[str, Sequence[LevelFigures]], console: Console) 
             counts = (one.sent, one.met, one.late, one.uneven, one.refused, one.expired, one.lost)
             tiers.add_row(*head, tier, *map(str, counts), _ms(one.ttft_p50), _ms(one.ttft_p99))
         error, memory = level.forecast_error, level.memory
-        forecast.add_row(
+        behind.add_row(
             *head,
             str(error.count),
             *(_ms(value) for value in (error.p50, error.p90, level.forecast_bias)),
@@ -74,12 +45,11 @@ def print_tables(sides: Mapping[str, Sequence[LevelFigures]], console: Console) 
     console.print(tiers)
     console.print(goodput)
     console.print(
-        "met: first text and all gaps between deltas within the tier's bounds; late: the first text was not; "
-        "uneven: a gap was not\n"
+        "met: first text and all gaps within the tier's bounds; late, gap: the one, the other not\n"
         "refused: at once; expired: let in, refused later without a text; lost: failed, or client gave up\n"
-        "TTFT: ms from when a request was due, of all that were let in; refused p50…: the same to the refusal"
+        "TTFT: ms from when a request was due, of all that were let in; refused: the same to the refusal"
     )
-    console.print(forecast)
+    console.print(behind)
     console.print(
         "error: |observed - foreseen| TTFT of the answers, ms; bias: median of observed - foreseen; "
         "lag: due to really sent; MiB: server and engine"
@@ -151,9 +121,9 @@ def _met(kept: bool) -> str:
     return "met" if kept else "MISSED"
 
 
-def _table(title: str, columns: tuple[str, ...]) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False, show_edge=False)
-    for column in columns:
+def _table(title: str, columns: str) -> Table:
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=0, show_edge=False)
+    for column in columns.split("|"):
         table.add_column(column, justify="left" if column in ("side", "tier") else "right", no_wrap=True)
     return table
 
