@@ -17,7 +17,7 @@ from trimodal import cli_client
 
 if TYPE_CHECKING:
     from trimodal.client import AnswerStream, Client, Message
-    from trimodal.client.generation import Sampling
+    from trimodal.client.generation import Options
 
 HELP = "/reset forgets the conversation, /quit leaves, Ctrl-C stops an answer."
 # What a model writes must not steer the terminal: all control characters but newline and tab.
@@ -35,6 +35,17 @@ def chat(
     top_k: Annotated[int | None, typer.Option(help="Sample among the k likeliest; 0: all.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same sample.")] = None,
     stop: Annotated[list[str] | None, typer.Option(help="End before this text; can be repeated.")] = None,
+    tier: Annotated[
+        str | None, typer.Option(help="Class of service, as the server's tiers.toml names it.")
+    ] = None,
+    tenant: Annotated[str | None, typer.Option(help="Whose stored answers may be used.")] = None,
+    ttft_deadline_ms: Annotated[
+        int | None, typer.Option(help="Refuse at once what cannot have its first text by then.")
+    ] = None,
+    deadline_ms: Annotated[int | None, typer.Option(help="End the answer then.")] = None,
+    cache_control: Annotated[
+        str | None, typer.Option(help="no-cache, no-store or store, commas between.")
+    ] = None,
     url: Annotated[
         str, typer.Option(envvar="TRIMODAL_URL", help="host:port of the gRPC endpoint.")
     ] = cli_client.URL,
@@ -43,18 +54,23 @@ def chat(
     stats: Annotated[bool, typer.Option("--stats", help="Tokens and latencies, on stderr.")] = False,
 ) -> None:
     """Ask the language model; the answer streams."""
-    sampling: Sampling = {
+    options: Options = {
         "max_tokens": max_tokens,
         "temperature": temperature,
         "top_p": top_p,
         "top_k": top_k,
         "seed": seed,
         "stop": stop or (),
+        "tier": tier,
+        "tenant": tenant,
+        "ttft_deadline_ms": ttft_deadline_ms,
+        "deadline_ms": deadline_ms,
+        "cache_control": cache_control,
     }
     show = _Screen(as_json=as_json, stats=stats)
     messages: list[Message] = [{"role": "system", "content": system}] if system else []
     if prompt is None and cli_client.is_terminal():
-        _converse(cli_client.connect(url, silence=timeout), messages, sampling, show)
+        _converse(cli_client.connect(url, silence=timeout), messages, options, show)
         return
     if prompt is None or prompt == "-":
         prompt = sys.stdin.read().rstrip("\n")
@@ -63,16 +79,16 @@ def chat(
     async def ask() -> None:
         async with cli_client.connect(url, silence=timeout) as client:
             if messages:
-                stream = client.generate(messages=[*messages, {"role": "user", "content": asked}], **sampling)
+                stream = client.generate(messages=[*messages, {"role": "user", "content": asked}], **options)
             else:
-                stream = client.generate(asked, **sampling)
+                stream = client.generate(asked, **options)
             await show.answer(stream)
 
     with cli_client.one_sentence():
         cli_client.run(ask())
 
 
-def _converse(client: Client, first: list[Message], sampling: Sampling, show: _Screen) -> None:
+def _converse(client: Client, first: list[Message], options: Options, show: _Screen) -> None:
     """Reads lines until Ctrl-D or /quit. The event loop runs only while an answer comes in."""
     import asyncio
     import signal
@@ -107,7 +123,7 @@ def _converse(client: Client, first: list[Message], sampling: Sampling, show: _S
                 continue
             asked: list[Message] = [*messages, {"role": "user", "content": line}]
             try:
-                stream = client.generate(messages=asked, **sampling)
+                stream = client.generate(messages=asked, **options)
                 with contextlib.suppress(NotImplementedError, RuntimeError):  # not on every platform
                     loop.add_signal_handler(signal.SIGINT, stream.cancel)
                 loop.run_until_complete(show.answer(stream))
@@ -169,6 +185,9 @@ def summary(stream: AnswerStream) -> dict[str, Any]:
             "cached_tokens": usage.cached,
             "completion_tokens": usage.completion,
         },
+        "cache": stream.note.cache,
+        "similarity": round(stream.note.similarity, 4),
+        "trimmed": dict(stream.note.trimmed),
         "ttft_ms": _ms(timing.ttft),
         "itl_p50_ms": _ms(timing.itl_percentile(50)),
         "itl_p99_ms": _ms(timing.itl_percentile(99)),
@@ -178,12 +197,17 @@ def summary(stream: AnswerStream) -> dict[str, Any]:
 
 def footer(stream: AnswerStream) -> str:
     """The same in one line for people."""
-    timing, usage = stream.timing, stream.usage
+    timing, usage, note = stream.timing, stream.usage, stream.note
     parts = [
         f"{stream.finish_reason or 'stopped'}",
         f"prompt {usage.prompt} tokens ({usage.cached} cached)",
         f"answer {usage.completion} tokens in {timing.latency:.2f} s",
     ]
+    if note.cache in ("exact", "semantic"):
+        likeness = f", similarity {note.similarity:.3f}" if note.cache == "semantic" else ""
+        parts.append(f"from the cache ({note.cache}{likeness})")
+    if note.trimmed:
+        parts.append(f"left out {note.trimmed.get('messages', 0)} older messages")
     if timing.ttft is not None:
         parts.append(f"first text after {timing.ttft * 1e3:.1f} ms")
     if timing.itl:

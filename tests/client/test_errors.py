@@ -89,3 +89,28 @@ def test_messages_of_triton_itself(message, kind):
     error = from_message(message, by_model=False)
     assert type(error) is kind
     assert "request id" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("message", "seconds"),
+    [
+        ("UNAVAILABLE: the queue is full; retry after 0.4 s", 0.4),
+        ("UNAVAILABLE: late; retry after 12 s", 12.0),
+        ("UNAVAILABLE: late; retry after 1e+03 s", 1000.0),
+        ("UNAVAILABLE: the queue is full", None),
+        ("UNAVAILABLE: retry after lunch s", None),
+    ],
+)
+def test_a_hint_on_when_to_try_again_is_read(message: str, seconds: float | None):
+    error = from_message(message, by_model=True)
+    assert isinstance(error, Unavailable)
+    assert error.retry_after_s == seconds
+    assert f"UNAVAILABLE: {error}" == message
+
+
+def test_the_hint_survives_its_own_wording():
+    told = Unavailable("no room", retry_after_s=0.123456)
+    assert str(told) == "no room; retry after 0.123 s"
+    again = from_message(f"UNAVAILABLE: {told}", by_model=True)
+    assert isinstance(again, Unavailable)
+    assert again.retry_after_s == 0.123

@@ -1,8 +1,10 @@
 import json
 
 import numpy as np
+import pytest
 
 from trimodal.client.generation import generation_inputs
+from trimodal.errors import InvalidArgument
 
 
 def test_only_what_is_given_becomes_a_tensor():
@@ -35,3 +37,39 @@ def test_types_are_those_of_the_model():
     assert inputs["seed"].tolist() == [(1 << 64) - 1]
     assert inputs["stop"].tolist() == [b"a", b"b"]
     assert generation_inputs("x", None, {"stop": "one"})["stop"].tolist() == [b"one"]
+
+
+def test_terms_are_tensors_of_the_models_types():
+    inputs = generation_inputs(
+        "x",
+        None,
+        {
+            "tenant": "acme",
+            "tier": "premium",
+            "priority": -2,
+            "ttft_deadline_ms": 300,
+            "deadline_ms": 5000,
+            "cache_control": "no-store",
+            "cache_namespace": "faq",
+            "cancel_key": "k" * 16,
+        },
+    )
+    assert {name: array[0] for name, array in inputs.items() if array.dtype == np.int32} == {
+        "priority": -2,
+        "ttft_deadline_ms": 300,
+        "deadline_ms": 5000,
+    }
+    assert {name: array[0] for name, array in inputs.items() if array.dtype == object} == {
+        "text_input": b"x",
+        "tenant": b"acme",
+        "tier": b"premium",
+        "cache_control": b"no-store",
+        "cache_namespace": b"faq",
+        "cancel_key": b"k" * 16,
+    }
+
+
+@pytest.mark.parametrize("name", ["tenant", "tier", "cancel_key"])
+def test_a_lone_surrogate_is_named(name: str):
+    with pytest.raises(InvalidArgument, match=f"{name} holds a lone surrogate"):
+        generation_inputs("x", None, {name: "\ud800"})  # type: ignore[misc]

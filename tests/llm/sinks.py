@@ -7,6 +7,7 @@ from collections.abc import Callable
 from trimodal.errors import RequestError
 from trimodal.llm.engine import Sampling
 from trimodal.llm.engine_fake import FakeEngine
+from trimodal.llm.front import Answers
 from trimodal.llm.link import start_thread
 from trimodal.llm.metrics import LlmMetrics
 from trimodal.llm.request import GenerationRequest
@@ -52,7 +53,7 @@ class Collector:
 class FakeServer:
     """An LlmService on the fake engine, in this process."""
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self, answers: Answers | None = None, **settings: object) -> None:
         values = {
             "engine": "fake",
             "fake_step_ms": 1.0,
@@ -63,7 +64,11 @@ class FakeServer:
         self.settings = LlmSettings.model_validate(values)
         self.metrics = MemoryMetrics()
         self.service = LlmService(
-            self.settings, LlmMetrics(self.metrics, "llm"), lambda s: start_thread(FakeEngine(s))
+            self.settings,
+            LlmMetrics(self.metrics, "llm"),
+            lambda s: start_thread(FakeEngine(s)),
+            answers=answers,
+            fingerprint="0123456789abcdef",
         )
 
     def __enter__(self) -> "FakeServer":

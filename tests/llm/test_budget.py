@@ -1,0 +1,103 @@
+import json
+import random
+
+import pytest
+
+from trimodal.errors import InvalidArgument
+from trimodal.llm.budget import fit, within_output
+from trimodal.llm.engine import Sampling
+from trimodal.llm.request import GenerationRequest
+from trimodal.llm.tiers import Tier
+from trimodal.llm.tokenizer import ByteTokenizer, Message
+
+
+def tokens(request: GenerationRequest) -> list[int]:
+    return request.token_ids(ByteTokenizer(), apply_chat_template=True)
+
+
+def chat(*messages: tuple[str, str]) -> GenerationRequest:
+    said: tuple[Message, ...] = tuple({"role": role, "content": content} for role, content in messages)
+    return GenerationRequest(None, said, Sampling(10))
+
+
+LONG = chat(
+    ("system", "Be brief."),
+    ("user", "one" * 20),
+    ("assistant", "first" * 20),
+    ("user", "two" * 20),
+    ("tool", "passage" * 20),
+    ("assistant", "second" * 20),
+    ("user", "and now?"),
+)
+
+
+def roles(request: GenerationRequest) -> list[str]:
+    return [message["role"] for message in request.messages or ()]
+
+
+def test_what_fits_is_left_alone() -> None:
+    prompt = fit(LONG, Tier(trim="oldest_turns"), 10_000, tokens)
+    assert (prompt.request, prompt.trimmed) == (LONG, "")
+    assert prompt.ids == tokens(LONG)
+
+
+def test_the_oldest_turn_goes_first_and_whole() -> None:
+    limit = len(tokens(LONG)) - 1
+    prompt = fit(LONG, Tier(trim="oldest_turns"), limit, tokens)
+    assert roles(prompt.request) == ["system", "user", "tool", "assistant", "user"]
+    assert prompt.ids == tokens(prompt.request)
+    assert json.loads(prompt.trimmed) == {"messages": 2, "tokens": len(tokens(LONG)) - len(prompt.ids)}
+
+
+def test_passages_may_go_before_turns() -> None:
+    limit = len(tokens(LONG)) - 1
+    prompt = fit(LONG, Tier(trim="passages_first"), limit, tokens)
+    assert roles(prompt.request) == ["system", "user", "assistant", "user", "assistant", "user"]
+    assert json.loads(prompt.trimmed)["messages"] == 1
+
+
+def test_the_system_message_and_the_question_stay() -> None:
+    least = chat(("system", "Be brief."), ("user", "and now?"))
+    prompt = fit(LONG, Tier(trim="oldest_turns"), len(tokens(least)), tokens)
+    assert prompt.request.messages == least.messages
+
+
+def test_what_cannot_fit_is_given_back_whole() -> None:
+    for tier in (Tier(trim="oldest_turns"), Tier(trim="refuse")):
+        prompt = fit(LONG, tier, 10, tokens)
+        assert (prompt.request, prompt.trimmed) == (LONG, "")
+
+
+def test_a_bare_prompt_is_never_cut() -> None:
+    request = GenerationRequest("word " * 50, None, Sampling(10))
+    assert fit(request, Tier(trim="oldest_turns"), 5, tokens).request is request
+
+
+def test_nothing_more_than_needed_is_cut() -> None:
+    draw = random.Random(7)
+    for _ in range(100):
+        turns = [
+            pair
+            for index in range(draw.randint(1, 12))
+            for pair in (("user", f"q{index}" * draw.randint(1, 9)), ("assistant", "a" * draw.randint(0, 40)))
+        ]
+        request = chat(("system", "s"), *turns, ("user", "last"))
+        limit = draw.randint(10, len(tokens(request)))
+        prompt = fit(request, Tier(trim="oldest_turns"), limit, tokens)
+        if not prompt.trimmed:
+            continue
+        assert len(prompt.ids) <= limit
+        lost = json.loads(prompt.trimmed)["messages"]
+        assert lost % 2 == 0
+        one_turn_less = chat(("system", "s"), *turns[lost - 2 :], ("user", "last"))
+        assert len(tokens(one_turn_less)) > limit, "a turn was cut that would have fitted"
+
+
+def test_a_tier_bounds_the_answer() -> None:
+    tier = Tier(max_output_tokens=8)
+    asked = GenerationRequest("hi", None, Sampling(10))
+    with pytest.raises(InvalidArgument, match="max_tokens is 10: tier 'free' allows at most 8"):
+        within_output(asked, tier, "free")
+    default = GenerationRequest("hi", None, Sampling(10), default_length=True)
+    assert within_output(default, tier, "free").sampling.max_tokens == 8
+    assert within_output(asked, Tier(max_output_tokens=10), "free") is asked

@@ -1,0 +1,305 @@
+"""Identical requests share a generation; the cache is asked first; a cancel key ends a request."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.llm.sinks import Collector, FakeServer, eventually
+from trimodal.cache.values import Entry, Hit, Question
+from trimodal.errors import Cancelled, InternalError, InvalidArgument, Unavailable
+from trimodal.llm.engine import Sampling
+from trimodal.llm.request import GenerationRequest
+from trimodal.llm.terms import CancelRequest, Terms
+
+KEY = "0123456789abcdef"
+
+
+class Answers:
+    """A cache that holds what the test puts in, and may be slow or raise."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[Question, str, str, int]] = []
+        self.held: dict[str, Hit] = {}
+        self.near: Hit | None = None
+        self.gate = threading.Event()
+        self.gate.set()
+        self.broken = False
+        self.closed = False
+
+    def exact(self, question: Question) -> Hit | None:
+        self.gate.wait(10)
+        if self.broken:
+            raise RuntimeError("the cache broke its promise")
+        return self.held.get(question.key)
+
+    def semantic(self, question: Question) -> Hit | None:
+        return self.near
+
+    def keep(self, question: Question, answer: str, finish_reason: str, completion_tokens: int) -> None:
+        self.kept.append((question, answer, finish_reason, completion_tokens))
+        self.held[question.key] = Hit(
+            Entry(question.text, answer, finish_reason, completion_tokens, question.max_tokens, 0, 1), "exact"
+        )
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def answers() -> Answers:
+    return Answers()
+
+
+@pytest.fixture
+def server(answers: Answers) -> Iterator[FakeServer]:
+    with FakeServer(answers=answers, fake_step_ms=2.0) as running:
+        yield running
+
+
+def ask(server: FakeServer, prompt: str = "hello", max_tokens: int = 30, **terms: object) -> Collector:
+    sink = Collector()
+    temperature = float(terms.pop("temperature", 0.0))  # type: ignore[arg-type]
+    sampling = Sampling(max_tokens, temperature=temperature)
+    request = GenerationRequest(prompt, None, sampling, terms=Terms(**terms))  # type: ignore[arg-type]
+    server.service.submit(request, sink)
+    return sink
+
+
+def note(sink: Collector) -> str:
+    last = sink.wait().deltas[-1].note
+    assert last
+    return last.cache
+
+
+def test_an_answer_is_kept_and_found_again(server: FakeServer, answers: Answers) -> None:
+    first = ask(server)
+    assert note(first) == ""
+    eventually(lambda: answers.kept != [])
+    assert answers.kept[0][1:] == (first.text, "length", 30)
+    again = ask(server)
+    assert note(again) == "exact"
+    assert again.text == first.text
+    assert (again.deltas[-1].completion_tokens, again.deltas[-1].finish_reason) == (30, "length")
+    assert server.value("requests_total", outcome="length") == 2
+    assert server.service.counts == (0, 0, 0)
+
+
+def test_a_near_question_is_answered_with_its_similarity(server: FakeServer, answers: Answers) -> None:
+    answers.near = Hit(Entry("hallo", "Stored.", "stop", 2, 30, 0, 1), "semantic", 0.91)
+    sink = ask(server)
+    assert note(sink) == "semantic"
+    assert sink.text == "Stored."
+    last = sink.deltas[-1].note
+    assert last
+    assert last.similarity == 0.91
+
+
+def test_32_identical_prompts_are_one_generation_while_one_listens(
+    server: FakeServer, answers: Answers
+) -> None:
+    answers.gate.clear()
+    sinks = [ask(server, max_tokens=400) for _ in range(32)]
+    answers.gate.set()
+    eventually(lambda: all(sink.deltas for sink in sinks))
+    assert server.service.counts[:2] == (1, 0)
+    for sink in sinks[:16]:
+        sink.cancelled = True
+    for sink in sinks[:16]:
+        assert isinstance(sink.wait().error, Cancelled)
+    assert server.service.counts[:2] == (1, 0), "half of the listeners left: the other half still listens"
+    texts = {sink.wait().text for sink in sinks[16:]}
+    assert len(texts) == 1
+    assert {note(sink) for sink in sinks[16:]} <= {"", "coalesced"}
+    assert len(answers.kept) == 1
+    assert answers.kept[0][1] == texts.pop()
+
+
+def test_when_all_listeners_leave_it_stops(server: FakeServer, answers: Answers) -> None:
+    sinks = [ask(server, max_tokens=5000) for _ in range(8)]
+    eventually(lambda: all(sink.deltas for sink in sinks))
+    for sink in sinks:
+        sink.cancelled = True
+    eventually(lambda: server.service.counts == (0, 0, 0))
+    eventually(lambda: server.service.stats.running == 0)
+    assert answers.kept == []
+
+
+def test_who_joins_late_gets_it_from_the_beginning(server: FakeServer) -> None:
+    early = ask(server, max_tokens=200)
+    eventually(lambda: len(early.deltas) > 5)
+    late = ask(server, max_tokens=200)
+    assert late.wait().text == early.wait().text
+    assert note(late) == "coalesced"
+    assert sum(delta.tokens for delta in late.deltas) == 200
+
+
+def test_what_differs_is_not_shared(server: FakeServer, answers: Answers) -> None:
+    answers.gate.clear()
+    sinks = [
+        ask(server, max_tokens=40),
+        ask(server, max_tokens=41),
+        ask(server, "hello!", max_tokens=40),
+        ask(server, max_tokens=40, tenant="acme"),
+        ask(server, max_tokens=40, cache_namespace="faq"),
+        ask(server, max_tokens=40, temperature=0.7),
+        ask(server, max_tokens=40, temperature=0.7),
+    ]
+    answers.gate.set()
+    assert [note(sink) for sink in sinks] == [""] * 7
+
+
+def test_no_cache_is_generated_for_itself(server: FakeServer) -> None:
+    running = ask(server, max_tokens=300)
+    eventually(lambda: running.deltas != [])
+    fresh = ask(server, max_tokens=300, cache_control=frozenset({"no-cache"}))
+    eventually(lambda: server.service.counts[0] == 2)
+    assert (note(running), note(fresh)) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("terms", "kept"),
+    [
+        ({"temperature": 0.7}, 0),
+        ({"temperature": 0.7, "cache_control": frozenset({"store"})}, 1),
+        ({"cache_control": frozenset({"no-store"})}, 0),
+        ({"cache_control": frozenset({"no-cache"})}, 1),
+    ],
+)
+def test_the_client_says_what_the_cache_may_do(
+    server: FakeServer, answers: Answers, terms: dict[str, object], kept: int
+) -> None:
+    ask(server, **terms).wait()
+    server.service.close()
+    assert len(answers.kept) == kept
+
+
+def test_one_listener_who_wants_nothing_stored_is_enough(server: FakeServer, answers: Answers) -> None:
+    early = ask(server, max_tokens=300)
+    eventually(lambda: early.deltas != [])
+    ask(server, max_tokens=300, cache_control=frozenset({"no-store"})).wait()
+    early.wait()
+    server.service.close()
+    assert answers.kept == []
+
+
+def test_a_failed_generation_fails_for_all_and_is_not_kept(answers: Answers) -> None:
+    with FakeServer(answers=answers, fake_step_ms=2.0) as server:
+        sinks = [ask(server, max_tokens=3000) for _ in range(4)]
+        eventually(lambda: all(sink.deltas for sink in sinks))
+        server.service._dispatch._lost()
+        for sink in sinks:
+            assert isinstance(sink.wait().error, InternalError)
+        assert answers.kept == []
+
+
+def test_a_cache_that_raises_costs_nobody_an_answer(
+    server: FakeServer, answers: Answers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers.broken = True
+    assert note(ask(server)) == ""
+    assert "the cache broke its promise" in capsys.readouterr().err
+
+
+def test_more_lookups_than_may_wait_go_past_the_cache(server: FakeServer, answers: Answers) -> None:
+    answers.gate.clear()
+    waiting = [ask(server, f"prompt {index}", max_tokens=5) for index in range(64)]
+    past = ask(server, "one more", max_tokens=5)
+    assert past.wait().text
+    assert not any(sink.ended.is_set() for sink in waiting)
+    answers.gate.set()
+    for sink in waiting:
+        sink.wait()
+
+
+def test_a_client_that_leaves_during_the_lookup_is_gone(server: FakeServer, answers: Answers) -> None:
+    answers.gate.clear()
+    sink = ask(server)
+    sink.cancelled = True
+    assert isinstance(sink.wait().error, Cancelled)
+    answers.gate.set()
+    eventually(lambda: server.value("queued_requests") == 0)
+    assert server.service.counts == (0, 0, 0)
+    assert not sink.after_end
+
+
+def test_close_during_a_lookup_answers_everyone(server: FakeServer, answers: Answers) -> None:
+    answers.gate.clear()
+    sinks = [ask(server, f"prompt {index}") for index in range(20)]
+    threading.Timer(0.2, answers.gate.set).start()
+    server.service.close()
+    for sink in sinks:
+        assert isinstance(sink.wait().error, Unavailable)
+        assert not sink.after_end
+    assert answers.closed
+
+
+def test_a_cancel_key_ends_its_request_alone() -> None:
+    with FakeServer(fake_step_ms=2.0) as server:
+        kept, ended = ask(server, max_tokens=300), ask(server, max_tokens=5000, cancel_key=KEY)
+        eventually(lambda: ended.deltas != [])
+        told = Collector()
+        server.service.submit(CancelRequest(KEY), told)
+        assert told.wait().deltas[-1].finish_reason == "cancelled"
+        assert isinstance(ended.wait().error, Cancelled)
+        assert kept.wait().error is None
+        eventually(lambda: server.service.stats.running == 0)
+        again = Collector()
+        server.service.submit(CancelRequest(KEY), again)
+        assert again.wait().deltas[-1].finish_reason == "not_found"
+
+
+def test_a_cancel_that_overtakes_its_request_still_ends_it() -> None:
+    with FakeServer() as server:
+        assert not server.service.cancel(KEY)
+        with pytest.raises(Cancelled):
+            ask(server, cancel_key=KEY)
+        ask(server, max_tokens=5, cancel_key=KEY).wait()  # once only
+        assert server.service.counts == (0, 0, 0)
+
+
+def test_a_key_in_use_is_refused_and_harms_nobody() -> None:
+    with FakeServer(fake_step_ms=2.0) as server:
+        running = ask(server, max_tokens=200, cancel_key=KEY)
+        with pytest.raises(InvalidArgument, match="cancel_key is that of another running request"):
+            ask(server, cancel_key=KEY)
+        assert running.wait().error is None
+        ask(server, max_tokens=3, cancel_key=KEY).wait()
+
+
+def test_cancelling_one_listener_by_key_leaves_the_others(server: FakeServer) -> None:
+    keyed = ask(server, max_tokens=300, cancel_key=KEY)
+    eventually(lambda: keyed.deltas != [])
+    other = ask(server, max_tokens=300)
+    eventually(lambda: other.deltas != [])
+    assert server.service.cancel(KEY)
+    assert isinstance(keyed.wait().error, Cancelled)
+    assert other.wait().deltas[-1].finish_reason == "length"
+
+
+def test_deadline_ms_keeps_what_came_until_then() -> None:
+    with FakeServer(fake_step_ms=5.0) as server:
+        sink = ask(server, max_tokens=100_000 // 128, deadline_ms=200)
+        assert sink.wait().deltas[-1].finish_reason == "deadline"
+        assert sink.text
+        eventually(lambda: server.service.stats.running == 0)
+        assert server.service.counts == (0, 0, 0)
+        assert server.value("requests_total", outcome="deadline") == 1
+
+
+def test_deadline_ms_before_the_first_text_is_an_error() -> None:
+    with FakeServer(fake_prefill_us=100_000.0) as server:
+        sink = ask(server, "x" * 20, deadline_ms=100)
+        assert isinstance(sink.wait().error, Unavailable)
+        assert "deadline" in str(sink.error)
+        eventually(lambda: server.service.counts == (0, 0, 0))
+
+
+def test_a_request_may_lower_its_priority_but_not_raise_it() -> None:
+    with FakeServer() as server:
+        ask(server, max_tokens=3, priority=-5).wait()
+        with pytest.raises(InvalidArgument, match="priority is 1: tier 'standard' allows at most 0"):
+            ask(server, priority=1)
+        with pytest.raises(InvalidArgument, match="tier is 'gold': one of standard is needed"):
+            ask(server, tier="gold")
+        assert server.service.counts == (0, 0, 0)
