@@ -82,6 +82,10 @@ def test_an_answer_is_kept_and_found_again(server: FakeServer, answers: Answers)
     assert again.text == first.text
     assert (again.deltas[-1].completion_tokens, again.deltas[-1].finish_reason) == (30, "length")
     assert server.value("requests_total", outcome="length") == 2
+    assert (server.value("tokens_total", kind="completion"), server.value("tokens_total", kind="saved")) == (
+        30,
+        30,
+    )
     assert server.service.counts == (0, 0, 0)
 
 

@@ -58,8 +58,11 @@ class LlmMetrics:
         )
 
     def tokens(self, kind: str, count: int) -> None:
-        """Adds to the tokens of a kind: prompt, cached or completion."""
-        text = "Tokens by kind: prompt (all), cached (served by the prefix cache), completion"
+        """Adds to the tokens of a kind: prompt, cached, completion or saved."""
+        text = (
+            "Tokens by kind: prompt (all), cached (served by the prefix cache), completion, "
+            "saved (answered without being generated)"
+        )
         self._metrics.counter(f"{_P}_tokens_total", text, {**self._labels, "kind": kind}).increment(count)
 
     def outcome(self, outcome: str) -> None:
@@ -104,6 +107,9 @@ class LlmMetrics:
         if item.finish_reason:
             self.e2e.observe(now - stream.arrived)
             self.outcome(item.finish_reason)
+            if item.note and item.note.cache:
+                self.tokens("saved", item.completion_tokens)
+                return
             self.tokens("prompt", item.prompt_tokens)
             self.tokens("completion", item.completion_tokens)
             if item.cached_tokens:
