@@ -35,6 +35,7 @@ class ScriptedSession:
     received_s = property(lambda self: self.received / SAMPLE_RATE)
     speech_s = property(lambda self: self.received / SAMPLE_RATE / 2)
     pending_s = property(lambda self: self.received_s - self.heard)
+    max_pending_s = property(lambda self: self.settings.max_pending_s)
     waiting = property(lambda self: self.outstanding or self.heard + 1 <= self.received_s)
     behind_s = property(lambda self: self.received_s - self.heard - 1 if self.waiting else 0.0)
     finished = property(

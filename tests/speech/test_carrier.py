@@ -73,6 +73,20 @@ def test_answers_wait_while_too_much_is_not_heard(bench):
     assert held.wait().error is None
 
 
+def test_a_stream_may_ask_for_answers_that_wait_until_it_is_heard(bench):
+    one = bench(max_pending_s=5)
+    one.recognizer.go.clear()
+    patient = one.send(1, start=True, seconds=1, max_pending_s=0.0)
+    greedy = one.send(2, start=True, seconds=8, max_pending_s=100.0)
+    one.send(3, start=True, seconds=1).wait()
+    time.sleep(0.1)
+    assert not patient.given
+    assert not greedy.given, "nobody gets more than the model's own limit"
+    one.recognizer.go.set()
+    assert patient.wait().words() == " 0"
+    assert greedy.wait().error is None
+
+
 def test_a_failed_window_is_heard_again(bench):
     one = bench()
     one.recognizer.errors = [Unavailable("no room"), RuntimeError("defect")]

@@ -104,6 +104,8 @@ def test_options_after_the_start_are_not_looked_at():
         ({"step_s": "soon"}, "step_s: 'soon' is not a number"),
         ({"step_s": True}, "'step_s' = True"),
         ({"step_s": "nan"}, "'step_s' = nan"),
+        ({"max_pending_s": -1}, "'max_pending_s' = -1.0"),
+        ({"max_pending_s": 10**400}, "max_pending_s: 1"),
         ({"prompt": "x" * 1001}, "'prompt'"),
         ({"language": "x" * 17}, "'language'"),
         ({"polcy": "vad"}, "unknown parameter 'polcy' .known: policy, language"),

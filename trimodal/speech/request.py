@@ -26,7 +26,12 @@ LENGTHS = f"a chunk holds {MIN_CHUNK} to {MAX_CHUNK} samples (20 ms to 30 s at 1
 
 
 class StreamOptions(BaseModel):
-    """Request parameters that a START may carry; what is not given is the model's default."""
+    """Request parameters that a START may carry; what is not given is the model's default.
+
+    Attributes:
+        max_pending_s: audio that is not heard yet, above which answers wait; only less than the model's
+            counts. 0: each chunk is answered once nothing of it is being heard.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -34,6 +39,7 @@ class StreamOptions(BaseModel):
     language: Annotated[str, Field(max_length=16)] = ""
     prompt: Annotated[str, Field(max_length=MAX_PROMPT)] = ""
     step_s: Annotated[float, Field(ge=0.1, le=30)] | None = None
+    max_pending_s: Annotated[float, Field(ge=0, le=3600)] | None = None
     sample_rate: int = SAMPLE_RATE
     channels: int = 1
 
@@ -107,13 +113,13 @@ def _samples(inputs: Mapping[str, Any], *, end: bool) -> Samples:
 def _options(parameters: Mapping[str, Any]) -> StreamOptions:
     own = {key: value for key, value in parameters.items() if not key.startswith("triton_")}
     # JSON and gRPC parameters know no float for a whole number.
-    if isinstance(own.get("step_s"), (int, str)) and not isinstance(own["step_s"], bool):
-        try:
-            own["step_s"] = float(own["step_s"])
-        except ValueError:
-            raise InvalidArgument(
-                f"step_s: {shorten(repr(own['step_s']))} is not a number of seconds"
-            ) from None
+    for name in ("step_s", "max_pending_s"):
+        if isinstance(own.get(name), (int, str)) and not isinstance(own[name], bool):
+            try:
+                own[name] = float(own[name])
+            except (ValueError, OverflowError):
+                problem = f"{name}: {shorten(repr(own[name]))} is not a number of seconds"
+                raise InvalidArgument(problem) from None
     if "policy" in own and own["policy"] not in get_args(PolicyName):
         known = ", ".join(get_args(PolicyName))
         raise InvalidArgument(f"policy: {shorten(repr(own['policy']))}; known are {known}")

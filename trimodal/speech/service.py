@@ -118,6 +118,9 @@ class SpeechService:
         if options.step_s is not None:
             widest = max(options.step_s, settings.max_step_s)
             settings = settings.model_copy(update={"step_s": options.step_s, "max_step_s": widest})
+        if options.max_pending_s is not None:
+            least = min(options.max_pending_s, settings.max_pending_s)
+            settings = settings.model_copy(update={"max_pending_s": least})
         return LiveSession(
             settings,
             policy=options.policy or settings.policy,
@@ -192,9 +195,10 @@ class SpeechService:
         if more:
             self._attend(stream)
 
-    def _too_far_behind(self, session: LiveSession) -> bool:
+    @staticmethod
+    def _too_far_behind(session: LiveSession) -> bool:
         """Whether more is pending than may be, and a window is on its way: else only more audio helps."""
-        return session.waiting and session.pending_s > self._settings.max_pending_s
+        return session.waiting and session.pending_s > session.max_pending_s
 
     def _drop(self, stream: LiveStream, outcome: str, error: RequestError) -> None:
         """Ends a stream now; answers that are owed become `error`."""

@@ -117,6 +117,11 @@ class LiveSession:
         return self._policy.unsettled(self._timeline()) / SAMPLE_RATE
 
     @property
+    def max_pending_s(self) -> float:
+        """How much of it may be pending before its answers wait."""
+        return self._settings.max_pending_s
+
+    @property
     def behind_s(self) -> float:
         """Audio received since the window that is out, or due, could have been heard; 0 without one."""
         due = self._due()
