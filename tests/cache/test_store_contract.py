@@ -8,24 +8,39 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.cache.redis_server import RedisServer
 from tests.cache.store_rig import Clock, axis, between, entry, place, random_vectors
 from trimodal.cache.store import Limits, Store, StoreError
 from trimodal.cache.store_embedded import EmbeddedStore
 from trimodal.cache.store_memory import MemoryStore
+from trimodal.cache.store_redis import RedisStore
 from trimodal.cache.values import Place
 
 Make = Callable[..., Store]
 
 
-@pytest.fixture(params=["memory", "embedded"])
+@pytest.fixture(scope="module")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture(params=["memory", "embedded", "redis"])
 def make(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Make]:
     """A function that opens an empty store of each kind, with `max_entries`."""
     opened: list[Store] = []
+    if request.param == "redis":
+        server: RedisServer = request.getfixturevalue("redis_server")
+        with server.client() as client:
+            client.flushall()
 
     def make(max_entries: int = 1_000) -> Store:
         limits = Limits(max_entries, timeout_s=2.0)
         if request.param == "memory":
             opened.append(MemoryStore(limits, clock))
+        elif request.param == "redis":
+            opened.append(RedisStore(server.client(), limits, clock))
         else:
             opened.append(EmbeddedStore(tmp_path / f"{len(opened)}.sqlite", limits, clock))
         return opened[-1]
@@ -157,6 +172,8 @@ def test_expired_answers_make_room_first(make: Make, clock: Clock) -> None:
         ({"fingerprint": "0" * 16}, {"x", "ax", "ay"}),
         ({"other_than": "0" * 16}, {"bx"}),
         ({"other_than": "0" * 16, "tenant": "b"}, {"x", "ax", "ay", "bx"}),
+        ({"namespace": "a"}, {"x", "ax", "ay", "bx"}),
+        ({"tenant": "x"}, {"x", "ax", "ay", "bx"}),
         ({"tenant": "*"}, {"x", "ax", "ay", "bx"}),
     ],
 )
