@@ -6,7 +6,7 @@ import math
 from collections import deque
 
 _WINDOW = 128
-_LIFE_S = 60.0
+_LIFE_S = 30.0
 """Older errors are forgotten: one that forbids a kind of admission would never be corrected by it."""
 _LEAST = 8
 

@@ -5,18 +5,31 @@ It holds tickets, not requests: texts, clients and the engine itself are its own
 
 from __future__ import annotations
 
+import math
 import time
-from collections import deque
+from collections import Counter
 from collections.abc import Callable
 
+from trimodal.errors import Unavailable
 from trimodal.llm.admission import Admission
 from trimodal.llm.engine import EngineInfo
+from trimodal.llm.scheduler.deadlines import Deadlines
+from trimodal.llm.scheduler.forecast import Forecast
+from trimodal.llm.scheduler.lengths import Lengths
+from trimodal.llm.scheduler.order import Order
+from trimodal.llm.scheduler.pace import Pace
+from trimodal.llm.scheduler.prefixes import Prefixes
+from trimodal.llm.scheduler.speed import Speed
+from trimodal.llm.scheduler.stats import SchedulerStats
 from trimodal.llm.scheduler.ticket import Ticket
+from trimodal.llm.scheduler.usage import Usage
 from trimodal.llm.settings import LlmSettings
 
 
 class Scheduler:
     """Tickets that wait and tickets that run. Not thread-safe: its owner locks.
+
+    With `scheduler` "fifo" tickets go in the order of coming; nothing is refused but for a full queue.
 
     Args:
         settings: the model's parameters.
@@ -29,9 +42,21 @@ class Scheduler:
     ) -> None:
         self._settings = settings
         self._clock = clock
+        self._fifo = settings.scheduler == "fifo"
         self.admission = Admission(settings, info)
-        self._waiting: deque[Ticket] = deque()
+        self._waiting = Order(settings.ageing_s, self._fifo)
         self._running: dict[int, Ticket] = {}
+        self._dropped: dict[int, Ticket] = {}
+        self._counts: Counter[str] = Counter()
+        self._longest = 0
+        batch = settings.max_num_batched_tokens
+        self._speed = Speed()
+        self._lengths = Lengths()
+        self._prefixes = Prefixes()
+        self._usage = Usage(clock())
+        self._pace = Pace(self._speed, batch)
+        self._deadlines = Deadlines(self._speed, self._usage, settings.admission_confidence)
+        self._forecast = Forecast(self._speed, self._lengths, self._pace, batch)
 
     @property
     def waiting(self) -> int:
@@ -45,65 +70,189 @@ class Scheduler:
     def reserved_blocks(self) -> int:
         return self.admission.reserved_blocks
 
+    @property
+    def advice(self) -> str:
+        """A setting that would keep the tiers' ITL bounds; empty: they hold, or too little is known."""
+        return self._pace.advice
+
+    def stats(self) -> SchedulerStats:
+        """The figures as of now."""
+        p50, p90 = self._deadlines.margin.errors()
+        speed = self._speed
+        return SchedulerStats(
+            **self._counts,
+            error_p50_s=p50,
+            error_p90_s=p90,
+            first_token_s=speed.ttft(1),
+            token_s=speed.gap(max(1, speed.streams)),
+            prefill_token_s=speed.prefill_s,
+        )
+
     def admit(self, ticket: Ticket) -> None:
         """Lets a ticket into the queue and foresees its TTFT (`ticket.predicted_ttft`).
 
         Raises:
             Unavailable: no room, or its first text would come after its deadline; says when to try again.
         """
-        if self._waiting or not self.admission.fits(ticket.prompt_tokens, ticket.max_tokens):
-            self.admission.check_queue(len(self._waiting))
-        self._waiting.append(ticket)
+        now = self._clock()
+        self._age(now)
+        ticket.blocks = self.admission.blocks(ticket.prompt_tokens, ticket.max_tokens)
+        ticket.uncached = self._prefixes.uncached(ticket.prefix, ticket.prompt_tokens)
+        ticket.expires = ticket.ttft_deadline
+        ticket.foreseen_tokens = self._forecast.left(ticket)
+        rank = self._waiting.rank(ticket, now)
+        loser = self._loser(ticket, rank, now)
+        lines = self._waiting.before(ticket, now)
+        foreseen = self._forecast.first_text(lines, ticket, self._running.values(), self.admission)
+        self._deadlines.promise(ticket, foreseen, rank, now)
+        if not self._fifo:
+            try:
+                self._deadlines.check(ticket, now)
+            except Unavailable:
+                self._counts["refused_deadline"] += 1
+                raise
+        if loser:
+            self._drop(loser, now)
+        self._longest = max(self._longest, ticket.uncached) if self._waiting else ticket.uncached
+        self._waiting.add(ticket, now)
 
     def hasten(self, ticket: Ticket, priority: int, ttft_deadline: float) -> None:
-        """Somebody more urgent waits for the same answer: a ticket in the queue gets the stricter terms."""
-        ticket.priority = max(ticket.priority, priority)
-        ticket.ttft_deadline = min(ticket.ttft_deadline, ttft_deadline)
+        """Somebody more urgent waits for the same answer: a ticket in the queue gets the stricter terms.
+
+        It expires on the laxer ones: who has more time must not lose the answer to who has less.
+        """
+        priority = max(ticket.priority, priority)
+        deadline, expires = min(ticket.ttft_deadline, ttft_deadline), max(ticket.expires, ttft_deadline)
+        if ticket in self._waiting:
+            self._waiting.change(ticket, priority, deadline, expires, self._clock())
+        else:
+            ticket.priority, ticket.ttft_deadline, ticket.expires = priority, deadline, expires
 
     def next(self) -> Ticket | None:
-        """The ticket to be handed to the engine now, its slot and KV blocks reserved; None: not now."""
-        if not self._waiting:
-            return None
-        ticket = self._waiting[0]
-        if not self.admission.reserve(ticket.id, ticket.prompt_tokens, ticket.max_tokens):
-            return None
-        self._waiting.popleft()
-        ticket.started = self._clock()
-        self._running[ticket.id] = ticket
-        return ticket
+        """The ticket to be handed to the engine now, its slot and KV blocks reserved; None: not now.
+
+        The first in order waits for its room and nobody overtakes it there, so small requests never
+        starve a big one. Only a tier that is short of its own share of the KV blocks is passed over.
+        """
+        now = self._clock()
+        self._age(now)
+        for ticket in self._waiting.heads():
+            if not self.admission.in_share(ticket):
+                continue
+            if not self._pace.allows(ticket.uncached) or not self.admission.reserve(ticket):
+                return None
+            self._waiting.remove(ticket)
+            ticket.started = now
+            self._deadlines.handed_over(now)
+            self._running[ticket.id] = ticket
+            self._speed.started(ticket)
+            return ticket
+        return None
 
     def overdue(self) -> list[Ticket]:
-        """Takes those out of the queue that cannot have their first text in time any more."""
-        return []
+        """Takes those out of the queue that cannot have their first text in time any more, and those that
+        had to make room; each says why (`problem`, `retry_after_s`)."""
+        now = self._clock()
+        if not self._fifo:
+            horizon = self._deadlines.soonest(self._longest, now)
+            for ticket in self._waiting.expiring(horizon):
+                soonest = now
+                if self._running and not ticket.trial:  # else it goes at once: better tried than foreseen
+                    soonest = self._deadlines.soonest(ticket.uncached, now)
+                if soonest > ticket.expires:
+                    self._waiting.remove(ticket)
+                    self._deadlines.missed(ticket, soonest, now)
+                    self._counts["expired"] += 1
+                    self._dropped[ticket.id] = ticket
+        dropped = list(self._dropped.values())
+        self._dropped.clear()
+        return dropped
 
     def stranded(self) -> list[Ticket]:
         """Takes those out of the queue that never fit an engine that was opened anew."""
-        if self._running or not self._waiting:
+        if self._running:
             return []
-        first = self._waiting[0]
-        if self.admission.fits(first.prompt_tokens, first.max_tokens):
-            return []
-        return [self._waiting.popleft()]
+        stranded = [ticket for ticket in self._waiting if not self.admission.fits(ticket)]
+        for ticket in stranded:
+            self._waiting.remove(ticket)
+        return stranded
 
     def progress(self, ticket: Ticket, tokens: int, cached_tokens: int) -> None:
         """A step made `tokens` new tokens of a running ticket."""
         ticket.cached_tokens = cached_tokens
-        if tokens and not ticket.first_token:
-            ticket.first_token = self._clock()
+        if not tokens or ticket.id not in self._running:
+            return
+        now = self._clock()
         ticket.completion_tokens += tokens
+        if ticket.first_token:
+            self._speed.went_on(ticket, tokens, now)
+            return
+        ticket.first_token = now
+        self._speed.first(ticket, now)
+        if not self._fifo:
+            self._pace.began(ticket)
+        self._counts["foreseen"] += not math.isnan(ticket.predicted_ttft)
+        self._prefixes.learn(ticket.prefix, cached_tokens)
+        self._deadlines.answered(ticket, now)
 
     def finish(self, ticket: Ticket) -> None:
         """A running ticket's answer is complete: what it needed is learned, what it held is free."""
-        self.leave(ticket)
+        self._end(ticket, finished=True)
 
     def leave(self, ticket: Ticket) -> None:
         """A ticket is cancelled or failed, wherever it is."""
-        if self._running.pop(ticket.id, None):
-            self.admission.release(ticket.id)
-        elif ticket in self._waiting:
-            self._waiting.remove(ticket)
+        if not self._waiting.remove(ticket) and not self._dropped.pop(ticket.id, None):
+            self._end(ticket, finished=False)
 
     def reopen(self, info: EngineInfo) -> None:
         """The engine was lost and opened anew: those that wait stay; the owner has failed the others."""
         self.admission = Admission(self._settings, info)
         self._running.clear()
+        self._speed.emptied()
+        self._pace.emptied()
+        self._prefixes.clear()
+        for ticket in self._waiting:
+            ticket.blocks = self.admission.blocks(ticket.prompt_tokens, ticket.max_tokens)
+            ticket.uncached = ticket.prompt_tokens
+
+    def _age(self, now: float) -> None:
+        self._counts["aged"] += self._waiting.age(now)
+
+    def _loser(self, ticket: Ticket, rank: float, now: float) -> Ticket | None:
+        """Who would have to go for a ticket that comes now; None: there is room.
+
+        Raises:
+            Unavailable: the queue is full, and nobody in it is of a lower class.
+        """
+        if not self._waiting and self.admission.fits(ticket) and self._pace.allows(ticket.uncached):
+            return None
+        try:
+            self.admission.check_queue(len(self._waiting), self._deadlines.turn_s(now))
+        except Unavailable:
+            last = self._waiting.last()
+            if last and self._waiting.rank(last, now) < rank:
+                return last
+            self._counts["refused_queue"] += 1
+            raise
+        return None
+
+    def _drop(self, loser: Ticket, now: float) -> None:
+        self._waiting.remove(loser)
+        waited = (now - loser.arrived) * 1e3
+        loser.problem = f"the queue is full, and a request of higher priority came after {waited:.0f} ms"
+        loser.retry_after_s = self._deadlines.turn_s(now)
+        self._counts["displaced"] += 1
+        self._dropped[loser.id] = loser
+
+    def _end(self, ticket: Ticket, finished: bool) -> None:
+        if self._running.pop(ticket.id, None) is None:
+            return
+        now = self._clock()
+        self.admission.release(ticket)
+        self._speed.gone(ticket)
+        share = max(1 / self.admission.max_num_seqs, ticket.blocks / self.admission.num_kv_blocks)
+        self._usage.add(ticket.priority, share * (now - ticket.started), now)
+        if ticket.first_token:
+            if not self._fifo:
+                self._pace.ended(ticket)
+            self._lengths.learn(ticket.tier_name, ticket.completion_tokens, ticket.max_tokens, finished)

@@ -18,7 +18,7 @@ from trimodal.llm.scheduler.ticket import Ticket
 _READY = 5
 """Observations before anything is foreseen."""
 _WINDOW_TOKENS = 16
-"""Tokens of a stream that make one observation of the decode speed: a clock reading a token costs too much."""
+"""Tokens of a stream that make one observation of the decode speed: one for each would cost too much."""
 
 
 @dataclass

@@ -20,6 +20,8 @@ class Ticket:
         started: handed to the engine; 0: it waits. first_token: 0 until there is one.
         blocks: KV blocks for its prompt and its whole answer. uncached: prompt tokens that the prefix cache
             is not foreseen to spare. foreseen_tokens: of its answer; nan: not foreseen. The scheduler's own.
+        expires: when it leaves the queue unanswered; later than ttft_deadline where several clients wait for
+            it on different terms.
         queued: it was foreseen to wait. trial: let in to see whether the model of the speed still holds.
         problem: a sentence on why `Scheduler.overdue` took it out of the queue; retry_after_s goes with it.
     """
@@ -41,6 +43,7 @@ class Ticket:
     blocks: int = 0
     uncached: int = 0
     foreseen_tokens: float = math.nan
+    expires: float = math.inf
     queued: bool = False
     trial: bool = False
     problem: str = ""

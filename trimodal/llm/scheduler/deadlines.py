@@ -1,0 +1,104 @@
+"""Who can still be in time: a forecast, its margin, and what those above will ask for, against a deadline."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from trimodal.errors import Unavailable
+from trimodal.llm.scheduler.margin import Margin
+from trimodal.llm.scheduler.play import Foreseen
+from trimodal.llm.scheduler.speed import Speed
+from trimodal.llm.scheduler.ticket import Ticket
+from trimodal.llm.scheduler.usage import Usage
+
+_TRIAL_S = 2.0
+"""Without a hand-over for so long, one request is let in against the forecast: refusing teaches nothing,
+and a speed learned in a bad spell would shut the door for ever."""
+_RETRY_S = (0.05, 60.0)
+_TURNS = 16
+
+
+class Deadlines:
+    """Promises and what came of them. `confidence`: share of the admitted that are to be in time."""
+
+    def __init__(self, speed: Speed, usage: Usage, confidence: float) -> None:
+        self._speed = speed
+        self._usage = usage
+        self._confidence = confidence
+        self.margin = Margin(confidence)
+        self._turns: deque[float] = deque(maxlen=_TURNS)
+
+    def handed_over(self, now: float) -> None:
+        """The engine was given something."""
+        self._turns.append(now)
+
+    def turn_s(self, now: float) -> float:
+        """After how long one place in the queue is likely to be free, seconds."""
+        if not self._turns:
+            return 1.0
+        return _retry((now - self._turns[0]) / len(self._turns))
+
+    def promise(self, ticket: Ticket, foreseen: Foreseen | None, rank: float, now: float) -> None:
+        """Foresees a ticket's TTFT. `rank` is its class: those above it go first whenever they come."""
+        ticket.predicted_ttft, ticket.queued = math.nan, False
+        if foreseen is None:
+            return
+        wait = foreseen.wait
+        ticket.queued = wait > 0
+        if wait:
+            # As long as it waits, what comes free goes to newcomers of higher classes in part.
+            wait /= 1 - self._usage.above(rank, now)
+        ticket.predicted_ttft = max(0.0, now - ticket.arrived) + wait + foreseen.first - foreseen.wait
+
+    def check(self, ticket: Ticket, now: float) -> None:
+        """Holds the promise against the deadline.
+
+        Raises:
+            Unavailable: it cannot be kept; says when to try again.
+        """
+        if math.isnan(ticket.predicted_ttft) or ticket.ttft_deadline == math.inf:
+            return
+        likely = ticket.predicted_ttft + self.margin.seconds(ticket, ticket.predicted_ttft, now)
+        within = ticket.ttft_deadline - ticket.arrived
+        if likely <= within:
+            return
+        if not ticket.queued and (not self._turns or now - self._turns[-1] >= _TRIAL_S):
+            ticket.trial = True
+            return
+        bound = f"ttft_deadline_ms is {within * 1e3:.0f}"
+        alone = self._speed.alone(ticket.uncached)
+        if alone > within:
+            raise Unavailable(
+                f"the first text of {ticket.prompt_tokens} prompt tokens would come after {alone:.3g} s "
+                f"even with nothing before it: {bound}"
+            )
+        raise Unavailable(f"the first text would come after {likely:.3g} s: {bound}", _retry(likely - within))
+
+    def answered(self, ticket: Ticket, now: float) -> None:
+        """A first text came."""
+        if not math.isnan(ticket.predicted_ttft):
+            self.margin.learn(ticket, now - ticket.arrived, now)
+
+    def soonest(self, uncached: int, now: float) -> float:
+        """When the first text of a prompt handed over now will be there, almost surely; `now` if unknown."""
+        speed = self._speed
+        if not speed.ready:
+            return now
+        took = speed.ttft(uncached)
+        error = speed.errors.quantile(self._confidence, now)
+        # No more than as long again: a few wild errors must not clear the queue.
+        return now + took + (0.0 if math.isnan(error) else max(0.0, min(error, took)))
+
+    def missed(self, ticket: Ticket, soonest: float, now: float) -> None:
+        """A ticket leaves the queue because it cannot be in time any more."""
+        if not math.isnan(ticket.predicted_ttft):
+            self.margin.learn(ticket, soonest - ticket.arrived, now)
+        waited = now - ticket.arrived
+        ticket.problem = f"ttft_deadline_ms cannot be kept any more after {waited * 1e3:.0f} ms in the queue"
+        ticket.retry_after_s = _retry(waited + soonest - ticket.expires)
+
+
+def _retry(seconds: float) -> float:
+    least, most = _RETRY_S
+    return max(least, min(seconds, most))

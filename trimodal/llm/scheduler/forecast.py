@@ -1,0 +1,59 @@
+"""When a ticket's first text will come: foreseen from those in the engine and those before it.
+
+The queue itself is played in play.py; what a forecast is used for is the scheduler's affair.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from trimodal.llm.admission import Admission
+from trimodal.llm.scheduler.lengths import Lengths
+from trimodal.llm.scheduler.order import Key
+from trimodal.llm.scheduler.pace import Pace
+from trimodal.llm.scheduler.play import Foreseen, Play
+from trimodal.llm.scheduler.speed import Speed
+from trimodal.llm.scheduler.ticket import Ticket
+
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+class Forecast:
+    """Puts together what was learned. `batch_tokens`: prompt tokens that the engine takes into a step."""
+
+    def __init__(self, speed: Speed, lengths: Lengths, pace: Pace, batch_tokens: int) -> None:
+        self._speed = speed
+        self._lengths = lengths
+        self._pace = pace
+        self._batch_tokens = batch_tokens
+
+    def left(self, ticket: Ticket) -> float:
+        """Tokens still to come of a ticket's answer; nan: not known.
+
+        Its rank among the lengths is fixed by its id (golden-ratio sequence): evenly spread over any run
+        of ids, and the same each time, so that a forecast does not flicker.
+        """
+        rank = ticket.id * _GOLDEN % 1.0
+        return self._lengths.left(ticket.tier_name, ticket.completion_tokens, ticket.max_tokens, rank)
+
+    def first_text(
+        self, lines: Sequence[Sequence[Key]], ticket: Ticket, running: Iterable[Ticket], books: Admission
+    ) -> Foreseen | None:
+        """What a ticket that comes now has to expect; None: too little was seen to tell.
+
+        Args:
+            lines: those who wait before it, one list a tier, in order; the last of its own is itself.
+            running: those in the engine.
+        """
+        speed = self._speed
+        if not speed.ready:
+            return None
+        if sum(map(len, lines)) == 1 and books.fits(ticket) and self._pace.allows(ticket.uncached):
+            return Foreseen(0.0, speed.ttft(ticket.uncached))
+        if not (self._lengths.ready and speed.decode_ready):
+            return None
+        play = Play(speed, books, self._pace.limit(), self._batch_tokens, self.left)
+        for other in running:
+            play.holds(other)
+        return play.until(ticket, lines)
