@@ -25,11 +25,11 @@ from trimodal.cache.store_codec import checked_vector, pack, read_vector, unpack
 from trimodal.cache.store_mirror import PLACE_ROWS, Mirror, Mirrors
 from trimodal.cache.store_redis_layout import (
     EXPIRES,
-    KINDS,
     PUT,
     STEP,
     USED,
     Names,
+    drop_others,
     is_of,
     patterns,
     tenant_of,
@@ -60,11 +60,10 @@ def open_store(url: str, limits: Limits) -> RedisStore:
         raise OperatorError(
             "cache_store: redis://user:password@host:port/0 is the form; write a special character as %2F"
         ) from None
+    allowed = TLS_OPTIONS if urlsplit(url).scheme == "rediss" else ()
     for name in options:
-        if not name.startswith("ssl_"):
-            raise OperatorError(
-                f"cache_store: redis has no option '{name}', only those of TLS (ssl_ca_certs)"
-            )
+        if name not in allowed:
+            raise OperatorError(f"cache_store: '{name}' is no option; rediss has {', '.join(TLS_OPTIONS)}")
     return RedisStore(client, limits)
 
 
@@ -116,7 +115,7 @@ class RedisStore:
                 except ResponseError as error:
                     if attempt or "WRONGTYPE" not in str(error):
                         raise
-                    self._drop_others(keys)
+                    drop_others(self._client, keys)
 
     def clear(
         self,
@@ -210,12 +209,6 @@ class RedisStore:
                     mirror.add(*row)
             if len(rows) < CHUNK or time.monotonic() > until:
                 return
-
-    def _drop_others(self, keys: Sequence[str]) -> None:
-        """Drops what another program put under the names that are ours."""
-        for key, kind in zip(keys, KINDS, strict=True):
-            if self._client.type(key) not in (kind, b"none"):
-                self._client.unlink(key)
 
     def _write_uses(self) -> None:
         uses = {f"{names}{key}": used_at for names, key, used_at in self._uses.take()}

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from trimodal.cache.store_codec import digest, place_name
 from trimodal.cache.values import Place
@@ -70,6 +71,13 @@ def patterns(fingerprint: str | None, tenant: str | None, namespace: str | None)
     some = "?" * len(_short(""))
     owner = ":".join(some if value is None else _short(value) for value in (fingerprint, tenant, namespace))
     return f"{PREFIX}answer:{owner}:*", f"{PREFIX}vectors:{owner}:*"
+
+
+def drop_others(client: Any, keys: Sequence[str]) -> None:
+    """Drops what another program put at the script's keys: the names are ours."""
+    for key, kind in zip(keys, KINDS, strict=True):
+        if client.type(key) not in (kind, b"none"):
+            client.unlink(key)
 
 
 def is_of(name: bytes, fingerprint: str) -> bool:
