@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable
 
@@ -55,6 +54,7 @@ class Dispatch:
         self._complete = complete
         self._ids = itertools.count(1)
         self.stats = EngineStats()
+        self._advised = False
         self._engine = EngineKeeper(settings, start, lock, metrics)
         self._scheduler = Scheduler(settings, self._engine.info)
 
@@ -111,6 +111,13 @@ class Dispatch:
                 self.end(self._book.generations[ticket.id], error)
         self._metrics.state(self._scheduler.running, self._scheduler.waiting + self._book.looking, self.stats)
 
+    def report(self) -> None:
+        """Shows what the scheduler does; now and then is enough."""
+        self._metrics.scheduling(self._scheduler.stats())
+        if not self._advised and (advice := self._scheduler.advice):
+            self._advised = True  # once: the figures in it move with every request
+            print(f"trimodal: llm: {advice}", file=sys.stderr, flush=True)
+
     def drop(self, generation: Generation) -> None:
         """Nobody wants it any more, wherever it is."""
         self._book.drop(generation)
@@ -129,11 +136,10 @@ class Dispatch:
             self._tell(stream)
 
     def _expire(self) -> None:
-        """What cannot have its first text in time any more never reaches the engine."""
+        """What cannot have its first text in time any more, or had to make room, never reaches the engine."""
         for ticket in self._scheduler.overdue():
-            waited = time.perf_counter() - ticket.arrived
-            problem = f"ttft_deadline_ms cannot be kept any more after {waited * 1e3:.0f} ms in the queue"
-            self.end(self._book.generations[ticket.id], Unavailable(problem, retry_after_s=max(0.1, waited)))
+            error = Unavailable(ticket.problem, ticket.retry_after_s)
+            self.end(self._book.generations[ticket.id], error)
 
     def _stepped(self, stepped: Stepped) -> None:
         with self._lock:

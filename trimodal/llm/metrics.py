@@ -7,12 +7,14 @@ End-to-end: arrival to the last delta. All in seconds, as Prometheus wants them.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from trimodal.errors import RequestError
 from trimodal.llm.engine import EngineStats
+from trimodal.llm.scheduler.stats import SchedulerStats
 from trimodal.llm.stream import Delta, Stream
 from trimodal.metrics import Metrics
 
@@ -56,6 +58,45 @@ class LlmMetrics:
         self.prefix_hits = metrics.counter(
             f"{_P}_prefix_cache_hits_total", "Requests with cached prompt tokens", labels
         )
+
+        text = "Requests not served: refused for deadline or queue on arrival; expired or displaced later"
+        self._unserved = {
+            reason: metrics.counter(f"{_P}_unserved_total", text, {**labels, "reason": reason})
+            for reason in ("deadline", "queue", "expired", "displaced")
+        }
+        self._told = SchedulerStats()
+        text = "Size of the error of recent predictions of TTFT, seconds"
+        self._errors = {
+            quantile: metrics.gauge(
+                f"{_P}_ttft_prediction_error_seconds", text, {**labels, "quantile": quantile}
+            )
+            for quantile in ("0.5", "0.9")
+        }
+        self._token_seconds = metrics.gauge(
+            f"{_P}_token_seconds", "Measured time between two tokens of a stream at the present batch", labels
+        )
+        self._prefill_token_seconds = metrics.gauge(
+            f"{_P}_prefill_token_seconds", "Measured time that a prompt token takes", labels
+        )
+
+    def scheduling(self, stats: SchedulerStats) -> None:
+        """Shows what the scheduler did since the last call, and how well it foresees."""
+        told, self._told = self._told, stats
+        for reason, now, before in (
+            ("deadline", stats.refused_deadline, told.refused_deadline),
+            ("queue", stats.refused_queue, told.refused_queue),
+            ("expired", stats.expired, told.expired),
+            ("displaced", stats.displaced, told.displaced),
+        ):
+            self._unserved[reason].increment(now - before)
+        for gauge, value in (
+            (self._errors["0.5"], stats.error_p50_s),
+            (self._errors["0.9"], stats.error_p90_s),
+            (self._token_seconds, stats.token_s),
+            (self._prefill_token_seconds, stats.prefill_token_s),
+        ):
+            if math.isfinite(value):  # else nothing is known yet
+                gauge.set(value)
 
     def tokens(self, kind: str, count: int) -> None:
         """Adds to the tokens of a kind: prompt, cached, completion or saved."""

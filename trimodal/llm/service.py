@@ -29,6 +29,8 @@ from trimodal.llm.stream import Delta, Note, Sink, Stream
 from trimodal.llm.terms import CancelRequest
 from trimodal.llm.ticketing import ttft_deadline
 
+_REPORT_S = 1.0
+
 
 class LlmService:
     """Reads, answers, streams and cancels the requests of one model.
@@ -201,9 +203,13 @@ class LlmService:
 
     def _watch_clients(self) -> None:
         """Looks for clients that cancelled or left, wherever their request is, and for what is too late."""
+        reported = 0.0
         while not self._closing.wait(self._settings.cancel_poll_ms / 1e3):
             with self._lock:
                 streams = list(self._book.streams)
+                if time.perf_counter() - reported > _REPORT_S:
+                    reported = time.perf_counter()
+                    self._dispatch.report()
             gone = [stream for stream in streams if stream.client_left()]
             now = time.perf_counter()
             with self._lock:
