@@ -115,6 +115,10 @@ class Admission:
         held = (self._by_tier if used is None else used).get(ticket.tier_name, 0)
         return not held or held + ticket.blocks <= share * self._info.num_kv_blocks
 
+    def share(self, ticket: Ticket) -> float:
+        """Which part of the engine it takes, 0 to 1: of the slots or of the KV blocks, whichever is more."""
+        return max(1 / self._info.max_num_seqs, ticket.blocks / self._info.num_kv_blocks)
+
     def reserve(self, ticket: Ticket) -> bool:
         """Takes a batch slot and KV blocks for a whole request; False when either is short now."""
         if not self.fits(ticket):

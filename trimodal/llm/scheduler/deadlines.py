@@ -27,6 +27,8 @@ class Deadlines:
         self._usage = usage
         self._confidence = confidence
         self.margin = Margin(confidence)
+        self.foreseen = 0
+        """First texts that came and had been foreseen."""
         self._turns: deque[float] = deque(maxlen=_TURNS)
 
     def handed_over(self, now: float) -> None:
@@ -78,6 +80,7 @@ class Deadlines:
     def answered(self, ticket: Ticket, now: float) -> None:
         """A first text came."""
         if not math.isnan(ticket.predicted_ttft):
+            self.foreseen += 1
             self.margin.learn(ticket, now - ticket.arrived, now)
 
     def soonest(self, uncached: int, now: float) -> float:

@@ -16,6 +16,9 @@ from trimodal.llm.scheduler.order import Key
 from trimodal.llm.scheduler.speed import Speed
 from trimodal.llm.scheduler.ticket import Ticket
 
+_PLAYED = 256
+"""Hand-overs that are played; a longer queue is taken to go on at the pace of these."""
+
 
 @dataclass(frozen=True)
 class Foreseen:
@@ -73,6 +76,7 @@ class Play:
         heads = [(line[0], number, 0) for number, line in enumerate(lines)]
         heapify(heads)
         passed: dict[str, tuple[Key, int, int]] = {}
+        handed_over, all_before = 0, sum(map(len, lines)) - 1
         while True:
             if heads:
                 key, number, place = heads[0]
@@ -84,6 +88,10 @@ class Play:
                     first = self._hand_over(ticket)
                     if ticket is wanted:
                         return Foreseen(self._seconds, first)
+                    handed_over += 1
+                    if handed_over == _PLAYED:
+                        wait = self._seconds * all_before / _PLAYED
+                        return Foreseen(wait, wait + first - self._seconds)
                     if place + 1 < len(lines[number]):
                         heapreplace(heads, (lines[number][place + 1], number, place + 1))
                     else:

@@ -5,7 +5,6 @@ It holds tickets, not requests: texts, clients and the engine itself are its own
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -13,16 +12,10 @@ from collections.abc import Callable
 from trimodal.errors import Unavailable
 from trimodal.llm.admission import Admission
 from trimodal.llm.engine import EngineInfo
-from trimodal.llm.scheduler.deadlines import Deadlines
-from trimodal.llm.scheduler.forecast import Forecast
-from trimodal.llm.scheduler.lengths import Lengths
+from trimodal.llm.scheduler.foresight import Foresight
 from trimodal.llm.scheduler.order import Order
-from trimodal.llm.scheduler.pace import Pace
-from trimodal.llm.scheduler.prefixes import Prefixes
-from trimodal.llm.scheduler.speed import Speed
 from trimodal.llm.scheduler.stats import SchedulerStats
 from trimodal.llm.scheduler.ticket import Ticket
-from trimodal.llm.scheduler.usage import Usage
 from trimodal.llm.settings import LlmSettings
 
 
@@ -49,14 +42,7 @@ class Scheduler:
         self._dropped: dict[int, Ticket] = {}
         self._counts: Counter[str] = Counter()
         self._longest = 0
-        batch = settings.max_num_batched_tokens
-        self._speed = Speed()
-        self._lengths = Lengths()
-        self._prefixes = Prefixes()
-        self._usage = Usage(clock())
-        self._pace = Pace(self._speed, batch)
-        self._deadlines = Deadlines(self._speed, self._usage, settings.admission_confidence)
-        self._forecast = Forecast(self._speed, self._lengths, self._pace, batch)
+        self._foresight = Foresight(settings, clock)
 
     @property
     def waiting(self) -> int:
@@ -73,20 +59,11 @@ class Scheduler:
     @property
     def advice(self) -> str:
         """A setting that would keep the tiers' ITL bounds; empty: they hold, or too little is known."""
-        return self._pace.advice
+        return self._foresight.advice
 
     def stats(self) -> SchedulerStats:
         """The figures as of now."""
-        p50, p90 = self._deadlines.margin.errors()
-        speed = self._speed
-        return SchedulerStats(
-            **self._counts,
-            error_p50_s=p50,
-            error_p90_s=p90,
-            first_token_s=speed.ttft(1),
-            token_s=speed.gap(max(1, speed.streams)),
-            prefill_token_s=speed.prefill_s,
-        )
+        return self._foresight.stats(self._counts)
 
     def admit(self, ticket: Ticket) -> None:
         """Lets a ticket into the queue and foresees its TTFT (`ticket.predicted_ttft`).
@@ -97,20 +74,16 @@ class Scheduler:
         now = self._clock()
         self._age(now)
         ticket.blocks = self.admission.blocks(ticket.prompt_tokens, ticket.max_tokens)
-        ticket.uncached = self._prefixes.uncached(ticket.prefix, ticket.prompt_tokens)
         ticket.expires = ticket.ttft_deadline
-        ticket.foreseen_tokens = self._forecast.left(ticket)
+        ticket.uncached = self._foresight.uncached(ticket)
         rank = self._waiting.rank(ticket, now)
         loser = self._loser(ticket, rank, now)
         lines = self._waiting.before(ticket, now)
-        foreseen = self._forecast.first_text(lines, ticket, self._running.values(), self.admission)
-        self._deadlines.promise(ticket, foreseen, rank, now)
-        if not self._fifo:
-            try:
-                self._deadlines.check(ticket, now)
-            except Unavailable:
-                self._counts["refused_deadline"] += 1
-                raise
+        try:
+            self._foresight.promise(ticket, rank, lines, self._running.values(), self.admission)
+        except Unavailable:
+            self._counts["refused_deadline"] += 1
+            raise
         if loser:
             self._drop(loser, now)
         self._longest = max(self._longest, ticket.uncached) if self._waiting else ticket.uncached
@@ -139,13 +112,12 @@ class Scheduler:
         for ticket in self._waiting.heads():
             if not self.admission.in_share(ticket):
                 continue
-            if not self._pace.allows(ticket.uncached) or not self.admission.reserve(ticket):
+            if not (self._foresight.paced(ticket) and self.admission.reserve(ticket)):
                 return None
             self._waiting.remove(ticket)
             ticket.started = now
-            self._deadlines.handed_over(now)
             self._running[ticket.id] = ticket
-            self._speed.started(ticket)
+            self._foresight.handed_over(ticket)
             return ticket
         return None
 
@@ -154,14 +126,13 @@ class Scheduler:
         had to make room; each says why (`problem`, `retry_after_s`)."""
         now = self._clock()
         if not self._fifo:
-            horizon = self._deadlines.soonest(self._longest, now)
-            for ticket in self._waiting.expiring(horizon):
+            for ticket in self._waiting.expiring(self._foresight.soonest(self._longest)):
                 soonest = now
                 if self._running and not ticket.trial:  # else it goes at once: better tried than foreseen
-                    soonest = self._deadlines.soonest(ticket.uncached, now)
+                    soonest = self._foresight.soonest(ticket.uncached)
                 if soonest > ticket.expires:
                     self._waiting.remove(ticket)
-                    self._deadlines.missed(ticket, soonest, now)
+                    self._foresight.missed(ticket, soonest)
                     self._counts["expired"] += 1
                     self._dropped[ticket.id] = ticket
         dropped = list(self._dropped.values())
@@ -180,20 +151,9 @@ class Scheduler:
     def progress(self, ticket: Ticket, tokens: int, cached_tokens: int) -> None:
         """A step made `tokens` new tokens of a running ticket."""
         ticket.cached_tokens = cached_tokens
-        if not tokens or ticket.id not in self._running:
-            return
-        now = self._clock()
-        ticket.completion_tokens += tokens
-        if ticket.first_token:
-            self._speed.went_on(ticket, tokens, now)
-            return
-        ticket.first_token = now
-        self._speed.first(ticket, now)
-        if not self._fifo:
-            self._pace.began(ticket)
-        self._counts["foreseen"] += not math.isnan(ticket.predicted_ttft)
-        self._prefixes.learn(ticket.prefix, cached_tokens)
-        self._deadlines.answered(ticket, now)
+        if tokens and ticket.id in self._running:
+            ticket.completion_tokens += tokens
+            self._foresight.progressed(ticket, tokens)
 
     def finish(self, ticket: Ticket) -> None:
         """A running ticket's answer is complete: what it needed is learned, what it held is free."""
@@ -208,9 +168,7 @@ class Scheduler:
         """The engine was lost and opened anew: those that wait stay; the owner has failed the others."""
         self.admission = Admission(self._settings, info)
         self._running.clear()
-        self._speed.emptied()
-        self._pace.emptied()
-        self._prefixes.clear()
+        self._foresight.emptied()
         for ticket in self._waiting:
             ticket.blocks = self.admission.blocks(ticket.prompt_tokens, ticket.max_tokens)
             ticket.uncached = ticket.prompt_tokens
@@ -224,10 +182,10 @@ class Scheduler:
         Raises:
             Unavailable: the queue is full, and nobody in it is of a lower class.
         """
-        if not self._waiting and self.admission.fits(ticket) and self._pace.allows(ticket.uncached):
+        if not self._waiting and self.admission.fits(ticket) and self._foresight.paced(ticket):
             return None
         try:
-            self.admission.check_queue(len(self._waiting), self._deadlines.turn_s(now))
+            self.admission.check_queue(len(self._waiting), self._foresight.turn_s())
         except Unavailable:
             last = self._waiting.last()
             if last and self._waiting.rank(last, now) < rank:
@@ -240,19 +198,11 @@ class Scheduler:
         self._waiting.remove(loser)
         waited = (now - loser.arrived) * 1e3
         loser.problem = f"the queue is full, and a request of higher priority came after {waited:.0f} ms"
-        loser.retry_after_s = self._deadlines.turn_s(now)
+        loser.retry_after_s = self._foresight.turn_s()
         self._counts["displaced"] += 1
         self._dropped[loser.id] = loser
 
     def _end(self, ticket: Ticket, finished: bool) -> None:
-        if self._running.pop(ticket.id, None) is None:
-            return
-        now = self._clock()
-        self.admission.release(ticket)
-        self._speed.gone(ticket)
-        share = max(1 / self.admission.max_num_seqs, ticket.blocks / self.admission.num_kv_blocks)
-        self._usage.add(ticket.priority, share * (now - ticket.started), now)
-        if ticket.first_token:
-            if not self._fifo:
-                self._pace.ended(ticket)
-            self._lengths.learn(ticket.tier_name, ticket.completion_tokens, ticket.max_tokens, finished)
+        if self._running.pop(ticket.id, None):
+            self.admission.release(ticket)
+            self._foresight.ended(ticket, finished, self.admission.share(ticket))
