@@ -10,6 +10,7 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
+from trimodal.assistant.settings import AssistantSettings
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.errors import SettingsError
 from trimodal.llm.settings import LlmSettings
@@ -19,6 +20,7 @@ from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankS
 
 REPOSITORY = Path(__file__).parents[1] / "model_repository"
 SETTINGS: dict[str, type[Settings]] = {
+    "assistant": AssistantSettings,
     "embedding": EmbeddingSettings,
     "llm": LlmSettings,
     "speech": SpeechSettings,
@@ -139,8 +141,10 @@ def test_knobs_come_first_and_the_contract_below(path: Path) -> None:
     tune, depends = starts
     assert lines[tune].startswith(TUNE)
     assert list(top_level(lines[:tune])) == []
-    # The llm's engine batches by itself, speech keeps its streams in one place: these two are not for tuning.
-    fixed = {"max_batch_size", "instance_group"} if named(path).startswith(("llm/", "speech/")) else set()
+    # The llm's engine batches by itself, speech keeps its streams and the assistant its requests in one
+    # place: these two are not for tuning.
+    whole = ("assistant/", "llm/", "speech/")
+    fixed = {"max_batch_size", "instance_group"} if named(path).startswith(whole) else set()
     # How long a stream may be silent, and how many there may be, are knobs of speech.
     knobs = {"sequence_batching"} if named(path).startswith("speech/") else set()
     assert set(top_level(lines[tune:depends])) & CONTRACT_FIELDS == knobs

@@ -15,7 +15,7 @@ from trimodal.errors import ServerError
 from trimodal.manifest import MANIFEST
 
 # Parameters by which a Python model names another one that it calls by itself (BLS).
-CALLS = ("recognizer", "embedder")
+CALLS = ("recognizer", "embedder", "llm", "speech", "vision")
 # … and those that it only calls when another parameter has this value.
 ONLY_WITH = {"embedder": ("cache", "semantic")}
 GPU_ENGINES = ("tensorrt", "tensorrt_llm", "tensorrt_llm_pytorch", "vllm")
@@ -44,7 +44,7 @@ class Model:
     def calls(self) -> tuple[str, ...]:
         """Models that this one calls by itself while it works on a request."""
         parameters = self.parameters
-        named = {key: parameters[key] for key in CALLS if key in parameters}
+        named = {key: parameters[key] for key in CALLS if parameters.get(key)}
         for key, (other, value) in ONLY_WITH.items():
             if parameters.get(other) != value:
                 named.pop(key, None)

@@ -1,0 +1,67 @@
+"""Glue of assistant: questions in, findings and an answer out. What is done lies in trimodal.assistant."""
+
+import json
+import threading
+
+import triton_python_backend_utils as pb_utils
+
+from trimodal.assistant.metrics import AssistantMetrics
+from trimodal.assistant.relay import Models
+from trimodal.assistant.request import INPUTS, read_request
+from trimodal.assistant.service import AssistantService
+from trimodal.assistant.settings import AssistantSettings
+from trimodal.glue import as_request_error, stream_error_response, version_directory
+from trimodal.metrics import TritonMetrics
+from trimodal.settings import parameters_of, parse_parameters
+
+FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        parameters = parameters_of(args["model_config"]) | {"version_directory": str(version_directory(args))}
+        self.settings = parse_parameters(AssistantSettings, parameters, source="assistant/config.pbtxt")
+        self.metrics = TritonMetrics(pb_utils)
+        counts = AssistantMetrics(self.metrics, args["model_name"])
+        self.service = AssistantService(self.settings, Models(pb_utils, self.settings), counts)
+
+    def execute(self, requests):
+        for request in requests:
+            sink = ResponseSink(request.get_response_sender())
+            try:
+                found = ((name, pb_utils.get_input_tensor_by_name(request, name)) for name in INPUTS)
+                inputs = {name: tensor.as_numpy() for name, tensor in found if tensor is not None}
+                parameters = json.loads(request.parameters() or "{}")
+                self.service.submit(read_request(inputs, parameters, self.settings), sink)
+            except Exception as error:
+                told = as_request_error(error)
+                self.service.refused(told)
+                sink.fail(told)
+
+    def finalize(self):
+        self.service.close()
+        self.metrics.close()
+
+
+class ResponseSink:
+    """Where one request's responses go. After the final one Triton frees what is_cancelled() looks at."""
+
+    def __init__(self, sender):
+        self.sender, self.lock, self.closed = sender, threading.Lock(), False
+
+    def send(self, columns, *, final):
+        outputs = [pb_utils.Tensor(name, array) for name, array in columns.items()]
+        self.respond(pb_utils.InferenceResponse(output_tensors=outputs), final)
+
+    def fail(self, error):
+        self.respond(stream_error_response(pb_utils, error), final=True)
+
+    def respond(self, response, final):
+        if final:
+            with self.lock:
+                self.closed = True
+        self.sender.send(response, flags=FINAL if final else 0)
+
+    def is_cancelled(self):
+        with self.lock:
+            return not self.closed and self.sender.is_cancelled()

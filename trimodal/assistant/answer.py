@@ -1,0 +1,51 @@
+"""The output tensors of the assistant: one response a finding, then the answer bit by bit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimodal.assistant.values import ANSWER, HEARD, SAW, Piece, Saw
+
+Columns = dict[str, NDArray[Any]]
+
+
+def heard_columns(heard: str) -> Columns:
+    """What was said in the audio."""
+    return _texts(stage=HEARD, text_output=heard)
+
+
+def saw_columns(saw: Saw) -> Columns:
+    """What the image shows; `labels` and `scores` are [k], best first."""
+    labels = {"labels": _strings(saw.labels), "scores": np.array(saw.scores, np.float32)}
+    return _texts(stage=SAW, text_output="") | labels
+
+
+def answer_columns(piece: Piece, timing: Mapping[str, float | None]) -> Columns:
+    """New text of the answer; with the last, how it came about and how long each stage took (ms)."""
+    usage = {
+        "prompt_tokens": piece.prompt_tokens,
+        "cached_tokens": piece.cached_tokens,
+        "completion_tokens": piece.completion_tokens,
+    }
+    columns = _texts(stage=ANSWER, text_output=piece.text, finish_reason=piece.finish_reason)
+    columns |= {name: np.array([count], np.int32) for name, count in usage.items()}
+    if piece.finish_reason:
+        columns |= {**piece.note, **_texts(timing=json.dumps(timing))}
+    return columns
+
+
+def _texts(**values: str) -> Columns:
+    return {name: _strings([value]) for name, value in values.items()}
+
+
+def _strings(values: Iterable[str]) -> NDArray[np.object_]:
+    """STRING [n]. (np.array would cut trailing zero bytes.)"""
+    encoded = [value.encode() for value in values]
+    array = np.empty(len(encoded), dtype=object)
+    array[:] = encoded
+    return array

@@ -1,0 +1,46 @@
+"""Bounds the calls of other models that wait for their first response.
+
+The Python backend gives a model 32 threads for all that it asks of the server
+(`thread-pool-size`). A call holds one until its first response, and the responses
+to the model's own clients need one too: with 32 calls waiting nothing more goes
+out, not even a cancellation. So fewer wait here, and the rest wait before the gate.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+# Of 32: the others are for responses, cancellations and metrics.
+AT_ONCE = 24
+_LOOK_S = 0.02
+
+
+class Gate:
+    """Lets `at_once` calls wait together."""
+
+    def __init__(self, at_once: int = AT_ONCE) -> None:
+        self._free = threading.Semaphore(at_once)
+
+    @contextmanager
+    def waiting(self, check: Callable[[], None]) -> Iterator[Callable[[], None]]:
+        """A call may wait inside; it calls what it is given at its first response, if there will be more.
+
+        Args:
+            check: looked at while the gate is full; raises to give up.
+        """
+        while not self._free.acquire(timeout=_LOOK_S):
+            check()
+        held = True
+
+        def answered() -> None:
+            nonlocal held
+            if held:
+                held = False
+                self._free.release()
+
+        try:
+            yield answered
+        finally:
+            answered()

@@ -1,0 +1,117 @@
+"""A question as the client sent it, checked: text, image, audio; every refusal names the field and the limit.
+
+What is only handed on to the llm (sampling, tenant, tier, cache control) is checked there; what
+an image file or speech holds, by the models that look at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimodal.assistant.settings import AssistantSettings
+from trimodal.errors import InvalidArgument
+from trimodal.llm.fields import Inputs, integer, scalar, text
+from trimodal.llm.terms import MAX_DEADLINE_MS, MAX_TTFT_DEADLINE_MS, with_parameters
+from trimodal.speech.request import MAX_LEVEL
+from trimodal.speech.values import SAMPLE_RATE, Samples
+
+_SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "seed", "stop")
+HANDED_ON = (*_SAMPLING, "tenant", "tier", "cache_control", "cache_namespace")
+_OWN = ("text_input", "image", "audio", "audio_int16", "priority", "ttft_deadline_ms", "deadline_ms")
+INPUTS = (*_OWN, *HANDED_ON)
+"""The assistant's input tensors; all are optional."""
+
+
+@dataclass(frozen=True, eq=False)
+class AskRequest:
+    """A question: text, audio or both, and an image if there is one.
+
+    Attributes:
+        image: a JPEG, PNG or WebP file.
+        samples: float32[n] 16 kHz mono.
+        options: inputs of the llm, name → array [1] (stop: [n]).
+        ttft_deadline_ms, deadline_ms: from the arrival of the request, all stages together.
+    """
+
+    text: str | None
+    image: bytes | None = None
+    samples: Samples | None = None
+    options: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    ttft_deadline_ms: int | None = None
+    deadline_ms: int | None = None
+
+
+def read_request(inputs: Inputs, parameters: Mapping[str, Any], settings: AssistantSettings) -> AskRequest:
+    """The question in `inputs` (tensor name → array) and Triton's request `parameters`.
+
+    Raises:
+        InvalidArgument: a field is missing, malformed or beyond its limit.
+    """
+    inputs = with_parameters(inputs, parameters)
+    question = text(inputs, "text_input", settings.max_text_bytes) or None
+    image, samples = _image(inputs, settings), _audio(inputs, settings)
+    if question is None and samples is None:
+        raise InvalidArgument("text_input, audio: at least one of them is needed, and not empty")
+    # Copies: the tensors' memory is the server's, and the stages outlast the call.
+    options = {name: np.array(inputs[name]).reshape(-1) for name in HANDED_ON if name in inputs}
+    priority = integer(inputs, "priority", None, -100, 100)
+    if priority is not None:
+        options["priority"] = np.array([priority], np.int32)
+    return AskRequest(
+        question,
+        image,
+        samples,
+        options,
+        ttft_deadline_ms=integer(inputs, "ttft_deadline_ms", None, 1, MAX_TTFT_DEADLINE_MS),
+        deadline_ms=integer(inputs, "deadline_ms", None, 1, MAX_DEADLINE_MS),
+    )
+
+
+def _image(inputs: Inputs, settings: AssistantSettings) -> bytes | None:
+    raw = scalar(inputs, "image")
+    if raw is None:
+        return None
+    if not settings.vision:
+        raise InvalidArgument("image: this assistant has no model for images")
+    image = raw.encode() if isinstance(raw, str) else bytes(raw)
+    if not 0 < len(image) <= settings.max_image_bytes:
+        raise InvalidArgument(
+            f"image has {len(image)} bytes: a file of 1 to {settings.max_image_bytes} bytes is taken"
+        )
+    return image
+
+
+def _audio(inputs: Inputs, settings: AssistantSettings) -> Samples | None:
+    given = [name for name in ("audio", "audio_int16") if name in inputs]
+    if not given:
+        return None
+    if len(given) == 2:
+        raise InvalidArgument("audio, audio_int16: give one of them, not both")
+    (name,) = given
+    if not settings.speech:
+        raise InvalidArgument(f"{name}: this assistant has no model for audio")
+    array = inputs[name]
+    if array.ndim > 2 or (array.ndim == 2 and array.shape[0] != 1):
+        raise InvalidArgument(f"{name}: shape {list(array.shape)}; one channel is taken, as [samples]")
+    most = round(settings.max_audio_s * SAMPLE_RATE)
+    if not 0 < array.size <= most:
+        raise InvalidArgument(
+            f"{name} has {array.size} samples: 1 to {most} are taken ({settings.max_audio_s:g} s at 16 kHz)"
+        )
+    if name == "audio_int16":
+        return np.asarray(array.reshape(-1) / np.float32(32768), np.float32)
+    samples = np.array(array.reshape(-1), np.float32)
+    # Where there is a NaN, minimum and maximum are NaN too.
+    level = max(-float(samples.min()), float(samples.max()))
+    if not np.isfinite(samples.min()) or not np.isfinite(level):
+        raise InvalidArgument("audio: NaN or infinite samples; FP32 samples are finite, within [-1, 1]")
+    if level > MAX_LEVEL:
+        raise InvalidArgument(
+            f"audio: a sample of {level:.6g}; FP32 samples lie within [-1, 1], integers go into audio_int16"
+        )
+    return samples
