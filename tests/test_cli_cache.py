@@ -85,8 +85,32 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path):
     assert not path.exists()
 
 
-def test_an_unknown_kind_of_store_is_one_sentence():
-    result = run("stats", "--store", "mysql://host/db")
+@pytest.mark.parametrize("content", [b"", b"root:x:0:0:root\n", b"SQLite format 2", bytes(100_000)])
+def test_a_file_that_is_no_store_is_left_as_it_is(tmp_path, content):
+    path = tmp_path / "something"
+    path.write_bytes(content)
+    for arguments in (("stats",), ("clear", "--all")):
+        result = run(*arguments, "--store", str(path))
+        assert result.exit_code == 1
+        assert "is no store of answers" in result.output
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [content]
+
+
+def test_a_directory_is_no_store(tmp_path):
+    result = run("stats", "--store", str(tmp_path))
+    assert (result.exit_code, "no such store" in result.output) == (1, True)
+
+
+@pytest.mark.parametrize("user", ["", "somebody"])
+def test_a_shared_store_that_is_down_is_one_sentence_without_its_password(user):
+    result = run("stats", "--store", f"redis://{user}:hunter2@127.0.0.1:1/0")
     assert result.exit_code == 1
-    assert "mysql" in result.output
-    assert "Traceback" not in result.output
+    assert result.output.startswith("trimodal: redis://…@127.0.0.1:1/0: ")
+    assert "hunter2" not in result.output
+
+
+def test_an_unknown_kind_of_store_is_one_sentence():
+    result = run("stats", "--store", "mysql://me:hunter2@host/db")
+    assert result.exit_code == 1
+    assert result.output.startswith("trimodal: cache_store 'mysql:…': a file's path or a URL of memory, ")
+    assert "hunter2" not in result.output

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from trimodal.cache.store import Store
 
 cache = typer.Typer(help="Stored answers: what there is, and clear it.", no_args_is_help=True)
 _TIMEOUT_S = 30.0
+_MAGIC = b"SQLite format 3\0"
 STORE = typer.Option("", "--store", help="File or URL, as the parameter cache_store; empty: the model's own.")
 MODEL = typer.Option("llm", help="Whose store it is when none is named.")
 
@@ -68,9 +71,8 @@ def _opened(url: str, model: str) -> Iterator[tuple[str, Store]]:
     url = url or str(default_store(model))
     name = _without_password(url)
     try:
-        # Opening makes a file that is not there: a typo would be answered with an empty store.
-        if is_file(url) and not Path(url).is_file():
-            raise OperatorError(f"{name}: no such store: name the server's cache_store with --store")
+        if is_file(url):
+            _check_file(Path(url).expanduser())
         opened = open_store(url, Limits(timeout_s=_TIMEOUT_S))
         try:
             yield name, opened
@@ -82,6 +84,25 @@ def _opened(url: str, model: str) -> Iterator[tuple[str, Store]]:
     except OperatorError as error:
         typer.echo(f"trimodal: {error}", err=True)
         raise typer.Exit(1) from None
+
+
+def _check_file(path: Path) -> None:
+    """Opening makes a file that is not there, and sets one aside that it cannot read: not after a typo.
+
+    Raises:
+        OperatorError: it is no SQLite file.
+    """
+    from trimodal.errors import OperatorError
+
+    try:
+        with path.open("rb") as file:
+            known = file.read(len(_MAGIC)) == _MAGIC
+    except OSError as error:
+        raise OperatorError(
+            f"{path}: no such store ({error.strerror}): name the server's cache_store with --store"
+        ) from None
+    if not known:
+        raise OperatorError(f"{path} is no store of answers: name the server's cache_store with --store")
 
 
 def _without_password(url: str) -> str:

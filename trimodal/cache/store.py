@@ -84,11 +84,12 @@ def open_store(url: str, limits: Limits) -> Store:
     scheme = url.partition(":")[0] if ":" in url and not Path(url).is_absolute() else ""
     if scheme not in STORES:
         known = ", ".join(name for name in STORES if name)
-        raise OperatorError(f"cache_store '{url}': a file's path or a URL of {known} is needed")
+        # The scheme alone: the rest may hold a password.
+        raise OperatorError(f"cache_store '{scheme}:…': a file's path or a URL of {known} is needed")
     try:
         opener = cast(Opener, import_module(STORES[scheme]).open_store)
         return opener(url, limits)
     except ImportError as error:
         raise OperatorError(
-            f"cache_store '{url}': {error.name} is not installed: pip install 'trimodal[cache]'"
+            f"cache_store '{scheme}:…': {error.name} is not installed: pip install 'trimodal[cache]'"
         ) from None
