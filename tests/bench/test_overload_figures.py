@@ -96,6 +96,7 @@ def test_refusals_lag_and_what_the_client_could_not_send():
     figures = summarise_level(results, TIERS, load=1, rate=1, seconds=1)
     assert figures.refusals.count == 2
     assert figures.refusals.most == pytest.approx(30)  # from when it was due, the lag is in it
+    assert figures.served_refusals.most == pytest.approx(5)
     assert (figures.retry_after.count, figures.retry_after.p50) == (1, pytest.approx(400))
     assert figures.unsent == 1
     assert figures.lag.count == 3

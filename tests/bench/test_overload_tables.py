@@ -23,14 +23,17 @@ def test_goals_that_are_met():
     told = said(level(1, [result()] * 10), level(10, [result()] * 9 + [refused(0.049)]))
     assert told[0] == "met: goodput at 10× is 0.90/s, 0.90 of its peak of 1.00/s at 1× (goal: 0.9)"
     assert told[1] == "met: p99 TTFT of tier premium at 10× is 300 ms (bound: 500 ms)"
-    assert told[-1] == "met: the slowest refusal came after 49.0 ms (goal: below 50)"
+    assert told[-1] == (
+        "met: the slowest refusal came 49.0 ms after its request was due, from its sending 48.0 ms at most "
+        "(goal: below 50)"
+    )
 
 
 def test_goals_that_are_missed_are_said_to_be():
     told = said(level(1, [result()] * 10), level(10, [result()] * 8 + [result(ttft=0.9), refused(0.051)]))
     assert told[0].startswith("MISSED: goodput at 10× is 0.80/s, 0.80 of its peak")
     assert told[1] == "MISSED: p99 TTFT of tier premium at 10× is 900 ms (bound: 500 ms)"
-    assert told[-1].startswith("MISSED: the slowest refusal came after 51.0 ms")
+    assert told[-1].startswith("MISSED: the slowest refusal came 51.0 ms after")
 
 
 def test_a_high_tier_that_got_no_text_is_beyond_all_bounds():

@@ -63,6 +63,7 @@ class LevelFigures:
         load: offered, over capacity. rate: offered requests a second. sent: those that were due.
         goodput: good requests a second.
         refusals: from when a request was due to when its refusal came.
+        served_refusals: the same from when it was sent.
         retry_after: what refusals told.
         forecast_error: |observed - foreseen| TTFT of answered requests, counted from their sending.
         forecast_bias: the median of observed - foreseen, milliseconds; above 0: foreseen too short.
@@ -76,6 +77,7 @@ class LevelFigures:
     goodput: float
     tiers: dict[str, TierFigures]
     refusals: Spread
+    served_refusals: Spread
     retry_after: Spread
     forecast_error: Spread
     forecast_bias: float | None
@@ -130,6 +132,7 @@ def summarise_level(
         / seconds,
         tiers=by_tier,
         refusals=spread(one.total for one in refused),
+        served_refusals=spread(one.total - one.lag for one in refused),
         retry_after=spread(one.retry_after for one in refused),
         forecast_error=spread(abs(miss) for miss in misses),
         forecast_bias=None if bias is None else bias * 1e3,
