@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -120,3 +123,17 @@ class TestCheckpoint:
     def test_a_model_that_is_not_there_is_named(self, repository):
         with pytest.raises(OperatorError, match="parameter 'embedder': there is no model 'other'"):
             embedder_checkpoint(repository.llm, "other")
+
+    def test_is_read_where_the_locale_knows_ascii_alone_as_in_tritons_stub(self, repository):
+        repository.built("onnx-fp32", "abc")
+        assert "→" in (repository.embedding / "config.pbtxt").read_text(encoding="utf-8")
+        code = (
+            "import sys; from pathlib import Path; from trimodal.cache.relay import embedder_checkpoint; "
+            "print(embedder_checkpoint(Path(sys.argv[1]), 'embedding'))"
+        )
+        environment = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(repository.llm)],
+            env=environment, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert (done.stdout, done.stderr) == ("abc\n", "")

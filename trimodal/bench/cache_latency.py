@@ -140,7 +140,7 @@ def figures_of(times: Times) -> dict[str, Any]:
 
 async def _paraphrases(client: Client) -> list[tuple[str, str]]:
     """Pairs of the tuning part whose second question is answered by the first one's answer."""
-    lines = (json.loads(line) for line in PAIRS.read_text().splitlines() if line.strip())
+    lines = (json.loads(line) for line in PAIRS.read_text(encoding="utf-8").splitlines() if line.strip())
     pairs = [(one["a"], one["b"]) for one in lines if one["label"] == "same"][:_CANDIDATES]
     await _each([stored for stored, _ in pairs], lambda question: _keep(client, question), 4)
     found: list[tuple[str, str]] = []

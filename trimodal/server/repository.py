@@ -132,7 +132,7 @@ def read_model(repository: Path, name: str, profile: str) -> Model:
     """Raises: ServerError naming the file and the line when it is not a valid config."""
     file = config_file(repository / name, profile)
     try:
-        config = text_format.Parse(file.read_text(), model_config_pb2.ModelConfig())
+        config = text_format.Parse(file.read_text(encoding="utf-8"), model_config_pb2.ModelConfig())
     except (text_format.ParseError, OSError, UnicodeDecodeError) as error:
         shown = file.relative_to(repository)
         raise ServerError(f"model {name}: {shown} is not a valid model configuration: {error}") from None
