@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.cache.qdrant_local import local_client
 from tests.cache.redis_server import RedisServer
 from tests.cache.store_rig import Clock, axis, between, entry, place, random_vectors
 from trimodal.cache.store import Limits, Store, StoreError
 from trimodal.cache.store_embedded import EmbeddedStore
 from trimodal.cache.store_memory import MemoryStore
+from trimodal.cache.store_qdrant import QdrantStore
 from trimodal.cache.store_redis import RedisStore
 from trimodal.cache.values import Place
 
@@ -26,7 +28,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
     server.kill()
 
 
-@pytest.fixture(params=["memory", "embedded", "redis"])
+@pytest.fixture(params=["memory", "embedded", "redis", "qdrant"])
 def make(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Make]:
     """A function that opens an empty store of each kind, with `max_entries`."""
     opened: list[Store] = []
@@ -41,6 +43,9 @@ def make(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterat
             opened.append(MemoryStore(limits, clock))
         elif request.param == "redis":
             opened.append(RedisStore(server.client(), limits, clock))
+        elif request.param == "qdrant":
+            local = local_client()
+            opened.append(QdrantStore(local, local, "trimodal", limits, clock))
         else:
             opened.append(EmbeddedStore(tmp_path / f"{len(opened)}.sqlite", limits, clock))
         return opened[-1]
