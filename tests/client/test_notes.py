@@ -39,6 +39,11 @@ async def test_the_last_response_says_how_the_answer_came_about():
     assert (answer.note.queue_ms, answer.note.predicted_ttft_ms) == (2.5, 40)
 
 
+async def test_a_ttft_that_was_not_foreseen_is_nan():
+    answer = await client(note(predicted_ttft_ms=np.array([-1], np.float32))).complete("hello")
+    assert math.isnan(answer.note.predicted_ttft_ms)
+
+
 async def test_a_server_that_says_nothing_of_it_is_fine():
     answer = await client({}).complete("hello")
     assert (answer.note.cache, dict(answer.note.trimmed)) == ("", {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 from trimodal.client.transport import Tensors
 from trimodal.client.values import Note
@@ -16,11 +17,12 @@ def read_note(outputs: Tensors) -> Note:
     """
     if "cache" not in outputs:
         return Note()
+    foreseen = float(outputs["predicted_ttft_ms"][0])
     trimmed = bytes(outputs["trimmed"][0]).decode()
     return Note(
         cache=bytes(outputs["cache"][0]).decode(),
         similarity=float(outputs["similarity"][0]),
         trimmed={str(name): int(count) for name, count in json.loads(trimmed).items()} if trimmed else {},
         queue_ms=float(outputs["queue_ms"][0]),
-        predicted_ttft_ms=float(outputs["predicted_ttft_ms"][0]),
+        predicted_ttft_ms=foreseen if foreseen >= 0 else math.nan,
     )
