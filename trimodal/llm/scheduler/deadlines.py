@@ -22,10 +22,11 @@ _TURNS = 16
 class Deadlines:
     """Promises and what came of them. `confidence`: share of the admitted that are to be in time."""
 
-    def __init__(self, speed: Speed, usage: Usage, confidence: float) -> None:
+    def __init__(self, speed: Speed, usage: Usage, confidence: float, ageing_s: float) -> None:
         self._speed = speed
         self._usage = usage
         self._confidence = confidence
+        self._ageing_s = ageing_s
         self.margin = Margin(confidence)
         self.foreseen = 0
         """First texts that came and had been foreseen."""
@@ -50,7 +51,7 @@ class Deadlines:
         ticket.queued = wait > 0
         if wait:
             # As long as it waits, what comes free goes to newcomers of higher classes in part.
-            wait /= 1 - self._usage.above(rank, now)
+            wait = self._usage.stretched(wait, rank, self._ageing_s, now)
         ticket.predicted_ttft = max(0.0, now - ticket.arrived) + wait + foreseen.first - foreseen.wait
 
     def check(self, ticket: Ticket, now: float) -> None:

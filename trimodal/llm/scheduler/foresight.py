@@ -5,7 +5,7 @@ Each part learns one thing (speed, lengths, prefixes, usage, errors) and is fed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from trimodal.llm.admission import Admission
 from trimodal.llm.scheduler.deadlines import Deadlines
@@ -33,7 +33,9 @@ class Foresight:
         self._prefixes = Prefixes()
         self._usage = Usage(clock())
         self._pace = Pace(self._speed, batch)
-        self._deadlines = Deadlines(self._speed, self._usage, settings.admission_confidence)
+        self._deadlines = Deadlines(
+            self._speed, self._usage, settings.admission_confidence, settings.ageing_s
+        )
         self._forecast = Forecast(self._speed, self._lengths, self._pace, batch)
 
     @property
@@ -63,7 +65,7 @@ class Foresight:
         ticket: Ticket,
         rank: float,
         lines: Sequence[Sequence[Key]],
-        running: Iterable[Ticket],
+        running: Collection[Ticket],
         books: Admission,
     ) -> None:
         """Foresees a ticket's TTFT. `rank` is its class, `lines` those before it (`Order.before`).

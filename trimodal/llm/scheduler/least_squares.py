@@ -10,6 +10,8 @@ from collections.abc import Sequence
 _SWEEPS = 25
 _OUTLIER = 5.0
 """Beyond so many mean errors an observation counts as if it were just there."""
+_LEAST = 1e-4
+"""No observation weighs more than one of this size."""
 _SETTLED = 10
 """Observations before one can be told from an outlier."""
 
@@ -17,7 +19,8 @@ _SETTLED = 10
 class LeastSquares:
     """y ≈ weights · x with weights ≥ 0, fitted online.
 
-    Each observation multiplies the weight of all earlier ones by `forgetting`. What recent observations
+    An observation's variance is taken to grow with y, as that of a sum of steps does, so a slow spell is soon
+    forgotten when things are fast again. Each observation multiplies the weight of all earlier ones by `forgetting`. What recent observations
     cannot tell apart (all alike, or two features in step) stays as it was learned before. One wild
     observation moves the fit little; a row of them widens what counts as wild and is followed.
     """
@@ -37,11 +40,11 @@ class LeastSquares:
     def learn(self, x: Sequence[float], y: float) -> None:
         """Takes one observation."""
         y = self._tamed(y, self.predict(x))
-        keep = self._forgetting
+        keep, weight = self._forgetting, 1 / max(y, _LEAST)
         for row, (products, value) in enumerate(zip(self._products, x, strict=True)):
             for column, other in enumerate(x):
-                products[column] = keep * products[column] + value * other
-            self._targets[row] = keep * self._targets[row] + value * y
+                products[column] = keep * products[column] + weight * value * other
+            self._targets[row] = keep * self._targets[row] + weight * value * y
         self.count += 1
         self._fit()
 

@@ -33,16 +33,12 @@ class Margin:
         self._absolute.append(abs(error))
         if ticket.queued:
             error /= ticket.predicted_ttft
-        for name in ("", ticket.tier_name):
-            self._errors.setdefault((name, ticket.queued), Residuals()).add(error, now)
+        self._errors.setdefault((ticket.tier_name, ticket.queued), Residuals()).add(error, now)
 
     def seconds(self, ticket: Ticket, predicted: float, now: float) -> float:
         """What is to be added to a prediction; never less than -predicted; 0 while nothing is known."""
-        error = math.nan
-        for name in (ticket.tier_name, ""):
-            errors = self._errors.get((name, ticket.queued))
-            if errors and math.isnan(error):
-                error = errors.quantile(self._confidence, now)
+        errors = self._errors.get((ticket.tier_name, ticket.queued))
+        error = errors.quantile(self._confidence, now) if errors else math.nan
         if math.isnan(error):
             return 0.0
         return max(-predicted, error * predicted if ticket.queued else error)

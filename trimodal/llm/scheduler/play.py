@@ -65,10 +65,10 @@ class Play:
         # Time that prompts take from the streams, not yet on the clock.
         self._debt = self._backlog * self._prefill_s
 
-    def holds(self, ticket: Ticket) -> None:
-        """The engine has this one."""
+    def holds(self, ticket: Ticket, left: float) -> None:
+        """The engine has a ticket, with so many tokens to come."""
         steps = 0 if ticket.first_token else math.ceil(self._backlog / self._batch_tokens)
-        self._ends.append((steps + self._left(ticket), ticket.id, ticket))
+        self._ends.append((steps + left, ticket.id, ticket))
 
     def until(self, wanted: Ticket, lines: Sequence[Sequence[Key]]) -> Foreseen | None:
         """Plays until `wanted` has its first text; None: it never fits."""

@@ -39,8 +39,8 @@ class Speed:
     """Both models, and the books of what the engine has in hand. Times are seconds."""
 
     def __init__(self) -> None:
-        self._prefill = LeastSquares(3, 0.99)
-        self._decode = LeastSquares(3, 0.98)
+        self._prefill = LeastSquares(3, 0.97)
+        self._decode = LeastSquares(3, 0.97)
         self._runs: dict[int, _Run] = {}
         self._prefilled = 0
         self.errors = Residuals()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 _SPAN_S = 30.0
-_MOST = 0.95
-"""Never all of it: a forecast has to stay finite."""
+_STEPS = 256
 
 
 class Usage:
@@ -20,12 +19,23 @@ class Usage:
         """A request of a priority held so much of the engine (all of it for a second: 1)."""
         self._used[priority] = (self._now(priority, now) + share_seconds, now)
 
+    def stretched(self, wait: float, rank: float, ageing_s: float, now: float) -> float:
+        """A wait of class `rank`, with all that newcomers of higher classes will take of it; it ages meanwhile."""
+        passed = 0.0
+        for step in range(_STEPS):
+            free = 1 - self.above(rank + step, now)
+            if free == 1 or wait <= free * ageing_s:
+                return passed + wait / free
+            wait -= free * ageing_s
+            passed += ageing_s
+        return passed + wait
+
     def above(self, rank: float, now: float) -> float:
-        """The share, 0 to 0.95, that priorities above `rank` use."""
+        """The share, 0 to 1, that priorities above `rank` use."""
         # Not a whole span has passed at first: what there is stands for less time.
         span = _SPAN_S * -math.expm1(-max(now - self._began, 1.0) / _SPAN_S)
         used = sum(self._now(priority, now) for priority in self._used if priority > rank)
-        return min(_MOST, used / span)
+        return min(1.0, used / span)
 
     def _now(self, priority: int, now: float) -> float:
         used, since = self._used.get(priority, (0.0, now))
