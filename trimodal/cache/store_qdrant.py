@@ -2,6 +2,7 @@
 
 Reads wait for the limit at most, writes for up to two seconds: nobody waits for those. None is
 tried again. Collections are made with the first answer. A poisoned point is a miss and dropped.
+Writers that make room at the same time may remove a few answers more than `max_entries` asks for.
 """
 
 from __future__ import annotations
