@@ -130,10 +130,11 @@ def figures_of(times: Times) -> dict[str, Any]:
         }
         for side, seconds in times.seconds.items()
     }
-    added = {}
+    added: dict[str, dict[str, Any]] = {}
     for hit, (other, goal) in GOALS_MS.items():
         p50, p95 = (sides[hit][key] - sides[other][key] for key in ("p50", "p95"))
-        added[hit] = {"above": other, "p50": p50, "p95": p95, "goal_p95": goal, "met": p95 <= goal}
+        added[hit] = {"above": other, "p50": p50, "p95": p95, "goal_p95": goal}
+        added[hit]["met"] = bool(times.seconds[hit]) and p95 <= goal
         sides[hit]["missed"] = times.missed[hit]
     return {"sides": sides, "added": added}
 
@@ -155,14 +156,16 @@ async def _paraphrases(client: Client) -> list[tuple[str, str]]:
 
 
 async def _keep(client: Client, question: str) -> None:
-    """Asks until the answer comes from the store."""
+    """Has an answer generated and stored, whatever is near it, and waits until it is."""
     until = time.monotonic() + _LIMIT_S
-    while (answer := await _ask(client, question)).note.cache != "exact":
-        if not answer.text:
+    while time.monotonic() < until:
+        if not (await _ask(client, question, cache_control="no-cache")).text:
             return  # The fake engine began at its full stop: nothing to keep.
-        if time.monotonic() > until:
-            raise OperatorError(f"the answer to {question[:40]!r} was not kept within {_LIMIT_S:g} s")
-        await asyncio.sleep(0.005)
+        for _ in range(20):
+            if await _asked(client, question) == "exact":
+                return
+            await asyncio.sleep(0.005)
+    raise OperatorError(f"the answer to {question[:40]!r} was not kept within {_LIMIT_S:g} s")
 
 
 async def _asked(client: Client, question: str) -> str:
