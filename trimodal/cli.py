@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import typer
 
+from trimodal.cli_ask import ask
 from trimodal.cli_bench import bench
 from trimodal.cli_cache import cache
 from trimodal.cli_chat import chat
 from trimodal.cli_classify import classify
 from trimodal.cli_doctor import doctor
 from trimodal.cli_plan import plan
+from trimodal.cli_regress import regress
 from trimodal.cli_transcribe import transcribe
 from trimodal.server.command import serve
 
@@ -26,8 +28,10 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(doctor)
 app.command()(chat)
+app.command()(ask)
 app.command()(classify)
 app.command()(transcribe)
+app.command()(regress)
 app.add_typer(bench, name="bench")
 app.add_typer(cache, name="cache")
 app.add_typer(plan, name="plan")

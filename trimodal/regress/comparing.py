@@ -1,0 +1,88 @@
+"""Two runs of a golden set beside each other: everything that changed, and whether anything is worse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trimodal.regress.answers import compare_answers, compare_expectations
+from trimodal.regress.caching import compare_cache, compare_prompt
+from trimodal.regress.cases import Case
+from trimodal.regress.findings import Finding, Limits
+from trimodal.regress.golden import Expectation
+from trimodal.regress.identity import differences
+from trimodal.regress.latencies import Latency, compare_latencies, findings, too_few
+from trimodal.regress.values import Run
+
+_ORDER = ("worse", "known", "changed", "better")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is not as it was.
+
+    Attributes:
+        knobs: what the servers differ in, a text each.
+        findings: worse ones first.
+        latencies: all that were compared, groups first.
+        compared: cases that both runs have.
+        repeat_needed: counted requests a case that it takes to see one case's times change; 0: enough.
+    """
+
+    knobs: list[str]
+    findings: list[Finding]
+    latencies: list[Latency]
+    compared: int
+    repeat_needed: int
+
+    @property
+    def worse(self) -> bool:
+        """Whether anything is."""
+        return any(one.verdict == "worse" for one in self.findings)
+
+
+def compare(cases: Sequence[Case], before: Run, after: Run, limits: Limits) -> Comparison:
+    """The findings of all cases of a golden set.
+
+    Args:
+        before: the baseline. after: the run of `cases` to judge.
+    """
+    alpha = limits.alpha / max(1, len(cases))  # of tests that each case has one of (Bonferroni)
+    found: list[Finding] = []
+    both: list[str] = []
+    for case in cases:
+        old, new = before.cases.get(case.id), after.cases[case.id]
+        if old and old.digest == new.digest:
+            both.append(case.id)
+            found += compare_expectations(case.id, case.expect, old, new, alpha)
+            expected = case.expect != Expectation()
+            found += compare_answers(case.id, old, new, limits, expected=expected)
+            found += compare_prompt(case.id, old, new)
+            found += compare_cache(case.id, old, new, alpha)
+        else:
+            told = ("recorded otherwise", "changed since") if old else ("not recorded", "new")
+            found.append(Finding(case.id, "case", "changed", *told, "not compared: record again"))
+            found += compare_expectations(case.id, case.expect, None, new, alpha)
+    for name in before.cases.keys() - after.cases.keys():
+        found.append(Finding(name, "case", "changed", "recorded", "gone"))
+    latencies = compare_latencies(
+        {name: before.cases[name] for name in both}, {name: after.cases[name] for name in both}, limits
+    )
+    found += findings(latencies)
+    found.sort(key=lambda one: (_ORDER.index(one.verdict), one.case))
+    return Comparison(
+        differences(before.server, after.server),
+        found,
+        latencies,
+        len(both),
+        too_few(latencies, limits.alpha),
+    )
+
+
+def check(cases: Sequence[Case], run: Run) -> list[Finding]:
+    """The broken expectations of a run that is recorded."""
+    return [
+        finding
+        for case in cases
+        for finding in compare_expectations(case.id, case.expect, None, run.cases[case.id], 1.0)
+    ]

@@ -1,0 +1,76 @@
+"""What serves: Triton's version, and of each ready model its version and parameters.
+
+The parameters are the knobs; two runs with different ones are what a golden set is for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from trimodal.client.errors import from_status
+from trimodal.regress.values import ServedModel, Server
+
+# redis://user:password@host: a baseline is a file that people commit.
+_SECRET = re.compile(r"(://)[^/@\s]*@")
+
+
+async def identify(url: str, models: Iterable[tuple[str, str]], timeout: float) -> Server:
+    """Asks the server for itself.
+
+    Args:
+        url: as for `Client`.
+        models: (name, version) of those to ask about.
+        timeout: seconds for each answer.
+
+    Raises:
+        TrimodalError: it does not answer.
+    """
+    from tritonclient.grpc import aio
+    from tritonclient.utils import InferenceServerException
+
+    scheme, _, address = url.rpartition("://")
+    triton = aio.InferenceServerClient(address, ssl=scheme == "grpcs")
+    try:
+        about = await triton.get_server_metadata(client_timeout=timeout)
+        served = {}
+        for name, version in models:
+            answer = await triton.get_model_config(name, client_timeout=timeout)
+            found = {key: value.string_value for key, value in answer.config.parameters.items()}
+            served[name] = ServedModel(version=version, parameters=plain(found))
+    except InferenceServerException as error:
+        raise from_status(_code(error.status()), error.message(), address) from None
+    finally:
+        await triton.close()
+    return Server(name=about.name, version=about.version, models=served)
+
+
+def plain(parameters: Mapping[str, str]) -> dict[str, str]:
+    """Parameters in order of their names, without names and passwords in URLs."""
+    return {name: _SECRET.sub(r"\1…@", parameters[name]) for name in sorted(parameters)}
+
+
+def differences(before: Server, after: Server) -> list[str]:
+    """What the two servers differ in, a short text each: "llm.max_num_seqs 16 → 32"."""
+    told = []
+    if (before.name, before.version) != (after.name, after.version):
+        told.append(f"server {before.name} {before.version} → {after.name} {after.version}")
+    for name in sorted(before.models.keys() & after.models.keys()):
+        old, new = before.models[name], after.models[name]
+        if old.version != new.version:
+            told.append(f"{name} version {old.version} → {new.version}")
+        for key in sorted(old.parameters.keys() | new.parameters.keys()):
+            was, now = old.parameters.get(key), new.parameters.get(key)
+            if was != now:
+                told.append(f"{name}.{key} {_shown(was)} → {_shown(now)}")
+    return told
+
+
+def _shown(value: str | None) -> str:
+    return "unset" if value is None else value or '""'
+
+
+def _code(status: str | None) -> object:
+    import grpc
+
+    return getattr(grpc.StatusCode, (status or "").rpartition(".")[2], grpc.StatusCode.UNKNOWN)

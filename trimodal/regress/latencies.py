@@ -1,0 +1,146 @@
+"""How the times of two runs differ: by case, and by task over all cases, with significance.
+
+Like is compared with like: generated answers with generated ones, hits with hits of the same kind,
+whole times of answers that have the same length. Times of a case's first request never count.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from trimodal.regress.findings import Finding, Limits, Verdict
+from trimodal.regress.significance import Sample, holm, least_p, mann_whitney, ratio_interval, van_elteren
+from trimodal.regress.values import METRICS, Metric, Record
+
+# Fewer say nothing, in whichever test.
+MIN_SAMPLES = 3
+# Below these differences of the medians, milliseconds, nobody waits longer, however sure the difference is.
+FLOOR_MS: dict[Metric, float] = {"ttft": 1.0, "tpot": 0.05, "total": 1.0}
+
+
+class _Group(NamedTuple):
+    task: str
+    metric: Metric
+    cache: str
+
+
+@dataclass(frozen=True)
+class Latency:
+    """One time in two runs. `case` is empty where all cases of the task are taken together.
+
+    Attributes:
+        before, after: medians in milliseconds; over several cases, medians of those.
+        ratio, low, high: after over before with its 95 % interval.
+        p: of no difference, corrected for all tests of the comparison.
+        samples: (before, after) measurements.
+    """
+
+    case: str
+    task: str
+    metric: Metric
+    cache: str
+    before: float
+    after: float
+    ratio: float
+    low: float
+    high: float
+    p: float
+    samples: tuple[int, int]
+    verdict: Verdict | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the case or the group; hits are named."""
+        name = self.case or f"all {self.task}"
+        return f"{name} ({self.cache})" if self.cache else name
+
+
+def compare_latencies(
+    before: Mapping[str, Record], after: Mapping[str, Record], limits: Limits
+) -> list[Latency]:
+    """All times that both runs have, groups first. Tests are corrected together (Holm)."""
+    strata: dict[_Group, dict[str, tuple[Sample, Sample]]] = defaultdict(dict)
+    for case in before.keys() & after.keys():
+        old, new = before[case], after[case]
+        for metric in METRICS:
+            was, now = _samples(old, metric), _samples(new, metric)
+            for cache in was.keys() & now.keys():
+                if min(len(was[cache]), len(now[cache])) < MIN_SAMPLES:
+                    continue
+                if metric == "total" and _length(old, cache) != _length(new, cache):
+                    continue  # a longer answer takes longer: ttft and tpot tell
+                strata[_Group(old.task, metric, cache)][case] = was[cache], now[cache]
+    found = []
+    for group, cases in sorted(strata.items()):
+        if len(cases) > 1:
+            found.append(_latency("", group, cases))
+    for group, cases in sorted(strata.items()):
+        found += [_latency(case, group, {case: cases[case]}) for case in sorted(cases)]
+    corrected = holm([one.p for one in found])
+    return [_judged(replace(one, p=p), limits) for one, p in zip(found, corrected, strict=True)]
+
+
+def findings(latencies: list[Latency]) -> list[Finding]:
+    """Those that are worse or better."""
+    return [
+        Finding(
+            one.name,
+            one.metric,
+            one.verdict,
+            f"{one.before:.2f} ms",
+            f"{one.after:.2f} ms",
+            f"{one.ratio:.2f} times, 95 % {one.low:.2f} to {one.high:.2f}",
+            one.p,
+        )
+        for one in latencies
+        if one.verdict
+    ]
+
+
+def too_few(latencies: list[Latency], alpha: float) -> int:
+    """Counted requests a case that a change in a single case needs to be seen; 0: there are enough."""
+    cases = [one for one in latencies if one.case]
+    if not cases or min(least_p(*one.samples) for one in cases) * len(latencies) < alpha:
+        return 0
+    repeat = MIN_SAMPLES
+    while least_p(repeat, repeat) * len(latencies) >= alpha:
+        repeat += 1
+    return repeat
+
+
+def _latency(case: str, group: _Group, cases: Mapping[str, tuple[Sample, Sample]]) -> Latency:
+    pairs = list(cases.values())
+    ratio, low, high = ratio_interval(pairs)
+    p = mann_whitney(*pairs[0]) if case else van_elteren(pairs)
+    old, new = (float(np.median([np.median(pair[side]) for pair in pairs])) for side in (0, 1))
+    counts = sum(len(pair[0]) for pair in pairs), sum(len(pair[1]) for pair in pairs)
+    return Latency(case, *group, old, new, ratio, low, high, p, counts)
+
+
+def _judged(one: Latency, limits: Limits) -> Latency:
+    if one.p >= limits.alpha or abs(one.after - one.before) < FLOOR_MS[one.metric]:
+        return one
+    most = 1 + limits.latency
+    if one.ratio > most:
+        return replace(one, verdict="worse")
+    return replace(one, verdict="better") if one.ratio < 1 / most else one
+
+
+def _samples(record: Record, metric: Metric) -> dict[str, list[float]]:
+    """Counted times by cache outcome, of answers that are none of a refusal."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for one, said in zip(record.observations, record.said, strict=True):
+        value: float | None = getattr(one, metric)
+        if not one.first and not said.error and value is not None and value > 0:
+            found[one.cache].append(value)
+    return found
+
+
+def _length(record: Record, cache: str) -> float:
+    """Median completion tokens."""
+    return float(np.median([one.tokens for one in record.observations if one.cache == cache]))

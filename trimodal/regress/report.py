@@ -1,0 +1,118 @@
+"""What a comparison found, as tables for a person and as plain data for a program. It judges nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from trimodal.regress.comparing import Comparison
+from trimodal.regress.findings import Finding
+from trimodal.regress.latencies import Latency
+from trimodal.regress.values import Run
+
+_STYLES = {"worse": "red", "better": "green", "changed": "yellow", "known": "yellow"}
+
+
+def print_comparison(comparison: Comparison, before: Run, after: Run, console: Console) -> None:
+    """Knobs, findings, times by task, and a last line that says what came of it."""
+    console.print(
+        f"baseline of {before.recorded_at}: {len(before.cases)} cases, {_count(before)} requests; "
+        f"now {len(after.cases)} cases, {_count(after)} requests"
+    )
+    if before.concurrency != after.concurrency:
+        console.print(f"requests at once: {before.concurrency} → {after.concurrency}; times differ for that")
+    for knob in comparison.knobs:
+        console.print(Text(f"  {knob}"))
+    print_findings(comparison.findings, console)
+    _print_groups([one for one in comparison.latencies if not one.case], console)
+    if comparison.repeat_needed:
+        console.print(
+            f"too few requests to see the times of a single case change: that takes --repeat "
+            f"{comparison.repeat_needed}, in both runs"
+        )
+    console.print(summary(comparison.findings, comparison.compared))
+
+
+def print_findings(findings: Sequence[Finding], console: Console) -> None:
+    """A table of them; nothing when there are none."""
+    if not findings:
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    for column in ("case", "", "what", "before", "now", "detail", "p"):
+        table.add_column(column, overflow="fold", justify="right" if column == "p" else "left")
+    for one in findings:
+        mark = Text(one.verdict, style=_STYLES[one.verdict])
+        # Answers are data: Text shows brackets in them as they are.
+        cells = [Text(text) for text in (one.what, one.before, one.after, one.detail)]
+        table.add_row(Text(one.case), mark, *cells, _p(one.p))
+    console.print(table)
+
+
+def summary(findings: Sequence[Finding], compared: int) -> str:
+    """The counts, as one line."""
+    counts = Counter(one.verdict for one in findings)
+    told = [f"{counts[verdict]} {verdict}" for verdict in ("worse", "known", "changed", "better")]
+    if not findings:
+        return f"{compared} cases compared: nothing changed"
+    return f"{compared} cases compared: " + ", ".join(text for text in told if text[0] != "0")
+
+
+def as_data(comparison: Comparison, before: Run, after: Run) -> dict[str, Any]:
+    """The same for programs; times in milliseconds."""
+    return {
+        "worse": comparison.worse,
+        "compared": comparison.compared,
+        "repeat_needed": comparison.repeat_needed,
+        "knobs": comparison.knobs,
+        "findings": [asdict(one) for one in comparison.findings],
+        "latencies": [asdict(one) for one in comparison.latencies],
+        "before": _about(before),
+        "after": _about(after),
+    }
+
+
+def _about(run: Run) -> dict[str, Any]:
+    return {
+        "recorded_at": run.recorded_at,
+        "concurrency": run.concurrency,
+        "server": run.server.model_dump(),
+        "cases": len(run.cases),
+        "requests": _count(run),
+    }
+
+
+def _print_groups(groups: Sequence[Latency], console: Console) -> None:
+    if not groups:
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    for column in ("all cases of", "time", "before", "now", "ratio", "95 %", "p"):
+        table.add_column(column, justify="left" if column in ("all cases of", "time") else "right")
+    for one in groups:
+        style = _STYLES.get(one.verdict or "", "")
+        table.add_row(
+            one.name.removeprefix("all "),
+            one.metric,
+            f"{one.before:.2f} ms",
+            f"{one.after:.2f} ms",
+            Text(f"{one.ratio:.2f}", style=style),
+            f"{one.low:.2f}-{one.high:.2f}",
+            _p(one.p),
+        )
+    console.print(table)
+
+
+def _count(run: Run) -> int:
+    return sum(len(record.observations) for record in run.cases.values())
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return ""
+    return "<0.001" if value < 0.001 else f"{value:.3f}"

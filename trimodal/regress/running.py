@@ -1,0 +1,147 @@
+"""A golden set asked of a running server: rounds over all cases, so many at once. It compares nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+import numpy as np
+
+from trimodal.client import Client, Model
+from trimodal.errors import OperatorError
+from trimodal.regress.asking import Reply, ask
+from trimodal.regress.cases import Case
+from trimodal.regress.values import Observation, Record, Run, Said, Server
+
+Identify = Callable[[list[tuple[str, str]]], Awaitable[Server]]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a golden set is asked.
+
+    Attributes:
+        repeat: counted requests a case, unless its line says otherwise; one more comes before them.
+        concurrency: requests under way at once.
+        timeout: seconds for an answer.
+    """
+
+    repeat: int = 10
+    concurrency: int = 1
+    timeout: float = 60.0
+
+
+@dataclass
+class _Kept:
+    """Replies of one case as they come; equal answers are kept once."""
+
+    answers: dict[Said, int] = field(default_factory=dict)
+    observations: list[Observation] = field(default_factory=list)
+
+    def add(self, reply: Reply) -> None:
+        said, observation = reply
+        update = {
+            "answer": self.answers.setdefault(said, len(self.answers)),
+            "first": not self.observations,
+        }
+        self.observations.append(observation.model_copy(update=update))
+
+
+async def run_cases(
+    client: Client,
+    cases: Sequence[Case],
+    pace: Pace,
+    identify: Identify,
+    tell: Callable[[int, int], None] = lambda done, of: None,
+) -> Run:
+    """All cases, `pace.repeat` + 1 times each.
+
+    A case's first request opens connections and fills caches: its times do not count, its answer
+    and cache outcome do. Round after round goes over all cases, so that a slow minute of the
+    machine harms all of them a little and none of them wholly.
+
+    Args:
+        identify: says what serves, for (name, version) of each ready model.
+        tell: called after each request with how many are done, and of how many.
+
+    Raises:
+        OperatorError: a model is missing; names it and who needs it.
+        TransportError: the server is not there, or goes away.
+    """
+    models = await client.models()
+    _all_ready(models, cases)
+    server = await identify([(model.name, model.version) for model in models])
+    kept = {case.id: _Kept() for case in cases}
+    rounds = {case.id: 1 + (case.line.repeat or pace.repeat) for case in cases}
+    of, done = sum(rounds.values()), 0
+
+    async def one(case: Case) -> None:
+        nonlocal done
+        kept[case.id].add(await ask(client, case, pace.timeout))
+        done += 1
+        tell(done, of)
+
+    for number in range(max(rounds.values())):
+        await _at_once([case for case in cases if number < rounds[case.id]], one, pace.concurrency)
+    records = {
+        case.id: Record(
+            task=case.line.task,
+            digest=case.digest,
+            answers=await _with_cosines(client, case, list(kept[case.id].answers), pace.timeout),
+            observations=tuple(kept[case.id].observations),
+        )
+        for case in cases
+    }
+    return Run(
+        schema_version=1,
+        recorded_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        concurrency=pace.concurrency,
+        server=server,
+        cases=records,
+    )
+
+
+def _all_ready(models: Sequence[Model], cases: Sequence[Case]) -> None:
+    ready = {model.name for model in models}
+    for case in cases:
+        for model in sorted(case.models - ready):
+            raise OperatorError(
+                f"the server has no model '{model}' ready, which line {case.number} ({case.id}) needs"
+            )
+
+
+async def _at_once(cases: Sequence[Case], work: Callable[[Case], Awaitable[None]], most: int) -> None:
+    """Each case once, in their order; the first failure ends the others."""
+    left = iter(cases)
+
+    async def worker() -> None:
+        for case in left:
+            await work(case)
+
+    tasks = [asyncio.ensure_future(worker()) for _ in range(min(most, len(cases)))]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _with_cosines(client: Client, case: Case, answers: list[Said], timeout: float) -> tuple[Said, ...]:
+    """The answers with their cosine to `expect.text`, where the case asks for it."""
+    if case.expect.similarity_min is None:
+        return tuple(answers)
+    # After the rounds, so that it disturbs no measured request; an empty text has no vector.
+    texts = [said.text for said in answers if said.text.strip() and not said.error]
+    vectors = iter(await client.embed([case.expect.text or "", *texts], timeout=timeout))
+    reference = next(vectors)
+    found = []
+    for said in answers:
+        vector = np.asarray(said.vector, np.float32) if said.vector else None
+        if vector is None and said.text.strip() and not said.error:
+            vector = next(vectors)
+        cosine = None if vector is None else round(float(reference @ vector), 4)
+        found.append(said.model_copy(update={"cosine": cosine}))
+    return tuple(found)

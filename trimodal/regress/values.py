@@ -1,0 +1,97 @@
+"""What a run of a golden set is: answers, times and cache outcomes by case, and what served them.
+
+A run is what is stored as a baseline. It judges nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Metric = Literal["ttft", "tpot", "total"]
+METRICS: tuple[Metric, ...] = ("ttft", "tpot", "total")
+
+
+class _Stored(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Said(_Stored):
+    """One answer, whatever the task; two that are equal are the same answer.
+
+    Attributes:
+        text: of llm, speech and assistant; with `error`, the sentence.
+        labels: (label, score to four digits), best first.
+        vector: of an embedding, to five digits.
+        error: code of a refusal, such as UNAVAILABLE, or TIMEOUT; empty: there is an answer.
+        cosine: to the case's `expect.text`; None: not asked for.
+    """
+
+    text: str = ""
+    finish_reason: str = ""
+    labels: tuple[tuple[str, float], ...] = ()
+    vector: tuple[float, ...] = ()
+    error: str = ""
+    cosine: float | None = None
+
+
+class Observation(_Stored):
+    """One request. Times in milliseconds; None: the task has no such time.
+
+    Attributes:
+        answer: which of the record's `answers` it got.
+        first: it was the case's first one; its times are not compared.
+        cache: outcome, as in `Note`. tokens: completion tokens.
+    """
+
+    answer: int
+    first: bool = False
+    ttft: float | None = None
+    tpot: float | None = None
+    total: float = 0.0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    tokens: int = 0
+    cache: str = ""
+    similarity: float = 0.0
+
+
+class Record(_Stored):
+    """One case: its distinct answers in the order they came, and each request."""
+
+    task: str
+    digest: str
+    answers: tuple[Said, ...]
+    observations: tuple[Observation, ...]
+
+    @property
+    def said(self) -> list[Said]:
+        """The answer of each request."""
+        return [self.answers[one.answer] for one in self.observations]
+
+
+class ServedModel(_Stored):
+    """A model that was ready: its version and the parameters of its config.pbtxt."""
+
+    version: str
+    parameters: dict[str, str] = Field(default_factory=dict)
+
+
+class Server(_Stored):
+    """What answered. Parameters with passwords in URLs are kept without them."""
+
+    name: str = ""
+    version: str = ""
+    models: dict[str, ServedModel] = Field(default_factory=dict)
+
+
+class Run(_Stored):
+    """A golden set asked of a server, by case id."""
+
+    # No defaults: they would be left out of the file.
+    schema_version: Literal[1]
+    recorded_at: str
+    concurrency: int = 1
+    server: Server = Server()
+    cases: dict[str, Record] = Field(default_factory=dict)
