@@ -17,6 +17,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
+TRITONSERVER_REQUEST_FLAG_SEQUENCE_START = 1
+TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 2
 
 
 class TritonError(Exception):
@@ -81,8 +83,15 @@ class ResponseSender:
         return self.responses[-1].error
 
 
-# Model → what it answers to the tensors of a call from another model: outputs by name, or an error.
-MODELS: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any] | TritonError]] = {}
+# Model → what it answers to the tensors of a call from another model: outputs by name, or an error;
+# a decoupled one an iterable of them. The call itself is the tensors' attribute `call`.
+MODELS: dict[str, Callable[[Any], Any]] = {}
+
+
+class CalledWith(dict[str, Any]):
+    """The tensors of a call, name → array."""
+
+    call: InferenceRequest
 
 
 class InferenceRequest:
@@ -96,21 +105,29 @@ class InferenceRequest:
         model_name: str = "",
         requested_output_names: Sequence[str] = (),
         correlation_id: int | str = 0,
+        flags: int = 0,
     ) -> None:
         given = inputs.items() if isinstance(inputs, Mapping) else ((t.name(), t.as_numpy()) for t in inputs)
         self.inputs = {name: Tensor(name, values) for name, values in given}
         self.sender = ResponseSender()
         self._parameters = parameters or {}
         self._model, self._wanted, self._stream = model_name, requested_output_names, correlation_id
+        self.flags = flags
 
     def correlation_id(self) -> int | str:
         return self._stream
 
-    def exec(self) -> CalledResponse:
-        answer = MODELS[self._model]({name: tensor.as_numpy() for name, tensor in self.inputs.items()})
+    def exec(self, decoupled: bool = False) -> Any:
+        tensors = CalledWith({name: tensor.as_numpy() for name, tensor in self.inputs.items()})
+        tensors.call = self
+        answer = MODELS[self._model](tensors)
+        return map(self._called, answer) if decoupled else self._called(answer)
+
+    def _called(self, answer: Any) -> CalledResponse:
         if isinstance(answer, TritonError):
             return CalledResponse({}, answer)
-        return CalledResponse({name: answer[name] for name in self._wanted})
+        # As the real one: an output that this response lacks is left out.
+        return CalledResponse({name: answer[name] for name in self._wanted if name in answer})
 
     def get_response_sender(self) -> ResponseSender:
         return self.sender
@@ -128,6 +145,9 @@ class CalledResponse:
 
     def has_error(self) -> bool:
         return self._error is not None
+
+    def output_tensors(self) -> list[Tensor]:
+        return [Tensor(name, values) for name, values in self.outputs.items()]
 
     def error(self) -> Any:
         error = self._error

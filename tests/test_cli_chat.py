@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 
 from trimodal import cli_client
 from trimodal.cli import app
-from trimodal.cli_chat import _CONTROL
 from trimodal.client import Client, FakeTransport
 from trimodal.client.fake_transport import llm_outputs, scripted
 from trimodal.errors import InternalError, InvalidArgument
@@ -149,7 +148,7 @@ async def fail(request):
 
 
 def test_what_a_model_writes_does_not_steer_the_terminal():
-    assert _CONTROL.sub("", "a\x1b[2Jb\x07\x9b1m\tc\nd\r") == "a[2Jb1m\tc\nd"
+    assert cli_client.plain("a\x1b[2Jb\x07\x9b1m\tc\nd\r") == "a[2Jb1m\tc\nd"
 
 
 def test_help_names_the_commands_without_loading_grpc():

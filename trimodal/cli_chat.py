@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from trimodal.client.generation import Options
 
 HELP = "/reset forgets the conversation, /quit leaves, Ctrl-C stops an answer."
-# What a model writes must not steer the terminal: all control characters but newline and tab.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def chat(
@@ -158,7 +155,7 @@ class _Screen:
                     if self._as_json:
                         _line({"delta": delta.text, "tokens": delta.tokens})
                     else:
-                        typer.echo(_CONTROL.sub("", delta.text) if terminal else delta.text, nl=False)
+                        typer.echo(cli_client.plain(delta.text) if terminal else delta.text, nl=False)
         except TrimodalError as error:
             if self._as_json:
                 code = error.code if isinstance(error, RequestError) else type(error).__name__

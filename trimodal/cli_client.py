@@ -6,6 +6,7 @@ It knows nothing of what they ask it.
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from trimodal.client import Client
 
 URL = "127.0.0.1:8001"
+# What a model writes must not steer the terminal: all control characters but newline and tab.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 Result = TypeVar("Result")
 
 
@@ -51,6 +54,11 @@ def sentence(error: Exception) -> str:
             f"{error}: start one with `trimodal serve`" if str(error).startswith("no server") else str(error)
         )
     return str(error)
+
+
+def plain(text: str) -> str:
+    """Text of a model as it may be written to a terminal."""
+    return _CONTROL.sub("", text)
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:

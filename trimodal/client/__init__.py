@@ -1,5 +1,6 @@
 """A typed asyncio client of a trimodal server: see `Client`. `errors` draws the tree of errors."""
 
+from trimodal.client.ask import AskStream
 from trimodal.client.client import Client
 from trimodal.client.errors import (
     ConnectError,
@@ -17,11 +18,13 @@ from trimodal.client.transport import Timeouts
 from trimodal.client.values import (
     Answer,
     Delta,
+    Heard,
     LiveUpdate,
     Message,
     Model,
     Note,
     Prediction,
+    Saw,
     Transcript,
     Usage,
 )
@@ -31,12 +34,14 @@ from trimodal.speech.values import Word
 __all__ = [
     "Answer",
     "AnswerStream",
+    "AskStream",
     "Cancelled",
     "Client",
     "ConnectError",
     "ConnectionLost",
     "Delta",
     "FakeTransport",
+    "Heard",
     "InternalError",
     "InvalidArgument",
     "LiveStream",
@@ -48,6 +53,7 @@ __all__ = [
     "Prediction",
     "ProtocolError",
     "RequestError",
+    "Saw",
     "Timeout",
     "Timeouts",
     "Timing",

@@ -1,4 +1,4 @@
-"""A typed asyncio client of a trimodal server: text, image labels, vectors, live speech.
+"""A typed asyncio client of a trimodal server: text, image labels, vectors, live speech, the assistant.
 
 It turns calls into tensors and answers into values. How they travel is the
 transport's affair; limits of fields are the server's, which names them.
@@ -7,22 +7,22 @@ transport's affair; limits of fields are the server's, which names them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trimodal.client.ask import AskStream, ask_inputs
 from trimodal.client.batches import each_alone, in_batches
+from trimodal.client.connection import Connection
 from trimodal.client.generation import Options, generation_inputs, utf8
 from trimodal.client.listen import Listening, LiveStream
 from trimodal.client.rows import predictions, vectors
 from trimodal.client.stream import AnswerStream
 from trimodal.client.tensors import strings
 from trimodal.client.transcribe import FILE_LISTENING, OnUpdate, transcribe
-from trimodal.client.transport import Request, Responses, Tensors, Timeouts, Transport
-from trimodal.client.values import Answer, Message, Model, Prediction, Transcript
+from trimodal.client.transport import Request, Responses
+from trimodal.client.values import Answer, Message, Prediction, Transcript
 from trimodal.errors import InvalidArgument, RequestError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trimodal.client.samples import Audio
 
 
-class Client:
+class Client(Connection):
     """Client of one server, for one event loop and as many tasks of it as you like.
 
         async with Client("127.0.0.1:8001") as client:
@@ -49,22 +49,6 @@ class Client:
     All calls raise RequestError when the server refuses or ends a request, and
     TransportError when it does not answer; the tree is drawn in `trimodal.client.errors`.
     """
-
-    def __init__(
-        self,
-        url: str = "127.0.0.1:8001",
-        *,
-        timeouts: Timeouts | None = None,
-        connections: int = 2,
-        transport: Transport | None = None,
-    ) -> None:
-        self._timeouts = timeouts or Timeouts()
-        if transport is None:
-            from trimodal.client.grpc_transport import GrpcTransport
-
-            transport = GrpcTransport(url, self._timeouts, connections)
-        self._transport = transport
-        self._batch_sizes: dict[str, int] = {}
 
     def generate(
         self,
@@ -85,10 +69,7 @@ class Client:
         """
         request = Request(model, generation_inputs(prompt, messages, options), request_id)
 
-        async def send() -> Responses:
-            return await self._transport.stream(request, self._within(timeout))
-
-        return AnswerStream(send)
+        return AnswerStream(lambda: self._stream(request, timeout))
 
     stream = generate
 
@@ -114,11 +95,34 @@ class Client:
         One that is still on its way to the server ends when it arrives (within 10 s).
         """
         request = Request(model, {"cancel": strings([utf8("cancel_key", cancel_key)])})
+        stream = AnswerStream(lambda: self._stream(request, None))
+        return (await stream.answer()).finish_reason == "cancelled"
+
+    def ask(
+        self,
+        text: str | None = None,
+        *,
+        image: bytes | str | Path | None = None,
+        audio: str | Path | Audio | None = None,
+        timeout: float | None = None,
+        model: str = "assistant",
+        request_id: str = "",
+        **options: Unpack[Options],
+    ) -> AskStream:
+        """The assistant's answer to a question that is typed, spoken or both, perhaps about an image.
+
+        Args:
+            image: the contents of a JPEG, PNG or WebP file, or its path.
+            audio: a file (wav, flac, ogg, mp3; needs the extra `audio`), or samples as for `LiveStream.send`.
+            timeout: seconds for the whole answer; None: as the client's timeouts say.
+            options: as for `generate`, without cancel_key; deadlines count for all stages together.
+        """
 
         async def send() -> Responses:
-            return await self._transport.stream(request, self._timeouts)
+            inputs = await ask_inputs(text, image, audio, options)
+            return await self._stream(Request(model, inputs, request_id), timeout)
 
-        return (await AnswerStream(send).answer()).finish_reason == "cancelled"
+        return AskStream(send)
 
     @overload
     async def classify(
@@ -220,35 +224,3 @@ class Client:
         listening = {**FILE_LISTENING, **listening}
         async with self.listen(timeout=timeout, model=model, **listening) as stream:
             return await transcribe(stream, audio, on_update)
-
-    async def ready(self, model: str = "") -> bool:
-        """Whether the server, or one model, takes requests; False also when nobody is there."""
-        return await self._transport.ready(model, self._timeouts)
-
-    async def models(self) -> list[Model]:
-        """The models that are ready."""
-        return await self._transport.models(self._timeouts)
-
-    async def max_batch_size(self, model: str) -> int:
-        """The most items in one request to `model`; 0: it takes no batches. Asked once."""
-        if model not in self._batch_sizes:
-            self._batch_sizes[model] = await self._transport.max_batch_size(model, self._timeouts)
-        return self._batch_sizes[model]
-
-    async def aclose(self) -> None:
-        """Closes the connections; what still runs is cancelled."""
-        await self._transport.aclose()
-
-    async def __aenter__(self) -> Client:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def _within(self, timeout: float | None) -> Timeouts:
-        return self._timeouts if timeout is None else replace(self._timeouts, total=timeout)
-
-    async def _infer(self, model: str, inputs: Tensors, timeout: float | None) -> Tensors:
-        return await self._transport.infer(Request(model, inputs), self._within(timeout))

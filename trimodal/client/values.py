@@ -75,6 +75,20 @@ class Prediction:
 
 
 @dataclass(frozen=True)
+class Heard:
+    """What the assistant heard in the audio of a question."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Saw:
+    """What the assistant saw in the image of a question, best label first."""
+
+    labels: tuple[Prediction, ...]
+
+
+@dataclass(frozen=True)
 class LiveUpdate:
     """What is new in a live stream after a chunk.
 

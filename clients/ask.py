@@ -1,0 +1,77 @@
+"""Asks the assistant over gRPC: text, perhaps an image and a recording. Ctrl-C stops it, on the server too.
+
+pip install tritonclient[grpc]
+python clients/ask.py "what is a lambda?" --image photo.jpg --audio question.wav --url 127.0.0.1:8001
+"""
+
+import argparse
+import pathlib
+import queue
+import sys
+import wave
+
+import numpy as np
+import tritonclient.grpc as triton
+
+
+def tensor(name, array, dtype):
+    return triton.InferInput(name, array.shape, dtype).set_data_from_numpy(array)
+
+
+def samples(path):
+    with wave.open(str(path)) as file:
+        form = (file.getframerate(), file.getnchannels(), file.getsampwidth())
+        if form != (16000, 1, 2):
+            raise ValueError(f"{path}: {form[0]} Hz, {form[1]} channels, {8 * form[2]} bits")
+        return np.frombuffer(file.readframes(file.getnframes()), "<i2")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("text", nargs="?", help="the question; or a recording has it")
+    parser.add_argument("--image", type=pathlib.Path, help="JPEG, PNG or WebP file")
+    parser.add_argument("--audio", type=pathlib.Path, help="WAV file: 16 kHz, one channel, 16 bits")
+    parser.add_argument("--url", default="127.0.0.1:8001", help="host:port of Triton's gRPC endpoint")
+    parser.add_argument("--timeout", type=float, default=60.0, help="longest silence, seconds")
+    args = parser.parse_args()
+
+    responses = queue.Queue()
+    client = triton.InferenceServerClient(args.url)
+    try:
+        inputs = [tensor("text_input", np.array([args.text.encode()], object), "BYTES")] if args.text else []
+        if args.image:
+            inputs.append(tensor("image", np.array([args.image.read_bytes()], object), "BYTES"))
+        if args.audio:
+            inputs.append(tensor("audio_int16", samples(args.audio), "INT16"))
+        client.is_server_ready(client_timeout=5)  # says clearly when nobody is there
+        client.start_stream(lambda result, error: responses.put((result, error)))
+        client.async_stream_infer("assistant", inputs, enable_empty_final_response=True)
+        while True:
+            result, error = responses.get(timeout=args.timeout)
+            if error:
+                raise error
+            stage, text = (result.as_numpy(name)[0].decode() for name in ("stage", "text_output"))
+            if stage == "heard":
+                print(f"heard: {text}", file=sys.stderr)
+            elif stage == "saw":
+                best, score = result.as_numpy("labels")[0].decode(), result.as_numpy("scores")[0]
+                print(f"saw: {best} ({score:.2f})", file=sys.stderr)
+            else:
+                print(text, end="", flush=True)
+                if result.as_numpy("finish_reason")[0]:
+                    print(f"\n{result.as_numpy('timing')[0].decode()}", file=sys.stderr)
+                    return 0
+    except (KeyboardInterrupt, BrokenPipeError):
+        print("\n[cancelled]", file=sys.stderr)
+        return 130
+    except (triton.InferenceServerException, queue.Empty, OSError, ValueError, EOFError, wave.Error) as error:
+        print(f"\n{error!s}" if str(error) else f"\nsilent for {args.timeout:g} s", file=sys.stderr)
+        return 1
+    finally:
+        client.stop_stream(cancel_requests=True)
+        client.close()
+
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(encoding="utf-8")
+    sys.exit(main())
