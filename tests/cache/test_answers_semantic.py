@@ -108,6 +108,10 @@ class TestSemantic:
         assert one.cache.semantic(question) is None
         one.keep(question)
         assert one.cache.exact(question)
+        assert one.cache.exact(ask("x" * 1_000_001)) is None
+        ((entry, vector),) = one.store.held.values()
+        assert len(entry.text) < 100
+        assert vector is None
         assert one.count("refused_total", reason="length") == 1
         assert one.count("lookups_total", layer="semantic", outcome="miss") == 1
 

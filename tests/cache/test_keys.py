@@ -207,6 +207,10 @@ class TestFingerprint:
         (tmp_path / "built" / MANIFEST).write_bytes(b"{}")
         assert model_fingerprint(settings) == engine_fingerprint(b"{}", settings) != without
 
+    def test_of_models_without_a_manifest_is_that_of_their_names(self, tmp_path):
+        one, other = (LlmSettings(version_directory=tmp_path, artefact=name) for name in ("one", "other"))
+        assert model_fingerprint(one) != model_fingerprint(other)
+
     def test_of_a_fake_engine_has_no_manifest(self, tmp_path):
         (tmp_path / MANIFEST).write_bytes(b"{}")
         settings = LlmSettings(version_directory=tmp_path, artefact=".", engine="fake")

@@ -11,7 +11,7 @@ from tests.cache.doubles import ScriptedStore, ask, fails
 from trimodal.cache import writer as module
 from trimodal.cache.budget import Breaker
 from trimodal.cache.metrics import STORED, CacheMetrics
-from trimodal.cache.values import Entry
+from trimodal.cache.values import Entry, Question
 from trimodal.cache.writer import Writer
 from trimodal.metrics import MemoryMetrics
 
@@ -27,7 +27,10 @@ class Bench:
     def __init__(self) -> None:
         self.store, self.metrics, self.breaker = ScriptedStore(), MemoryMetrics(), Breaker("the store")
         counts = CacheMetrics(self.metrics, "llm")
-        self.writer = Writer(self.store, lambda question, entry: None, counts, self.breaker)
+        self.writer = Writer(self.store, lambda key, entry: None, counts, self.breaker)
+
+    def put(self, question: Question, entry: Entry) -> None:
+        self.writer.put(question.place, question.key, entry)
 
     def count(self, outcome: str) -> float:
         return self.metrics.get("trimodal_cache_stored_total", {"model": "llm", "outcome": outcome}).value
@@ -49,7 +52,7 @@ def bench():
 
 def test_close_writes_what_waits_and_then_closes_the_store(bench):
     for index in range(100):
-        bench.writer.put(ask(f"question {index}"), entry())
+        bench.put(ask(f"question {index}"), entry())
     bench.writer.close(60)
     assert len(bench.store.held) == bench.count("kept") == 100
     assert bench.store.closed.is_set()
@@ -64,10 +67,10 @@ def test_answers_beyond_the_queue_are_dropped_and_nobody_waits(bench, monkeypatc
         over.wait(60)
 
     bench.store.before = hang
-    bench.writer.put(ask("first"), entry())
+    bench.put(ask("first"), entry())
     assert began.wait(60)
     for index in range(module._WAITING + 7):
-        bench.writer.put(ask(f"question {index}"), entry())
+        bench.put(ask(f"question {index}"), entry())
     assert bench.count("dropped") == 7
     over.set()
     bench.settle(module._WAITING + 8)
@@ -77,7 +80,7 @@ def test_answers_beyond_the_queue_are_dropped_and_nobody_waits(bench, monkeypatc
 def test_close_leaves_a_store_behind_that_hangs(bench):
     over = threading.Event()
     bench.store.before = lambda call: over.wait(60)
-    bench.writer.put(ask(), entry())
+    bench.put(ask(), entry())
     bench.writer.close(0.01)  # returns, or the test's own limit ends it
     assert not bench.store.closed.is_set()
     over.set()
@@ -88,7 +91,7 @@ def test_after_the_end_of_its_patience_what_waits_is_dropped(bench):
     over = threading.Event()
     bench.store.before = lambda call: over.wait(60)
     for index in range(5):
-        bench.writer.put(ask(f"question {index}"), entry())
+        bench.put(ask(f"question {index}"), entry())
     bench.writer.close(0.01)
     over.set()
     bench.settle(5)
@@ -99,10 +102,10 @@ def test_after_the_end_of_its_patience_what_waits_is_dropped(bench):
 @pytest.mark.parametrize("call", ["put", "get"])
 def test_a_store_that_fails_is_counted_and_the_writer_goes_on(bench, call):
     bench.store.before = fails(call)
-    bench.writer.put(ask(), entry("length"))
+    bench.put(ask(), entry("length"))
     bench.settle(1)
     bench.store.before = lambda call: None
-    bench.writer.put(ask(), entry())
+    bench.put(ask(), entry())
     bench.settle(2)
     assert (bench.count("failed"), bench.count("kept")) == (1, 1)
 
@@ -110,35 +113,35 @@ def test_a_store_that_fails_is_counted_and_the_writer_goes_on(bench, call):
 def test_a_store_that_is_left_alone_is_not_written_to(bench, capfd):
     for _ in range(Breaker.FAILURES):
         bench.breaker.bad("why")
-    bench.writer.put(ask(), entry())
+    bench.put(ask(), entry())
     bench.settle(1)
     assert bench.count("failed") == 1
     assert bench.store.calls == []
 
 
 def test_a_cut_answer_does_not_take_the_place_of_a_whole_one(bench):
-    bench.writer.put(ask(), entry("stop", "whole"))
-    bench.writer.put(ask(), entry("length", "cut"))
+    bench.put(ask(), entry("stop", "whole"))
+    bench.put(ask(), entry("length", "cut"))
     bench.settle(2)
     assert [held.answer for held, _ in bench.store.held.values()] == ["whole"]
-    bench.writer.put(ask("another"), entry("length", "cut"))
-    bench.writer.put(ask("another"), entry("stop", "whole"))
+    bench.put(ask("another"), entry("length", "cut"))
+    bench.put(ask("another"), entry("stop", "whole"))
     bench.settle(4)
     assert [held.answer for held, _ in bench.store.held.values()] == ["whole", "whole"]
 
 
 def test_a_vector_that_cannot_be_had_fails_one_answer_alone(bench):
-    def vector_of(question, entry):
+    def vector_of(key, entry):
         raise RuntimeError("no embedder")
 
     bench.writer._vector_of = vector_of
-    bench.writer.put(ask(), entry())
+    bench.put(ask(), entry())
     bench.settle(1)
     assert bench.count("failed") == 1
 
 
 def test_the_number_of_answers_is_shown(bench):
-    bench.writer.put(ask(), entry())
+    bench.put(ask(), entry())
     bench.settle(1)
     gauge = bench.metrics.get("trimodal_cache_entries", {"model": "llm"})
     deadline = time.monotonic() + 60

@@ -7,6 +7,7 @@ whoever reads its terms.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections import OrderedDict
@@ -26,6 +27,7 @@ CANDIDATES = 4
 """Nearest answers that the guard looks at."""
 MAX_CHARACTERS = 2_000
 """A longer question has no semantic layer: an embedding of its beginning says too little of it."""
+_DIGEST = "sha256:"
 _WORKERS = 8
 _VECTORS_KEPT = 1024
 
@@ -97,7 +99,7 @@ class AnswerCache:
             return
         now = time.time()
         entry = Entry(
-            text=question.text,
+            text=_kept_text(question.text),
             answer=answer,
             finish_reason=finish_reason,
             completion_tokens=completion_tokens,
@@ -105,7 +107,7 @@ class AnswerCache:
             stored_at=now,
             expires_at=now + self._options.ttl(question.place.namespace),
         )
-        self._writer.put(question, entry)
+        self._writer.put(question.place, question.key, entry)
 
     def close(self, timeout: float = 2.0) -> None:
         """Writes what waits and lets go of the store; what hangs is left behind after `timeout` seconds."""
@@ -129,7 +131,7 @@ class AnswerCache:
         key = question.key
         entry = self._at_store.call(lambda: self._store.get(question.place, key), self._options.budget_s)
         # A store that mixes up or outlives its entries is damaged: nobody gets another question's answer.
-        if entry is None or entry.text != question.text or not _usable(entry, question):
+        if entry is None or entry.text != _kept_text(question.text) or not _usable(entry, question):
             return None
         return Hit(entry, "exact")
 
@@ -138,7 +140,7 @@ class AnswerCache:
             self._metrics.refused("length")
             return None
         try:
-            vector = self._embed(question)
+            vector = self._embed(question.key, question.text)
         except Bypassed as missed:
             if isinstance(missed.cause, InvalidArgument):
                 return None  # Nothing in it that the model can read: there is nothing near it.
@@ -158,30 +160,37 @@ class AnswerCache:
     def _judge(self, asked: str, stored: str) -> str:
         return "" if asked == stored or self._guard is None else self._guard.judge(asked, stored)
 
-    def _embed(self, question: Question) -> Vector:
+    def _embed(self, key: str, text: str) -> Vector:
         embedder = self._embedder
         assert embedder is not None
         vector = self._at_embedder.call(
-            lambda: embedder.embed(question.text), self._options.embedding_budget_s, (InvalidArgument,)
+            lambda: embedder.embed(text), self._options.embedding_budget_s, (InvalidArgument,)
         )
         with self._lock:
-            self._vectors[question.key] = vector
+            self._vectors[key] = vector
             while len(self._vectors) > _VECTORS_KEPT:
                 self._vectors.popitem(last=False)
         return vector
 
-    def _vector_of(self, question: Question, entry: Entry) -> Vector | None:
+    def _vector_of(self, key: str, entry: Entry) -> Vector | None:
         """What the semantic layer finds `entry` by; None: nothing. Called by the writer alone."""
-        if self._embedder is None or entry.finish_reason != "stop" or len(question.text) > MAX_CHARACTERS:
+        if self._embedder is None or entry.finish_reason != "stop" or entry.text.startswith(_DIGEST):
             return None
         with self._lock:
-            vector = self._vectors.pop(question.key, None)
+            vector = self._vectors.pop(key, None)
         if vector is None:
             try:
-                return self._embed(question)
+                return self._embed(key, entry.text)
             except Bypassed:
                 return None  # The exact layer has it all the same.
         return vector
+
+
+def _kept_text(text: str) -> str:
+    """A question as it is stored: of a long one its SHA-256, as only the exact layer has a use for it."""
+    if len(text) <= MAX_CHARACTERS:
+        return text
+    return _DIGEST + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def _usable(entry: Entry, question: Question) -> bool:

@@ -93,12 +93,14 @@ def engine_fingerprint(manifest: bytes, settings: LlmSettings) -> str:
 
 
 def model_fingerprint(settings: LlmSettings) -> str:
-    """`engine_fingerprint` of the artefact that `settings` name; an engine without one has its settings."""
+    """`engine_fingerprint` of the artefact that `settings` name; its name where it has no manifest."""
+    if settings.engine == "fake":
+        return engine_fingerprint(b"", settings)
     try:
         manifest = (settings.artefact_directory / MANIFEST).read_bytes()
     except OSError:
-        manifest = b""
-    return engine_fingerprint(manifest if settings.engine != "fake" else b"", settings)
+        manifest = str(settings.artefact_directory).encode(errors="surrogateescape")
+    return engine_fingerprint(manifest, settings)
 
 
 def _chat(messages: Sequence[Message]) -> tuple[str, bytes]:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from trimodal.cache.budget import Breaker
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.store import Store
-from trimodal.cache.values import Entry, Question, Vector
+from trimodal.cache.values import Entry, Place, Vector
 
 _WAITING = 256
 _COUNT_EVERY_S = 5.0
@@ -25,30 +25,30 @@ class Writer:
     """Owns the store's end: it is closed by this thread, after the last answer.
 
     Args:
-        vector_of: what the semantic layer finds an answer by; asked in the writer's thread.
+        vector_of: what the semantic layer finds an answer by, of its key; asked in the writer's thread.
         breaker: of the store's lookups; nothing is written while it is open.
     """
 
     def __init__(
         self,
         store: Store,
-        vector_of: Callable[[Question, Entry], Vector | None],
+        vector_of: Callable[[str, Entry], Vector | None],
         metrics: CacheMetrics,
         breaker: Breaker,
     ) -> None:
         self._store, self._vector_of, self._metrics, self._breaker = store, vector_of, metrics, breaker
-        self._waiting: queue.Queue[tuple[Question, Entry] | None] = queue.Queue(_WAITING)
+        self._waiting: queue.Queue[tuple[Place, str, Entry] | None] = queue.Queue(_WAITING)
         self._until: float | None = None
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="cache-writer", daemon=True)
         self._thread.start()
 
-    def put(self, question: Question, entry: Entry) -> None:
+    def put(self, place: Place, key: str, entry: Entry) -> None:
         """Hands an answer over; never waits."""
         try:
             if self._closed:
                 raise queue.Full
-            self._waiting.put_nowait((question, entry))
+            self._waiting.put_nowait((place, key, entry))
         except queue.Full:
             self._metrics.stored("dropped")
 
@@ -81,17 +81,17 @@ class Writer:
         with contextlib.suppress(Exception):  # What it could not write back is lost: nobody waits for it.
             self._store.close()
 
-    def _write(self, question: Question, entry: Entry) -> str:
+    def _write(self, place: Place, key: str, entry: Entry) -> str:
         if not self._breaker.closed:
             return "failed"
         try:
-            vector = self._vector_of(question, entry)
+            vector = self._vector_of(key, entry)
             if entry.finish_reason == "length":
-                there = self._store.get(question.place, question.key)
+                there = self._store.get(place, key)
                 # A whole answer serves every longer request; a cut one only those that are cut alike.
                 if there and there.finish_reason == "stop":
                     return "skipped"
-            self._store.put(question.place, question.key, entry, vector)
+            self._store.put(place, key, entry, vector)
         except Exception:
             return "failed"
         return "kept"
