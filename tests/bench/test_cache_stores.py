@@ -1,0 +1,39 @@
+"""The bench of stores: every call finds what was put, figures for each store, a store that is not there."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from trimodal.bench import cache_stores
+from trimodal.cache.store import open_store
+
+
+def test_figures_of_each_store_and_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "more.sqlite"
+    arguments = ["--store", f"more={path}", "--sizes", "30", "10", "--calls", "5", "--json"]
+    assert cache_stores.main(arguments) == 0
+    said = capsys.readouterr()
+    figures = json.loads(said.out)
+    assert [(row["store"], row["entries"]) for row in figures] == [
+        (store, size) for store in ("memory", "embedded", "more") for size in (10, 30)
+    ]
+    for row in figures:
+        assert all(row[f"{call}_p50_ms"] <= row[f"{call}_p95_ms"] for call in ("get", "nearest", "put"))
+        assert row["nearest_p50_ms"] > 0
+    store = open_store(str(path), cache_stores.LIMITS)
+    assert store.stats().entries == 0  # it leaves nothing behind
+    store.close()
+
+
+def test_a_store_that_is_not_there_is_named() -> None:
+    console = Console(record=True, width=200, file=io.StringIO())
+    urls = {"lost": "redis://127.0.0.1:1/0", "wrong": "mailto:someone", "memory": "memory:"}
+    figures = cache_stores.measure(urls, (5,), 3, console)
+    assert [row["store"] for row in figures] == ["memory"]
+    said = console.export_text()
+    assert "lost: Redis" in said
+    assert "wrong: cache_store" in said
+    assert cache_stores.table(figures).row_count == 1
