@@ -1,12 +1,20 @@
 """Judges whether two near questions may have the same answer: it refuses whatever it cannot explain.
 
 A miss costs time, a wrong answer costs trust: in doubt, no. It knows nothing of vectors,
-thresholds and stores. English only.
+thresholds and stores. English only; anything else passes only when it is the same text.
 """
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+import unicodedata
+from typing import Literal, cast, get_args
+
+from trimodal.cache.guard_asked import same_question
+from trimodal.cache.guard_matching import matched, reason
+from trimodal.cache.guard_negation import same_negations
+from trimodal.cache.guard_reading import read
+from trimodal.cache.guard_roles import same_roles
+from trimodal.cache.guard_text import NotEnglish
 
 Reason = Literal["number", "unit", "date", "name", "negation", "antonym", "roles", "subject"]
 """Why two questions are not alike, for metrics and tables."""
@@ -18,4 +26,23 @@ class Guard:
 
     def judge(self, asked: str, stored: str) -> Reason | Literal[""]:
         """ "" when an answer to `stored` also answers `asked`, else the first reason against it."""
-        return "" if " ".join(asked.split()).casefold() == " ".join(stored.split()).casefold() else "subject"
+        if _plain(asked) == _plain(stored):
+            return ""
+        try:
+            ours, theirs = read(asked), read(stored)
+        except NotEnglish:
+            return "subject"
+        found = matched(ours.terms, theirs.terms)
+        left = [term for index, term in enumerate(ours.terms) if index not in found]
+        missing = [term for index, term in enumerate(theirs.terms) if index not in {*found.values()}]
+        if why := reason(left, missing):
+            return cast(Reason, why)
+        if not same_negations(ours, theirs, found):
+            return "negation"
+        if not same_roles(ours, theirs, found):
+            return "roles"
+        return "" if found and same_question(ours, theirs) else "subject"
+
+
+def _plain(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", text).split())

@@ -1,0 +1,317 @@
+"""What the guard knows of English words: dictionary forms, groups of like words, opposites, phrases.
+
+simplemma's English data gives the dictionary forms; the groups are this package's own. It
+is loaded once, with the first question.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import simplemma
+
+from trimodal.cache.guard_nouns import NOUNS
+from trimodal.cache.guard_opposites import OPPOSITES
+from trimodal.cache.guard_qualities import QUALITIES
+from trimodal.cache.guard_verbs import VERBS
+
+_VOWELS = re.compile("[aeiouy]+")
+# Plurals and past forms that are words of their own, and what the dictionary has wrong.
+_FORMS = {
+    "better": "good", "best": "good", "worse": "bad", "worst": "bad", "found": "find", "left": "left", "felt": "feel",
+    "lay": "lay", "saw": "see", "windows": "windows", "glasses": "glasses", "customs": "customs", "goods": "goods",
+    "savings": "savings", "arms": "arms", "means": "means", "news": "news", "contents": "contents", "pants": "pants",
+    "clothes": "clothes", "settings": "settings", "options": "option", "preferences": "preferences", "data": "data",
+    "media": "media", "lens": "lens", "gas": "gas", "bus": "bus", "aids": "aids", "does": "do", "less": "less",
+    "building": "building", "meeting": "meeting", "painting": "painting", "wedding": "wedding", "being": "be",
+    "spring": "spring", "string": "string", "ring": "ring", "king": "king", "thing": "thing", "leaves": "leave",
+    "leaf": "leave", "dying": "die", "licence": "license", "tyre": "tire", "grey": "gray", "kerb": "curb", "axes": "axis",
+    "wore": "wear", "pass": "pass", "passed": "pass", "past": "past", "earnings": "earnings", "outdoor": "outdoors",
+    "indoor": "indoors", "people": "people", "used": "use", "canceled": "cancel", "broken": "broken", "lost": "lose",
+    "cheque": "cheque", "tired": "tired", "exhausted": "exhausted", "latest": "latest", "newest": "newest",
+    "suited": "suited", "ai": "ai", "fries": "fries", "draught": "draft", "fewer": "less", "iodine": "iodine", "lying": "lie",
+}  # fmt: skip
+
+
+@lru_cache(maxsize=20_000)
+def lemma(word: str) -> str:
+    """The dictionary form of a word in lower case, in one spelling for British and American English."""
+    return _american(_FORMS.get(word) or _lemma(word))
+
+
+def _lemma(word: str) -> str:
+    if len(word) <= 3 and word.endswith("s"):
+        return word
+    form: str = simplemma.lemmatize(word, lang="en").lower()
+    if form == word and word.endswith("ing") and len(word) > 5:
+        stem = word[:-3]
+        doubled = [stem[:-1]] if stem[-1] == stem[-2] else []
+        return next((base for base in (*doubled, stem + "e", stem) if is_known(base)), word)
+    if form != word and not is_known(form):
+        return word
+    return form
+
+
+def _american(word: str) -> str:
+    if len(word) > 4:
+        if word.endswith("ll") and len(_VOWELS.findall(word)) > 1:
+            return word[:-1]  # cancelled, travelled; install and instal
+        for british, american in (
+            ("isation", "ization"), ("ise", "ize"), ("yse", "yze"), ("our", "or"), ("tre", "ter"), ("ogue", "og"),
+            ("iser", "izer"),
+        ):  # fmt: skip
+            if word.endswith(british):
+                return word[: -len(british)] + american
+    return word
+
+
+@lru_cache(maxsize=20_000)
+def is_known(word: str) -> bool:
+    """Whether the dictionary has the word, in any of its forms."""
+    return bool(simplemma.is_known(word, lang="en"))
+
+
+def _groups() -> tuple[dict[str, frozenset[int]], dict[str, list[tuple[str, ...]]]]:
+    groups: dict[str, set[int]] = {}
+    phrases: dict[str, set[tuple[str, ...]]] = {}
+    lines = [line.split() for line in f"{VERBS}\n{NOUNS}\n{QUALITIES}".splitlines() if line.strip()]
+    for number, line in enumerate(lines):
+        for word in line:
+            parts = tuple(lemma(part) for part in word.split("_"))
+            groups.setdefault("_".join(parts), set()).add(number)
+            if len(parts) > 1:
+                phrases.setdefault(parts[0], set()).add(parts)
+    longest_first = {first: sorted(found, key=len, reverse=True) for first, found in phrases.items()}
+    return {word: frozenset(found) for word, found in groups.items()}, longest_first
+
+
+GROUPS, PHRASES = _groups()
+"""Dictionary form → numbers of its groups; first word → phrases that begin with it, longest first."""
+VERB_FORMS = frozenset(lemma(word) for word in VERBS.split()) | frozenset(
+    [
+        "lift",
+        "hike",
+        "camp",
+        "knit",
+        "sew",
+        "fish",
+        "hunt",
+        "jump",
+        "dance",
+        "sing",
+        "smoke",
+        "vote",
+        "swim",
+        "run",
+        "walk",
+        "ski",
+        "surf",
+        "fall",
+        "fly",
+        "drive",
+        "ride",
+        "cook",
+        "bake",
+        "boil",
+        "fry",
+        "roast",
+        "grill",
+        "steam",
+        "marinate",
+        "season",
+        "knead",
+        "rest",
+        "wash",
+        "dry",
+        "iron",
+        "fold",
+        "tie",
+        "untie",
+        "sit",
+        "stand",
+        "bend",
+        "stretch",
+        "breathe",
+        "sleep",
+        "dream",
+        "cough",
+        "sneeze",
+        "bleed",
+        "heal",
+        "recover",
+        "feel",
+        "touch",
+        "taste",
+        "add",
+        "subtract",
+        "multiply",
+        "count",
+        "round",
+        "parse",
+        "serialize",
+        "deserialize",
+        "encode",
+        "decode",
+        "encrypt",
+        "decrypt",
+        "compress",
+        "decompress",
+        "import",
+        "export",
+        "upload",
+        "download",
+        "deploy",
+        "debug",
+        "commit",
+        "push",
+        "pull",
+        "clone",
+        "fetch",
+        "rebase",
+        "squash",
+        "sync",
+        "backup",
+        "restore",
+        "migrate",
+        "upgrade",
+        "downgrade",
+        "update",
+        "scale",
+        "mount",
+        "format",
+        "print",
+        "scan",
+        "type",
+        "click",
+        "drag",
+        "scroll",
+        "zoom",
+        "crop",
+        "resize",
+        "draw",
+        "paint",
+        "drill",
+        "screw",
+        "nail",
+        "sand",
+        "saw",
+        "measure",
+        "level",
+        "mix",
+        "pour",
+        "stir",
+        "whip",
+        "blend",
+        "peel",
+        "chop",
+        "grate",
+        "serve",
+        "pack",
+        "unpack",
+        "insulate",
+        "propose",
+        "divorce",
+        "adopt",
+        "sue",
+        "appeal",
+        "quit",
+        "retire",
+        "resign",
+        "commute",
+        "park",
+        "overtake",
+        "brake",
+        "tow",
+        "refuel",
+        "charge",
+        "subscribe",
+        "unsubscribe",
+        "follow",
+        "unfollow",
+        "mute",
+        "unmute",
+        "post",
+        "tweet",
+        "comment",
+        "tag",
+        "mention",
+        "tip",
+        "bargain",
+        "save",
+        "invest",
+        "trade",
+        "bet",
+        "claim",
+        "insure",
+        "declare",
+        "import",
+        "export",
+        "own",
+        "owe",
+    ]
+)
+"""Dictionary forms that may follow an infinitive's "to"."""
+
+
+def _pairs() -> frozenset[frozenset[str]]:
+    pairs = set()
+    for line in OPPOSITES.split(";"):
+        sides = [[lemma(word) for word in side.split()] for side in line.split("-")]
+        for index, side in enumerate(sides):
+            for other in sides[index + 1 :]:
+                pairs |= {frozenset((one, another)) for one in side for another in other if one != another}
+    return frozenset(pairs)
+
+
+_OPPOSITES = _pairs()
+_UNDOING = (
+    "un",
+    "de",
+    "dis",
+    "in",
+    "im",
+    "non",
+    "mis",
+    "il",
+    "ir",
+    "anti",
+    "up",
+    "down",
+    "over",
+    "under",
+    "out",
+)
+
+
+@lru_cache(maxsize=20_000)
+def opposite(one: str, other: str) -> bool:
+    """Whether two dictionary forms say the opposite: by the list, or by a prefix (lock, unlock)."""
+    if frozenset((one, other)) in _OPPOSITES:
+        return True
+    short, long = sorted((one, other), key=len)
+    if any(long == prefix + short for prefix in _UNDOING) and len(short) > 2:
+        return True
+    return any(
+        one == first + rest and other == second + rest
+        for first, second in (("en", "de"), ("en", "dis"), ("in", "ex"), ("im", "ex"), ("up", "down"), ("over", "under"))
+        for rest in (one[len(first) :],)
+        if len(rest) > 2
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=20_000)
+def keys(word: str) -> frozenset[int | str]:
+    """What a dictionary form may be matched by: itself, its groups, and the verb that it is made from."""
+    return GROUPS.get(word, frozenset()) | {word} | _made_from(word)
+
+
+def _made_from(word: str) -> frozenset[int | str]:
+    for ending, replaced in (("ization", ("ize",)), ("ation", ("ate", "e", "")), ("ition", ("ite", "e")), ("ion", ("", "e")),
+                             ("ment", ("",)), ("ness", ("",)), ("ly", ("", "le")), ("ing", ("", "e"))):  # fmt: skip
+        if word.endswith(ending) and len(word) - len(ending) > 3:
+            for end in replaced:
+                base = word[: -len(ending)] + end
+                if is_known(base):
+                    return GROUPS.get(base, frozenset()) | {base}
+    return frozenset()

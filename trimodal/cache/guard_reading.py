@@ -1,0 +1,313 @@
+"""Reads a question for the guard: what is asked for, and its terms with what governs each of them.
+
+A term is what may not differ: a content word, a number, a date, a name, code. Comparing two
+readings is the affair of `guard_matching`, `guard_roles` and `guard_negation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from trimodal.cache.guard_dates import dated
+from trimodal.cache.guard_frames import framed
+from trimodal.cache.guard_lexicon import PHRASES, VERB_FORMS, is_known, keys, lemma
+from trimodal.cache.guard_numbers import numbered
+from trimodal.cache.guard_qualities import NOISE
+from trimodal.cache.guard_text import CODE, COMMA, FIGURE, NAME, STOP, words
+
+NEGATORS = frozenset(
+    ["not", "no", "never", "none", "nothing", "nobody", "neither", "nor", "without", "unable"]
+)
+PREPOSITIONS = frozenset(
+    [
+        "from",
+        "to",
+        "into",
+        "onto",
+        "in",
+        "on",
+        "at",
+        "of",
+        "for",
+        "with",
+        "by",
+        "about",
+        "within",
+        "during",
+        "inside",
+        "before",
+        "after",
+        "than",
+        "as",
+        "like",
+        "since",
+        "until",
+        "till",
+        "under",
+        "over",
+        "above",
+        "below",
+        "through",
+        "across",
+        "along",
+        "against",
+        "around",
+        "between",
+        "among",
+        "upon",
+        "via",
+        "except",
+        "toward",
+        "towards",
+        "near",
+        "beside",
+        "behind",
+        "outside",
+        "instead_of",
+        "versus",
+        "beyond",
+        "despite",
+    ]
+)
+_PARTICLES = frozenset(["on", "off", "up", "down", "out", "away", "back", "over", "in"])
+_FIRST, _SECOND = frozenset(["i", "me", "we", "us"]), frozenset({"you"})
+_THIRD = {"he": "he", "him": "he", "his": "he", "she": "she", "her": "she", "hers": "she"}
+_PAST, _FUTURE = frozenset(["did", "was", "were", "had"]), frozenset(["will", "shall", "going_to"])
+_PRESENT = frozenset(["do", "does", "is", "are", "am", "has", "have"])
+_BE = frozenset(["is", "are", "was", "were", "be", "been", "being", "get", "gets", "got", "getting", "am"])
+_DEGREES = {"more": "er", "most": "est", "less": "less", "least": "least", "fewer": "less"}
+_NO_DEGREE = {"better": "er", "best": "est", "worse": "er", "worst": "est"}
+_CLAUSES = frozenset(
+    ["if", "while", "because", "but", "unless", "although", "so", "and", "@when", "that", "which"]
+)
+_JOINS = frozenset({"and", "or", "versus"})
+
+
+@dataclass(frozen=True)
+class Term:
+    """One content word.
+
+    Attributes:
+        text: its one spelling (dictionary form, code, `n:12`).
+        keys: what it may be matched by; a term matches another that shares one.
+        kind: word, name, code, number, unit or date.
+        marker: the preposition that governs it, "" when none does.
+        degree: er, est, less, least, or "".
+        joined: and, or, versus, when one of them is right in front of it.
+        clause: number of its clause.
+        passive: whether it is a participle behind a form of "be".
+        owner: first or second, when "my" or "your" is in front of it.
+        past: whether it is in a past form.
+    """
+
+    text: str
+    keys: frozenset[int | str]
+    kind: str = "word"
+    marker: str = ""
+    degree: str = ""
+    joined: str = ""
+    clause: int = 0
+    passive: bool = False
+    owner: str = ""
+    past: bool = False
+
+
+@dataclass
+class Reading:
+    """What a question says. `asks` has the `@` words without what may be."""
+
+    terms: list[Term] = field(default_factory=list)
+    asks: set[str] = field(default_factory=set)
+    modals: set[str] = field(default_factory=set)
+    tenses: set[str] = field(default_factory=set)
+    persons: list[str] = field(default_factory=list)
+    joins: set[str] = field(default_factory=set)
+    negations: list[tuple[int, int]] = field(default_factory=list)
+    """For each: its clause, and the index of the term behind it."""
+
+
+@lru_cache(maxsize=2048)
+def read(text: str) -> Reading:
+    """The reading of a question.
+
+    Raises:
+        NotEnglish: see `guard_text.words`.
+    """
+    return _Reader(numbered(dated(framed(words(text))))).reading
+
+
+class _Reader:
+    def __init__(self, tokens: Sequence[str]) -> None:
+        self.reading = Reading()
+        self._tokens = tokens
+        self._skipped: set[int] = set()
+        self._marker = self._degree = self._joined = self._owner = ""
+        self._clause = 0
+        self._be = False
+        index = 0
+        while index < len(tokens):
+            index += 1 if index in self._skipped else self._take(index)
+
+    def _take(self, index: int) -> int:
+        token = self._tokens[index]
+        reading = self.reading
+        if token in (STOP, COMMA):
+            self._clause += 1
+            self._marker = self._degree = self._joined = ""
+            self._be = False
+            return 1
+        if token.startswith("@"):
+            self._ask(token)
+            return 1
+        if length := self._phrase(index):
+            return length
+        if token in NEGATORS:
+            reading.negations.append((self._clause, len(reading.terms)))
+            if token == "without":
+                self._marker = ""
+            return 1
+        if token in _CLAUSES and token not in _JOINS:
+            self._clause += 1
+        self._notice(token)
+        if token in _JOINS:
+            self._joined = token
+            reading.joins.add(token)
+            return 1
+        if token in PREPOSITIONS and not self._stranded(index):
+            infinitive = token == "to" and lemma(self._at(index + 1)) in VERB_FORMS
+            self._marker = "" if infinitive else token
+            return 1
+        if token in _DEGREES:
+            self._degree = _DEGREES[token]
+            return 1
+        if token in NOISE or (token in PREPOSITIONS and token not in _PARTICLES) or token in ("on", "in"):
+            return 1
+        self._add(token)
+        return 1
+
+    def _at(self, index: int) -> str:
+        return self._tokens[index] if index < len(self._tokens) else STOP
+
+    def _stranded(self, index: int) -> bool:
+        """Whether the preposition at `index` governs nothing that follows it."""
+        after = self._at(index + 1)
+        return after in (STOP, COMMA) or after in PREPOSITIONS or after.startswith("@") or after in _JOINS
+
+    def _ask(self, token: str) -> None:
+        if token in ("@can", "@must", "@should"):
+            self.reading.modals.add(token)
+        else:
+            self.reading.asks.add(token)
+            if token == "@when":
+                self._clause += 1
+        self._be = False
+
+    def _phrase(self, index: int) -> int:
+        """Takes a phrase of several words that begins at `index`; how many words it has, 0 when none does."""
+        first = self._tokens[index].lstrip(NAME)
+        if first[:1] in (CODE, FIGURE) or first not in _starts(first):
+            return 0
+        ahead = [lemma(token.lstrip(NAME)) for token in self._tokens[index : index + 5]]
+        for parts in PHRASES.get(lemma(first), ()):
+            if tuple(ahead[: len(parts)]) == parts:
+                self._add("_".join(parts), phrase=True)
+                return len(parts)
+            if len(parts) == 2 and parts[1] in _PARTICLES and (place := self._parted(index, parts[1])):
+                self._skipped.add(place)
+                self._add("_".join(parts), phrase=True)
+                return 1
+        return 0
+
+    def _parted(self, index: int, particle: str) -> int:
+        """Where the particle of the verb at `index` is, as in "turn the lights on"; 0 when it is not."""
+        for place in range(index + 2, min(index + 6, len(self._tokens))):
+            token = self._tokens[place]
+            if token in (STOP, COMMA) or token in PREPOSITIONS - _PARTICLES or token.startswith("@"):
+                return 0
+            after = self._at(place + 1)
+            if token == particle:
+                free = after in (STOP, COMMA) or after in PREPOSITIONS or after[:2] in ("d:", "q:", "n:")
+                return place if free or after in ("when", "again", "if", "while") or after[0] == "@" else 0
+        return 0
+
+    def _notice(self, token: str) -> None:
+        """Persons, tenses and passives: what small words say."""
+        reading = self.reading
+        if token in _FIRST or token in _SECOND:
+            reading.persons.append("first" if token in _FIRST else "second")
+        elif token in _THIRD:
+            reading.persons.append(_THIRD[token])
+        elif token in ("my", "our", "your"):
+            self._owner = "second" if token == "your" else "first"
+        if token in _PAST:
+            reading.tenses.add("past")
+        elif token in _FUTURE:
+            reading.tenses.add("future")
+        elif token in _PRESENT:
+            reading.tenses.add("present")
+        if token in _BE:
+            self._be = True
+
+    def _add(self, token: str, *, phrase: bool = False) -> None:
+        kind, text, found = _known(token, phrase)
+        degree = self._degree or _degree(token, text)
+        past = kind == "word" and token != text and not token.endswith(("s", "ing", "er", "est"))
+        passive = self._be and past
+        self.reading.terms.append(
+            Term(
+                text,
+                found,
+                kind,
+                self._marker,
+                degree,
+                self._joined,
+                self._clause,
+                passive,
+                self._owner,
+                past,
+            )
+        )
+        self._marker = self._degree = self._joined = self._owner = ""
+        if passive:
+            self._be = False
+
+
+def _starts(word: str) -> tuple[str, ...]:
+    return (word,) if lemma(word) in PHRASES else ()
+
+
+def _known(token: str, phrase: bool) -> tuple[str, str, frozenset[int | str]]:
+    """Kind, one spelling and keys of a token."""
+    if phrase:
+        return "word", token, keys(token)
+    if token[:2] in ("n:", "o:"):
+        return "number", token, frozenset({token})
+    if token[:2] in ("q:", "u:"):
+        return "unit", token, frozenset({token})
+    if token[:2] == "d:":
+        return "date", token, frozenset({token})
+    if token.startswith(CODE):
+        return "code", token, keys(token[1:]) - {token[1:]} | {token}
+    if token.startswith(NAME):
+        plain = token[1:]
+        # A name that is also a word (Stones) has no other word for it; an abbreviation may.
+        return (
+            "name",
+            plain,
+            frozenset({plain, lemma(plain)}) if is_known(plain) else keys(plain) | {lemma(plain)},
+        )
+    return "word", lemma(token), keys(lemma(token)) | {token}
+
+
+def _degree(token: str, text: str) -> str:
+    if token in _NO_DEGREE:
+        return _NO_DEGREE[token]
+    if text == token or token.startswith((NAME, CODE)):
+        return ""
+    stem = text[:-1] if text[-1] in "ey" else text
+    for ending in ("est", "er"):
+        if token.endswith(ending) and token.startswith(stem) and len(token) - len(stem) <= 4:
+            return ending
+    return ""
