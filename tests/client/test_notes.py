@@ -60,7 +60,7 @@ async def test_a_server_that_says_nothing_of_it_is_fine():
     ],
 )
 async def test_a_note_that_cannot_be_read_is_a_protocol_error(damage):
-    with pytest.raises(ProtocolError, match="the answer of the model cannot be read"):
+    with pytest.raises(ProtocolError, match="the answer of the llm model cannot be read"):
         await client(note(**damage)).complete("hello")
 
 
