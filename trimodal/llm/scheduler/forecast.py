@@ -35,7 +35,7 @@ class Forecast:
         """Tokens still to come of a ticket's answer; nan: not known.
 
         Its rank among the lengths is fixed by its id (golden-ratio sequence): evenly spread over any run
-        of ids, and the same each time, so that a forecast does not flicker. `shift` (0 to 1) makes another one.
+        of ids, and the same each time, so that a forecast does not flicker. `shift` (0 to 1): another rank.
         """
         rank = (ticket.id * _GOLDEN + shift) % 1.0
         return self._lengths.left(ticket.tier_name, ticket.completion_tokens, ticket.max_tokens, rank)

@@ -19,10 +19,11 @@ _SETTLED = 10
 class LeastSquares:
     """y ≈ weights · x with weights ≥ 0, fitted online.
 
-    An observation's variance is taken to grow with y, as that of a sum of steps does, so a slow spell is soon
-    forgotten when things are fast again. Each observation multiplies the weight of all earlier ones by `forgetting`. What recent observations
-    cannot tell apart (all alike, or two features in step) stays as it was learned before. One wild
-    observation moves the fit little; a row of them widens what counts as wild and is followed.
+    An observation's variance is taken to grow with y, as that of a sum of steps does, so a slow spell is
+    soon forgotten when things are fast again. Each observation multiplies the weight of all earlier ones
+    by `forgetting`. What recent observations cannot tell apart (all alike, or two features in step) stays
+    as it was learned before. One wild observation moves the fit little; a row of them widens what counts
+    as wild and is followed.
     """
 
     def __init__(self, features: int, forgetting: float) -> None:

@@ -24,9 +24,11 @@ class Pace:
         self._batch_tokens = batch_tokens
         self._bounds: Counter[float] = Counter()
         self._tightest = math.inf
+        self._most_streams = 1
 
     def began(self, ticket: Ticket) -> None:
         """A stream decodes from now on."""
+        self._most_streams = max(self._most_streams, self._speed.streams)
         bound = ticket.tier.itl_bound_ms / 1e3
         if bound:
             self._bounds[bound] += 1
@@ -47,7 +49,7 @@ class Pace:
     def limit(self) -> float:
         """Prompt tokens that may be in the engine's hands together; inf while no stream has a bound, or the
         engine's own steps are small enough."""
-        return self._tokens(min(self._bounds)) if self._bounds else math.inf
+        return self._tokens(min(self._bounds), self._speed.streams) if self._bounds else math.inf
 
     def allows(self, uncached: int) -> bool:
         """Whether a prompt may be handed over now. One that is too long even alone goes when nothing else
@@ -58,18 +60,19 @@ class Pace:
     @property
     def advice(self) -> str:
         """What would keep the tightest ITL bound for any prompt; empty: it holds, or nothing is known."""
-        tokens = self._tokens(self._tightest) if self._tightest < math.inf else math.inf
+        streams = self._most_streams
+        tokens = self._tokens(self._tightest, streams) if self._tightest < math.inf else math.inf
         if tokens == math.inf:
             return ""
         bound = f"the ITL bound of {self._tightest * 1e3:.3g} ms"
         if tokens < 1:
-            return f"{bound} is shorter than a step of {self._speed.streams} streams: lower max_num_seqs"
-        needed = int(tokens) + self._speed.streams
+            return f"{bound} is shorter than a step of {streams} streams: lower max_num_seqs"
+        needed = int(tokens) + streams
         return f"max_num_batched_tokens {needed} (now {self._batch_tokens}) would keep {bound} for any prompt"
 
-    def _tokens(self, bound: float) -> float:
+    def _tokens(self, bound: float, streams: int) -> float:
         speed = self._speed
         if not speed.decode_ready or not speed.prefill_s:
             return math.inf
-        tokens = (bound * _SAFETY - speed.gap(speed.streams)) / speed.prefill_s
+        tokens = (bound * _SAFETY - speed.gap(streams)) / speed.prefill_s
         return math.inf if tokens >= self._batch_tokens else tokens

@@ -20,7 +20,7 @@ class Usage:
         self._used[priority] = (self._now(priority, now) + share_seconds, now)
 
     def stretched(self, wait: float, rank: float, ageing_s: float, now: float) -> float:
-        """A wait of class `rank`, with all that newcomers of higher classes will take of it; it ages meanwhile."""
+        """A wait of class `rank` with what higher classes will take of it; the waiting one ages meanwhile."""
         passed = 0.0
         for step in range(_STEPS):
             free = 1 - self.above(rank + step, now)

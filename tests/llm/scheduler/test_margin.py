@@ -1,0 +1,57 @@
+import math
+
+import pytest
+
+from tests.llm.scheduler.engine_rig import ticket
+from trimodal.llm.scheduler.margin import Margin
+
+
+def learn(margin: Margin, predicted: float, took: float, queued: bool, name: str = "a") -> None:
+    each = ticket(1, name=name)
+    each.predicted_ttft, each.queued = predicted, queued
+    margin.learn(each, took, 0.0)
+
+
+def asked(margin: Margin, predicted: float, queued: bool, name: str = "a") -> float:
+    each = ticket(2, name=name)
+    each.queued = queued
+    return margin.seconds(each, predicted, 0.0)
+
+
+def test_nothing_is_added_before_anything_is_known() -> None:
+    assert asked(Margin(0.9), 1.0, True) == 0.0
+
+
+def test_those_that_queue_are_late_in_proportion() -> None:
+    margin = Margin(0.9)
+    for number in range(100):
+        learn(margin, 1.0, 1.0 + number / 100, queued=True)
+    assert asked(margin, 1.0, True) == pytest.approx(0.9, abs=0.02)
+    assert asked(margin, 0.1, True) == pytest.approx(0.09, abs=0.002)
+
+
+def test_those_that_go_at_once_are_late_by_so_much() -> None:
+    margin = Margin(0.9)
+    for number in range(100):
+        learn(margin, 0.02, 0.02 + number / 10_000, queued=False)
+    assert asked(margin, 0.5, False) == pytest.approx(0.009, abs=0.001)
+    assert asked(margin, 0.5, True) == 0.0  # another matter
+    assert asked(margin, 0.5, False, name="b") == 0.0  # and another tier
+
+
+def test_predictions_that_are_always_too_long_are_shortened_but_not_below_nothing() -> None:
+    margin = Margin(0.9)
+    for _ in range(20):
+        learn(margin, 1.0, 0.5, queued=True)
+        learn(margin, 1.0, 0.1, queued=False)
+    assert asked(margin, 2.0, True) == pytest.approx(-1.0)
+    assert asked(margin, 0.2, False) == -0.2
+
+
+def test_the_size_of_errors() -> None:
+    margin = Margin(0.9)
+    assert all(math.isnan(error) for error in margin.errors())
+    for number in range(100):
+        learn(margin, 1.0, 1.0 + number / 100 * (-1) ** number, queued=True)
+    p50, p90 = margin.errors()
+    assert (p50, p90) == (pytest.approx(0.5), pytest.approx(0.9))
