@@ -139,7 +139,8 @@ def test_the_table_says_what_was_missed(capsys):
     figures["sides"]["semantic"]["missed"] = 3
     cache_latency._show(Console(width=120), {**figures, "plan": {"entries": LatencyPlan().entries}})
     said = capsys.readouterr().out
-    assert "1000 other answers in the store" in said
-    assert "exact: p95 is 5.00 ms above bare: the goal is missed" in said
+    assert "1000 other answers stored" in said
+    assert "exact hit above bare: p50 +5.00 ms, p95 +5.00 ms (goal 3 ms: missed)" in said
+    assert "semantic hit above embedding: p50 +0.00 ms, p95 +0.00 ms (goal 10 ms: met)" in said
     assert "semantic: 3 requests were no hits" in said
-    assert "semantic: p95" not in said
+    assert "exact: " not in said
