@@ -158,8 +158,9 @@ class Job:
     def _end(self, reason: str | RequestError) -> None:
         self._over = True
         stops, self._stops = list(self._stops.values()), {}
-        for stop in stops:
-            self._stopper(stop)
+        if isinstance(reason, RequestError):  # else the stages have come to their end
+            for stop in stops:
+                self._stopper(stop)
         self._on_end(self, reason)
 
 

@@ -1,0 +1,75 @@
+"""The prompt template: what it makes of the findings, and what is wrong with one is told at load."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trimodal.assistant.prompt import Prompt
+from trimodal.assistant.values import Saw
+from trimodal.errors import InternalError, SettingsError
+
+SHIPPED = Path(__file__).parents[2] / "model_repository" / "assistant" / "prompt.jinja"
+PROMPT = Prompt(SHIPPED)
+ANY = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+def write(tmp_path, source):
+    file = tmp_path / "prompt.jinja"
+    file.write_text(source, encoding="utf-8")
+    return file
+
+
+@given(ANY.filter(lambda text: text == text.strip() and text))
+def test_a_bare_question_stays_as_it_is(text):
+    assert PROMPT.render(text, "", Saw()) == PROMPT.render("", text, Saw()) == text
+
+
+@given(ANY.filter(str.strip), st.lists(ANY, min_size=1, max_size=5))
+def test_whatever_is_heard_and_seen_is_one_quotation_each(heard, labels):
+    saw = Saw(tuple(labels), tuple(0.5 for _ in labels))
+    lines = PROMPT.render("THE QUESTION", heard, saw).split("\n")
+    assert [bool(line) for line in lines] == [True, False, True, False, True], "no line is begun inside"
+    assert lines[4] == "THE QUESTION"
+    assert json.loads(lines[2].removeprefix("A recording is attached. It says: ")) == heard
+    quoted = re.findall(r'"(?:[^"\\]|\\.)*"', lines[0])
+    assert [json.loads(one) for one in quoted] == labels[:3]
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("{% if %}", "Expected an expression"),
+        ("{{ question }}", "'question' is undefined"),
+        ("{{ text.__class__.__mro__ }}", "unsafe"),
+        ("{{ 1 / 0 }}", "division by zero"),
+        ("{% include '/etc/passwd' %}", "no loader"),
+        ("  \n", "renders an empty prompt"),
+        ("{{ text }}", "renders an empty prompt"),
+    ],
+)
+def test_a_template_that_cannot_be_used_stops_loading(tmp_path, source, told):
+    with pytest.raises(SettingsError, match="parameter 'template': .*prompt.jinja") as caught:
+        Prompt(write(tmp_path, source))
+    assert told in str(caught.value)
+
+
+def test_a_file_that_is_not_there_or_no_text(tmp_path):
+    with pytest.raises(SettingsError, match="cannot be read: No such file or directory"):
+        Prompt(tmp_path / "none.jinja")
+    file = tmp_path / "latin1.jinja"
+    file.write_bytes(b"\xff{{ text }}")
+    with pytest.raises(SettingsError, match="cannot be read: it is not UTF-8"):
+        Prompt(file)
+
+
+def test_one_that_fails_on_some_values_is_an_error_of_the_request(tmp_path):
+    prompt = Prompt(write(tmp_path, "{{ text or heard }}{{ '' if heard != 'zero' else 1 / 0 }}"))
+    assert prompt.render("a", "b", Saw()) == "a"
+    with pytest.raises(InternalError, match="the prompt template fails: division by zero"):
+        prompt.render("a", "zero", Saw())

@@ -1,0 +1,197 @@
+"""Calls of the other models through a fake Triton: pieces of audio, typed errors, and what stops them."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from tests import fake_pb_utils
+from tests.fake_pb_utils import TritonError
+from trimodal.assistant import gate
+from trimodal.assistant.called import called_error
+from trimodal.assistant.relay import Models
+from trimodal.assistant.settings import AssistantSettings
+from trimodal.assistant.values import Stopped
+from trimodal.errors import Cancelled, InternalError, InvalidArgument, Unavailable
+
+START, END = (
+    getattr(fake_pb_utils, f"TRITONSERVER_REQUEST_FLAG_SEQUENCE_{name}") for name in ("START", "END")
+)
+SECOND = 16_000
+
+
+def never():
+    pass
+
+
+class Speech:
+    """Says how many samples came; keeps each call."""
+
+    def __init__(self):
+        self.calls = []
+        self.errors = {}  # number of the call → error
+
+    def __call__(self, inputs):
+        call = inputs.call
+        samples = inputs.get("audio")
+        count = 0 if samples is None else samples.size
+        self.calls.append((call.correlation_id(), count, call.flags, call.parameters()))
+        assert samples is None or (samples.dtype == np.float32 and samples.shape[0] == 1)
+        error = self.errors.get(len(self.calls))
+        return error or {"committed": np.array([[f" {count}é".encode()]], object)}
+
+
+@pytest.fixture
+def speech(monkeypatch):
+    speech = Speech()
+    monkeypatch.setitem(fake_pb_utils.MODELS, "speech", speech)
+    return speech
+
+
+@pytest.fixture
+def models():
+    return Models(fake_pb_utils, AssistantSettings(chunk_s=5))
+
+
+def seconds(count):
+    return np.zeros(round(count * SECOND), np.float32)
+
+
+def test_audio_goes_in_pieces_of_one_stream(speech, models):
+    assert models.hear(seconds(12), 77, never) == "80000é 80000é 32000é 0é"
+    streams, counts, flags, parameters = zip(*speech.calls, strict=True)
+    assert set(streams) == {77}
+    assert counts == (80_000, 80_000, 32_000, 0)
+    assert flags == (START, 0, 0, END)
+    assert parameters[0] == '{"policy": "vad", "max_pending_s": 0}'
+    assert set(parameters[1:]) == {""}
+
+
+@pytest.mark.parametrize("count", [1, 100, 5 * SECOND])
+def test_a_short_recording_is_one_request(speech, models, count):
+    models.hear(np.zeros(count, np.float32), 1, never)
+    assert [(call[1], call[2]) for call in speech.calls] == [(count, START | END)]
+
+
+def test_a_rest_too_short_to_stand_alone_stays_with_the_one_before_it(speech, models):
+    models.hear(seconds(10.01), 1, never)
+    assert [call[1] for call in speech.calls] == [80_000, 80_160, 0]
+
+
+def test_it_stops_between_pieces_and_frees_the_stream(speech, models):
+    def check():
+        if len(speech.calls) == 2:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        models.hear(seconds(30), 5, check)
+    assert [call[:3] for call in speech.calls[2:]] == [(5, 0, START | END)]
+
+
+def test_a_refused_piece_frees_the_stream_and_is_told(speech, models):
+    speech.errors = {2: TritonError("speech_recognize: broken", TritonError.INTERNAL), 3: TritonError("x")}
+    with pytest.raises(InternalError, match="speech_recognize: broken"):
+        models.hear(seconds(30), 5, never)
+    assert [call[:3] for call in speech.calls[2:]] == [(5, 0, START | END)]
+
+
+def test_seeing(monkeypatch, models):
+    def vision(inputs):
+        assert inputs["image"].tolist() == [[b"a file"]]
+        return {
+            "labels": np.array([[b"7", "é".encode()]], object),
+            "scores": np.array([[0.75, 0.25]], np.float32),
+        }
+
+    monkeypatch.setitem(fake_pb_utils.MODELS, "vision", vision)
+    saw = models.see(b"a file", never)
+    assert (saw.labels, saw.scores) == (("7", "é"), (0.75, 0.25))
+
+
+def response(text, finish_reason=b"", **more):
+    counts = {
+        name: np.array([2], np.int32) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")
+    }
+    texts = {"text_output": np.array([text], object), "finish_reason": np.array([finish_reason], object)}
+    return texts | counts | more
+
+
+def test_an_answer_streams_and_its_last_piece_has_a_note(monkeypatch, models):
+    asked = []
+
+    def llm(inputs):
+        asked.append(dict(inputs))
+        yield response("é".encode())
+        yield response(b"", b"stop", cache=np.array([b"exact"], object), queue_ms=np.array([2.5], np.float32))
+        yield {}  # as the empty final response
+
+    monkeypatch.setitem(fake_pb_utils.MODELS, "llm", llm)
+    first, last = models.answer(lambda: {"text_input": np.array([b"q"], object)}, never)
+    assert (first.text, first.finish_reason, first.note) == ("é", "", {})
+    assert (last.finish_reason, last.completion_tokens) == ("stop", 2)
+    assert {name: array[0] for name, array in last.note.items()} == {"cache": b"exact", "queue_ms": 2.5}
+    assert asked[0]["text_input"].tolist() == [b"q"]
+
+
+def test_an_answer_fails_with_the_llms_own_code(monkeypatch, models):
+    def llm(inputs):
+        yield response(b"so far")
+        yield TritonError("UNAVAILABLE: the queue is full; retry after 0.4 s")
+
+    monkeypatch.setitem(fake_pb_utils.MODELS, "llm", llm)
+    pieces = models.answer(dict, never)
+    assert next(pieces).text == "so far"
+    with pytest.raises(Unavailable, match="the queue is full; retry after 0.4 s"):
+        next(pieces)
+
+
+def test_cancelling_names_the_key_and_nothing_else(monkeypatch, models):
+    asked = []
+    monkeypatch.setitem(fake_pb_utils.MODELS, "llm", lambda inputs: asked.append(dict(inputs)) or iter(()))
+    models.cancel("k" * 32)
+    assert [(set(one), one["cancel"].tolist()) for one in asked] == [({"cancel"}, [b"k" * 32])]
+
+
+def test_answers_under_way_do_not_keep_others_from_asking(monkeypatch, models):
+    """Only calls that wait for their first response hold one of the backend's threads."""
+    go = threading.Event()
+
+    def llm(inputs):
+        yield response(b"first")
+        assert go.wait(10)
+        yield response(b"", b"stop")
+
+    monkeypatch.setitem(fake_pb_utils.MODELS, "llm", llm)
+    under_way = [models.answer(dict, never) for _ in range(3 * gate.AT_ONCE)]
+    assert {next(answer).text for answer in under_way} == {"first"}
+    go.set()
+    assert {piece.finish_reason for answer in under_way for piece in answer} == {"stop"}
+
+
+@pytest.mark.parametrize(
+    ("told", "code", "kind", "sentence"),
+    [
+        ("INVALID_ARG: max_tokens is 0", TritonError.INTERNAL, InvalidArgument, "max_tokens is 0"),
+        ("CANCELLED: the client\nleft", TritonError.INTERNAL, Cancelled, "the client\nleft"),
+        ("in ensemble 'vision', image: no file", TritonError.INTERNAL, InvalidArgument, "image: no file"),
+        ("image[0]: no file", TritonError.INTERNAL, InvalidArgument, "image[0]: no file"),
+        ("speech: 256 streams are open", TritonError.INTERNAL, Unavailable, "speech: 256 streams are open"),
+        ("stream 7 was started anew", TritonError.INTERNAL, Cancelled, "stream 7 was started anew"),
+        ("language: 'xx'", TritonError.UNKNOWN, InvalidArgument, "language: 'xx'"),
+        ("no room", TritonError.UNAVAILABLE, Unavailable, "no room"),
+        ("images are bad", TritonError.INTERNAL, InternalError, "images are bad"),
+        (
+            "Model llm - Error when running inference: Failed for execute the inference request. "
+            "Model 'llm' is not ready.",
+            TritonError.INTERNAL,
+            Unavailable,
+            "the model 'llm' is not ready; try again later",
+        ),
+    ],
+)
+def test_errors_of_called_models_have_their_kind(told, code, kind, sentence):
+    error = fake_pb_utils.CalledResponse({}, TritonError(told, code)).error()
+    found = called_error(fake_pb_utils, error)
+    assert (type(found), str(found)) == (kind, sentence)
