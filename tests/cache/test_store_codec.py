@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from tests.cache.store_rig import axis, entry, place
 from trimodal.cache.store import StoreError
-from trimodal.cache.store_codec import CHECK, _check, checked_vector, digest, pack, place_name, unpack
+from trimodal.cache.store_codec import (
+    CHECK,
+    _check,
+    checked_vector,
+    digest,
+    pack,
+    place_name,
+    read_vectors,
+    unpack,
+)
 from trimodal.cache.values import Entry, Place
 
 untimed = settings(deadline=None)
@@ -119,3 +128,15 @@ def test_vectors_are_checked() -> None:
 def test_the_check_is_in_front() -> None:
     packed = pack(place_name(place()), "k", entry())
     assert Entry(**json.loads(packed[CHECK:])) == entry()
+
+
+def test_only_unit_vectors_of_this_length_are_read() -> None:
+    good, other = axis(3).tobytes(), axis(3, 8).tobytes()
+    noise = [b"", b"x", None, "text", 7, other, bytes(64), b"\xff" * 64, (axis(0) * 1e30).tobytes()]
+    rows, vectors = read_vectors([*noise, good, axis(5).tobytes(), other], 16)
+    assert rows == [len(noise), len(noise) + 1]
+    assert np.array_equal(vectors, [axis(3), axis(5)])
+    for packed in ([], noise):
+        rows, vectors = read_vectors(packed, 16)
+        assert rows == []
+        assert vectors.shape == (0, 16)

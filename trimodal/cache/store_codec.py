@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, fields
+from typing import cast
 
 import numpy as np
 
@@ -75,12 +77,14 @@ def checked_vector(vector: Vector) -> Vector:
     return array
 
 
-def read_vector(packed: object, dimension: int) -> Vector | None:
-    """Bytes of a vector as float32[dimension]; nothing where they are not that, or of another length."""
-    if not isinstance(packed, bytes) or len(packed) != 4 * dimension:
-        return None
-    vector = np.frombuffer(packed, "<f4")
-    return vector if _is_unit(vector) else None
+def read_vectors(packed: Sequence[object], dimension: int) -> tuple[list[int], Vector]:
+    """Which of these are the bytes of a unit vector of this length, and they: float32[n, dimension]."""
+    rows = [row for row, one in enumerate(packed) if isinstance(one, bytes) and len(one) == 4 * dimension]
+    joined = b"".join(cast(bytes, packed[row]) for row in rows)
+    vectors = np.frombuffer(joined, "<f4").reshape(-1, dimension)
+    with np.errstate(all="ignore"):  # of noise that is read as numbers
+        good = np.abs(np.einsum("ij,ij->i", vectors, vectors) - 1) <= UNIT
+    return [row for row, fine in zip(rows, good, strict=True) if fine], vectors[good]
 
 
 def _is_unit(vector: Vector) -> bool:

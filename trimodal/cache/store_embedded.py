@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from trimodal.cache.store import Limits, StoreError
-from trimodal.cache.store_codec import checked_vector, pack, place_name, read_vector, unpack
+from trimodal.cache.store_codec import checked_vector, pack, place_name, read_vectors, unpack
 from trimodal.cache.store_mirror import FETCH, PLACE_ROWS, Mirror, Mirrors
 from trimodal.cache.store_sqlite import Database
 from trimodal.cache.store_uses import Uses
@@ -158,11 +158,11 @@ class EmbeddedStore:
                 " WHERE place = ? AND number > ? AND vector IS NOT NULL ORDER BY number LIMIT ?",
                 (name, mirror.seen, CHUNK),
             ).fetchall()
-            for number, key, expires_at, blob in rows:
-                mirror.seen = number
-                vector = read_vector(blob, dimension)
-                if vector is not None:
-                    mirror.add(key, vector, expires_at)
+            if rows:
+                numbers, keys, expires, blobs = zip(*rows, strict=True)
+                mirror.seen = numbers[-1]
+                good, vectors = read_vectors(blobs, dimension)
+                mirror.add([keys[row] for row in good], vectors, [expires[row] for row in good])
             if len(rows) < CHUNK or time.monotonic() > until:
                 return
 

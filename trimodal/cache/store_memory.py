@@ -72,7 +72,7 @@ class MemoryStore:
             self._rows[name, key] = _Row(place, entry, 0 if vector is None else len(vector))
             if vector is not None:
                 with self._mirrors.use(name, len(vector)) as mirror:
-                    mirror.add(key, vector, entry.expires_at)
+                    mirror.add([key], vector[None], [entry.expires_at])
             heapq.heappush(self._endings, (entry.expires_at, name, key))
             self._make_room()
 

@@ -52,18 +52,23 @@ class Mirror:
         # A name of 64 characters is held once, in a list and in a dict.
         return OVERHEAD + self._vectors.nbytes + self._expires.nbytes + 250 * len(self._names)
 
-    def add(self, name: str, vector: Vector, expires_at: float) -> None:
-        """Adds or replaces one vector."""
-        row = self._rows.get(name)
-        if row is None:
-            row = len(self._names)
-            if row == len(self._vectors):
-                self._grow()
-                row = len(self._names)
-            self._names.append(name)
-            self._rows[name] = row
-        self._vectors[row] = vector
-        self._expires[row] = expires_at
+    def add(self, names: Sequence[str], vectors: Vector, expires: Sequence[float]) -> None:
+        """Adds or replaces vectors, float32[n, d]; beyond the limit those that expire first are left out."""
+        self._reserve(sum(name not in self._rows for name in names))
+        rows = []
+        for name in names:
+            row = self._rows.setdefault(name, len(self._names))
+            if row == len(self._names):
+                self._names.append(name)
+            rows.append(row)
+        self._vectors[rows] = vectors
+        self._expires[rows] = expires
+        over = len(self._names) - self._limit
+        if over > 0:
+            # Some more at once: the next ones then find room.
+            count = max(over, self._limit // 10)
+            first = np.argpartition(self._expires[: len(self._names)], count - 1)[:count]
+            self.drop([self._names[row] for row in first])
 
     def drop(self, names: Sequence[str]) -> None:
         """Forgets these; unknown ones are ignored."""
@@ -111,18 +116,15 @@ class Mirror:
                 return found[:count]
             asked = min(2 * asked, FETCH)  # much is gone: larger steps
 
-    def _grow(self) -> None:
+    def _reserve(self, more: int) -> None:
+        """Makes the arrays long enough for so many new names."""
         size = len(self._names)
-        if size >= self._limit:
-            tenth = max(1, size // 10)
-            first = np.argpartition(self._expires[:size], tenth - 1)[:tenth]
-            self.drop([self._names[row] for row in first])
-            return
-        rows = min(self._limit, max(4, 2 * size))
-        vectors = np.empty((rows, self._dimension), np.float32)
-        expires = np.empty(rows, np.float64)
-        vectors[:size], expires[:size] = self._vectors[:size], self._expires[:size]
-        self._vectors, self._expires = vectors, expires
+        if size + more > len(self._vectors):
+            rows = max(4, size + more, min(self._limit, 2 * size))
+            vectors = np.empty((rows, self._dimension), np.float32)
+            expires = np.empty(rows, np.float64)
+            vectors[:size], expires[:size] = self._vectors[:size], self._expires[:size]
+            self._vectors, self._expires = vectors, expires
 
 
 class Mirrors:

@@ -21,7 +21,7 @@ from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
 from trimodal.cache.store import Limits, StoreError
-from trimodal.cache.store_codec import checked_vector, pack, read_vector, unpack
+from trimodal.cache.store_codec import checked_vector, pack, read_vectors, unpack
 from trimodal.cache.store_mirror import PLACE_ROWS, Mirror, Mirrors
 from trimodal.cache.store_redis_layout import (
     EXPIRES,
@@ -202,11 +202,11 @@ class RedisStore:
                 if not newest:
                     return
                 continue
-            for number, fields in rows:
-                mirror.seen = number.decode()
-                row = _row(fields, dimension)
-                if row is not None:
-                    mirror.add(*row)
+            if rows:
+                mirror.seen = rows[-1][0].decode()
+                named = [one for _, fields in rows if (one := _named(fields)) is not None]
+                good, vectors = read_vectors([blob for _, _, blob in named], dimension)
+                mirror.add([named[row][0] for row in good], vectors, [named[row][1] for row in good])
             if len(rows) < CHUNK or time.monotonic() > until:
                 return
 
@@ -231,11 +231,12 @@ def _order(number: object) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("-"))
 
 
-def _row(fields: Mapping[bytes, bytes] | None, dimension: int) -> tuple[str, Vector, float] | None:
-    """Key, vector and expiry of a stream's entry; nothing where another program wrote it."""
+def _named(fields: Mapping[bytes, bytes] | None) -> tuple[str, float, object] | None:
+    """Key, expiry and vector of a stream's entry; nothing where another program wrote it."""
+    if not fields:
+        return None
     try:
-        key, expires_at = (fields or {})[b"k"].decode(), float(fields[b"e"])  # type: ignore[index]
+        key, expires_at = fields[b"k"].decode(), float(fields[b"e"])
     except (KeyError, ValueError):
         return None
-    vector = read_vector((fields or {}).get(b"v"), dimension)
-    return None if vector is None or not math.isfinite(expires_at) else (key, vector, expires_at)
+    return (key, expires_at, fields.get(b"v")) if math.isfinite(expires_at) else None
