@@ -98,6 +98,20 @@ def own_server(_environment: None) -> Iterator[Callable[..., TritonServer]]:
         yield start
 
 
+@pytest.fixture(scope="session")
+def minilm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MiniLM's artefact, built from its package once for all tests that need real vectors."""
+    out = tmp_path_factory.mktemp("artefacts")
+    script = [
+        sys.executable,
+        str(Path(__file__).parents[2] / "build" / "embedding_onnx.py"),
+        "--out-dir",
+        str(out),
+    ]
+    subprocess.run(script, check=True, capture_output=True)
+    return out / "onnx-fp32"
+
+
 class Command:
     """One `trimodal serve …` with its output; `http_port`, `grpc_port` and `metrics_port` are free ones."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,19 +14,15 @@ from tritonclient.utils import InferenceServerException
 from trimodal.server.process import TritonServer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build]
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def embed(
     serve: Callable[..., TritonServer],
-    tmp_path_factory: pytest.TempPathFactory,
+    minilm: Path,
 ) -> Iterator[Callable[..., np.ndarray]]:
     """`embed(text, …)`: vectors of one request with these texts."""
-    out = tmp_path_factory.mktemp("artefacts")
-    script = [sys.executable, ROOT / "build" / "embedding_onnx.py", "--out-dir", out]
-    subprocess.run(script, check=True, capture_output=True)
-    server = serve(models=("embedding",), changes={"embedding": {"artefact": str(out / "onnx-fp32")}})
+    server = serve(models=("embedding",), changes={"embedding": {"artefact": str(minilm)}})
     client = grpcclient.InferenceServerClient(server.grpc_url)
 
     def infer(*texts: str | bytes) -> np.ndarray:
