@@ -87,16 +87,14 @@ class Admission:
                 f"the KV pool holds {info.num_kv_blocks * info.block_tokens - info.lookahead}"
             )
 
-    def check_queue(self, waiting: int, retry_after_s: float | None = None) -> None:
+    def check_queue(self, waiting: int) -> None:
         """Refuses one more request when as many wait as may.
 
         Raises:
             Unavailable: the queue is full.
         """
         if waiting >= self._settings.max_queue:
-            raise Unavailable(
-                f"{waiting} requests wait already: max_queue is {self._settings.max_queue}", retry_after_s
-            )
+            raise Unavailable(f"{waiting} requests wait already: max_queue is {self._settings.max_queue}")
 
     def fits(self, ticket: Ticket) -> bool:
         """Whether a batch slot and KV blocks for a whole request are free now, within its tier's share."""

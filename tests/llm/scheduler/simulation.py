@@ -9,6 +9,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 
 from trimodal.errors import Unavailable
 from trimodal.llm.engine import EngineInfo
@@ -36,6 +37,9 @@ class Client:
     ticket: Ticket
     length: int
     cached: int = 0
+    patient: bool = False
+    """Comes again when it is refused, after the time that it is told."""
+    tries: int = 0
     refused: str = ""
     retry_after: float = math.nan
     expired: bool = False
@@ -70,16 +74,16 @@ class Server:
 
     def run(self, clients: list[Client], until: float = math.inf) -> None:
         """Lets the clients come, each at its time, until all are served, refused or expired."""
-        coming = sorted(clients, key=lambda client: client.at)
-        place, step_end = 0, math.inf
-        while place < len(coming) or step_end < math.inf:
-            arrival = coming[place].at if place < len(coming) else math.inf
+        self._coming = [(client.at, client.ticket.id, client) for client in clients]
+        heapify(self._coming)
+        step_end = math.inf
+        while self._coming or step_end < math.inf:
+            arrival = self._coming[0][0] if self._coming else math.inf
             if min(arrival, step_end) > until:
                 return
             if arrival <= step_end:
                 self.now = max(self.now, arrival)
-                self._admit(coming[place])
-                place += 1
+                self._admit(heappop(self._coming)[-1])
             else:
                 self.now = step_end
                 self._emit()
@@ -90,11 +94,16 @@ class Server:
             self.watch()
 
     def _admit(self, client: Client) -> None:
+        client.tries += 1
         client.ticket.arrived = client.at
         try:
             self.scheduler.admit(client.ticket)
         except Unavailable as error:
             client.refused, client.retry_after = str(error), error.retry_after_s or math.nan
+            if client.patient:
+                client.ticket.ttft_deadline += client.retry_after
+                client.at += client.retry_after
+                heappush(self._coming, (client.at, client.ticket.id, client))
             return
         self._clients[client.ticket.id] = client
 

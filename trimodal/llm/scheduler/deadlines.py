@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 
 from trimodal.errors import Unavailable
 from trimodal.llm.scheduler.margin import Margin
 from trimodal.llm.scheduler.play import Foreseen
+from trimodal.llm.scheduler.returns import Returns
 from trimodal.llm.scheduler.speed import Speed
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.scheduler.usage import Usage
@@ -15,8 +15,6 @@ from trimodal.llm.scheduler.usage import Usage
 _TRIAL_S = 2.0
 """Without a hand-over for so long, one request is let in against the forecast: refusing teaches nothing,
 and a speed learned in a bad spell would shut the door for ever."""
-_RETRY_S = (0.05, 60.0)
-_TURNS = 16
 
 
 class Deadlines:
@@ -30,17 +28,7 @@ class Deadlines:
         self.margin = Margin(confidence)
         self.foreseen = 0
         """First texts that came and had been foreseen."""
-        self._turns: deque[float] = deque(maxlen=_TURNS)
-
-    def handed_over(self, now: float) -> None:
-        """The engine was given something."""
-        self._turns.append(now)
-
-    def turn_s(self, now: float) -> float:
-        """After how long one place in the queue is likely to be free, seconds."""
-        if not self._turns:
-            return 1.0
-        return _retry((now - self._turns[0]) / len(self._turns))
+        self.returns = Returns()
 
     def promise(self, ticket: Ticket, foreseen: Foreseen | None, rank: float, now: float) -> None:
         """Foresees a ticket's TTFT. `rank` is its class: those above it go first whenever they come."""
@@ -66,7 +54,7 @@ class Deadlines:
         within = ticket.ttft_deadline - ticket.arrived
         if likely <= within:
             return
-        if not ticket.queued and (not self._turns or now - self._turns[-1] >= _TRIAL_S):
+        if not ticket.queued and self.returns.idle_s(now) >= _TRIAL_S:
             ticket.trial = True
             return
         bound = f"ttft_deadline_ms is {within * 1e3:.0f}"
@@ -76,7 +64,8 @@ class Deadlines:
                 f"the first text of {ticket.prompt_tokens} prompt tokens would come after {alone:.3g} s "
                 f"even with nothing before it: {bound}"
             )
-        raise Unavailable(f"the first text would come after {likely:.3g} s: {bound}", _retry(likely - within))
+        again = self.returns.hint(ticket.priority, likely - within, now)
+        raise Unavailable(f"the first text would come after {likely:.3g} s: {bound}", again)
 
     def answered(self, ticket: Ticket, now: float) -> None:
         """A first text came."""
@@ -100,9 +89,4 @@ class Deadlines:
             self.margin.learn(ticket, soonest - ticket.arrived, now)
         waited = now - ticket.arrived
         ticket.problem = f"ttft_deadline_ms cannot be kept any more after {waited * 1e3:.0f} ms in the queue"
-        ticket.retry_after_s = _retry(waited + soonest - ticket.expires)
-
-
-def _retry(seconds: float) -> float:
-    least, most = _RETRY_S
-    return max(least, min(seconds, most))
+        ticket.retry_after_s = self.returns.hint(ticket.priority, waited + soonest - ticket.expires, now)

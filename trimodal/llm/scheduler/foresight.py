@@ -88,9 +88,9 @@ class Foresight:
         """When the first text of a prompt that is handed over now will be there, almost surely."""
         return self._deadlines.soonest(uncached, self._clock())
 
-    def turn_s(self) -> float:
-        """After how long one place in the queue is likely to be free, seconds."""
-        return self._deadlines.turn_s(self._clock())
+    def again_s(self, ticket: Ticket) -> float:
+        """After how many seconds a ticket for which there is no place is worth another try."""
+        return self._deadlines.returns.hint(ticket.priority, 0.0, self._clock())
 
     def missed(self, ticket: Ticket, soonest: float) -> None:
         """A ticket leaves the queue because it cannot be in time any more."""
@@ -99,7 +99,7 @@ class Foresight:
     def handed_over(self, ticket: Ticket) -> None:
         """The engine is given a ticket."""
         self._speed.started(ticket)
-        self._deadlines.handed_over(ticket.started)
+        self._deadlines.returns.handed_over(ticket.started)
 
     def progressed(self, ticket: Ticket, tokens: int) -> None:
         """A running ticket got tokens."""

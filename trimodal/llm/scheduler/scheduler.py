@@ -185,20 +185,20 @@ class Scheduler:
         if not self._waiting and self.admission.fits(ticket) and self._foresight.paced(ticket):
             return None
         try:
-            self.admission.check_queue(len(self._waiting), self._foresight.turn_s())
-        except Unavailable:
+            self.admission.check_queue(len(self._waiting))
+        except Unavailable as full:
             last = self._waiting.last()
             if last and self._waiting.rank(last, now) < rank:
                 return last
             self._counts["refused_queue"] += 1
-            raise
+            raise Unavailable(str(full), self._foresight.again_s(ticket)) from None
         return None
 
     def _drop(self, loser: Ticket, now: float) -> None:
         self._waiting.remove(loser)
         waited = (now - loser.arrived) * 1e3
         loser.problem = f"the queue is full, and a request of higher priority came after {waited:.0f} ms"
-        loser.retry_after_s = self._foresight.turn_s()
+        loser.retry_after_s = self._foresight.again_s(loser)
         self._counts["displaced"] += 1
         self._dropped[loser.id] = loser
 

@@ -1,0 +1,170 @@
+"""The scheduler in front of a simulated engine: what it keeps under load, against first in, first out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import lru_cache
+
+import pytest
+
+from tests.llm.scheduler.engine_rig import info, settings
+from tests.llm.scheduler.simulation import Client, Pace, Server, poisson
+from trimodal.llm.tiers import Tier
+
+SECONDS = 30
+CAPACITY = 13.0
+"""Requests a second that 16 streams can take: answers of 60 tokens on average, 20 ms a step with prompts."""
+MIX = {
+    "premium": (Tier(priority=10, ttft_deadline_ms=500), 0.1),
+    "standard": (Tier(ttft_deadline_ms=1500), 0.6),
+    "batch": (Tier(priority=-10, ttft_deadline_ms=5000), 0.3),
+}
+
+
+def serve(clients: list[Client], pace: Pace | None = None, blocks: int = 2000, **values: object) -> Server:
+    values = {"max_num_seqs": 16, "max_queue": 256, **values}
+    server = Server(settings(**values), info(blocks, 16), pace)
+    server.run(clients, until=1.0 + 2 * SECONDS)
+    return server
+
+
+@lru_cache
+def load(factor: float, scheduler: str = "deadline") -> list[Client]:
+    clients = poisson(CAPACITY * factor, SECONDS, 1, MIX)
+    serve(clients, scheduler=scheduler, max_queue=256 if scheduler == "deadline" else 100_000)
+    return clients
+
+
+def goodput(clients: list[Client]) -> float:
+    return sum(client.met for client in clients) / SECONDS
+
+
+def percentile(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
+def errors(clients: list[Client]) -> list[float]:
+    known = [client for client in clients if client.ttft < math.inf]
+    found = [abs(client.ttft - client.ticket.predicted_ttft) for client in known]
+    return [error for error in found if not math.isnan(error)]
+
+
+def test_goodput_at_ten_times_the_capacity_is_that_at_its_peak() -> None:
+    peak = max(goodput(load(factor)) for factor in (0.5, 1, 2))
+    assert goodput(load(10)) >= 0.9 * peak
+
+
+def test_first_in_first_out_collapses_under_the_same_load() -> None:
+    """Twice the capacity is enough for that."""
+    assert goodput(load(1, "fifo")) > 0.8 * goodput(load(1))
+    assert goodput(load(2, "fifo")) < 0.2 * goodput(load(2))
+
+
+@pytest.mark.parametrize("factor", [1, 2, 10])
+def test_the_highest_tier_is_in_time(factor: float) -> None:
+    answered = [
+        client.ttft for client in load(factor) if client.done and client.ticket.tier_name == "premium"
+    ]
+    assert percentile(answered, 0.99) <= 0.5
+
+
+@pytest.mark.parametrize("factor", [1, 2, 10])
+def test_most_of_those_let_in_are_in_time(factor: float) -> None:
+    admitted = [
+        client for client in load(factor) if not client.refused and client.at > 6
+    ]  # it learns at first
+    assert sum(client.met for client in admitted) >= 0.9 * len(admitted)
+    late = [client for client in admitted if client.done and not client.met]
+    assert len(late) <= 0.01 * len(admitted)  # the others left the queue and cost the engine nothing
+
+
+def test_within_capacity_hardly_anybody_is_refused() -> None:
+    refused = [client for client in load(0.5) if client.refused or client.expired]
+    assert len(refused) <= 0.01 * len(load(0.5))
+
+
+@pytest.mark.parametrize(
+    ("factor", "p50", "p90"), [(0.5, 0.010, 0.025), (1, 0.050, 0.4), (2, 0.2, 0.6), (10, 0.2, 0.6)]
+)
+def test_first_texts_come_when_they_are_foreseen(factor: float, p50: float, p90: float) -> None:
+    """A step takes 10 to 30 ms, an answer about a second, deadlines are 0.5 to 5 s."""
+    found = errors(load(factor))
+    assert len(found) > 100
+    assert percentile(found, 0.5) <= p50
+    assert percentile(found, 0.9) <= p90
+
+
+def test_what_is_without_a_deadline_waits_but_never_for_ever() -> None:
+    """The highest tier alone asks for four times what there is; each 1 s of waiting raises a class by one."""
+    mix = {"premium": MIX["premium"], "batch": (Tier(priority=-10), 0.02)}
+    clients = poisson(4 * CAPACITY, SECONDS, 1, {"premium": (mix["premium"][0], 0.98), "batch": mix["batch"]})
+    serve(clients, ageing_s=1.0)
+    batch = [client for client in clients if client.ticket.tier_name == "batch"]
+    assert len(batch) > 20
+    assert all(client.done for client in batch)
+    assert max(client.ttft for client in batch) < 20 * 1.0 + 10  # it is above all newcomers after 20 s
+
+
+def test_a_big_request_is_served_among_small_ones_that_never_cease() -> None:
+    clients = poisson(2 * CAPACITY, SECONDS, 1, {"standard": (Tier(ttft_deadline_ms=1500), 1.0)})
+    big = poisson(
+        1, SECONDS, 2, {"big": (Tier(), 1.0)}, prompt=(2000, 2000), max_tokens=600, first_id=100_000
+    )[0]
+    serve([*clients, big], blocks=100)  # it takes 82 of them
+    assert big.done
+    assert big.ttft < 15
+    assert goodput(clients) > 4
+
+
+def test_a_slow_start_is_forgotten() -> None:
+    """For 5 s the engine is a hundred times slower than later: on those figures all would be refused."""
+    clients = poisson(5, SECONDS, 1, MIX)
+    server = Server(settings(max_num_seqs=16), info(2000, 16))
+    usual = server.pace
+
+    def slow_at_first() -> None:
+        factor = 100 if server.now < 6 else 1
+        server.pace = replace(
+            usual, base=factor * usual.base, stream=factor * usual.stream, token=factor * usual.token
+        )
+
+    slow_at_first()
+    server.watch = slow_at_first
+    server.run(clients)
+    later = [client for client in clients if client.at > 16]
+    assert sum(client.met for client in later) >= 0.98 * len(later)
+
+
+def test_gaps_of_running_streams_stay_within_their_bound() -> None:
+    def gaps(bound: float) -> tuple[float, float]:
+        mix = {"chat": (Tier(itl_bound_ms=bound, ttft_deadline_ms=3000), 1.0)}
+        clients = poisson(9, SECONDS, 1, mix, prompt=(100, 600))
+        serve(clients, Pace(batch=4096), max_num_batched_tokens=4096)
+        assert goodput(clients) > 8.5
+        found = [gap for client in clients for gap in client.gaps]
+        return percentile(found, 0.999), max(found)
+
+    assert gaps(0)[0] > 0.060
+    within, longest = gaps(55)
+    assert within <= 0.055
+    assert longest < gaps(0)[1]
+
+
+def test_who_comes_again_when_told_to_is_let_in() -> None:
+    """A burst of seven times what fits into the deadline, then silence: all get in, after a try or two."""
+    clients = poisson(6, 15, 1, MIX)
+    burst = poisson(300, 0.5, 2, {"standard": MIX["standard"]}, first_id=10_000, start=16.0)
+    for client in burst:
+        client.patient = True
+    serve([*clients, *burst])
+    assert sum(client.tries > 1 for client in burst) > 100
+    assert sum(client.met for client in burst) >= 0.9 * len(burst)
+    assert sum(client.tries for client in burst) <= 3.5 * len(burst)
+
+
+def test_a_seed_gives_the_same_run_twice() -> None:
+    first, second = (poisson(CAPACITY * 2, 10, 3, MIX) for _ in range(2))
+    serve(first)
+    serve(second)
+    assert [client.ttft for client in first] == [client.ttft for client in second]
