@@ -89,8 +89,8 @@ _Difference = tuple[Verdict, str, str, str]
 
 
 def _text(recorded: Sequence[Said], new: Sequence[Said], task: str, limits: Limits) -> list[_Difference]:
-    endings = {(said.text, said.finish_reason) for said in recorded}
-    others = [said for said in new if (said.text, said.finish_reason) not in endings]
+    known = {(said.text, said.heard, said.finish_reason) for said in recorded}
+    others = [said for said in new if (said.text, said.heard, said.finish_reason) not in known]
     if not others:
         return []
     pairs = [(_nearest(said.text, recorded), said) for said in others[:_MOST_COMPARED]]
@@ -98,6 +98,8 @@ def _text(recorded: Sequence[Said], new: Sequence[Said], task: str, limits: Limi
     detail = f"overlap {likeness:.2f}"
     if task == "speech":
         detail += f", word errors {word_errors(old.text, now.text):.2f}"
+    if now.heard != old.heard:
+        detail += f", heard {old.heard!r} → {now.heard!r}"
     reasons = {said.finish_reason for said in recorded}
     ended = next((said for said in others if said.finish_reason not in reasons), None)
     if ended:

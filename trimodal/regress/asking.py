@@ -6,18 +6,20 @@ Samples of a recording are read before, so `total` holds no reading of files.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar, cast
 
-from trimodal.client import Answer, Client, Message, Timeout
+from trimodal.client import Answer, AskStream, Client, Message, Prediction, Timeout
 from trimodal.client.generation import Options
-from trimodal.errors import RequestError
+from trimodal.errors import InternalError, RequestError
 from trimodal.regress.cases import Case
-from trimodal.regress.golden import EmbeddingInput, LlmInput, SpeechInput, VisionInput
+from trimodal.regress.golden import AssistantInput, EmbeddingInput, LlmInput, SpeechInput, VisionInput
 from trimodal.regress.values import Observation, Said
 
 Reply = tuple[Said, Observation]
+Values = TypeVar("Values", bound=Sequence[float])
 
 
 async def ask(client: Client, case: Case, timeout: float) -> Reply:
@@ -46,10 +48,10 @@ async def _llm(client: Client, case: Case, timeout: float) -> Reply:
         messages = [Message(role=turn.role, content=turn.content) for turn in asked.messages]
     options = cast(Options, asked.options)
     answer = await client.complete(asked.prompt, messages=messages, timeout=timeout, **options)
-    return Said(text=answer.text, finish_reason=answer.finish_reason), generated(answer)
+    return Said(text=answer.text, finish_reason=answer.finish_reason), observed(answer)
 
 
-def generated(answer: Answer) -> Observation:
+def observed(answer: Answer | AskStream) -> Observation:
     """The observation of a generated answer."""
     timing, usage, note = answer.timing, answer.usage, answer.note
     return Observation(
@@ -61,7 +63,7 @@ def generated(answer: Answer) -> Observation:
         cached_tokens=usage.cached,
         tokens=usage.completion,
         cache=note.cache,
-        similarity=round(note.similarity, 4),
+        similarity=round(note.similarity, 4) if math.isfinite(note.similarity) else 0.0,
     )
 
 
@@ -70,8 +72,7 @@ async def _vision(client: Client, case: Case, timeout: float) -> Reply:
     began = time.perf_counter()
     (row,) = await client.classify([case.image or b""], top_k=asked.top_k, timeout=timeout)
     took = _ms_since(began)
-    labels = tuple((one.label, round(one.score, 4)) for one in row)
-    return Said(labels=labels), Observation(answer=0, total=took)
+    return Said(labels=_labels(row)), Observation(answer=0, total=took)
 
 
 async def _speech(client: Client, case: Case, timeout: float) -> Reply:
@@ -88,11 +89,38 @@ async def _embedding(client: Client, case: Case, timeout: float) -> Reply:
     began = time.perf_counter()
     (vector,) = await client.embed([asked.text], timeout=timeout)
     took = _ms_since(began)
-    return Said(vector=tuple(round(float(value), 5) for value in vector)), Observation(answer=0, total=took)
+    numbers = tuple(round(float(value), 5) for value in vector)
+    return Said(vector=_finite("the vector", numbers)), Observation(answer=0, total=took)
 
 
 async def _assistant(client: Client, case: Case, timeout: float) -> Reply:
-    raise RequestError("not yet")
+    asked = cast(AssistantInput, case.line.input)
+    options = cast(Options, asked.options)
+    async with client.ask(
+        asked.text, image=case.image, audio=case.audio, timeout=timeout, **options
+    ) as stream:
+        async for _ in stream:
+            pass
+    said = Said(
+        text=stream.text,
+        heard=stream.heard.strip(),
+        finish_reason=stream.finish_reason,
+        labels=_labels(stream.labels),
+    )
+    stages = {name: stream.stages.get(name) for name in ("heard", "saw")}
+    return said, observed(stream).model_copy(update=stages)
+
+
+def _labels(row: Sequence[Prediction]) -> tuple[tuple[str, float], ...]:
+    _finite("a score", [one.score for one in row])
+    return tuple((one.label, round(one.score, 4)) for one in row)
+
+
+def _finite(what: str, numbers: Values) -> Values:
+    """The numbers as they are; others cannot be stored or compared, and no model should give them."""
+    if not all(map(math.isfinite, numbers)):
+        raise InternalError(f"{what} of the answer is not finite")
+    return numbers
 
 
 def _ms_since(began: float) -> float:

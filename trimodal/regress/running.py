@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -142,6 +143,6 @@ async def _with_cosines(client: Client, case: Case, answers: list[Said], timeout
         vector = np.asarray(said.vector, np.float32) if said.vector else None
         if vector is None and said.text.strip() and not said.error:
             vector = next(vectors)
-        cosine = None if vector is None else round(float(reference @ vector), 4)
-        found.append(said.model_copy(update={"cosine": cosine}))
+        cosine = math.nan if vector is None else float(reference @ vector)
+        found.append(said.model_copy(update={"cosine": round(cosine, 4) if math.isfinite(cosine) else None}))
     return tuple(found)

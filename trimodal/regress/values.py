@@ -9,12 +9,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Metric = Literal["ttft", "tpot", "total"]
-METRICS: tuple[Metric, ...] = ("ttft", "tpot", "total")
+Metric = Literal["ttft", "tpot", "total", "heard", "saw"]
+METRICS: tuple[Metric, ...] = ("ttft", "tpot", "total", "heard", "saw")
 
 
 class _Stored(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Said(_Stored):
@@ -22,6 +22,7 @@ class Said(_Stored):
 
     Attributes:
         text: of llm, speech and assistant; with `error`, the sentence.
+        heard: what the assistant heard.
         labels: (label, score to four digits), best first.
         vector: of an embedding, to five digits.
         error: code of a refusal, such as UNAVAILABLE, or TIMEOUT; empty: there is an answer.
@@ -29,6 +30,7 @@ class Said(_Stored):
     """
 
     text: str = ""
+    heard: str = ""
     finish_reason: str = ""
     labels: tuple[tuple[str, float], ...] = ()
     vector: tuple[float, ...] = ()
@@ -42,6 +44,7 @@ class Observation(_Stored):
     Attributes:
         answer: which of the record's `answers` it got.
         first: it was the case's first one; its times are not compared.
+        heard, saw: of the assistant's stages.
         cache: outcome, as in `Note`. tokens: completion tokens.
     """
 
@@ -50,6 +53,8 @@ class Observation(_Stored):
     ttft: float | None = None
     tpot: float | None = None
     total: float = 0.0
+    heard: float | None = None
+    saw: float | None = None
     prompt_tokens: int = 0
     cached_tokens: int = 0
     tokens: int = 0
@@ -63,7 +68,7 @@ class Record(_Stored):
     task: str
     digest: str
     answers: tuple[Said, ...]
-    observations: tuple[Observation, ...]
+    observations: tuple[Observation, ...] = Field(min_length=1)
 
     @property
     def said(self) -> list[Said]:

@@ -1,0 +1,86 @@
+import json
+import stat
+
+import pytest
+
+from tests.regress.runs import record, run
+from trimodal.errors import OperatorError
+from trimodal.regress.baseline import baseline_path, read_baseline, write_baseline
+from trimodal.regress.values import Said, ServedModel, Server
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "golden.baseline.json"
+
+
+def refusal(path):
+    with pytest.raises(OperatorError) as caught:
+        read_baseline(path)
+    return str(caught.value)
+
+
+def test_what_is_written_is_read(path):
+    said = Said(text="naïve 😀\u2028", labels=(("a", 0.5),), vector=(0.1, -1.0), cosine=0.25)
+    server = Server(
+        name="triton", version="2.51", models={"llm": ServedModel(version="1", parameters={"a": ""})}
+    )
+    whole = run(server, 3, one=record("x", said, REFUSED, ttft=(1.25, 2.5), cache=("", "exact")))
+    write_baseline(path, whole)
+    assert read_baseline(path) == whole
+    assert json.loads(path.read_text())["recorded_at"] == whole.recorded_at
+
+
+REFUSED = Said(text="full", error="UNAVAILABLE")
+
+
+def test_where_it_lies(tmp_path):
+    assert baseline_path(tmp_path / "golden.jsonl") == tmp_path / "golden.baseline.json"
+    assert baseline_path(tmp_path / "set") == tmp_path / "set.baseline.json"
+
+
+def test_it_is_replaced_in_one_move(path, tmp_path):
+    write_baseline(path, run(one=record("x")))
+    write_baseline(path, run(two=record("y")))
+    assert list(read_baseline(path).cases) == ["two"]
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def test_a_place_that_cannot_be_written(tmp_path):
+    with pytest.raises(OperatorError, match="cannot be written: no such file or directory"):
+        write_baseline(tmp_path / "none" / "b.json", run())
+    (tmp_path / "b.json").mkdir()
+    with pytest.raises(OperatorError, match="cannot be written: is a directory"):
+        write_baseline(tmp_path / "b.json", run())
+    assert [file.name for file in tmp_path.iterdir()] == ["b.json"]
+
+
+def test_no_baseline(path):
+    assert refusal(path).endswith(
+        "golden.baseline.json: record one with --record, or name it with --baseline"
+    )
+    path.mkdir()
+    assert refusal(path).endswith("cannot be read: is a directory")
+
+
+def test_damage(path):
+    write_baseline(path, run(one=record("x")))
+    whole = json.loads(path.read_text())
+    empty = {**whole["cases"]["one"], "observations": []}
+    endless = {**whole["cases"]["one"], "observations": [{"answer": 0, "total": float("inf")}]}
+    for damaged, place in [
+        ("{", "JSON"),
+        ("[]", "JSON"),
+        ("\xff", "JSON"),
+        (json.dumps({**whole, "schema_version": 2}), "schema_version"),
+        (json.dumps({key: whole[key] for key in whole if key != "recorded_at"}), "recorded_at"),
+        (json.dumps({**whole, "cases": {"one": {}}}), "cases.one.task"),
+        (json.dumps({**whole, "cases": {"one": empty}}), "cases.one.observations"),
+        (json.dumps({**whole, "cases": {"one": endless}}), "cases.one.observations.0.total"),
+    ]:
+        path.write_text(damaged, encoding="latin-1")
+        assert refusal(path).endswith(f"is no baseline ({place}): record it again with --record")
+    whole["cases"]["one"]["observations"][0]["answer"] = 7
+    path.write_text(json.dumps(whole))
+    assert refusal(path).endswith("is damaged (cases.one): record it again with --record")

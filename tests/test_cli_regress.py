@@ -1,0 +1,144 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from trimodal import cli_client, cli_regress
+from trimodal.cli import app
+from trimodal.client import Client, FakeTransport
+from trimodal.client.fake_transport import scripted
+from trimodal.regress.values import Server
+
+LINES = [
+    {"id": "one", "task": "llm", "input": {"prompt": "hi"}},
+    {"id": "two", "task": "llm", "input": {"prompt": "there"}, "expect": {"contains": "one"}},
+]
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    transport = FakeTransport(llm=scripted("one two"))
+
+    async def identify(url, models, timeout):
+        return Server(name="triton", version="2.51")
+
+    monkeypatch.setattr(cli_client, "connect", lambda url, silence: Client(transport=transport))
+    monkeypatch.setattr(cli_regress, "identify_server", identify)
+    monkeypatch.setenv("COLUMNS", "200")
+    return transport
+
+
+@pytest.fixture
+def golden(tmp_path):
+    path = tmp_path / "golden.jsonl"
+    path.write_text("\n".join(map(json.dumps, LINES)))
+    return path
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["regress", *map(str, arguments)])
+
+
+def test_record_and_compare(fake, golden):
+    recorded = run(golden, "--record", "--repeat", 4)
+    assert recorded.exit_code == 0, recorded.output
+    baseline = golden.with_name("golden.baseline.json")
+    assert recorded.stdout == f"recorded 2 cases in {baseline}\n"
+    assert len(fake.requests) == 10
+    # A time is never "worse" here: only what is said is judged.
+    again = run(golden, "--repeat", 4, "--latency-tolerance", 100)
+    assert again.exit_code == 0, again.output
+    assert "2 cases compared: " in again.stdout
+    assert "worse" not in again.stdout
+
+
+def test_a_worse_answer(fake, golden):
+    run(golden, "--record", "--repeat", 1)
+    fake.functions["llm"] = scripted("other words")
+    worse = run(golden, "--repeat", 1)
+    assert worse.exit_code == 1
+    assert "does not contain 'one'" in worse.stdout
+    assert "2 cases compared: 2 worse, 1 changed" in worse.stdout
+    alike = run(golden, "--repeat", 1, "--min-overlap", 0)
+    assert alike.exit_code == 1  # the expectation is still broken
+    fake.functions["llm"] = scripted("one other")
+    assert run(golden, "--repeat", 1).exit_code == 1
+    assert run(golden, "--repeat", 1, "--min-overlap", 0.5).exit_code == 0
+
+
+def test_json(fake, golden, tmp_path):
+    path = tmp_path / "kept.json"
+    recorded = run(golden, "--record", "--repeat", 1, "--baseline", path, "--json")
+    assert json.loads(recorded.stdout) == {"baseline": str(path), "broken": []}
+    fake.functions["llm"] = scripted("two")
+    compared = run(golden, "--repeat", 1, "--baseline", path, "--json")
+    assert compared.exit_code == 1
+    data = json.loads(compared.stdout)
+    assert data["worse"] is True
+    assert {one["case"] for one in data["findings"]} == {"one", "two"}
+
+
+def test_recording_a_broken_expectation_is_told(fake, golden, tmp_path):
+    fake.functions["llm"] = scripted("two")
+    recorded = run(golden, "--record", "--repeat", 1)
+    assert recorded.exit_code == 1
+    assert "does not contain 'one'" in recorded.stdout
+    assert (tmp_path / "golden.baseline.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            lambda fake, golden: None,
+            "no baseline {folder}/golden.baseline.json: record one with --record, or name it",
+        ),
+        (
+            lambda fake, golden: golden.unlink(),
+            "{folder}/golden.jsonl cannot be read: no such file or directory",
+        ),
+        (
+            lambda fake, golden: golden.write_text("\n{}"),
+            "{folder}/golden.jsonl, line 2: task is missing: one of",
+        ),
+    ],
+)
+def test_it_cannot_run(fake, golden, change, sentence):
+    change(fake, golden)
+    result = run(golden)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("trimodal: " + sentence.format(folder=golden.parent))
+    assert result.stderr.count("\n") == 1
+    assert fake.requests == []
+
+
+def test_no_server_and_no_model(fake, golden):
+    fake.reachable = False
+    result = run(golden, "--record")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "trimodal: no server at nowhere: start one with `trimodal serve`\n",
+    )
+    fake.reachable = True
+    del fake.functions["llm"]
+    result = run(golden, "--record")
+    assert result.exit_code == 2
+    assert result.stderr == "trimodal: the server has no model 'llm' ready, which line 1 (one) needs\n"
+    assert not golden.with_name("golden.baseline.json").exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--repeat", 0),
+        ("--concurrency", 0),
+        ("--latency-tolerance", -1),
+        ("--latency-tolerance", "nan"),
+        ("--min-overlap", 2),
+        ("--timeout", 0),
+        ("--timeout", "inf"),
+    ],
+)
+def test_options_out_of_range(fake, golden, options):
+    assert run(golden, "--record", *options).exit_code == 2
+    assert fake.requests == []
