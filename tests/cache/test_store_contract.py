@@ -196,6 +196,7 @@ def test_clear_drops_what_matches(store: Store, chosen: dict[str, str], left: se
     assert {name for name, where in places.items() if store.get(where, "k")} == left
     assert {name for name, where in places.items() if store.nearest(where, axis(0), 1)} == left
     assert store.stats().entries == len(left)
+    assert store.count() == len(left)
     store.put(places["ax"], "k", entry("again"), axis(0))
     assert store.nearest(places["ax"], axis(0), 1) == [(1.0, entry("again"))]
 
@@ -233,10 +234,12 @@ def test_vectors_of_another_length_are_not_compared(store: Store) -> None:
 
 def test_stats_count_entries_bytes_and_tenants(store: Store) -> None:
     assert (store.stats().entries, store.stats().tenants) == (0, 0)
+    assert store.count() == 0
     before = store.stats().bytes
     for tenant, key in product("abc", "xy"):
         store.put(place(tenant=tenant), key, entry("z" * 5_000), axis(0))
     assert (store.stats().entries, store.stats().tenants) == (6, 3)
+    assert store.count() == 6
     assert store.stats().bytes - before >= 6 * 5_000
 
 

@@ -214,15 +214,31 @@ def test_the_file_is_for_its_owner_alone(path: Path) -> None:
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_cleared_answers_leave_the_file(path: Path) -> None:
-    secret = "a secret that nobody else knows"
-    with opened(path) as store:
-        for number in range(500):
-            store.put(place(), f"k{number}", entry(secret * 30), axis(0))
+def test_dropped_answers_leave_the_file(path: Path) -> None:
+    with opened(path, Limits(500, 2.0)) as store:
+        for number in range(600):
+            store.put(place(), f"k{number}", entry(f"number {number:04} " * 30), axis(0))
         full = store.stats().bytes
         assert store.clear() == 500
         assert store.stats().bytes < full / 5
-    assert secret.encode() not in path.read_bytes()
+        left = b"".join(file.read_bytes() for file in (path, path.with_name(path.name + "-wal")))
+    for number in range(600):
+        assert f"number {number:04}".encode() not in left
+
+
+def test_a_full_disk_fails_puts_and_still_answers(path: Path) -> None:
+    with opened(path) as store:
+        store.put(place(), "k", entry("kept"), axis(0))
+        with store._database.writing() as writer:
+            pages = writer.execute("PRAGMA page_count").fetchone()[0]
+            writer.execute(f"PRAGMA max_page_count={pages + 5}")
+        with pytest.raises(StoreError, match="full"):
+            store.put(place(), "large", entry("x" * 60_000), axis(1))
+        assert store.get(place(), "k") == entry("kept")
+        assert store.nearest(place(), axis(0), 1) == [(1.0, entry("kept"))]
+        store.clear()
+        store.put(place(), "k", entry("again"), axis(0))
+        assert store.get(place(), "k") == entry("again")
 
 
 def test_calls_after_close_fail(path: Path) -> None:
@@ -235,6 +251,7 @@ def test_calls_after_close_fail(path: Path) -> None:
         lambda: store.put(place(), "k", entry(), None),
         store.clear,
         store.stats,
+        store.count,
     ):
         with pytest.raises(StoreError, match="closed"):
             call()

@@ -44,6 +44,7 @@ def calls(store: QdrantStore) -> list[Callable[[], Any]]:
         lambda: store.put(place(), "k", entry(), axis(0)),
         store.clear,
         store.stats,
+        store.count,
     ]
 
 

@@ -300,6 +300,7 @@ def calls(store: RedisStore) -> list:
         lambda: store.put(place(), "k3", entry(), axis(0)),
         store.clear,
         store.stats,
+        store.count,
     ]
 
 

@@ -45,8 +45,11 @@ class Store(Protocol):
         Raises StoreError.
         """
 
+    def count(self) -> int:
+        """About how many answers it holds, in little time however many: for a gauge. Raises StoreError."""
+
     def stats(self) -> StoreStats:
-        """What it holds. Raises StoreError."""
+        """What it holds, counted one by one where need be. Raises StoreError."""
 
     def close(self) -> None:
         """Lets go of files and connections."""

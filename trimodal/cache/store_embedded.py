@@ -106,7 +106,12 @@ class EmbeddedStore:
                 writer.execute(f"PRAGMA incremental_vacuum({PIECE})").fetchall()
             total += gone
             if gone < PIECE:
+                self._database.checkpoint()
                 return total
+
+    def count(self) -> int:
+        with self._database.reading() as connection:
+            return int(connection.execute("SELECT entries FROM tally").fetchone()[0])
 
     def stats(self) -> StoreStats:
         with self._database.reading() as connection:

@@ -97,6 +97,9 @@ class MemoryStore:
                 self._drop(*name)
             return len(gone)
 
+    def count(self) -> int:
+        return len(self._rows)
+
     def stats(self) -> StoreStats:
         now = self._clock()
         with self._lock:

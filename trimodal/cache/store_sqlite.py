@@ -19,6 +19,7 @@ from trimodal.errors import OperatorError
 
 # Nobody waits for a write; another process may be clearing a piece meanwhile.
 WRITE_WAIT_S = 2.0
+LOG_BYTES = 16 << 20  # a longer log is cut when it has been copied
 POOL = 8
 
 
@@ -86,6 +87,14 @@ class Database:
                     raise
         finally:
             self._writing.release()
+
+    def checkpoint(self) -> None:
+        """Moves the log into the file and cuts it, so that nothing deleted stays there; not under readers."""
+        with self._writing:
+            writer = self._writer
+            if writer is not None:
+                with suppress(sqlite3.Error):
+                    writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
         """Waits for a write that is under way; calls after it raise StoreError."""
@@ -164,6 +173,8 @@ class Database:
         try:
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute("PRAGMA cell_size_check=1")
+            connection.execute("PRAGMA secure_delete=1")  # a dropped answer does not stay in a free page
+            connection.execute(f"PRAGMA journal_size_limit={LOG_BYTES}")
         except BaseException:
             connection.close()
             raise
