@@ -5,45 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.llm.answers import Answers, ask
 from tests.llm.sinks import Collector, FakeServer, eventually
-from trimodal.cache.values import Entry, Hit, Question
+from trimodal.cache.values import Entry, Hit
 from trimodal.errors import Cancelled, InternalError, InvalidArgument, Unavailable
-from trimodal.llm.engine import Sampling
-from trimodal.llm.request import GenerationRequest
-from trimodal.llm.terms import CancelRequest, Terms
+from trimodal.llm.terms import CancelRequest
 
 KEY = "0123456789abcdef"
-
-
-class Answers:
-    """A cache that holds what the test puts in, and may be slow or raise."""
-
-    def __init__(self) -> None:
-        self.kept: list[tuple[Question, str, str, int]] = []
-        self.held: dict[str, Hit] = {}
-        self.near: Hit | None = None
-        self.gate = threading.Event()
-        self.gate.set()
-        self.broken = False
-        self.closed = False
-
-    def exact(self, question: Question) -> Hit | None:
-        self.gate.wait(10)
-        if self.broken:
-            raise RuntimeError("the cache broke its promise")
-        return self.held.get(question.key)
-
-    def semantic(self, question: Question) -> Hit | None:
-        return self.near
-
-    def keep(self, question: Question, answer: str, finish_reason: str, completion_tokens: int) -> None:
-        self.kept.append((question, answer, finish_reason, completion_tokens))
-        self.held[question.key] = Hit(
-            Entry(question.text, answer, finish_reason, completion_tokens, question.max_tokens, 0, 1), "exact"
-        )
-
-    def close(self) -> None:
-        self.closed = True
 
 
 @pytest.fixture
@@ -55,15 +23,6 @@ def answers() -> Answers:
 def server(answers: Answers) -> Iterator[FakeServer]:
     with FakeServer(answers=answers, fake_step_ms=2.0) as running:
         yield running
-
-
-def ask(server: FakeServer, prompt: str = "hello", max_tokens: int = 30, **terms: object) -> Collector:
-    sink = Collector()
-    temperature = float(terms.pop("temperature", 0.0))  # type: ignore[arg-type]
-    sampling = Sampling(max_tokens, temperature=temperature)
-    request = GenerationRequest(prompt, None, sampling, terms=Terms(**terms))  # type: ignore[arg-type]
-    server.service.submit(request, sink)
-    return sink
 
 
 def note(sink: Collector) -> str:

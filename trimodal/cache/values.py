@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -43,7 +44,7 @@ class Question:
     text: str
     max_tokens: int
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Of the exact layer: SHA-256 in hex of scope and text."""
         # The scope has a fixed length, so no text can pass for another scope's.

@@ -26,11 +26,12 @@ class Book:
         self._under_way: dict[tuple[str, int], Generation] = {}
         self._keys: dict[str, Stream] = {}
         self._cancelled: OrderedDict[str, float] = OrderedDict()
+        self._listening = 0
 
     @property
     def looking(self) -> int:
         """Streams for which the cache is being asked."""
-        return len(self.streams) - sum(len(generation.streams) for generation in self.generations.values())
+        return len(self.streams) - self._listening
 
     def enter(self, stream: Stream) -> None:
         """A client came.
@@ -55,13 +56,22 @@ class Book:
         self.streams.discard(stream)
         self._keys.pop(stream.request.terms.cancel_key, None)
         generation = stream.generation
-        return generation if generation and generation.leave(stream) else None
+        if generation is None:
+            return None
+        self._listening -= 1
+        return generation if generation.leave(stream) else None
 
     def add(self, generation: Generation) -> None:
         """A generation begins; those who ask the same may join it."""
         self.generations[generation.id] = generation
+        self._listening += len(generation.streams)
         if generation.question:
             self._under_way[_identity(generation.question)] = generation
+
+    def join(self, generation: Generation, stream: Stream) -> None:
+        """One more client listens to a generation."""
+        generation.join(stream)
+        self._listening += 1
 
     def drop(self, generation: Generation) -> None:
         """A generation ends."""
@@ -78,6 +88,7 @@ class Book:
         stream = self._keys.get(key)
         if stream is None:
             self._cancelled[key] = time.monotonic()
+            self._cancelled.move_to_end(key)
             while len(self._cancelled) > _MOST_REMEMBERED:
                 self._cancelled.popitem(last=False)
         return stream

@@ -127,13 +127,11 @@ class Dispatch:
 
     def end(self, generation: Generation, error: RequestError) -> None:
         """Fails it for all who listen."""
-        streams = list(generation.streams)
-        for stream in streams:
+        for stream in list(generation.streams):
             stream.fail(error)
             self._book.leave(stream)
-        self.drop(generation)
-        for stream in streams:
             self._tell(stream)
+        self.drop(generation)
 
     def _expire(self) -> None:
         """What cannot have its first text in time any more, or had to make room, never reaches the engine."""
@@ -170,9 +168,10 @@ class Dispatch:
             self._book.drop(generation)
             for stream in streams:
                 self._book.leave(stream)
-            self._complete(generation)
         for stream in streams:
             self._tell(stream)
+        if complete:
+            self._complete(generation)
 
     def _lost(self) -> None:
         self.stats = EngineStats()

@@ -22,6 +22,8 @@ _THREADS = 8
 _MOST_LOOKUPS = 64
 """More at once are not looked up: they would wait here for longer than the engine might take."""
 
+_ENDS = ("stop", "length")
+
 
 class Answers(Protocol):
     """What the front needs of `AnswerCache`; the find methods never raise and keep to their budget."""
@@ -74,7 +76,7 @@ class Front:
         request, sampling, terms = stream.request, stream.request.sampling, stream.request.terms
         if sampling.temperature > 0 and "store" not in terms.cache_control:
             return None  # a sample is asked for because it differs
-        return question(
+        asked = question(
             self._fingerprint,
             tenant=terms.tenant,
             namespace=terms.cache_namespace or next(iter(self._settings.cache_ttls)),
@@ -88,18 +90,23 @@ class Front:
             max_tokens=sampling.max_tokens,
             verbatim=request.messages is None and not self._templated,
         )
+        asked.key  # noqa: B018 - computed once, here: a long prompt is not to be hashed under a lock
+        return asked
 
     def consult(
         self, stream: Stream, asked: Question, join: Callable[[], bool], tell: Callable[[Hit | None], None]
     ) -> bool:
-        """Looks on another thread; False: it does not, as the client wants no stored answer or too many wait.
+        """Looks on another thread; False: nothing is done, as the client wants no stored answer or too many
+        wait and nobody asks the same.
 
         Args:
             join: lets the stream listen to an identical request that is under way; True when there is one.
             tell: called once with what was found, unless the stream could join.
         """
-        if "no-cache" in stream.request.terms.cache_control or not self._looking.acquire(blocking=False):
+        if "no-cache" in stream.request.terms.cache_control:
             return False
+        if not self._looking.acquire(blocking=False):
+            return join()
         try:
             self._pool.submit(self._look, asked, join, tell)
         except RuntimeError:  # closed
@@ -108,14 +115,18 @@ class Front:
         return True
 
     def keep(self, generation: Generation) -> None:
-        """Stores a complete answer; returns at once."""
-        if generation.question and generation.storable:
+        """Stores a complete answer; returns at once, and never raises."""
+        if not (generation.question and generation.storable):
+            return
+        try:
             self._answers.keep(
                 generation.question,
                 generation.answer,
                 generation.finish_reason,
                 generation.ticket.completion_tokens,
             )
+        except Exception:
+            traceback.print_exc(file=sys.stderr)
 
     def close(self) -> None:
         """Ends the lookups, then the cache."""
@@ -126,11 +137,11 @@ class Front:
         try:
             tell_it, hit = True, None
             try:
-                hit = self._answers.exact(asked)
+                hit = _whole(self._answers.exact(asked))
                 if hit is None and join():
                     tell_it = False
                 elif hit is None:
-                    hit = self._answers.semantic(asked)
+                    hit = _whole(self._answers.semantic(asked))
             except Exception:
                 # The cache never raises; a request must not vanish here even if it does.
                 traceback.print_exc(file=sys.stderr)
@@ -138,3 +149,8 @@ class Front:
                 tell(hit)
         finally:
             self._looking.release()
+
+
+def _whole(hit: Hit | None) -> Hit | None:
+    """The hit, if its answer has an end: what others can write to may hold one that never ends a request."""
+    return hit if hit and hit.entry.finish_reason in _ENDS else None

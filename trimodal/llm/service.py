@@ -7,8 +7,9 @@ Triton: the glue gives it tensors, a sink per request and a metric factory.
 
 from __future__ import annotations
 
+import sys
 import threading
-import time
+import traceback
 from collections.abc import Callable
 
 from trimodal.cache.values import Hit, Question
@@ -28,8 +29,7 @@ from trimodal.llm.settings import LlmSettings
 from trimodal.llm.stream import Delta, Note, Sink, Stream
 from trimodal.llm.terms import CancelRequest
 from trimodal.llm.ticketing import ttft_deadline
-
-_REPORT_S = 1.0
+from trimodal.llm.watch import Watch
 
 
 class LlmService:
@@ -55,7 +55,6 @@ class LlmService:
         answers: Answers | None = None,
         fingerprint: str = "",
     ) -> None:
-        self._settings = settings
         self._metrics = metrics
         self._reader = Reader(settings)
         templated = settings.apply_chat_template and self._reader.tokenizer.has_chat_template
@@ -67,8 +66,7 @@ class LlmService:
         tell, complete = self._courier.notify, self._complete
         self._dispatch = Dispatch(settings, metrics, start, self._lock, self._book, tell, complete)
         self._dispatch.open()
-        self._watch = threading.Thread(target=self._watch_clients, name="llm-watch", daemon=True)
-        self._watch.start()
+        self._watch = Watch(settings, self._lock, self._book, self._dispatch, self._fail, self._cut)
 
     def submit(self, request: GenerationRequest | CancelRequest, sink: Sink) -> None:
         """Takes a request in; its answer goes to `sink`, from other threads.
@@ -118,8 +116,8 @@ class LlmService:
         self._dispatch.close()
         if self._front:
             self._front.close()
+        self._watch.close(timeout)
         self._courier.close(timeout)
-        self._watch.join(timeout)
 
     @property
     def info(self) -> EngineInfo:
@@ -152,32 +150,46 @@ class LlmService:
         with self._lock:
             if stream.ended:
                 return  # cancelled meanwhile
-            if hit:
-                stream.answer(hit)
-                self._book.leave(stream)
-                self._courier.notify(stream)
-                self._dispatch.changed()
-            elif not self._join(stream, asked):
-                try:
+            try:
+                if hit:
+                    stream.answer(hit)
+                    self._book.leave(stream)
+                    self._courier.notify(stream)
+                    self._dispatch.changed()
+                elif not self._join(stream, asked):
                     self._generate(stream, asked)
-                except RequestError as error:
-                    self._fail(stream, error)
+            except RequestError as error:
+                self._fail(stream, error)
+            except Exception:
+                self._broken(stream)
 
     def _join(self, stream: Stream, asked: Question) -> bool:
         """Lets a stream listen to an identical request under way; True also when it has ended meanwhile."""
         with self._lock:
-            if stream.ended:
+            if stream.ended or stream.generation:
                 return True
             generation = self._book.same(asked)
-            if generation is None:
+            if generation is None or not generation.suits(stream):
                 return False
-            generation.join(stream)
+            self._book.join(generation, stream)
             self._courier.notify(stream)
             self._dispatch.hasten(generation.ticket, stream.priority, ttft_deadline(stream))
             return True
 
     def _generate(self, stream: Stream, asked: Question | None) -> None:
-        self._dispatch.add(stream, TextStream(self._reader.tokenizer, stream.request.stops), asked)
+        """Raises RequestError: there is no room for it, or no time."""
+        try:
+            self._dispatch.add(stream, TextStream(self._reader.tokenizer, stream.request.stops), asked)
+        except RequestError:
+            raise
+        except Exception:
+            self._broken(stream)
+
+    def _broken(self, stream: Stream) -> None:
+        """A fault of ours, whatever it was: the request gets its end, and no second one."""
+        traceback.print_exc(file=sys.stderr)
+        if not stream.ended:
+            self._fail(stream, InternalError("the model failed on this request; send it again"))
 
     def _complete(self, generation: Generation) -> None:
         if self._front:
@@ -201,34 +213,8 @@ class LlmService:
                 self._dispatch.changed()
             stream.fail(InternalError("the answer could not be sent; send the request again"))
 
-    def _watch_clients(self) -> None:
-        """Looks for clients that cancelled or left, wherever their request is, and for what is too late."""
-        reported = 0.0
-        while not self._closing.wait(self._settings.cancel_poll_ms / 1e3):
-            with self._lock:
-                streams = list(self._book.streams)
-                if time.perf_counter() - reported > _REPORT_S:
-                    reported = time.perf_counter()
-                    self._dispatch.report()
-            gone = [stream for stream in streams if stream.client_left()]
-            now = time.perf_counter()
-            with self._lock:
-                for stream in gone:
-                    if not stream.ended:
-                        self._fail(stream, Cancelled("the client cancelled the request"))
-                for stream in streams:
-                    if not stream.ended and now > stream.deadline:
-                        self._late(stream)
-                if streams:
-                    self._dispatch.changed()
-
-    def _late(self, stream: Stream) -> None:
+    def _cut(self, stream: Stream) -> None:
         """Its answer was to be complete by now: what came of it is kept."""
-        if not stream.completion_tokens:
-            waited = (time.perf_counter() - stream.arrived) * 1e3
-            problem = f"deadline_ms passed: no text yet after {waited:.0f} ms"
-            self._fail(stream, Unavailable(problem))
-            return
         self._leave(stream)
         stream.push("", 0, "deadline", stream.cached_tokens)
         self._courier.notify(stream)

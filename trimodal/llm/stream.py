@@ -120,7 +120,8 @@ class Stream:
 
     def push(self, text: str, tokens: int, finish_reason: str, cached_tokens: int = 0) -> None:
         """Takes new text, and with it the end of the answer when there is a finish_reason."""
-        self.cached_tokens = cached_tokens
+        # Its own prompt may be shorter by a few blanks than that of the one who asked first.
+        self.cached_tokens = min(cached_tokens, len(self.prompt_ids))
         self.completion_tokens += tokens
         self._pending += text
         self._pending_tokens += tokens
