@@ -52,8 +52,6 @@ def test_a_fault_while_it_is_queued(
 
 
 def test_a_fault_while_a_stored_answer_is_taken(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
     with FakeServer(answers=Answers()) as server:
         ask(server).wait()
         with monkeypatch.context() as patch:
