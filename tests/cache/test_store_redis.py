@@ -279,14 +279,14 @@ def test_killed_in_the_middle_of_a_load(own: RedisServer) -> None:
 
 
 def test_a_server_that_does_not_answer_fails_and_is_used_again(own: RedisServer) -> None:
+    patient = opened(own)
+    patient.put(place(), "k", entry(), axis(0))
     store = opened(own, Limits(1_000, timeout_s=0.1))
-    store.put(place(), "k", entry(), axis(0))
     own.stop()
     for call in calls(store):
         with pytest.raises(StoreError, match="[Tt]ime"):
             call()
     own.go_on()
-    patient = opened(own)
     assert patient.get(place(), "k") == entry()
     assert patient.nearest(place(), axis(0), 1) == [(1.0, entry())]
     patient.close()
@@ -305,7 +305,7 @@ def calls(store: RedisStore) -> list:
 
 
 def test_no_reply_is_waited_for_twice(own: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = opened(own, Limits(1_000, timeout_s=0.05))
+    store = opened(own, Limits(1_000, timeout_s=1.0))
     store.get(place(), "k")
     waits = []
     connect = redis.Connection._connect
