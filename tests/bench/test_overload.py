@@ -82,7 +82,7 @@ def test_two_small_levels_on_both_sides(tmp_path, monkeypatch):
     tiers.write_text(TIERS)
     target, plot = tmp_path / "figures.json", tmp_path / "plot.png"
     result = run(
-        *("overload", "--load", "0.5", "--load", "4", "--seconds", "2", "--capacity", "20"),
+        *("overload", "--load", "0.5", "--load", "4", "--seconds", "1", "--capacity", "20"),
         *("--tiers", tiers, "--mix", "slow=1,standard=3"),
         *("--set", "fake_step_ms=5", "--set", "max_num_seqs=2", "--json", target, "--plot", plot),
     )

@@ -16,7 +16,7 @@ from trimodal.client import Client
 from trimodal.errors import Unavailable
 from trimodal.server.process import TritonServer
 
-from .deadline_rig import MANY, PROMPT, client_of, engine_held, settings_in, state, until
+from .deadline_rig import MANY, PROMPT, client_of, engine_held, settings_in, until
 
 pytestmark = pytest.mark.e2e
 
@@ -95,8 +95,8 @@ async def test_fifo_keeps_the_order_of_arrival(
 async def test_what_cannot_make_it_is_refused_with_both_figures_and_when_to_come_back(
     server: TritonServer, client: Client
 ) -> None:
-    for index in range(6):  # what the engine's speed is learned from
-        await client.complete(f"{index} {PROMPT}", max_tokens=100)
+    for index in range(12):  # what the engine's speed and the lengths of answers are learned from
+        await client.complete(f"{index} {PROMPT}", max_tokens=20)
     async with engine_held(client) as holder:
         with pytest.raises(Unavailable, match=r"first text.*ttft_deadline_ms is 50\b") as caught:
             await client.complete("there is no time for this one", ttft_deadline_ms=50, max_tokens=5)
@@ -104,7 +104,7 @@ async def test_what_cannot_make_it_is_refused_with_both_figures_and_when_to_come
         assert caught.value.retry_after_s
         assert caught.value.retry_after_s > 0
         assert str(caught.value).endswith(f"; retry after {caught.value.retry_after_s:g} s")
-        assert await asyncio.to_thread(state, server) == (1, 0)
+        await until(server, 1, 0)
     # Nobody in the way: it is foreseen to be in time, and is.
     answer = await client.complete("there is time for this one", ttft_deadline_ms=20_000, max_tokens=5)
     assert answer.finish_reason == "length"
@@ -121,7 +121,7 @@ async def test_what_expires_in_the_queue_never_reaches_the_engine(
             with pytest.raises(Unavailable, match=r"ttft_deadline_ms cannot be kept any more") as caught:
                 await client.complete(f"expires: {PROMPT}", ttft_deadline_ms=300, max_tokens=5)
             assert caught.value.retry_after_s
-            assert await asyncio.to_thread(state, server) == (1, 0)
+            await until(server, 1, 0)
         reached = f"reaches the engine: {PROMPT}"
         await client.complete(reached, max_tokens=5)
         assert (await client.complete(reached, max_tokens=5)).usage.cached > 0

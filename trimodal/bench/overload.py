@@ -154,7 +154,7 @@ async def _capacity(plan: Plan, source: _Source, side: Side) -> float:
     async def ask(number: int) -> None:
         await side.ask(source.one(0.0, rng.choice(list(plan.mix)), rng))
 
-    seconds = min(15.0, max(2.0, plan.seconds / 2))
+    seconds = min(15.0, max(1.0, plan.seconds / 2))
     return (await run_clients(ask, clients=source.clients, items=1, seconds=seconds)).rate
 
 
