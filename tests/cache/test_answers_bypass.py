@@ -8,8 +8,15 @@ import pytest
 
 from tests.cache.doubles import ScriptedGuard, ask, fails
 from tests.cache.rig import PARAPHRASE
+from trimodal.cache.budget import Breaker
 from trimodal.cache.embedder import FakeEmbedder
 from trimodal.errors import InvalidArgument
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    """Failures open the breaker at once, however fast they come."""
+    monkeypatch.setattr(Breaker, "ROW_S", 0.0)
 
 
 class TestBypass:

@@ -88,9 +88,17 @@ class TestBreaker:
         self.breaker = Breaker("the thing", clock=lambda: self.now)
 
     def fail(self, times: int) -> None:
-        for _ in range(times):
+        """So many failures in a row that lasts long enough, and no second longer."""
+        self.now -= Breaker.ROW_S
+        for number in range(times):
             assert self.breaker.enter()
+            if number == times - 1:
+                self.now += Breaker.ROW_S
             self.breaker.bad("why")
+
+    def fail_try(self) -> None:
+        assert self.breaker.enter()
+        self.breaker.bad("why")
 
     def test_opens_after_failures_in_a_row(self):
         self.fail(2)
@@ -99,6 +107,17 @@ class TestBreaker:
         assert self.breaker.enter()
         self.breaker.bad("why")
         assert not self.breaker.enter()
+        assert not self.breaker.closed
+
+    def test_failures_at_the_same_moment_do_not_open_it(self):
+        for _ in range(20):
+            assert self.breaker.enter()
+            self.breaker.bad("why")
+        self.now = Breaker.ROW_S - 0.01
+        self.breaker.bad("why")
+        assert self.breaker.closed
+        self.now = Breaker.ROW_S
+        self.breaker.bad("why")
         assert not self.breaker.closed
 
     def test_lets_one_call_try_after_the_pause(self):
@@ -112,7 +131,7 @@ class TestBreaker:
     def test_a_try_that_fails_begins_another_pause(self):
         self.fail(3)
         self.now = 1.0
-        self.fail(1)
+        self.fail_try()
         self.now = 1.99
         assert not self.breaker.enter()
         self.now = 2.0
@@ -131,7 +150,7 @@ class TestBreaker:
         self.fail(3)
         for second in range(1, 5):
             self.now = float(second)
-            self.fail(1)
+            self.fail_try()
         self.now = 5.0
         assert self.breaker.enter()
         self.breaker.good()
@@ -142,6 +161,13 @@ class TestBreaker:
         ]
 
 
+@pytest.fixture
+def at_once(monkeypatch):
+    """Failures need not last."""
+    monkeypatch.setattr(Breaker, "ROW_S", 0.0)
+
+
+@pytest.mark.usefixtures("at_once")
 class TestGuarded:
     def test_after_failures_in_a_row_nothing_is_tried(self, workers):
         calls = []

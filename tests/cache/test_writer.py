@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -110,13 +111,26 @@ def test_a_store_that_fails_is_counted_and_the_writer_goes_on(bench, call):
     assert (bench.count("failed"), bench.count("kept")) == (1, 1)
 
 
-def test_a_store_that_is_left_alone_is_not_written_to(bench, capfd):
+def test_while_the_store_is_left_alone_answers_wait(bench, capfd, monkeypatch):
+    monkeypatch.setattr(Breaker, "ROW_S", 0.0)
     for _ in range(Breaker.FAILURES):
         bench.breaker.bad("why")
     bench.put(ask(), entry())
-    bench.settle(1)
-    assert bench.count("failed") == 1
+    bench.put(ask("too late"), replace(entry(), expires_at=time.time() - 1))
     assert bench.store.calls == []
+    bench.breaker.good()
+    bench.settle(2)
+    assert (bench.count("kept"), bench.count("dropped")) == (1, 1)
+
+
+def test_close_tries_a_store_once_more_that_was_left_alone(bench, capfd, monkeypatch):
+    monkeypatch.setattr(Breaker, "ROW_S", 0.0)
+    for _ in range(Breaker.FAILURES):
+        bench.breaker.bad("why")
+    bench.put(ask(), entry())
+    bench.writer.close(60)
+    assert bench.count("kept") == 1
+    assert bench.store.closed.is_set()
 
 
 def test_a_cut_answer_does_not_take_the_place_of_a_whole_one(bench):

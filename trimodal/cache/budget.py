@@ -97,6 +97,7 @@ class Workers:
 class Breaker:
     """Leaves something alone for a while after failures in a row, then tries it with one call.
 
+    A row must have lasted a moment: calls that run side by side all fail in one pause of a busy machine.
     Says so on stderr once when it begins and once when it is over.
 
     Args:
@@ -105,12 +106,14 @@ class Breaker:
     """
 
     FAILURES: ClassVar[int] = 3
+    ROW_S: ClassVar[float] = 0.25
     PAUSE_S: ClassVar[float] = 1.0
 
     def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._what, self._clock = what, clock
         self._lock = threading.Lock()
         self._failed = 0
+        self._since = 0.0
         self._until: float | None = None
         self._trying = False
 
@@ -140,10 +143,14 @@ class Breaker:
     def bad(self, why: str) -> None:
         """A call failed."""
         with self._lock:
+            now = self._clock()
+            if not self._failed:
+                self._since = now
             self._failed += 1
-            opens = self._until is None and self._failed >= self.FAILURES
+            row = self._failed >= self.FAILURES and now - self._since >= self.ROW_S
+            opens = self._until is None and row
             if opens or self._until is not None:
-                self._until, self._trying = self._clock() + self.PAUSE_S, False
+                self._until, self._trying = now + self.PAUSE_S, False
         if opens:
             self._say(f"fails ({why}): requests go past it until it is back")
 

@@ -7,6 +7,7 @@ is decided before they get here.
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import threading
 import time
@@ -19,6 +20,7 @@ from trimodal.cache.values import Entry, Place, Vector
 
 _WAITING = 256
 _COUNT_EVERY_S = 5.0
+_LOOK_EVERY_S = 0.05
 
 
 class Writer:
@@ -26,7 +28,7 @@ class Writer:
 
     Args:
         vector_of: what the semantic layer finds an answer by, of its key; asked in the writer's thread.
-        breaker: of the store's lookups; nothing is written while it is open.
+        breaker: of the store's lookups; while it is open answers wait here.
     """
 
     def __init__(
@@ -38,15 +40,15 @@ class Writer:
     ) -> None:
         self._store, self._vector_of, self._metrics, self._breaker = store, vector_of, metrics, breaker
         self._waiting: queue.Queue[tuple[Place, str, Entry] | None] = queue.Queue(_WAITING)
-        self._until: float | None = None
-        self._closed = False
+        self._until = math.inf
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cache-writer", daemon=True)
         self._thread.start()
 
     def put(self, place: Place, key: str, entry: Entry) -> None:
         """Hands an answer over; never waits."""
         try:
-            if self._closed:
+            if self._closing.is_set():
                 raise queue.Full
             self._waiting.put_nowait((place, key, entry))
         except queue.Full:
@@ -54,7 +56,8 @@ class Writer:
 
     def close(self, timeout: float) -> None:
         """Writes what waits, for at most `timeout` seconds, and closes the store."""
-        self._until, self._closed = time.monotonic() + timeout, True
+        self._until = time.monotonic() + timeout
+        self._closing.set()
         try:
             self._waiting.put(None, timeout=timeout)
         except queue.Full:
@@ -71,7 +74,9 @@ class Writer:
                 continue
             if item is None:
                 break
-            if self._until is not None and time.monotonic() > self._until:
+            while not self._breaker.closed and not self._closing.wait(_LOOK_EVERY_S):
+                pass
+            if time.monotonic() > self._until or item[2].expires_at <= time.time():
                 self._metrics.stored("dropped")
                 continue
             self._metrics.stored(self._write(*item))
@@ -82,8 +87,6 @@ class Writer:
             self._store.close()
 
     def _write(self, place: Place, key: str, entry: Entry) -> str:
-        if not self._breaker.closed:
-            return "failed"
         try:
             vector = self._vector_of(key, entry)
             if entry.finish_reason == "length":
