@@ -7,10 +7,11 @@ thresholds and stores. English only; anything else passes only when it is the sa
 from __future__ import annotations
 
 import unicodedata
+from dataclasses import replace
 from typing import Literal, cast, get_args
 
 from trimodal.cache.guard_asked import same_question
-from trimodal.cache.guard_matching import matched, reason
+from trimodal.cache.guard_matching import implied, matched, reason, rejoined
 from trimodal.cache.guard_negation import same_negations
 from trimodal.cache.guard_reading import read
 from trimodal.cache.guard_roles import same_roles
@@ -32,9 +33,14 @@ class Guard:
             ours, theirs = read(asked), read(stored)
         except NotEnglish:
             return "subject"
+        ours = replace(ours, terms=rejoined(ours.terms, theirs.terms))
+        theirs = replace(theirs, terms=rejoined(theirs.terms, ours.terms))
         found = matched(ours.terms, theirs.terms)
-        left = [term for index, term in enumerate(ours.terms) if index not in found]
-        missing = [term for index, term in enumerate(theirs.terms) if index not in {*found.values()}]
+        shared = [ours.terms[index] for index in found]
+        left = [t for i, t in enumerate(ours.terms) if i not in found and not implied(t, shared)]
+        missing = [
+            t for i, t in enumerate(theirs.terms) if i not in {*found.values()} and not implied(t, shared)
+        ]
         if why := reason(left, missing):
             return cast(Reason, why)
         if not same_negations(ours, theirs, found):

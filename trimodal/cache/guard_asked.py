@@ -4,28 +4,36 @@ from __future__ import annotations
 
 from trimodal.cache.guard_reading import Reading
 
-_OPEN = frozenset({"@how", "@what", "@wish"})
+_OPEN = frozenset({"@how", "@what", "@wish", "@way", "@does"})
 """What a question that names only its subject may ask for ("refund policy", "reset password")."""
-_TIMELESS = frozenset({"@how", "@why"})
+_CLOSER = frozenset({"@time", "@year", "@day", "@safe", "@does"})
+"""Says more closely what another `@` word says: one of two questions may go without."""
+_TIMELESS = frozenset({"@how", "@why", "@way"})
 
 
 def same_question(ours: Reading, theirs: Reading) -> bool:
     """Whether both ask for the same, of whatever subject."""
-    asked, other = _asked(ours), _asked(theirs)
-    if asked != other and not (min(asked, other, key=len) == set() and max(asked, other, key=len) <= _OPEN):
+    if not _same_asks(ours, theirs) or not _same_joins(ours, theirs):
         return False
-    if _modal(ours, asked) != _modal(theirs, other):
+    return bool((ours.asks | theirs.asks) & _TIMELESS) or _tense(ours) == _tense(theirs)
+
+
+def _same_asks(ours: Reading, theirs: Reading) -> bool:
+    closer, other = ours.asks & _CLOSER, theirs.asks & _CLOSER
+    if closer and other and closer != other:
         return False
-    joins, others = ours.joins & {"and", "or"}, theirs.joins & {"and", "or"}
-    if joins and others and joins != others:
+    mine, his = _asked(ours), _asked(theirs)
+    if "@way" in mine | his:  # "is there a way to": can I, or how do I
+        return mine | his <= {"@way", "@how"} and not (mine | his) & {"@must"}
+    if mine != his and not (not (mine and his) and mine | his <= _OPEN):
         return False
-    return bool((asked | other) & _TIMELESS) or _tense(ours) == _tense(theirs)
+    return _modal(ours, mine) == _modal(theirs, his)
 
 
 def _asked(reading: Reading) -> set[str]:
-    asks = reading.asks - {"@wish"} if len(reading.asks) > 1 else set(reading.asks)
+    asks = reading.asks - _CLOSER
     if "@wish" in asks:
-        return {"@how"}
+        asks = asks - {"@wish"} or {"@how"}
     # What is asked for beside how, why or when is part of the same question.
     return asks - {"@what"} if len(asks) > 1 else asks
 
@@ -33,12 +41,20 @@ def _asked(reading: Reading) -> set[str]:
 def _modal(reading: Reading, asked: set[str]) -> set[str]:
     if asked & {"@how", "@where", "@why"}:
         return set()
+    # What one should do is what one does.
     return reading.modals - {"@should"} if asked else reading.modals
+
+
+def _same_joins(ours: Reading, theirs: Reading) -> bool:
+    joins, others = ours.joins & {"and", "or"}, theirs.joins & {"and", "or"}
+    return not joins or not others or joins == others
 
 
 def _tense(reading: Reading) -> str:
     if "future" in reading.tenses:
         return "future"
     # Without an auxiliary the verb itself says it: who won, who wins.
-    past = "past" in reading.tenses or (not reading.tenses and any(term.past for term in reading.terms))
+    past = "past" in reading.tenses or (
+        not reading.tenses and any(term.past and not term.passive for term in reading.terms)
+    )
     return "past" if past else ""

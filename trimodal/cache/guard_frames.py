@@ -35,7 +35,8 @@ _RULES: tuple[tuple[str, str], ...] = (
     (
         r"please|kindly|um|uh|erm|hmm|thank you(?: very much| so much| in advance)?|thanks(?: a lot| in advance)?"
         r"|by the way|just|actually|really|exactly|basically|simply|quite|literally|at all|in fact|of course|anyway"
-        r"|i guess|you know|if possible|for me|in general|generally|typically|normally|usually|ever|a bit|any more",
+        r"|i guess|you know|if possible|for me|in general|generally|typically|normally|usually|ever|a bit|any more"
+        r"|at the moment|right now|at present|currently|these days|nowadays",
         "",
     ),
     (r"(?:i have|got) (?:a|one) question(?: about| on| regarding)?(?: [,|])?", ""),
@@ -61,33 +62,52 @@ _RULES: tuple[tuple[str, str], ...] = (
     (rf"(?:any|an) (?:ideas?|advice|tips|suggestions|clue)(?: on| about| of| for)?(?= {_WH} )", ""),
     (rf"(?:explain|describe|clarify|define|outline)(?: to {_ME}| for {_ME})?(?= {_WH} )", ""),
     (r"go(?:es|ing)?(?= \w+ing )", ""),
-    (r"whenever", "when"),
+    (r"whenever|every time|each time|as soon as(?= (?!possible))|once(?= (?:i|it|the|you|my|they) )", "when"),
+    (
+        r"(?:tell|know|see|check|verify|find out|determine)(?= (?:if|whether) )|(?:tell|know)(?= that )",
+        "check",
+    ),
+    (r"(?:turn|change|make|transform)((?: \S+){1,5}?) into", r"convert\1 to"),
+    (
+        r"(?:end|stop|terminate|quit)(?= (?:my|the|a|our) (?:subscription|membership|contract|plan) )",
+        "cancel",
+    ),
+    (r"(?:is|are|am|be|been|was|were) able to", "@can"),
     (r"at the time of|in the course of|in the time of", "during"),
     (r"with no", "without"),
+    (
+        r"(?:anything|nothing|everything|all|anyone|everyone) (?:but|except)|except for|apart from|other than",
+        "except",
+    ),
     (r"(?:making use|by means|with the help) of|by using|by use of", "with"),
     (r"no longer", "not"),
+    (r"get((?: \S+){0,6}?) out of", r"remove\1 from"),
+    (r"(?:opening|business|working|office) (?:hours|times)", "opening_hours"),
+    (
+        r"(?:what|which) (?:author|writer|composer|inventor|painter|artist|scientist|architect|director|explorer|engineer"
+        r"|philosopher)(?= \S+(?:ed|ote|ade|ang|ilt|ound|ew) )",
+        "who",
+    ),
     (r"fails? to|failed to|failing to|(?:is|am|are|was|were) unable to", "not"),
     # What a thing is for, and how two things differ
     (rf"how {_DO}((?: \S+){{1,7}}?) differ (?:from|to|than)", r"@what difference between\1 and"),
     (rf"how {_BE}((?: \S+){{1,7}}?) different (?:from|to|than)", r"@what difference between\1 and"),
     (
         rf"what {_BE}((?: \S+){{1,6}}?) (?:used |good |useful |meant |there )?for(?= [|,])",
-        r"@what purpose of\1",
+        r"@what @purpose\1",
     ),
-    (rf"what {_DO}((?: \S+){{1,6}}?) (?:do|does)(?= [|,])", r"@what purpose of\1"),
-    (r"what(?: is)? the (?:point|use|purpose|aim) of", "@what purpose of"),
+    (rf"what {_DO}((?: \S+){{1,6}}?) (?:do|does)(?= [|,])", r"@what @does\1"),
+    (r"what(?: is)? the (?:point|use|purpose|aim) of", "@what @purpose"),
     # How long, how much: a measure that is asked for
     (r"how much time|(?:what|which) (?:length|amount) of time", "how long"),
-    (
-        rf"how much(?: {_MODAL}| is| are)(?= (?:\S+ ){{1,9}}?(?:cost|charge|pay|charged) )",
-        "@what price",
-    ),
+    (rf"how much((?: \S+){{1,10}}?) (?:costs?|charge|pay)", r"@what price\1"),
     (rf"how much(?= {_DO} (?:\S+ ){{1,8}}?weigh )", "@what"),
     (rf"how much(?: money)?(?= {_BE} )", "@what price"),
     (rf"how (?:long|much longer)((?: \S+){{1,10}}?) (?:takes?|lasts?){_GO_ON}", r"@what duration\1"),
     (r"how (?:long|much longer)", "@what duration"),
     (r"how (?:often|frequently|regularly|many times)", "@what frequency"),
     (r"how (?:far|far away)", "@what distance"),
+    (rf"how (?:fast|quickly)((?: \S+){{1,6}}?) (?:travels?|moves?|goe?s?){_GO_ON}", r"@what speed\1"),
     (r"how (?:fast|quick|quickly)", "@what speed"),
     (r"how (?:tall|high)", "@what height"),
     (r"how (?:big|large)", "@what size"),
@@ -110,6 +130,11 @@ _RULES: tuple[tuple[str, str], ...] = (
         rf"|why is it that|why",
         "@why",
     ),
+    (
+        r"what is (?:wrong|the matter|the problem|going on|the cause|the reason|happening)(?= \|)|what (?:could|might|may)"
+        r" be (?:wrong|the (?:reason|cause|problem|matter)|(?:causing|behind) (?:it|this|that))(?= \|)",
+        "@why",
+    ),
     # How to
     (
         rf"(?:what|which) (?:{_BE} |would be )?(?:the |a |some |an )?(?:{_BEST} )?{_WAY} (?:{_MODAL}|would) {_ONE}"
@@ -118,13 +143,15 @@ _RULES: tuple[tuple[str, str], ...] = (
     ),
     (rf"(?:what|which) (?:{_BE}|would be|will be) (?:the |a |some )?(?:{_BEST} )?{_WAY} {_TO_DO}", "@how"),
     (rf"(?:what|which) (?:{_BE}|would be) (?:the|a|an|some) (\S+) {_WAY} {_TO_DO}", r"@how \1"),
+    (rf"{_BE} there (?:a|any|some)(?: {_BEST})? {_WAY} {_TO_DO}", "@way"),
+    (rf"{_BE} there (?:a|any|some) (\S+) {_WAY} {_TO_DO}", r"@way \1"),
     (
-        rf"(?:{_BE} there|have you|do you (?:have|know)|{_ONE} (?:need|want|am looking for|are looking for))"
+        rf"(?:have you|do you (?:have|know)|{_ONE} (?:need|want|am looking for|are looking for))"
         rf" (?:a|any|some|the)(?: {_BEST})? {_WAY} {_TO_DO}",
         "@how",
     ),
     (rf"(?:the )?(?:{_BEST} )?{_WAY} (?:to|for|of)(?= (?:\S+ing|\S+) )", "@how"),
-    (rf"(?:what|which) (?:\S+ )?command (?=\S+s )", "@how "),
+    (rf"(?:what|which)(?: \S+)? command(?: lists?| shows?)?(?= \S+s )", "@how"),
     (
         rf"what (?:do|should|must|can|could|would) {_ONE} (?:have to |need to |best )?(?:do|try) (?:in order to|so as to"
         rf"|to|so that {_ONE})",
@@ -136,9 +163,9 @@ _RULES: tuple[tuple[str, str], ...] = (
         "@how",
     ),
     (
-        rf"how (?:do|can|could|should|would|might|must|may|shall|will) {_ONE}(?: have to| need to| best| be able to)?"
-        rf"(?: go about| manage to)?",
-        "@how",
+        rf"how (?:do|can|could|should|would|might|must|may|shall|will)( {_ONE})(?: have to| need to| best| be able to)?"
+        r"(?: go about| manage to)?",
+        r"@how\1",
     ),
     (r"how (?:to|does one|best to|would one)(?: best)?", "@how"),
     (r"(?:in|by) (?:what|which) (?:way|ways|manner|means)|how", "@how"),
@@ -148,16 +175,17 @@ _RULES: tuple[tuple[str, str], ...] = (
         "@wish",
     ),
     # When, where, who
-    (r"(?:(?:at|from|by) )?(?:what|which) (?:time|hour)(?: of (?:the )?day)?", "@when time"),
-    (r"(?:(?:in|during|since) )?(?:what|which) year", "@when year"),
-    (r"(?:on )?(?:what|which) (?:date|day)", "@when day"),
+    (r"(?:(?:at|from|by) )?(?:what|which) (?:time|hour)(?: of (?:the )?day)?", "@when @time"),
+    (r"(?:(?:in|during|since) )?(?:what|which) year", "@when @year"),
+    (r"(?:on )?(?:what|which) (?:date|day)", "@when @day"),
     (r"(?:in|during) (?:what|which)(?= (?:month|season|century|decade|period|era) )", "@when"),
     (
         rf"(?:what|which) {_BE} the (?:{_BEST} )?(time|year|day|date) (?:to|for|of|when|that|at which|in which)",
-        r"@when \1",
+        r"@when @\1",
     ),
-    (r"(?:the )?(year|date) (?:of the|when|in which|at which)", r"@when \1"),
-    (r"when", "@when"),
+    (r"(?:the )?(year|date) (?:of the|when|in which|at which)", r"@when @\1"),
+    (r"@date", "@day"),
+    (rf"when(?= (?:{_MODAL}|to|is|are|was|were|has|have|will) )|(?<=\| )when(?= [^,@]*\|)", "@when"),
     (
         rf"(?:(?:in|at|from|to|on) )?(?:what|which) (?:place|location|spot)s?|(?:what|which) {_BE} the (?:place|location)"
         rf" (?:of|where)|in (?:what|which)(?= (?:country|city|town|state|region|continent) )|where",
@@ -189,23 +217,29 @@ _RULES: tuple[tuple[str, str], ...] = (
         "@can",
     ),
     (
-        rf"(?:am|are|is) {_ONE} (?:able|allowed|permitted) to|(?:can|could|may|might) {_ONE}(?: be able to)?",
-        "@can",
+        rf"(?:am|are|is)( {_ONE}) (?:allowed|permitted) to|(?:can|could|may|might)( {_ONE})(?: be able to)?",
+        r"@can\1\2",
     ),
     (
-        rf"{_DO} {_ONE} (?:have|need) to|must {_ONE}|(?:am|are) {_ONE} (?:required|obliged|forced) to|{_BE} it (?:necessary"
-        rf"|required|mandatory|obligatory|compulsory|essential)(?: for {_ONE})? to",
-        "@must",
+        rf"{_DO}( {_ONE}) (?:have|need) to|must( {_ONE})|(?:am|are)( {_ONE}) (?:required|obliged|forced) to|{_BE} it"
+        rf" (?:necessary|required|mandatory|obligatory|compulsory|essential)(?: for( {_ONE}))? to",
+        r"@must\1\2\3\4",
     ),
     (
-        rf"should {_ONE}|ought {_ONE} to|{_BE} it (?:advisable|recommended|better|a good idea|wise|sensible|best)"
-        rf"(?: for {_ONE})? to|would it be (?:better|wise|a good idea) to",
-        "@should",
+        rf"should( {_ONE})|ought( {_ONE}) to|{_BE} it (?:advisable|recommended|better|a good idea|wise|sensible|best)"
+        rf"(?: for( {_ONE}))? to|would it be (?:better|wise|a good idea) to",
+        r"@should\1\2\3",
     ),
+    (rf"{_BE} it safe(?: for {_ONE})?(?: to| if {_ONE})", "@can @safe"),
     (r"can|could|may|might", "@can"),
     (r"must|ha(?:s|ve) to", "@must"),
     (r"should|ought to", "@should"),
     (r"whether", "if"),
+    (
+        rf"(?:@should|@can|@must|do)(?: {_ONE})? (?:use|take|choose|need|get)(?= (?:to|for|when) )|(?:is|are) (?:right|good"
+        r"|suitable|appropriate|suited)(?= (?:for|to) )",
+        "",
+    ),
 )
 
 _COMPILED = [(re.compile(rf"(?<= )(?:{pattern})(?= )"), to) for pattern, to in _RULES]

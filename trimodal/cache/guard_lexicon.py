@@ -27,7 +27,7 @@ _FORMS = {
     "building": "building", "meeting": "meeting", "painting": "painting", "wedding": "wedding", "being": "be",
     "spring": "spring", "string": "string", "ring": "ring", "king": "king", "thing": "thing", "leaves": "leave",
     "leaf": "leave", "dying": "die", "licence": "license", "tyre": "tire", "grey": "gray", "kerb": "curb", "axes": "axis",
-    "wore": "wear", "pass": "pass", "passed": "pass", "past": "past", "earnings": "earnings", "outdoor": "outdoors",
+    "wore": "wear", "lower": "lower", "pass": "pass", "passed": "pass", "past": "past", "earnings": "earnings", "outdoor": "outdoors",
     "indoor": "indoors", "people": "people", "used": "use", "canceled": "cancel", "broken": "broken", "lost": "lose",
     "cheque": "cheque", "tired": "tired", "exhausted": "exhausted", "latest": "latest", "newest": "newest",
     "suited": "suited", "ai": "ai", "fries": "fries", "draught": "draft", "fewer": "less", "iodine": "iodine", "lying": "lie",
@@ -49,7 +49,9 @@ def _lemma(word: str) -> str:
         doubled = [stem[:-1]] if stem[-1] == stem[-2] else []
         return next((base for base in (*doubled, stem + "e", stem) if is_known(base)), word)
     if form != word and not is_known(form):
-        return word
+        form = word
+    if form == word and word.endswith("s") and not word.endswith(("ss", "us", "is")) and not is_known(word):
+        return word[:-2] if word.endswith(("sses", "xes", "ches", "shes")) else word[:-1]
     return form
 
 
@@ -88,6 +90,16 @@ def _groups() -> tuple[dict[str, frozenset[int]], dict[str, list[tuple[str, ...]
 
 GROUPS, PHRASES = _groups()
 """Dictionary form → numbers of its groups; first word → phrases that begin with it, longest first."""
+ADJECTIVES = frozenset(
+    word for line in QUALITIES.splitlines() for word in map(lemma, line.split())
+) | frozenset(
+    """red green blue black white yellow brown gray orange purple pink dark bright hot cold warm cool wet dry hard soft
+    sharp dull clean dirty full empty open closed young fresh stale sweet sour bitter salty spicy round flat square deep
+    shallow wide narrow thick thin heavy light high low long short strong weak tight loose early late free busy dead alive
+    sick sore itchy swollen frozen nested mutable immutable hashable valid invalid active inactive visible invisible
+    vegan vegetarian organic""".split()
+)
+"""Words that are said of a noun, before it or behind a form of "be"."""
 VERB_FORMS = frozenset(lemma(word) for word in VERBS.split()) | frozenset(
     [
         "lift",
@@ -252,6 +264,18 @@ VERB_FORMS = frozenset(lemma(word) for word in VERBS.split()) | frozenset(
     ]
 )
 """Dictionary forms that may follow an infinitive's "to"."""
+
+
+PAST_FORMS = frozenset(
+    """ate beat became began bent bit blew bought bound broke brought built burnt came caught chose cost crept cut dealt
+    did done drank drawn drew driven drove dug eaten fallen fed fell felt flew flown forgot forgotten fought found froze
+    frozen gave given gone got gotten grew grown had heard held hid hidden hit hung hurt kept knew known laid lain lay led
+    left lent lit lost made meant met paid put ran read ridden risen rode rose run said sang sank sat saw seen sent set
+    shaken shone shook shot shown shrank shrunk shut slept sold sought spent spoke spoken spread stole stolen stood stuck
+    struck sung sunk swam swept swore sworn swum taken taught threw thrown told took tore torn understood went wept woke
+    woken won wore worn wove woven written wrote""".split()
+)
+"""Irregular past forms and participles."""
 
 
 def _pairs() -> frozenset[frozenset[str]]:

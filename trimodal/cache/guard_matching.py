@@ -7,10 +7,25 @@ left over decides the reason; the order of the terms is `guard_roles`' affair.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from trimodal.cache.guard_lexicon import GROUPS, is_known, opposite
+from trimodal.cache.guard_lexicon import GROUPS, is_known, keys, opposite
 from trimodal.cache.guard_qualities import SOFT
 from trimodal.cache.guard_reading import Term
+
+_IMPLIED = {
+    "python": frozenset(
+        """dict tuple kwargs args dataclass decorator list_comprehension comprehension generator iterator asyncio pandas
+        numpy pip venv virtualenv str pathlib itertools functools gil walrus docstring f =*args =**kwargs =__init__ def
+        lambda pickle django flask pytest unittest context_manager keyerror =KeyError =IndexError =TypeError =ValueError
+        slice yield elif""".split()
+    ),
+    "git": frozenset("commit rebase stash cherry squash branch merge_conflict submodule".split()),
+    "kubernetes": frozenset("pod kubectl helm configmap kubelet".split()),
+    "docker": frozenset("container dockerfile".split()),
+    "linux": frozenset("systemd apt chmod sudo bash cron crontab systemctl".split()),
+}
+"""What goes without saying where one of these words is."""
 
 
 def matched(ours: Sequence[Term], theirs: Sequence[Term]) -> dict[int, int]:
@@ -75,6 +90,25 @@ def _slips(one: str, other: str) -> str:
 def soft(term: Term) -> bool:
     """Whether a question says the same without the term."""
     return term.kind == "word" and term.text in SOFT and not term.degree
+
+
+def rejoined(terms: Sequence[Term], others: Sequence[Term]) -> list[Term]:
+    """`terms` with two neighbours made one where the other question writes them as one: tie break, tiebreak."""
+    whole = {term.text for term in others if term.kind == "word"}
+    result: list[Term] = []
+    for term in terms:
+        if result and result[-1].kind == term.kind == "word" and not term.marker:
+            joined = result[-1].text + term.text
+            if joined in whole:
+                result[-1] = replace(result[-1], text=joined, keys=keys(joined))
+                continue
+        result.append(term)
+    return result
+
+
+def implied(term: Term, among: Sequence[Term]) -> bool:
+    """Whether the other words say anyway what `term` does: a dict is one in Python."""
+    return any(not _IMPLIED.get(term.text, frozenset()).isdisjoint(other.keys) for other in among)
 
 
 def reason(ours: Sequence[Term], theirs: Sequence[Term]) -> str:

@@ -74,6 +74,7 @@ example instance
 kind type sort
 kind variety
 part component
+element item
 amount quantity
 number count
 size dimension
@@ -188,7 +189,6 @@ maximum max
 minimum min
 customer_service customer_support support help_desk helpdesk
 support help
-business_hours opening_hours opening_times
 warranty guarantee
 coupon voucher promo_code discount_code
 employee worker

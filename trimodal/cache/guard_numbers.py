@@ -126,9 +126,12 @@ def _at(words: Sequence[str], index: int) -> tuple[int, list[str]]:
     if word in _RATES:
         return 1, [_rate(_RATES[word])]
     if word in ("per", "each", "every", "a", "an") and (after in UNITS or after == "night"):
+        if word in ("a", "an") and list(words[index + 2 : index + 5]) == ["and", "a", "half"]:
+            return 5, [quantity(Fraction(3, 2), after)]
+        if word in ("a", "an") and list(words[index + 2 : index + 3]) == ["of"]:
+            return 2, [quantity(Fraction(1), after)]
         if word in ("a", "an") and UNITS.get(after, ("",))[0] not in TIMES:
-            of = index + 2 < len(words) and words[index + 2] == "of"
-            return (2, [quantity(Fraction(1), after)]) if of else (1, [word])
+            return 1, [word]
         if word in ("a", "an") and before in _BEFORE_LENGTHS:
             return 2, [quantity(Fraction(1), after)]
         return 2, [_rate(after)]

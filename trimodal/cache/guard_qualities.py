@@ -86,10 +86,11 @@ safe safely
 cold chilly
 wet damp
 useful helpful
-useful good_for
 raw uncooked
 blurry blurred out_of_focus
 multiple more_than_one
+several more_than_one
+last most_recent
 multiple several
 wide broad
 thin slim
@@ -216,6 +217,6 @@ NOISE = frozenset(
 
 SOFT = frozenset(
     """proper correct currently now nowadays successfully possibly exist happen occur definition value mean
-    purpose_of""".split()
+    people person""".split()
 )
 """What may be left over in one of two questions, when nothing is in the other."""

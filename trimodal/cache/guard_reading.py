@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from trimodal.cache.guard_dates import dated
 from trimodal.cache.guard_frames import framed
-from trimodal.cache.guard_lexicon import PHRASES, VERB_FORMS, is_known, keys, lemma
+from trimodal.cache.guard_lexicon import ADJECTIVES, PAST_FORMS, PHRASES, VERB_FORMS, is_known, keys, lemma
 from trimodal.cache.guard_numbers import numbered
 from trimodal.cache.guard_qualities import NOISE
 from trimodal.cache.guard_text import CODE, COMMA, FIGURE, NAME, STOP, words
@@ -77,10 +77,31 @@ _THIRD = {"he": "he", "him": "he", "his": "he", "she": "she", "her": "she", "her
 _PAST, _FUTURE = frozenset(["did", "was", "were", "had"]), frozenset(["will", "shall", "going_to"])
 _PRESENT = frozenset(["do", "does", "is", "are", "am", "has", "have"])
 _BE = frozenset(["is", "are", "was", "were", "be", "been", "being", "get", "gets", "got", "getting", "am"])
+MEASURES = frozenset(
+    lemma(word)
+    for word in "duration price frequency distance speed height size age depth width thickness weight temperature".split()
+)
 _DEGREES = {"more": "er", "most": "est", "less": "less", "least": "least", "fewer": "less"}
 _NO_DEGREE = {"better": "er", "best": "est", "worse": "er", "worst": "est"}
 _CLAUSES = frozenset(
-    ["if", "while", "because", "but", "unless", "although", "so", "and", "@when", "that", "which"]
+    [
+        "before",
+        "after",
+        "until",
+        "since",
+        "than",
+        "if",
+        "while",
+        "because",
+        "but",
+        "unless",
+        "although",
+        "so",
+        "and",
+        "@when",
+        "that",
+        "which",
+    ]
 )
 _JOINS = frozenset({"and", "or", "versus"})
 
@@ -100,6 +121,10 @@ class Term:
         passive: whether it is a participle behind a form of "be".
         owner: first or second, when "my" or "your" is in front of it.
         past: whether it is in a past form.
+        measure: whether it is what "how long", "how often", … ask for.
+        bare: whether its object is a pronoun: what is meant has been named before.
+        agent: whether it is the doer behind a participle: "by …".
+        adjective: whether it says more about the noun behind it, or is said of the one before it.
     """
 
     text: str
@@ -112,6 +137,10 @@ class Term:
     passive: bool = False
     owner: str = ""
     past: bool = False
+    measure: bool = False
+    bare: bool = False
+    agent: bool = False
+    adjective: bool = False
 
 
 @dataclass
@@ -175,6 +204,9 @@ class _Reader:
             self._joined = token
             reading.joins.add(token)
             return 1
+        if token == "a" and (self._stranded(index) or self._at(index + 1) in ("is", "are")):
+            self._add(CODE + token, index)  # a set named a
+            return 1
         if token in PREPOSITIONS and not self._stranded(index):
             infinitive = token == "to" and lemma(self._at(index + 1)) in VERB_FORMS
             self._marker = "" if infinitive else token
@@ -184,7 +216,7 @@ class _Reader:
             return 1
         if token in NOISE or (token in PREPOSITIONS and token not in _PARTICLES) or token in ("on", "in"):
             return 1
-        self._add(token)
+        self._add(token, index)
         return 1
 
     def _at(self, index: int) -> str:
@@ -212,11 +244,11 @@ class _Reader:
         ahead = [lemma(token.lstrip(NAME)) for token in self._tokens[index : index + 5]]
         for parts in PHRASES.get(lemma(first), ()):
             if tuple(ahead[: len(parts)]) == parts:
-                self._add("_".join(parts), phrase=True)
+                self._add("_".join(parts), index, len(parts))
                 return len(parts)
             if len(parts) == 2 and parts[1] in _PARTICLES and (place := self._parted(index, parts[1])):
                 self._skipped.add(place)
-                self._add("_".join(parts), phrase=True)
+                self._add("_".join(parts), index)
                 return 1
         return 0
 
@@ -239,8 +271,8 @@ class _Reader:
             reading.persons.append("first" if token in _FIRST else "second")
         elif token in _THIRD:
             reading.persons.append(_THIRD[token])
-        elif token in ("my", "our", "your"):
-            self._owner = "second" if token == "your" else "first"
+        elif token in ("my", "our", "your", "mine", "yours"):
+            self._owner = "second" if token in ("your", "yours") else "first"
         if token in _PAST:
             reading.tenses.add("past")
         elif token in _FUTURE:
@@ -250,23 +282,29 @@ class _Reader:
         if token in _BE:
             self._be = True
 
-    def _add(self, token: str, *, phrase: bool = False) -> None:
-        kind, text, found = _known(token, phrase)
-        degree = self._degree or _degree(token, text)
-        past = kind == "word" and token != text and not token.endswith(("s", "ing", "er", "est"))
+    def _add(self, token: str, index: int, length: int = 1) -> None:
+        kind, text, found = _known(token, length > 1 or "_" in token[1:])
+        after = self._at(index + length)
+        past = kind == "word" and token != text and (token.endswith("ed") or token in PAST_FORMS)
         passive = self._be and past
-        self.reading.terms.append(
+        terms = self.reading.terms
+        terms.append(
             Term(
                 text,
                 found,
                 kind,
                 self._marker,
-                degree,
-                self._joined,
-                self._clause,
-                passive,
-                self._owner,
-                past,
+                degree=self._degree or _degree(token, text),
+                joined=self._joined,
+                clause=self._clause,
+                passive=passive,
+                owner=self._owner,
+                past=past,
+                measure=index > 0 and self._tokens[index - 1] == "@what" and text in MEASURES,
+                bare=after in ("it", "them")
+                or (after in ("this", "that") and self._at(index + length + 1) in (STOP, COMMA)),
+                agent=self._marker == "by" and bool(terms) and terms[-1].passive,
+                adjective=text in ADJECTIVES or (kind == "word" and token.endswith("ing") and text != token),
             )
         )
         self._marker = self._degree = self._joined = self._owner = ""

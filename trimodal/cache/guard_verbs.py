@@ -128,8 +128,7 @@ hurt ache
 hurt harm
 protect shield safeguard protection
 travel go
-go get_to
-get_to reach
+go get
 arrive come arrival get_here
 depart leave departure
 depart departure
@@ -210,6 +209,8 @@ rule reign govern
 rule monarch
 wear put_on
 hang hang_up
+play put_on
+end over
 hand_over give
 give provide
 provide offer supply
