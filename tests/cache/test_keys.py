@@ -84,7 +84,7 @@ def said(request: dict[str, Any]) -> str:
     return text if request["verbatim"] else unicodedata.normalize("NFC", text.replace("\r\n", "\n")).strip()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(REQUESTS, REQUESTS)
 def test_two_requests_meet_only_when_all_that_changes_the_answer_is_equal(first, second):
     one, other = asked(first), asked(second)
@@ -94,7 +94,7 @@ def test_two_requests_meet_only_when_all_that_changes_the_answer_is_equal(first,
     assert (one.key == other.key) == same
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(REQUESTS, st.data())
 def test_a_change_of_any_one_field_is_another_place_or_question(request_, data):
     name = data.draw(st.sampled_from(sorted(request_)))
@@ -120,7 +120,7 @@ def test_a_change_of_any_one_field_is_another_place_or_question(request_, data):
     assert (asked(changed).key == asked(request_).key) == equal
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(TEXTS, TEXTS, TEXTS)
 def test_text_never_moves_from_one_field_into_the_next(left, moved, right):
     """The tenant "ab" in namespace "c" is not the tenant "a" in namespace "bc"; so with stop strings."""

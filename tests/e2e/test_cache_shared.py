@@ -19,13 +19,15 @@ from .conftest import BOUND, wait_until
 pytestmark = pytest.mark.e2e
 
 LISTENERS = 32
-TOKENS = 150  # of 20 ms: what happens in the meantime has 3 s
-SETTINGS = {"engine": "fake", "fake_step_ms": "20", "cache": "coalesce"}
+TOKENS = 120  # of 20 ms: what happens in the meantime has 2.4 s
+SETTINGS = {"engine": "fake", "fake_step_ms": "20"}
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., TritonServer]) -> TritonServer:
-    server = serve(("llm",), changes={"llm": SETTINGS})
+def server(serve: Callable[..., TritonServer], tmp_path_factory: pytest.TempPathFactory) -> TritonServer:
+    store = tmp_path_factory.mktemp("shared") / "answers.sqlite"
+    cache = {"cache": "exact", "cache_store": str(store), "cache_budget_ms": "5000"}
+    server = serve(("llm",), changes={"llm": {**SETTINGS, **cache}})
     wait_until(lambda: _answers(server), "the metrics page")
     return server
 
@@ -102,12 +104,17 @@ async def until_active(listeners: Listeners, count: float) -> None:
 
 
 async def test_all_who_ask_the_same_at_once_share_one_generation(server: TritonServer) -> None:
+    elsewhere = ({"tenant": "x"}, {"temperature": 0.9, "seed": 1}, {"stop": "no such text"})
     async with listening(server, "all the same") as listeners:
         await until_active(listeners, 1)
+        ask = listeners.client.complete
+        others = [ask("all the same", max_tokens=TOKENS, timeout=BOUND, **options) for options in elsewhere]
+        answers = await asyncio.gather(*others)
         notes = await asyncio.gather(*listeners.tasks)
     assert sorted(notes) == [""] + ["coalesced"] * (LISTENERS - 1)
     assert len(set(listeners.texts.values())) == 1
     assert len(listeners.texts[0].encode()) >= TOKENS
+    assert [answer.note.cache for answer in answers] == ["", "", ""]
 
 
 async def test_when_half_leave_the_others_get_all_of_it(server: TritonServer) -> None:
@@ -136,12 +143,11 @@ async def test_when_all_leave_it_stops(server: TritonServer) -> None:
     assert late.note.cache == ""
 
 
-async def test_who_wants_it_private_or_sampled_has_a_generation_of_their_own(server: TritonServer) -> None:
-    async with listening(server, "in company") as listeners:
-        client = listeners.client
-        others = [
-            client.complete("in company", max_tokens=TOKENS, timeout=BOUND, **options)
-            for options in ({"tenant": "x"}, {"temperature": 0.9, "seed": 1}, {"stop": "no such text"})
-        ]
-        answers = await asyncio.gather(*others)
-    assert [answer.note.cache for answer in answers] == [""] * 3
+async def test_it_is_shared_without_a_store_too(own_server: Callable[..., TritonServer]) -> None:
+    server = own_server(("llm",), {"llm": {**SETTINGS, "cache": "coalesce"}})
+    async with Client(server.grpc_url) as client:
+        asked = [client.complete("no store", max_tokens=40, timeout=BOUND) for _ in range(4)]
+        notes = [answer.note.cache for answer in await asyncio.gather(*asked)]
+        again = await client.complete("no store", max_tokens=40, timeout=BOUND)
+    assert sorted(notes) == ["", "coalesced", "coalesced", "coalesced"]
+    assert again.note.cache == ""
