@@ -22,12 +22,13 @@ def test_nothing_is_added_before_anything_is_known() -> None:
     assert asked(Margin(0.9), 1.0, True) == 0.0
 
 
-def test_those_that_queue_are_late_in_proportion() -> None:
+def test_those_that_queue_are_late_by_the_root_of_what_was_foreseen() -> None:
     margin = Margin(0.9)
     for number in range(100):
         learn(margin, 1.0, 1.0 + number / 100, queued=True)
     assert asked(margin, 1.0, True) == pytest.approx(0.9, abs=0.02)
-    assert asked(margin, 0.1, True) == pytest.approx(0.09, abs=0.002)
+    assert asked(margin, 0.25, True) == pytest.approx(0.45, abs=0.01)
+    assert asked(margin, 4.0, True) == pytest.approx(1.8, abs=0.04)
 
 
 def test_those_that_go_at_once_are_late_by_so_much() -> None:
@@ -44,7 +45,8 @@ def test_predictions_that_are_always_too_long_are_shortened_but_not_below_nothin
     for _ in range(20):
         learn(margin, 1.0, 0.5, queued=True)
         learn(margin, 1.0, 0.1, queued=False)
-    assert asked(margin, 2.0, True) == pytest.approx(-1.0)
+    assert asked(margin, 4.0, True) == pytest.approx(-1.0)
+    assert asked(margin, 0.16, True) == -0.16
     assert asked(margin, 0.2, False) == -0.2
 
 

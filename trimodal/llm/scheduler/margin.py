@@ -1,7 +1,8 @@
 """How much later than foreseen a first text may come, so that most of the admitted are in time.
 
-Split conformal prediction over a short window: the margin is a quantile of recent errors, whatever
-their cause. Nothing is assumed about their distribution.
+Conformal prediction over a short window: the margin is a quantile of recent errors, whatever their
+cause and distribution. When more are late than may be, a higher quantile is taken until they are not
+(adaptive conformal inference): load that changes makes yesterday's errors too small.
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ from trimodal.llm.scheduler.residuals import Residuals
 from trimodal.llm.scheduler.ticket import Ticket
 
 _WINDOW = 512
+_RATE, _HIGHEST = 0.02, 0.99
+"""By how much one late answer moves the quantile, and how far it may go."""
 
 
 class Margin:
-    """Errors by tier, apart for those that go at once (absolute) and those that queue (relative).
+    """Errors by tier, apart for those that go at once and those that queue.
+
+    A queue's errors grow with the root of the prediction: a wait is a sum of ends, each early or late.
 
     Args:
         confidence: share of the admitted that are to meet their deadline.
@@ -25,23 +30,30 @@ class Margin:
     def __init__(self, confidence: float) -> None:
         self._confidence = confidence
         self._errors: dict[tuple[str, bool], Residuals] = {}
+        self._levels: dict[str, float] = {}
         self._absolute: deque[float] = deque(maxlen=_WINDOW)
 
     def learn(self, ticket: Ticket, took: float, now: float) -> None:
         """A foreseen ticket took so many seconds to its first text (or had waited so long in vain)."""
+        name = ticket.tier_name
+        if ticket.ttft_deadline < math.inf:
+            late = ticket.arrived + took > ticket.ttft_deadline
+            level = self._levels.get(name, self._confidence) + _RATE * (late - (1 - self._confidence))
+            self._levels[name] = max(self._confidence, min(level, _HIGHEST))
         error = took - ticket.predicted_ttft
         self._absolute.append(abs(error))
         if ticket.queued:
-            error /= ticket.predicted_ttft
-        self._errors.setdefault((ticket.tier_name, ticket.queued), Residuals()).add(error, now)
+            error /= math.sqrt(ticket.predicted_ttft)
+        self._errors.setdefault((name, ticket.queued), Residuals()).add(error, now)
 
     def seconds(self, ticket: Ticket, predicted: float, now: float) -> float:
         """What is to be added to a prediction; never less than -predicted; 0 while nothing is known."""
         errors = self._errors.get((ticket.tier_name, ticket.queued))
-        error = errors.quantile(self._confidence, now) if errors else math.nan
+        level = self._levels.get(ticket.tier_name, self._confidence)
+        error = errors.quantile(level, now) if errors else math.nan
         if math.isnan(error):
             return 0.0
-        return max(-predicted, error * predicted if ticket.queued else error)
+        return max(-predicted, error * math.sqrt(predicted) if ticket.queued else error)
 
     def errors(self) -> tuple[float, float]:
         """Median and 90th percentile of the last errors' size, seconds; nan before there is one."""
