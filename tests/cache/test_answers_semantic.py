@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import time
+
 import numpy as np
 import pytest
 
 from tests.cache.doubles import ScriptedGuard, ScriptedStore, ask
-from tests.cache.rig import PARAPHRASE
+from tests.cache.rig import LONG, PARAPHRASE
+from trimodal.cache import calibration
 from trimodal.cache.answers import MAX_CHARACTERS, AnswerCache
 from trimodal.cache.embedder import FakeEmbedder
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.options import CacheOptions
+from trimodal.cache.values import Entry
 from trimodal.errors import SettingsError
 from trimodal.metrics import MemoryMetrics
 
@@ -131,6 +136,48 @@ class TestSemantic:
                 CacheMetrics(MemoryMetrics(), "llm"),
                 store=ScriptedStore(),
             )
+
+
+@pytest.fixture
+def calibrated(monkeypatch, tmp_path):
+    """The shipped calibration is for the fake embedder: 1 % from a cosine of 0.75 on, 0.1 % from none."""
+    points = [
+        {"threshold": cosine, "hit_rate": 0.5, "false_hits": 1, "false_hit_upper": upper}
+        for cosine, upper in ((0.5, 0.05), (0.75, 0.01), (0.95, 0.005))
+    ]
+    values = {
+        "checkpoint_sha256": "fake", "pairs": "p.jsonl", "paraphrases": 9, "hard_negatives": 9,
+        "curve": points,
+    }  # fmt: skip
+    (tmp_path / "calibration.json").write_text(json.dumps(values))
+    monkeypatch.setattr(calibration, "SHIPPED", tmp_path / "calibration.json")
+
+
+def cache(bound, embedder=None):
+    options = CacheOptions("semantic", "", budget_s=LONG, embedding_budget_s=LONG, max_false_hit=bound)
+    embedder, store = embedder or FakeEmbedder(4096), ScriptedStore()
+    return AnswerCache(options, embedder, CacheMetrics(MemoryMetrics(), "llm"), store=store)
+
+
+@pytest.mark.parametrize(
+    ("bound", "similarity", "found"), [(0.01, 0.76, 1), (0.01, 0.74, 0), (0.005, 0.76, 0)]
+)
+def test_the_threshold_follows_from_the_bound_on_false_hits(calibrated, bound, similarity, found):
+    one = cache(bound)
+    question = ask("How do I reset my password?")
+    entry = Entry(question.text, "yes", "stop", 1, 64, time.time(), time.time() + 900)
+    one._store.nearest = lambda place, vector, count: [(similarity, entry)]
+    assert bool(one.semantic(ask("HOW DO I RESET MY PASSWORD?"))) == bool(found)
+    one.close()
+
+
+def test_a_bound_that_nothing_keeps_or_another_checkpoint_ends_the_start(calibrated):
+    with pytest.raises(SettingsError, match="cache_max_false_hit 0.001"):
+        cache(0.001)
+    other = FakeEmbedder()
+    other.checkpoint = "another"
+    with pytest.raises(SettingsError, match="another"):
+        cache(0.01, other)
 
 
 def test_vectors_are_remembered_in_bounds(rig):

@@ -200,7 +200,9 @@ def _usable(entry: Entry, question: Question) -> bool:
 def _guard() -> Judge:
     from trimodal.cache.guard import Guard
 
-    return Guard()
+    guard = Guard()
+    guard.judge("What is a lexicon?", "What is a dictionary?")  # Loads them now: no request waits for it.
+    return guard
 
 
 def _threshold(embedder: Embedder, max_false_hit: float) -> float:
