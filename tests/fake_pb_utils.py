@@ -59,6 +59,7 @@ class ResponseSender:
 
     def __init__(self) -> None:
         self.responses: list[InferenceResponse] = []
+        self.flags: list[int] = []
         self.finals = 0
         self.looks_after_final = 0
         self.cancelled = False
@@ -67,6 +68,7 @@ class ResponseSender:
     def send(self, response: InferenceResponse | None = None, flags: int = 0) -> None:
         if self.finals:
             raise TritonModelException("a response was sent after the final one")
+        self.flags.append(flags)
         if response is not None:
             self.responses.append(response)
         if flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL:

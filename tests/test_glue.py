@@ -230,6 +230,18 @@ def test_a_client_that_leaves_gets_a_final_error_and_is_not_looked_at_again(llm)
     assert (leaving.looks_after_final, done.looks_after_final) == (0, 0)
 
 
+def test_an_error_in_the_middle_of_an_answer_is_not_final_itself(llm):
+    """For a model that called this one, Triton 2.51 would lose it and the end with it."""
+    (leaving,) = llm.ask(prompt(max_tokens=1000))
+    eventually(lambda: bool(leaving.responses))
+    leaving.cancelled = True
+    assert leaving.ended.wait(20)
+    assert leaving.flags[-2:] == [0, 1]
+    assert leaving.responses[-1].error.message() == "CANCELLED: the client cancelled the request"
+    (refused,) = llm.ask(prompt(b""))
+    assert refused.flags == [1], "as the first response it has to be"
+
+
 def test_finalize_ends_what_runs_and_carries_the_metrics_over(module):
     llm = LlmGlue(module)
     (sender,) = llm.ask(prompt(max_tokens=1000))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio  # noqa: F401  The stub imports it in the first execute: 10 ms that a client would wait.
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -40,6 +41,54 @@ def stream_error_response(pb_utils: Any, error: BaseException) -> Any:
     told = as_request_error(error)
     code = getattr(pb_utils.TritonError, told.code)
     return pb_utils.InferenceResponse(error=pb_utils.TritonError(_utf8(f"{told.code}: {told}"), code))
+
+
+class ResponseStream:
+    """The responses to one request of a decoupled model; the last is one with `final`, or `fail`.
+
+    Calls that send come one at a time; `is_cancelled` may come from another thread.
+    """
+
+    def __init__(self, pb_utils: Any, sender: Any) -> None:
+        self._pb_utils = pb_utils
+        self._sender = sender
+        self._lock = threading.Lock()
+        self._begun = self._closed = False
+
+    def respond(self, columns: Mapping[str, Any], *, final: bool) -> None:
+        """Sends tensors, name → array."""
+        pb = self._pb_utils
+        outputs = [pb.Tensor(name, array) for name, array in columns.items()]
+        self._send(pb.InferenceResponse(output_tensors=outputs), final=final)
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the request with an error."""
+        response = stream_error_response(self._pb_utils, error)
+        if not self._begun:
+            self._send(response, final=True)
+            return
+        # Seen on 2.51: for a model that called this one, an error in the middle that is final at the same
+        # time never comes, and it waits for ever; as the first response it must be final, or the same.
+        self._send(response, final=False)
+        self._send(None, final=True)
+
+    def is_cancelled(self) -> bool:
+        """Whether the client has given up or gone. After the final response Triton frees what says so."""
+        with self._lock:
+            return not self._closed and bool(self._sender.is_cancelled())
+
+    def _send(self, response: Any, *, final: bool) -> None:
+        self._begun = True
+        if not final:
+            self._sender.send(response)
+            return
+        flag = self._pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+        with self._lock:
+            self._closed = True
+        if response is None:
+            self._sender.send(flags=flag)
+        else:
+            self._sender.send(response, flags=flag)
 
 
 def _utf8(sentence: str) -> str:

@@ -1,7 +1,6 @@
 """Glue of assistant: questions in, findings and an answer out. What is done lies in trimodal.assistant."""
 
 import json
-import threading
 
 import triton_python_backend_utils as pb_utils
 
@@ -10,11 +9,9 @@ from trimodal.assistant.relay import Models
 from trimodal.assistant.request import INPUTS, read_request
 from trimodal.assistant.service import AssistantService
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.glue import as_request_error, stream_error_response, version_directory
+from trimodal.glue import ResponseStream, as_request_error, version_directory
 from trimodal.metrics import TritonMetrics
 from trimodal.settings import parameters_of, parse_parameters
-
-FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
 class TritonPythonModel:
@@ -27,7 +24,7 @@ class TritonPythonModel:
 
     def execute(self, requests):
         for request in requests:
-            sink = ResponseSink(request.get_response_sender())
+            sink = ResponseSink(pb_utils, request.get_response_sender())
             try:
                 found = ((name, pb_utils.get_input_tensor_by_name(request, name)) for name in INPUTS)
                 inputs = {name: tensor.as_numpy() for name, tensor in found if tensor is not None}
@@ -43,25 +40,8 @@ class TritonPythonModel:
         self.metrics.close()
 
 
-class ResponseSink:
-    """Where one request's responses go. After the final one Triton frees what is_cancelled() looks at."""
-
-    def __init__(self, sender):
-        self.sender, self.lock, self.closed = sender, threading.Lock(), False
+class ResponseSink(ResponseStream):
+    """Where one request's findings and answer go."""
 
     def send(self, columns, *, final):
-        outputs = [pb_utils.Tensor(name, array) for name, array in columns.items()]
-        self.respond(pb_utils.InferenceResponse(output_tensors=outputs), final)
-
-    def fail(self, error):
-        self.respond(stream_error_response(pb_utils, error), final=True)
-
-    def respond(self, response, final):
-        if final:
-            with self.lock:
-                self.closed = True
-        self.sender.send(response, flags=FINAL if final else 0)
-
-    def is_cancelled(self):
-        with self.lock:
-            return not self.closed and self.sender.is_cancelled()
+        self.respond(columns, final=final)

@@ -1,13 +1,12 @@
 """Glue of llm: tensors → a request, deltas → decoupled responses. What is done lies in trimodal.llm."""
 
 import json
-import threading
 
 import triton_python_backend_utils as pb_utils
 
 from trimodal.cache.keys import model_fingerprint
 from trimodal.cache.opening import open_answers
-from trimodal.glue import as_request_error, stream_error_response, version_directory
+from trimodal.glue import ResponseStream, as_request_error, version_directory
 from trimodal.llm.answer import columns
 from trimodal.llm.metrics import LlmMetrics
 from trimodal.llm.request import INPUTS, read_request
@@ -15,8 +14,6 @@ from trimodal.llm.service import LlmService
 from trimodal.llm.settings import LlmSettings
 from trimodal.metrics import TritonMetrics
 from trimodal.settings import parameters_of, parse_parameters
-
-FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
 class TritonPythonModel:
@@ -35,7 +32,7 @@ class TritonPythonModel:
 
     def execute(self, requests):
         for request in requests:
-            sink = ResponseSink(request.get_response_sender())
+            sink = ResponseSink(pb_utils, request.get_response_sender())
             try:
                 with self.counts.refusals():
                     found = ((name, pb_utils.get_input_tensor_by_name(request, name)) for name in INPUTS)
@@ -51,26 +48,8 @@ class TritonPythonModel:
         self.metrics.close()
 
 
-class ResponseSink:
-    """Where one request's answer goes. After the final response Triton frees what is_cancelled() looks at."""
-
-    def __init__(self, sender):
-        self.sender, self.lock, self.closed = sender, threading.Lock(), False
+class ResponseSink(ResponseStream):
+    """Where one request's answer goes."""
 
     def send(self, delta):
-        outputs = [pb_utils.Tensor(name, array) for name, array in columns(delta).items()]
-        response = pb_utils.InferenceResponse(output_tensors=outputs)
-        self.respond(response, final=bool(delta.finish_reason))
-
-    def fail(self, error):
-        self.respond(stream_error_response(pb_utils, error), final=True)
-
-    def respond(self, response, final):
-        if final:
-            with self.lock:
-                self.closed = True
-        self.sender.send(response, flags=FINAL if final else 0)
-
-    def is_cancelled(self):
-        with self.lock:
-            return not self.closed and self.sender.is_cancelled()
+        self.respond(columns(delta), final=bool(delta.finish_reason))

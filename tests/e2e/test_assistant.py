@@ -1,0 +1,297 @@
+"""The assistant on a real server: each stage × (client gone, cancelled, out of time), and what is left of it.
+
+The engines are fakes that take their time. What counts is read from the metrics page: requests of the
+assistant and of the llm, streams of speech, all back to zero.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+import wave
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.vision.pictures import artefact
+from trimodal.client import AskStream, Client, Delta, Heard, Saw, Timeouts
+from trimodal.errors import InvalidArgument, RequestError, Unavailable
+from trimodal.server.process import TritonServer
+from trimodal.speech.engine_fake import speak
+
+from .conftest import wait_until
+
+pytestmark = pytest.mark.e2e
+
+CLIENTS = Path(__file__).parents[2] / "clients"
+STAGES = ("heard", "saw", "answer")
+QUESTION = ["what", "is", "a", "lambda"]
+WINDOW_MS, IMAGE_MS, STEP_MS = 400, 1_500, 20
+GENEROUS = 5.0  # seconds: this machine may be busy with other things
+ACTIVE = {
+    "assistant": "trimodal_assistant_active_requests",
+    "llm": "trimodal_llm_active_requests",
+    "llm queue": "trimodal_llm_queued_requests",
+    "speech": "trimodal_speech_active_streams",
+}
+IDLE = dict.fromkeys(ACTIVE, 0.0)
+
+
+@pytest.fixture(scope="module")
+def server(serve: Callable[..., TritonServer], tmp_path_factory: pytest.TempPathFactory) -> TritonServer:
+    plain = {"mean": (0, 0, 0), "std": (1 / 255,) * 3}
+    classifier = str(artefact(tmp_path_factory.mktemp("vision") / "fake", **plain))
+    changes = {
+        "llm": {"engine": "fake", "fake_step_ms": str(STEP_MS), "max_num_seqs": "4", "max_queue": "100"},
+        "speech": {"vad": "energy", "max_streams": "2"},
+        "speech_recognize": {"engine": "fake", "fake_batch_ms": str(WINDOW_MS), "fake_window_ms": "0"},
+        "vision_preprocess": {"classifier": classifier},
+        "vision_classify": {"artefact": classifier, "engine": "fake", "fake_delay_ms": str(IMAGE_MS)},
+        "vision_rank": {"classifier": classifier},
+    }
+    server = serve(("assistant",), changes=changes)
+    wait_until(lambda: listens(server), "the metrics page")
+    return server
+
+
+@pytest.fixture
+async def client(server):
+    async with Client(server.grpc_url, timeouts=Timeouts(silence=30)) as client:
+        yield client
+    wait_until(lambda: active(server) == IDLE, "nothing to be under way", 10)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """An image, a spoken question, and speech that takes seconds to hear."""
+    folder = tmp_path_factory.mktemp("asked")
+    Image.new("RGB", (16, 12), (2, 200, 100)).save(folder / "two.png")
+    for name, words in {"short": QUESTION, "long": [*QUESTION, 1.0] * 12}.items():
+        samples, _ = speak(words)
+        with wave.open(str(folder / f"{name}.wav"), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(16_000)
+            file.writeframes((samples * 32767).astype("<i2").tobytes())
+    return folder
+
+
+def listens(server: TritonServer) -> bool:
+    try:
+        active(server)
+    except OSError:
+        return False
+    return True
+
+
+def page(server: TritonServer) -> list[str]:
+    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics", timeout=10) as answer:
+        return answer.read().decode().splitlines()
+
+
+def active(server: TritonServer) -> dict[str, float]:
+    """What is under way, by model."""
+    lines = page(server)
+    return {
+        name: sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(gauge))
+        for name, gauge in ACTIVE.items()
+    }
+
+
+def outcome(server: TritonServer, name: str) -> float:
+    begins = "trimodal_assistant_requests_total{"
+    found = (line for line in page(server) if line.startswith(begins) and f'"{name}"' in line)
+    return sum(float(line.rsplit(" ", 1)[1]) for line in found)
+
+
+def asked(files: Path, stage: str) -> dict[str, object]:
+    """A question whose stage takes a while."""
+    return {
+        "heard": {"audio": files / "long.wav"},
+        "saw": {"text": "what is it?", "image": files / "two.png"},
+        "answer": {"text": "tell me everything", "max_tokens": 900},
+    }[stage]
+
+
+async def until(server: TritonServer, **wanted: float) -> float:
+    """Seconds until these are under way."""
+    began = time.perf_counter()
+    while True:
+        now = await asyncio.to_thread(active, server)
+        waited = time.perf_counter() - began
+        if all(now[name] == count for name, count in wanted.items()):
+            return waited
+        assert waited < GENEROUS, f"{now} instead of {wanted}"
+        await asyncio.sleep(0.01)
+
+
+async def under_way(server: TritonServer, stage: str) -> None:
+    await until(server, assistant=1)
+    if stage == "heard":
+        await until(server, speech=1)
+    elif stage == "answer":
+        await until(server, llm=1)
+    await asyncio.sleep(0.1)
+
+
+async def test_a_question_of_text_image_and_speech(client: Client, files: Path) -> None:
+    stream = client.ask("and now?", image=files / "two.png", audio=files / "short.wav", max_tokens=5)
+    items = [item async for item in stream]
+    findings = [item for item in items if not isinstance(item, Delta)]
+    assert [type(item) for item in items[: len(findings)]] == [type(item) for item in findings]
+    assert {type(item) for item in findings} == {Heard, Saw}
+    assert stream.heard == "what is a lambda"
+    assert stream.labels[0].label == "class 2"
+    assert stream.labels[0].score > 0.9
+    assert (stream.finish_reason, stream.usage.completion) == ("length", 5)
+    assert stream.text == "".join(item.text for item in items if isinstance(item, Delta))
+    stages = stream.stages
+    assert None not in stages.values()
+    assert max(stages["heard"], stages["saw"]) + stages["answer"] <= stages["total"] + 1
+    assert stages["heard"] >= WINDOW_MS
+    assert stages["saw"] >= IMAGE_MS
+    assert stages["total"] < stages["heard"] + stages["saw"] + stages["answer"], "not one after the other"
+
+
+async def test_an_answer_is_that_of_the_llm(client: Client) -> None:
+    alone = await client.complete("hello", max_tokens=20)
+    assert (await client.ask("hello", max_tokens=20).answer()).text == alone.text
+    samples, _ = speak(QUESTION)
+    spoken = await client.ask(audio=samples, max_tokens=20).answer()
+    assert spoken.text == (await client.complete("what is a lambda", max_tokens=20)).text
+
+
+@pytest.mark.parametrize("stage", STAGES)
+async def test_cancelled(server: TritonServer, client: Client, files: Path, stage: str) -> None:
+    before = outcome(server, "cancelled")
+    stream = client.ask(**asked(files, stage))
+    reading = asyncio.create_task(read(stream))
+    await under_way(server, stage)
+    began = time.perf_counter()
+    stream.cancel()
+    waits = {
+        name: round((await until(server, **{name: 0}) + time.perf_counter() - began) * 1e3) for name in ACTIVE
+    }
+    print(f"\n{stage}: cancelled; nothing under way after {waits} ms")
+    await reading
+    assert stream.finish_reason == "cancelled"
+    wait_until(lambda: outcome(server, "cancelled") == before + 1, "one more cancelled request", 10)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+async def test_the_client_is_gone(server: TritonServer, files: Path, stage: str) -> None:
+    before = outcome(server, "cancelled")
+    given = asked(files, stage)
+    arguments = [str(given["text"])] if "text" in given else []
+    for name in ("image", "audio", "max_tokens"):
+        arguments += [f"--{name.replace('_', '-')}", str(given[name])] if name in given else []
+    program = subprocess.Popen(
+        [sys.executable, "-m", "trimodal.cli", "ask", *arguments, "--url", server.grpc_url],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        await asyncio.to_thread(wait_until, lambda: active(server)["assistant"] == 1, "the question", 30)
+        await under_way(server, stage)
+    finally:
+        program.send_signal(signal.SIGKILL)
+        program.wait(10)
+    await until(server, **IDLE)
+    wait_until(lambda: outcome(server, "cancelled") == before + 1, "one more cancelled request", 10)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+async def test_out_of_time(server: TritonServer, client: Client, files: Path, stage: str) -> None:
+    stream = client.ask(**asked(files, stage), deadline_ms=700)
+    if stage == "answer":  # what was said by then is kept
+        answer = await stream.answer()
+        assert answer.finish_reason == "deadline"
+        assert answer.text
+    else:
+        with pytest.raises(Unavailable, match=f"^{stage}: deadline_ms passed: not done after 7"):
+            await stream.answer()
+    await until(server, **IDLE)
+
+
+async def test_a_stage_that_fails_is_named(client: Client, files: Path) -> None:
+    with pytest.raises(InvalidArgument, match="^saw: image: not a JPEG, PNG or WebP file"):
+        await client.ask("what is it?", image=b"nothing", audio=files / "long.wav").answer()
+    with pytest.raises(InvalidArgument, match="^answer: max_tokens is 0"):
+        await client.ask("a", max_tokens=0).answer()
+    with pytest.raises(InvalidArgument, match="^heard: audio: no words are heard in it"):
+        await client.ask(audio=np.zeros(16_000, np.float32)).answer()
+    with pytest.raises(InvalidArgument, match="^audio: NaN"):
+        await client.ask(audio=np.full(16_000, np.nan, np.float32)).answer()
+    async with client.listen() as one, client.listen() as other:
+        await one.send(np.zeros(1600, np.float32))
+        await other.send(np.zeros(1600, np.float32))
+        with pytest.raises(Unavailable, match="^heard: speech: 2 streams are open"):
+            await client.ask("a", audio=files / "short.wav").answer()
+
+
+async def test_more_that_wait_than_the_backend_has_threads_for(server: TritonServer, client: Client) -> None:
+    """With every one of its 32 threads at the llm's queue, nothing would go out any more."""
+    streams = [client.ask(f"question {number}", max_tokens=900) for number in range(60)]
+    reading = [asyncio.create_task(read(stream)) for stream in streams]
+    await until(server, assistant=60, llm=4)
+    with pytest.raises(InvalidArgument, match="at least one of them is needed"):
+        await asyncio.wait_for(client.ask("").answer(), GENEROUS)
+    for stream in streams:
+        stream.cancel()
+    print(f"\n60 cancelled: nothing under way after {await until(server, **IDLE) * 1e3:.0f} ms")
+    await asyncio.gather(*reading)
+    assert (await client.ask("once more", max_tokens=3).answer()).finish_reason == "length"
+
+
+async def test_no_more_requests_than_set(server: TritonServer, client: Client) -> None:
+    streams = [client.ask(f"question {number}", max_tokens=900) for number in range(64)]
+    reading = [asyncio.create_task(read(stream)) for stream in streams]
+    await until(server, assistant=64)
+    with pytest.raises(Unavailable, match="64 requests are under way, as many as max_requests allows"):
+        await client.ask("one more").answer()
+    for stream in streams:
+        stream.cancel()
+    await asyncio.gather(*reading)
+    await until(server, **IDLE)
+
+
+def test_the_programs(server: TritonServer, files: Path) -> None:
+    given = ["--image", files / "two.png", "--audio", files / "short.wav", "--url", server.grpc_url]
+    copied = run(CLIENTS / "ask.py", *given)
+    assert copied.returncode == 0, copied.stderr
+    findings, timing = copied.stderr.rstrip().rsplit("\n", 1)
+    assert set(findings.split("\n")) - {""} >= {"heard: what is a lambda", "saw: class 2 (1.00)"}
+    assert json.loads(timing)["total"] > 0
+    command = run("-m", "trimodal.cli", "ask", *given, "--json", "--stats", "--max-tokens", 9)
+    *items, summary = [json.loads(line) for line in command.stdout.splitlines()]
+    assert {item["stage"] for item in items} == {"heard", "saw", "answer"}
+    assert summary["text"] == "".join(item["delta"] for item in items if item["stage"] == "answer")
+    assert summary["text"] == copied.stdout[: len(summary["text"])]
+    assert "heard in" in command.stderr
+    refused = run(CLIENTS / "ask.py", "a", "--image", files / "short.wav", "--url", server.grpc_url)
+    assert refused.returncode == 1
+    assert "saw: image: not a JPEG, PNG or WebP file" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert run(CLIENTS / "ask.py", "--audio", files / "two.png", "--url", server.grpc_url).returncode == 1
+
+
+def run(*command: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *map(str, command)], capture_output=True, check=False, timeout=60, encoding="utf-8"
+    )
+
+
+async def read(stream: AskStream) -> None:
+    try:
+        async for _ in stream:
+            pass
+    except RequestError as error:
+        raise AssertionError(f"{error} before it was cancelled") from error
