@@ -1,6 +1,6 @@
 """`trimodal regress`: a golden set against a running server. Only reads options and files, and shows.
 
-Exit code 0: nothing is worse; 1: something is; 2: it could not run.
+Exit code 0: nothing is worse; 1: something is; 2: it could not run, or times could not be judged.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,6 +30,9 @@ def regress(
     record: Annotated[bool, typer.Option("--record", help="Write the baseline; compare nothing.")] = False,
     baseline: Annotated[
         Path | None, typer.Option(help="The stored run; GOLDEN.baseline.json by default.")
+    ] = None,
+    versus: Annotated[
+        str | None, typer.Option(help="Second server, asked in turn: compare with it, not with a stored run.")
     ] = None,
     repeat: Annotated[
         int, typer.Option(min=1, max=1000, help="Counted requests a case; one comes before them.")
@@ -54,13 +58,17 @@ def regress(
     from trimodal.regress.report import as_data, print_comparison, print_findings
     from trimodal.regress.running import Pace
 
+    if versus is not None and (record or baseline):
+        raise typer.BadParameter("--versus needs no baseline: leave out --record and --baseline")
     console = Console(highlight=False, markup=False, stderr=as_json)
     path = baseline or baseline_path(golden)
     limits = Limits(latency=latency_tolerance, overlap=min_overlap)
     try:
         cases = read_cases(golden)
-        before = None if record else read_baseline(path)
-        after = cli_client.run(_ask(against, cases, Pace(repeat, concurrency, timeout)))
+        stored = None if record or versus else read_baseline(path)
+        urls = [against] if versus is None else [against, versus]
+        after, *others = cli_client.run(_ask(urls, cases, Pace(repeat, concurrency, timeout)))
+        before = others[0] if others else stored
         if before is None:
             write_baseline(path, after)
             findings = check(cases, after)
@@ -76,18 +84,21 @@ def regress(
     if as_json:
         typer.echo(json.dumps(as_data(comparison, before, after), ensure_ascii=False))
     else:
-        print_comparison(comparison, before, after, console)
-    raise typer.Exit(1 if comparison.worse else 0)
+        print_comparison(comparison, before, after, console, versus or "")
+    raise typer.Exit(1 if comparison.worse else 2 if comparison.doubtful else 0)
 
 
-async def _ask(url: str, cases: list[Case], pace: Pace) -> Run:
-    from trimodal.regress.running import run_cases
+async def _ask(urls: list[str], cases: list[Case], pace: Pace) -> list[Run]:
+    from contextlib import AsyncExitStack
 
-    async def identify(models: list[tuple[str, str]]) -> Server:
-        return await identify_server(url, models, pace.timeout)
+    from trimodal.regress.running import Side, run_cases
 
-    async with cli_client.connect(url, silence=pace.timeout) as client:
-        return await run_cases(client, cases, pace, identify, _progress())
+    async with AsyncExitStack() as stack:
+        sides = []
+        for url in urls:
+            client = await stack.enter_async_context(cli_client.connect(url, silence=pace.timeout))
+            sides.append(Side(client, partial(identify_server, url, timeout=pace.timeout)))
+        return await run_cases(sides, cases, pace, _progress())
 
 
 async def identify_server(url: str, models: list[tuple[str, str]], timeout: float) -> Server:

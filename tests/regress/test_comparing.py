@@ -86,3 +86,43 @@ def test_a_run_that_is_recorded_is_checked():
     assert check(wanted, run(case_1=record("yes"), case_2=record("x"))) == []
     (found,) = check(wanted, run(case_1=record("no"), case_2=record("x")))
     assert (found.case, found.verdict) == ("case-1", "worse")
+
+
+def timed(factor, *control, concurrency=1):
+    times = [factor * (20 + place / 10) for place in range(10)]
+    return run(concurrency=concurrency, case_1=record("x", ttft=times)).model_copy(
+        update={"control": control}
+    )
+
+
+QUIET, BUSY = (5.0, 5.1, 5.2, 5.3, 5.4), (9.0, 9.1, 9.2, 9.3, 9.4)
+
+
+def verdict(before, after):
+    found = compared(cases(1), before, after)
+    assert [one.what for one in found.findings] == ["ttft"]
+    return found.findings[0].verdict, found.worse, found.doubtful, found.doubt
+
+
+def test_a_machine_that_is_not_as_it_was_makes_times_doubtful():
+    assert verdict(timed(1, *QUIET), timed(2, *QUIET)) == ("worse", True, False, "")
+    told = "work without any model took 1.77 times as long as when it was recorded"
+    assert verdict(timed(1, *QUIET), timed(2, *BUSY)) == ("doubtful", False, True, told)
+    assert verdict(timed(2, *BUSY), timed(1, *QUIET))[:3] == ("doubtful", False, True)
+
+
+def test_a_machine_that_is_all_but_as_it_was_does_not():
+    near = tuple(one * 1.08 for one in QUIET)
+    assert verdict(timed(1, *QUIET), timed(2, *near)) == ("worse", True, False, "")
+    assert verdict(timed(1, *QUIET), timed(2, *BUSY[:2])) == ("worse", True, False, "")  # too few to tell
+    assert verdict(timed(1), timed(2)) == ("worse", True, False, "")
+
+
+def test_another_concurrency_makes_times_doubtful():
+    told = "1 requests at once were recorded, 4 are sent now"
+    assert verdict(timed(1), timed(2, concurrency=4)) == ("doubtful", False, True, told)
+
+
+def test_doubt_without_a_time_that_changed_is_no_matter():
+    found = compared(cases(1), timed(1, *QUIET), timed(1, *BUSY))
+    assert (found.findings, found.doubtful) == ([], False)

@@ -31,13 +31,13 @@ def test_what_changed_and_the_times_by_task():
     comparison = found(before, after, case(1), case(2))
     text = printed(lambda console: print_comparison(*comparison, console))
     assert "baseline of 2026-11-21T12:00:00+00:00: 2 cases, 22 requests; now 2 cases, 22 requests" in text
-    assert "requests at once: 1 → 4" in text
+    assert "times cannot be judged: 1 requests at once were recorded, 4 are sent now" in text
     assert "[bold]x" in text
     assert "[red]z" in text
     (group,) = [line for line in text.splitlines() if line.startswith("llm")]
     assert group.split()[:7] == ["llm", "ttft", "20.45", "ms", "40.90", "ms", "2.00"]
     assert group.split()[-1] == "<0.001"
-    assert text.endswith("2 cases compared: 4 worse\n")
+    assert text.endswith("2 cases compared: 1 worse, 3 doubtful\n")
 
 
 def test_nothing_changed():
@@ -70,6 +70,7 @@ def test_the_last_line():
         ]
 
     assert summary(some(better=2, worse=10), 7) == "7 cases compared: 10 worse, 2 better"
+    assert summary(some(doubtful=1, worse=1), 2) == "2 cases compared: 1 worse, 1 doubtful"
     assert summary(some(known=1), 1) == "1 cases compared: 1 known"
 
 

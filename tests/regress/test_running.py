@@ -12,7 +12,7 @@ from trimodal.client.fake_transport import labelled, llm_outputs, scripted
 from trimodal.errors import InvalidArgument, OperatorError, Unavailable
 from trimodal.regress.cases import Case
 from trimodal.regress.golden import LINE
-from trimodal.regress.running import Pace, run_cases
+from trimodal.regress.running import Pace, Side, run_cases
 from trimodal.regress.values import Server
 
 
@@ -22,7 +22,8 @@ async def identify(models):
 
 async def run(transport, *cases, tell=lambda done, of: None, **pace):
     async with Client(transport=transport) as client:
-        return await run_cases(client, cases, Pace(**{"repeat": 2, **pace}), identify, tell)
+        (found,) = await run_cases([Side(client, identify)], cases, Pace(**{"repeat": 2, **pace}), tell)
+        return found
 
 
 def embedding(request):
@@ -214,3 +215,28 @@ async def test_numbers_that_are_none_are_the_models_fault():
     found = await run(transport, Case(1, image, b"picture", None, "d"), vector)
     assert found.cases["i"].answers[0].text == "a score of the answer is not finite"
     assert found.cases["case-2"].answers[0].error == "INTERNAL"
+
+
+async def test_two_servers_are_asked_in_turn():
+    order = []
+
+    def model(name):
+        async def answer(request):
+            order.append(name + request.inputs["text_input"][0].decode())
+            yield llm_outputs(name, "stop")
+
+        return answer
+
+    async def other(models):
+        return Server(name="other")
+
+    one, two = (FakeTransport(llm=model(name)) for name in "ab")
+    cases = [case(number, input={"prompt": str(number)}) for number in (1, 2)]
+    async with Client(transport=one) as first, Client(transport=two) as second:
+        runs = await run_cases([Side(first, identify), Side(second, other)], cases, Pace(repeat=2))
+    assert order == ["a1", "b1", "a2", "b2", "b1", "a1", "b2", "a2", "a1", "b1", "a2", "b2"]
+    assert [found.cases["case-2"].answers[0].text for found in runs] == ["a", "b"]
+    assert [found.server.name for found in runs] == ["fake", "other"]
+    assert runs[0].control == runs[1].control
+    assert len(runs[0].control) == 3
+    assert all(ms > 0 for ms in runs[0].control)

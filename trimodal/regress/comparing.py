@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from trimodal.regress.answers import compare_answers, compare_expectations
 from trimodal.regress.caching import compare_cache, compare_prompt
 from trimodal.regress.cases import Case
-from trimodal.regress.findings import Finding, Limits
+from trimodal.regress.findings import VERDICTS, Finding, Limits
 from trimodal.regress.golden import Expectation
 from trimodal.regress.identity import differences
-from trimodal.regress.latencies import Latency, compare_latencies, findings, too_few
+from trimodal.regress.latencies import MIN_SAMPLES, Latency, compare_latencies, findings, too_few
+from trimodal.regress.significance import mann_whitney
 from trimodal.regress.values import Run
-
-_ORDER = ("worse", "known", "changed", "better")
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Comparison:
         findings: worse ones first.
         latencies: all that were compared, groups first.
         compared: cases that both runs have.
+        doubt: why times are no measure of the server; "" when they are.
         repeat_needed: counted requests a case that it takes to see one case's times change; 0: enough.
     """
 
@@ -33,12 +35,18 @@ class Comparison:
     findings: list[Finding]
     latencies: list[Latency]
     compared: int
+    doubt: str
     repeat_needed: int
 
     @property
     def worse(self) -> bool:
         """Whether anything is."""
         return any(one.verdict == "worse" for one in self.findings)
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether there are times that may be worse, and cannot be judged."""
+        return any(one.verdict == "doubtful" for one in self.findings)
 
 
 def compare(cases: Sequence[Case], before: Run, after: Run, limits: Limits) -> Comparison:
@@ -68,15 +76,32 @@ def compare(cases: Sequence[Case], before: Run, after: Run, limits: Limits) -> C
     latencies = compare_latencies(
         {name: before.cases[name] for name in both}, {name: after.cases[name] for name in both}, limits
     )
-    found += findings(latencies)
-    found.sort(key=lambda one: (_ORDER.index(one.verdict), one.case))
+    doubt = _doubt(before, after, limits)
+    times = findings(latencies)
+    found += [replace(one, verdict="doubtful") for one in times] if doubt else times
+    found.sort(key=lambda one: (VERDICTS.index(one.verdict), one.case))
     return Comparison(
         differences(before.server, after.server),
         found,
         latencies,
         len(both),
+        doubt,
         too_few(latencies, limits.alpha),
     )
+
+
+def _doubt(before: Run, after: Run, limits: Limits) -> str:
+    """Why the times of the two runs tell nothing of the servers; "" when there is no reason."""
+    if before.concurrency != after.concurrency:
+        return f"{before.concurrency} requests at once were recorded, {after.concurrency} are sent now"
+    old, new = before.control, after.control
+    if min(len(old), len(new)) < MIN_SAMPLES or mann_whitney(old, new) >= limits.alpha:
+        return ""
+    ratio = float(np.median(new) / np.median(old))
+    # Half of what is tolerated: the rest is the server's.
+    if 1 / (1 + limits.latency / 2) <= ratio <= 1 + limits.latency / 2:
+        return ""
+    return f"work without any model took {ratio:.2f} times as long as when it was recorded"
 
 
 def check(cases: Sequence[Case], run: Run) -> list[Finding]:

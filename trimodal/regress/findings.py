@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Verdict = Literal["worse", "better", "changed", "known"]
+Verdict = Literal["worse", "doubtful", "better", "changed", "known"]
+
+# In the order in which they are shown.
+VERDICTS: tuple[Verdict, ...] = ("worse", "doubtful", "known", "changed", "better")
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,8 @@ class Finding:
     Attributes:
         case: its id, or a group of cases such as "all llm".
         what: answer, expectation, prompt, cache, case, or a time (ttft, tpot, total).
-        verdict: worse fails the run; known: a broken expectation that was broken before.
+        verdict: worse fails the run; known: a broken expectation that was broken before;
+            doubtful: a time that the machine may have made worse or better.
         p: chance of such a difference without a change, corrected for all that is tested;
             None: not a matter of chance.
     """

@@ -13,21 +13,27 @@ from rich.table import Table
 from rich.text import Text
 
 from trimodal.regress.comparing import Comparison
-from trimodal.regress.findings import Finding
+from trimodal.regress.findings import VERDICTS, Finding
 from trimodal.regress.latencies import Latency
 from trimodal.regress.values import Run
 
-_STYLES = {"worse": "red", "better": "green", "changed": "yellow", "known": "yellow"}
+_STYLES = {"worse": "red", "doubtful": "red", "better": "green", "changed": "yellow", "known": "yellow"}
 
 
-def print_comparison(comparison: Comparison, before: Run, after: Run, console: Console) -> None:
-    """Knobs, findings, times by task, and a last line that says what came of it."""
+def print_comparison(
+    comparison: Comparison, before: Run, after: Run, console: Console, other: str = ""
+) -> None:
+    """Knobs, findings, times by task, and a last line that says what came of it.
+
+    Args:
+        other: the server that `before` is of, if it is no stored run.
+    """
     console.print(
-        f"baseline of {before.recorded_at}: {len(before.cases)} cases, {_count(before)} requests; "
+        f"{other or 'baseline of ' + before.recorded_at}: {len(before.cases)} cases, {_count(before)} requests; "
         f"now {len(after.cases)} cases, {_count(after)} requests"
     )
-    if before.concurrency != after.concurrency:
-        console.print(f"requests at once: {before.concurrency} → {after.concurrency}; times differ for that")
+    if comparison.doubt:
+        console.print(f"times cannot be judged: {comparison.doubt}")
     for knob in comparison.knobs:
         console.print(Text(f"  {knob}"))
     print_findings(comparison.findings, console)
@@ -58,7 +64,7 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
 def summary(findings: Sequence[Finding], compared: int) -> str:
     """The counts, as one line."""
     counts = Counter(one.verdict for one in findings)
-    told = [f"{counts[verdict]} {verdict}" for verdict in ("worse", "known", "changed", "better")]
+    told = [f"{counts[verdict]} {verdict}" for verdict in VERDICTS]
     if not findings:
         return f"{compared} cases compared: nothing changed"
     return f"{compared} cases compared: " + ", ".join(text for text in told if text[0] != "0")
@@ -68,6 +74,7 @@ def as_data(comparison: Comparison, before: Run, after: Run) -> dict[str, Any]:
     """The same for programs; times in milliseconds."""
     return {
         "worse": comparison.worse,
+        "doubt": comparison.doubt,
         "compared": comparison.compared,
         "repeat_needed": comparison.repeat_needed,
         "knobs": comparison.knobs,

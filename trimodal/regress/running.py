@@ -1,20 +1,24 @@
-"""A golden set asked of a running server: rounds over all cases, so many at once. It compares nothing."""
+"""A golden set asked of one running server, or of two in turn: rounds over all cases. It compares nothing."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import math
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 import numpy as np
 
-from trimodal.client import Client, Model
+from trimodal.client import Client
 from trimodal.errors import OperatorError
 from trimodal.regress.asking import Reply, ask
 from trimodal.regress.cases import Case
 from trimodal.regress.values import Observation, Record, Run, Said, Server
+
+_HASHED_BYTES = 4 << 20
 
 Identify = Callable[[list[tuple[str, str]]], Awaitable[Server]]
 
@@ -34,6 +38,14 @@ class Pace:
     timeout: float = 60.0
 
 
+@dataclass(frozen=True)
+class Side:
+    """A server to ask. `identify` says what serves there, for (name, version) of each ready model."""
+
+    client: Client
+    identify: Identify
+
+
 @dataclass
 class _Kept:
     """Replies of one case as they come; equal answers are kept once."""
@@ -51,46 +63,69 @@ class _Kept:
 
 
 async def run_cases(
-    client: Client,
+    sides: Sequence[Side],
     cases: Sequence[Case],
     pace: Pace,
-    identify: Identify,
     tell: Callable[[int, int], None] = lambda done, of: None,
-) -> Run:
-    """All cases, `pace.repeat` + 1 times each.
+) -> list[Run]:
+    """All cases, `pace.repeat` + 1 times each, on every side; a run a side.
 
     A case's first request opens connections and fills caches: its times do not count, its answer
     and cache outcome do. Round after round goes over all cases, so that a slow minute of the
-    machine harms all of them a little and none of them wholly.
+    machine harms all of them a little and none of them wholly. Sides are asked the same case one
+    after the other, each of them first every other time: such a minute harms all of them alike.
 
     Args:
-        identify: says what serves, for (name, version) of each ready model.
         tell: called after each request with how many are done, and of how many.
 
     Raises:
         OperatorError: a model is missing; names it and who needs it.
         TransportError: the server is not there, or goes away.
     """
-    models = await client.models()
-    _all_ready(models, cases)
-    server = await identify([(model.name, model.version) for model in models])
-    kept = {case.id: _Kept() for case in cases}
+    servers = [await _server(side, cases) for side in sides]
+    kept = [{case.id: _Kept() for case in cases} for _ in sides]
     rounds = {case.id: 1 + (case.line.repeat or pace.repeat) for case in cases}
-    of, done = sum(rounds.values()), 0
-
-    async def one(case: Case) -> None:
-        nonlocal done
-        kept[case.id].add(await ask(client, case, pace.timeout))
-        done += 1
-        tell(done, of)
-
+    of, done = len(sides) * sum(rounds.values()), 0
+    control = []
     for number in range(max(rounds.values())):
+
+        async def one(case: Case, turn: int = number) -> None:
+            nonlocal done
+            for place in range(len(sides)):
+                side = (place + turn) % len(sides)
+                kept[side][case.id].add(await ask(sides[side].client, case, pace.timeout))
+                done += 1
+                tell(done, of)
+
+        control.append(await _control(sides[0].client))
         await _at_once([case for case in cases if number < rounds[case.id]], one, pace.concurrency)
+    return [
+        await _run(side, server, cases, pace, found, tuple(control))
+        for side, server, found in zip(sides, servers, kept, strict=True)
+    ]
+
+
+async def _control(client: Client) -> float:
+    """Milliseconds of work that no model has a part in: a bare round trip, and a hash on this machine."""
+    began = time.perf_counter()
+    await client.ready()
+    hashlib.sha256(bytes(_HASHED_BYTES)).digest()
+    return (time.perf_counter() - began) * 1e3
+
+
+async def _run(
+    side: Side,
+    server: Server,
+    cases: Sequence[Case],
+    pace: Pace,
+    kept: Mapping[str, _Kept],
+    control: tuple[float, ...],
+) -> Run:
     records = {
         case.id: Record(
             task=case.line.task,
             digest=case.digest,
-            answers=await _with_cosines(client, case, list(kept[case.id].answers), pace.timeout),
+            answers=await _with_cosines(side.client, case, list(kept[case.id].answers), pace.timeout),
             observations=tuple(kept[case.id].observations),
         )
         for case in cases
@@ -99,18 +134,22 @@ async def run_cases(
         schema_version=1,
         recorded_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         concurrency=pace.concurrency,
+        control=control,
         server=server,
         cases=records,
     )
 
 
-def _all_ready(models: Sequence[Model], cases: Sequence[Case]) -> None:
+async def _server(side: Side, cases: Sequence[Case]) -> Server:
+    """What serves there, if all that the cases need is ready."""
+    models = await side.client.models()
     ready = {model.name for model in models}
     for case in cases:
         for model in sorted(case.models - ready):
             raise OperatorError(
                 f"the server has no model '{model}' ready, which line {case.number} ({case.id}) needs"
             )
+    return await side.identify([(model.name, model.version) for model in models])
 
 
 async def _at_once(cases: Sequence[Case], work: Callable[[Case], Awaitable[None]], most: int) -> None:

@@ -92,11 +92,16 @@ class Server(_Stored):
 
 
 class Run(_Stored):
-    """A golden set asked of a server, by case id."""
+    """A golden set asked of a server, by case id.
+
+    Attributes:
+        control: milliseconds of the same work without any model, once a round: how fast the machine was.
+    """
 
     # No defaults: they would be left out of the file.
     schema_version: Literal[1]
     recorded_at: str
     concurrency: int = 1
+    control: tuple[float, ...] = ()
     server: Server = Server()
     cases: dict[str, Record] = Field(default_factory=dict)
