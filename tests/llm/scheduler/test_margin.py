@@ -57,3 +57,25 @@ def test_the_size_of_errors() -> None:
         learn(margin, 1.0, 1.0 + number / 100 * (-1) ** number, queued=True)
     p50, p90 = margin.errors()
     assert (p50, p90) == (pytest.approx(0.5), pytest.approx(0.9))
+
+
+def test_more_late_answers_than_may_be_raise_the_margin_until_there_are_fewer() -> None:
+    """Errors are spread evenly from 0 to 1 s; the deadline is 0.5 s after what was foreseen."""
+    margin = Margin(0.9)
+
+    def admitted(error: float) -> None:
+        each = ticket(1)
+        each.predicted_ttft, each.ttft_deadline, each.queued = 1.0, 1.5, True
+        margin.learn(each, 1.0 + error, 0.0)
+
+    for number in range(120):
+        admitted((number * 0.618) % 1 / 2)
+    usual = asked(margin, 1.0, True)
+    assert usual == pytest.approx(0.45, abs=0.02)
+    for number in range(4):
+        admitted(0.6 + number / 10)
+    raised = asked(margin, 1.0, True)
+    assert raised > usual + 0.1
+    for number in range(120):
+        admitted((number * 0.618) % 1 / 2)
+    assert asked(margin, 1.0, True) == pytest.approx(usual, abs=0.02)
