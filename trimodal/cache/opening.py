@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
 from trimodal.cache.answers import AnswerCache
+from trimodal.cache.keys import model_fingerprint
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.options import CacheOptions
 from trimodal.cache.relay import TritonEmbedder, embedder_checkpoint
@@ -14,18 +16,24 @@ from trimodal.llm.settings import LlmSettings
 from trimodal.metrics import Metrics
 
 
-def open_answers(settings: LlmSettings, pb_utils: Any, metrics: Metrics, llm: Path) -> Answers | None:
-    """The cache of the llm model in the directory `llm`; None: `cache` is off.
+def open_answers(
+    settings: LlmSettings, pb_utils: Any, metrics: Metrics, llm: Path
+) -> tuple[Answers | None, str]:
+    """The cache of the llm model in the directory `llm` (None: `cache` is off), and its answers' fingerprint.
 
     Raises:
         OperatorError: the store cannot be used, or the embedding model does not suit the semantic layer.
     """
+    fingerprint = model_fingerprint(settings)
     if settings.cache == "off":
-        return None
+        return None, fingerprint
     if settings.cache == "coalesce":
-        return NoAnswers()
+        return NoAnswers(), fingerprint
     embedder = None
     if settings.cache == "semantic":
         checkpoint = embedder_checkpoint(llm, settings.embedder)
         embedder = TritonEmbedder(pb_utils, settings.embedder, checkpoint)
-    return AnswerCache(CacheOptions.of(settings, llm.name), embedder, CacheMetrics(metrics, llm.name))
+        # Vectors of another model must never be compared with this one's.
+        fingerprint = hashlib.sha256(f"{fingerprint} {checkpoint}".encode()).hexdigest()[: len(fingerprint)]
+    answers = AnswerCache(CacheOptions.of(settings, llm.name), embedder, CacheMetrics(metrics, llm.name))
+    return answers, fingerprint

@@ -4,7 +4,6 @@ import json
 
 import triton_python_backend_utils as pb_utils
 
-from trimodal.cache.keys import model_fingerprint
 from trimodal.cache.opening import open_answers
 from trimodal.glue import ResponseStream, as_request_error, version_directory
 from trimodal.llm.answer import columns
@@ -23,12 +22,9 @@ class TritonPythonModel:
         self.settings = parse_parameters(LlmSettings, parameters, source=source)
         self.metrics = TritonMetrics(pb_utils)
         self.counts = LlmMetrics(self.metrics, args["model_name"])
-        self.service = LlmService(
-            self.settings,
-            self.counts,
-            answers=open_answers(self.settings, pb_utils, self.metrics, version_directory(args).parent),
-            fingerprint=model_fingerprint(self.settings),
-        )
+        folder = version_directory(args).parent
+        answers, fingerprint = open_answers(self.settings, pb_utils, self.metrics, folder)
+        self.service = LlmService(self.settings, self.counts, answers=answers, fingerprint=fingerprint)
 
     def execute(self, requests):
         for request in requests:
