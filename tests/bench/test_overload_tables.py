@@ -22,7 +22,10 @@ def said(*levels, **others):
 def test_goals_that_are_met():
     told = said(level(1, [result()] * 10), level(10, [result()] * 9 + [refused(0.049)]))
     assert told[0] == "met: goodput at 10× is 0.90/s, 0.90 of its peak of 1.00/s at 1× (goal: 0.9)"
-    assert told[1] == "met: p99 TTFT of tier premium at 10× is 300 ms (bound: 500 ms)"
+    assert told[1] == (
+        "met: p99 TTFT of tier premium at 10× is 300 ms (bound: 500 ms); of 9 let in 0 expired in the queue "
+        "and were told so"
+    )
     assert told[-1] == (
         "met: the slowest refusal came 49.0 ms after its request was due, from its sending 48.0 ms at most "
         "(goal: below 50)"
@@ -32,15 +35,18 @@ def test_goals_that_are_met():
 def test_goals_that_are_missed_are_said_to_be():
     told = said(level(1, [result()] * 10), level(10, [result()] * 8 + [result(ttft=0.9), refused(0.051)]))
     assert told[0].startswith("MISSED: goodput at 10× is 0.80/s, 0.80 of its peak")
-    assert told[1] == "MISSED: p99 TTFT of tier premium at 10× is 900 ms (bound: 500 ms)"
+    assert told[1].startswith(
+        "MISSED: p99 TTFT of tier premium at 10× is 900 ms (bound: 500 ms); of 9 let in"
+    )
     assert told[-1].startswith("MISSED: the slowest refusal came 51.0 ms after")
 
 
 def test_a_high_tier_that_got_no_text_is_beyond_all_bounds():
     hung = result(outcome="gave_up", ttft=float("nan"))
-    assert "MISSED: p99 TTFT of tier premium at 2× is beyond all bounds (bound: 500 ms)" in said(
-        level(1, [result()]), level(2, [hung])
-    )
+    expired = result(outcome="expired", ttft=float("nan"))
+    told = said(level(1, [result()]), level(2, [hung, expired]))
+    assert told[1].startswith("MISSED: p99 TTFT of tier premium at 2× is beyond all bounds (bound: 500 ms)")
+    assert told[1].endswith("of 2 let in 1 expired in the queue and were told so")
 
 
 def test_what_makes_figures_doubtful_is_told_of_every_side():

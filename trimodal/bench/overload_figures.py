@@ -29,8 +29,8 @@ class TierFigures:
         met: good. late: first text too late. uneven: first text in time, then a gap too long.
         refused: at once. expired: let in, then refused without any text.
         lost: failed, given up by the client, or not sent because too many were open.
-        ttft_p50, ttft_p99: milliseconds, of all that were let in; those that got no
-            text count as longer than all others. None: so many got none.
+        ttft_p50, ttft_p99: milliseconds, of those that got a text or were left waiting for one; the latter
+            count as longer than all others. None: so many got none.
     """
 
     sent: int
@@ -155,8 +155,8 @@ def _tier_figures(results: Sequence[Result], tier: Tier) -> TierFigures:
     counts = Counter(verdicts)
     times = [
         math.inf if math.isnan(one.ttft) else one.ttft
-        for one, verdict in zip(results, verdicts, strict=True)
-        if verdict != "refused" and one.outcome != "unsent"
+        for one in results
+        if one.outcome not in ("refused", "expired", "unsent")
     ]
     return TierFigures(
         sent=len(results),

@@ -55,7 +55,7 @@ def draw(
     goodput.set_ylim(bottom=0)
     if bound_ms:
         ttft.axhline(bound_ms, color="grey", linestyle=":", label="bound")
-    ttft.set(title=f"p99 TTFT of tier {tier}, of those let in", ylabel="ms", yscale="log")
+    ttft.set(title=f"p99 TTFT of tier {tier}", ylabel="ms", yscale="log")
     for axes in (goodput, ttft):
         axes.set(xlabel="offered load, times capacity", xscale="log")
         axes.set_xticks(loads, [f"{load:g}×" for load in loads])

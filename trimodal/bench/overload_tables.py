@@ -47,7 +47,7 @@ def print_tables(sides: Mapping[str, Sequence[LevelFigures]], console: Console) 
     console.print(
         "met: first text and all gaps within the tier's bounds; late, gap: the one, the other not\n"
         "refused: at once; expired: let in, refused later without a text; lost: failed, or client gave up\n"
-        "TTFT: ms from when a request was due, of all that were let in; refused: the same to the refusal"
+        "TTFT: ms from when a request was due, also of who waited in vain untold; refused: the same to the refusal"
     )
     console.print(behind)
     console.print(
@@ -99,12 +99,17 @@ def _refusals(levels: Sequence[LevelFigures]) -> list[str]:
 
 def _high_tier(level: LevelFigures, tiers: Mapping[str, Tier]) -> list[str]:
     name = max(level.tiers, key=lambda one: tiers[one].priority)
-    bound, p99 = tiers[name].ttft_deadline_ms, level.tiers[name].ttft_p99
+    figures = level.tiers[name]
+    bound, p99 = tiers[name].ttft_deadline_ms, figures.ttft_p99
     if not bound:
         return []
     shown = "beyond all bounds" if p99 is None else f"{p99:.0f} ms"
     kept = p99 is not None and p99 <= bound
-    return [f"{_met(kept)}: p99 TTFT of tier {name} at {level.load:g}× is {shown} (bound: {bound} ms)"]
+    let_in = figures.sent - figures.refused
+    return [
+        f"{_met(kept)}: p99 TTFT of tier {name} at {level.load:g}× is {shown} (bound: {bound} ms); "
+        f"of {let_in} let in {figures.expired} expired in the queue and were told so"
+    ]
 
 
 def _doubts(where: str, level: LevelFigures) -> list[str]:
