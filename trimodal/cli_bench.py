@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
+from trimodal.cli_bench_cache import cache
 from trimodal.cli_bench_overload import overload
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ bench = typer.Typer(
 )
 
 
+bench.command()(cache)
 bench.command()(overload)
 
 

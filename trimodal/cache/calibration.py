@@ -1,0 +1,99 @@
+"""Which cosine threshold keeps a bound on wrong answers: reads what `trimodal bench cache` calibrated.
+
+A table is for one checkpoint of the embedding model, and counts what passes threshold and
+guard together. It computes nothing: `trimodal.bench.cache` measures, and writes the file.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from trimodal.errors import SettingsError
+
+SHIPPED = Path(__file__).with_name("calibration.json")
+"""Made with the project's own pairs and all-MiniLM-L6-v2."""
+COMMAND = "trimodal bench cache --accuracy-only --pairs FILE --calibrate FILE.json"
+
+
+class Point(BaseModel):
+    """What passes at one threshold. Rates are of 0…1, bounds of 95 % confidence (Clopper and Pearson)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    threshold: float = Field(ge=-1, le=1, description="cosine that a pair must reach")
+    hit_rate: float = Field(ge=0, le=1, description="of paraphrases")
+    false_hits: int = Field(ge=0, description="of near-identical questions with another answer")
+    false_hit_upper: float = Field(ge=0, le=1, description="upper bound of their share")
+
+
+class Calibration(BaseModel):
+    """The curve of one checkpoint on one set of pairs; its thresholds rise."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    checkpoint_sha256: str = Field(min_length=1, description="of the embedding model's checkpoint")
+    pairs: str = Field(description="file that the curve was measured on")
+    paraphrases: int = Field(ge=1)
+    hard_negatives: int = Field(ge=1)
+    curve: tuple[Point, ...] = Field(min_length=1)
+
+    @classmethod
+    def shipped(cls, checkpoint: str) -> Calibration:
+        """The one in this package.
+
+        Raises:
+            SettingsError: it is for another checkpoint.
+        """
+        return cls.read(SHIPPED, checkpoint)
+
+    @classmethod
+    def read(cls, path: Path, checkpoint: str) -> Calibration:
+        """The one in a file.
+
+        Args:
+            checkpoint: SHA-256 of the embedding model's checkpoint; see `Embedder.checkpoint`.
+
+        Raises:
+            SettingsError: there is none, it is damaged, or it is for another checkpoint.
+        """
+        try:
+            found = cls.model_validate(_json(path))
+        except (OSError, ValueError) as error:
+            why = "damaged" if isinstance(error, (ValidationError, ValueError)) else error.strerror
+            raise SettingsError(
+                f"{path}: no calibration of the cache ({why}); make one with: {COMMAND}"
+            ) from None
+        if found.checkpoint_sha256 != checkpoint:
+            raise SettingsError(
+                f"{path} calibrates the cache for the embedding checkpoint {found.checkpoint_sha256[:12]}, "
+                f"served is {checkpoint[:12]}: calibrate with: {COMMAND}"
+            )
+        return found
+
+    def threshold(self, max_false_hit: float) -> float:
+        """The lowest cosine from which on the bound on false hits is at most `max_false_hit`.
+
+        Raises:
+            SettingsError: there is none; the sentence has the least bound that can be had.
+        """
+        held = [
+            point.threshold for index, point in enumerate(self.curve) if self._holds(index, max_false_hit)
+        ]
+        if held:
+            return min(held)
+        least = min(point.false_hit_upper for point in self.curve)
+        raise SettingsError(
+            f"cache_max_false_hit {max_false_hit:g}: no threshold keeps it; the least bound on {self.pairs} "
+            f"({self.hard_negatives} near-identical pairs) is {least:.4f}, more pairs can show a lower one"
+        )
+
+    def _holds(self, index: int, max_false_hit: float) -> bool:
+        return all(point.false_hit_upper <= max_false_hit for point in self.curve[index:])
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
