@@ -103,6 +103,29 @@ def test_whoever_asks_anything_else_gets_an_answer_of_their_own(
     assert other.note.cache == ""
 
 
+def test_tenants_whose_names_look_alike_share_nothing(asking: Asking) -> None:
+    names = [
+        "",
+        " ",
+        "a",
+        "A",
+        "а",
+        "ａ",
+        "a ",
+        "a\u200b",
+        "\u202ea",
+        "é",
+        "e\u0301",
+        "*",
+        "%",
+        "a' OR '1'='1",
+        "null",
+    ]
+    for name in names:
+        assert asking("who am I", tenant=name, cache_control="no-store")[0].note.cache == "", name
+        asking.until_kept("who am I", tenant=name)
+
+
 def test_what_is_not_to_be_stored_is_not(asking: Asking) -> None:
     options = {"cache_control": "no-store", "tenant": "private"}
     answers = asking(*["a secret"] * 5, **options)
