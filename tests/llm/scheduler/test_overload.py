@@ -136,6 +136,31 @@ def test_a_slow_start_is_forgotten() -> None:
     assert sum(client.met for client in later) >= 0.98 * len(later)
 
 
+def test_while_the_engine_hangs_nobody_waits_in_vain() -> None:
+    """One step takes 6 s, and nothing tells that it will: who comes meanwhile is refused on arrival."""
+    clients = poisson(10, SECONDS, 1, MIX)
+    server = Server(settings(max_num_seqs=16), info(2000, 16))
+    usual, hung = server.pace, []
+
+    def hang_once() -> None:
+        server.pace = usual
+        if server.now > 15 and not hung:
+            hung.append(server.now)
+            server.pace = replace(usual, base=6.0)
+
+    server.watch = hang_once
+    server.run(clients)
+    meanwhile = [
+        client
+        for client in clients
+        if hung[0] + 1.7 < client.at < hung[0] + 5.5 and client.ticket.ttft_deadline - client.at < 2
+    ]
+    assert len(meanwhile) > 20
+    assert sum(not client.refused for client in meanwhile) <= 2  # let in to see whether it goes on
+    later = [client for client in clients if client.at > hung[0] + 16]
+    assert sum(client.met for client in later) >= 0.95 * len(later)
+
+
 def test_gaps_of_running_streams_stay_within_their_bound() -> None:
     def gaps(bound: float) -> tuple[float, float]:
         mix = {"chat": (Tier(itl_bound_ms=bound, ttft_deadline_ms=3000), 1.0)}

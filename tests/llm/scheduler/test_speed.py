@@ -55,6 +55,21 @@ def test_what_the_prefix_cache_spared_costs_nothing() -> None:
     assert speed.alone(100) == pytest.approx(STEP + 100 * TOKEN, rel=0.15)
 
 
+def test_an_engine_that_says_nothing_stalls() -> None:
+    speed = practised()
+    assert speed.stall(1e6) == 0  # it has nothing to do
+    each = ticket(1001, 100)
+    each.started = 1000.0
+    speed.started(each)
+    usual = speed.ttft(0)
+    assert speed.stall(1000.0 + usual) == 0
+    assert speed.stall(1005.0) == pytest.approx(5 - 3 * usual)
+    each.first_token = 1005.0
+    speed.first(each, 1005.0)
+    assert speed.stall(1005.01) == 0
+    assert Speed().stall(5.0) == 0
+
+
 def test_the_books_balance_whatever_ends_when() -> None:
     speed = practised()
     waits, runs = ticket(1001, 70), ticket(1002, 30)

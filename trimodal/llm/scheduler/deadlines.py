@@ -42,7 +42,8 @@ class Deadlines:
         if wait:
             # As long as it waits, what comes free goes to newcomers of higher classes in part.
             wait = self._usage.stretched(wait, rank, self._ageing_s, now)
-        ticket.predicted_ttft = max(0.0, now - ticket.arrived) + wait + foreseen.first - foreseen.wait
+        elapsed = max(0.0, now - ticket.arrived)
+        ticket.predicted_ttft = elapsed + self._speed.stall(now) + wait + foreseen.first - foreseen.wait
 
     def check(self, ticket: Ticket, now: float) -> None:
         """Holds the promise against the deadline.

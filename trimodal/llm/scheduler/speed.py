@@ -19,6 +19,8 @@ _READY = 5
 """Observations before anything is foreseen."""
 _WINDOW_TOKENS = 16
 """Tokens of a stream that make one observation of the decode speed: one for each would cost too much."""
+_PATIENCE = 3
+"""Usual times without any token before the engine is taken to stall."""
 
 
 @dataclass
@@ -43,6 +45,7 @@ class Speed:
         self._decode = LeastSquares(3, 0.97)
         self._runs: dict[int, _Run] = {}
         self._prefilled = 0
+        self._moved = 0.0
         self.errors = Residuals()
         self.pending = 0
         """Prompt tokens handed over and not answered yet, without those that the prefix cache spares."""
@@ -90,14 +93,25 @@ class Speed:
         """Seconds between two tokens of a stream beside others, nothing prefilling; nan: not known yet."""
         return self._decode.predict((1.0, streams, 0.0)) if self.decode_ready else math.nan
 
+    def stall(self, now: float) -> float:
+        """By how many seconds the engine is later with any token than it could be expected to be; 0: it is
+        not. Such a pause is taken to last as long again: no token would come to teach that it does."""
+        if not self._runs or not self.ready:
+            return 0.0
+        usual = max(self.ttft(0), self.gap(self.streams) if self.decode_ready else 0.0)
+        return max(0.0, now - self._moved - _PATIENCE * usual)
+
     def started(self, ticket: Ticket) -> None:
         """A ticket is handed over."""
+        if not self._runs:
+            self._moved = ticket.started
         expected = self.ttft(ticket.uncached)
         self._runs[ticket.id] = _Run(self.pending, ticket.uncached, self.streams, expected)
         self.pending += ticket.uncached
 
     def first(self, ticket: Ticket, now: float) -> None:
         """Its first token came; `cached_tokens` is known now."""
+        self._moved = now
         run = self._runs[ticket.id]
         took, uncached = now - ticket.started, ticket.prompt_tokens - ticket.cached_tokens
         self._prefill.learn((1.0, run.before + uncached, run.streams), took)
@@ -110,6 +124,7 @@ class Speed:
 
     def went_on(self, ticket: Ticket, tokens: int, now: float) -> None:
         """A decoding stream got more tokens."""
+        self._moved = now
         run = self._runs[ticket.id]
         run.tokens += tokens
         if run.tokens < _WINDOW_TOKENS:
