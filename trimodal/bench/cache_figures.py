@@ -55,7 +55,7 @@ def hard(measured: Iterable[Measured]) -> list[Measured]:
 
 
 def calibrate(measured: Sequence[Measured], checkpoint: str, source: str) -> Calibration:
-    """The curve over thresholds from where it gains a paraphrase up to 1, in steps of a hundredth.
+    """The curve over thresholds up to 1 from where 98 % of the guard's paraphrases are above, in steps of a hundredth.
 
     Raises:
         ValueError: there are no paraphrases, or no near-identical pairs.
@@ -64,8 +64,9 @@ def calibrate(measured: Sequence[Measured], checkpoint: str, source: str) -> Cal
     negatives = hard(measured)
     if not paraphrases or not negatives:
         raise ValueError("a calibration needs paraphrases and near-identical pairs with another answer")
-    # Below the farthest paraphrase that passes, a lower threshold gains nothing but risk.
-    farthest = min((one.cosine for one in paraphrases if not one.reason), default=1.0)
+    # Where a lower threshold gains but the odd paraphrase, it gains mostly risk.
+    passing = sorted(one.cosine for one in paraphrases if not one.reason) or [1.0]
+    farthest = passing[len(passing) // 50]
     curve = []
     for step in range(math.floor(min(farthest, 1.0) / _STEP), round(1 / _STEP) + 1):
         threshold = round(step * _STEP, 2)

@@ -81,7 +81,7 @@ def _pair(path: Path, number: int, line: str) -> Pair:
         raise OperatorError(f"{path}, line {number}: no JSON object in UTF-8") from None
     if (pair.label == "same") != (pair.kind == "paraphrase"):
         raise OperatorError(
-            f"{path}, line {number}: label: 'same' goes with class 'paraphrase', and only with it"
+            f"{path}, line {number}: label: 'same' belongs to class 'paraphrase', to no other"
         )
     return pair
 

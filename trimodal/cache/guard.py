@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Literal, cast, get_args
 
 from trimodal.cache.guard_asked import same_question
-from trimodal.cache.guard_matching import implied, matched, reason, rejoined
+from trimodal.cache.guard_matching import implied, matched, reason, rejoined, spelled_out
 from trimodal.cache.guard_negation import same_negations
 from trimodal.cache.guard_reading import read
 from trimodal.cache.guard_roles import same_roles
@@ -41,6 +41,8 @@ class Guard:
         missing = [
             t for i, t in enumerate(theirs.terms) if i not in {*found.values()} and not implied(t, shared)
         ]
+        left, missing = spelled_out(left, missing)
+        missing, left = spelled_out(missing, left)
         if why := reason(left, missing):
             return cast(Reason, why)
         if not same_negations(ours, theirs, found):

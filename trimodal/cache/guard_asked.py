@@ -25,9 +25,16 @@ def _same_asks(ours: Reading, theirs: Reading) -> bool:
     mine, his = _asked(ours), _asked(theirs)
     if "@way" in mine | his:  # "is there a way to": can I, or how do I
         return mine | his <= {"@way", "@how"} and not (mine | his) & {"@must"}
-    if mine != his and not (not (mine and his) and mine | his <= _OPEN):
-        return False
-    return _modal(ours, mine) == _modal(theirs, his)
+    if mine != his:
+        if mine and his or not (mine | his <= _OPEN or (mine | his == {"@why"} and _complaint(ours, theirs))):
+            return False
+    return _modal(ours, mine | his) == _modal(theirs, mine | his)
+
+
+def _complaint(ours: Reading, theirs: Reading) -> bool:
+    """Whether what asks for nothing tells what is wrong with something of one's own: my basil dies."""
+    statement = theirs if ours.asks else ours
+    return bool(statement.negations) or "first" in {term.owner for term in statement.terms}
 
 
 def _asked(reading: Reading) -> set[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from trimodal.cache.guard_text import FIGURE
+from trimodal.cache.guard_text import FIGURE, word_set
 
 _MONTHS = [
     "january",
@@ -32,28 +32,8 @@ _DAY = {name + end: name[:3] for name in _WEEKDAYS for end in ("", "s")} | {
 } | {"tues": "tue", "thurs": "thu"}  # fmt: skip
 # These months are everyday words too: a date only when they are written or used like one.
 _AMBIGUOUS = frozenset({"may", "march"})
-_BEFORE_MONTHS = frozenset(
-    [
-        "in",
-        "of",
-        "on",
-        "since",
-        "until",
-        "till",
-        "by",
-        "last",
-        "next",
-        "this",
-        "early",
-        "late",
-        "mid",
-        "for",
-        "before",
-        "after",
-        "during",
-        "from",
-        "every",
-    ]
+_BEFORE_MONTHS = word_set(
+    "in of on since until till by last next this early late mid for before after during from every"
 )
 _WORDS = {"noon": "12:00", "midday": "12:00", "midnight": "0:00", "bce": "bc", "bc": "bc", "ce": "ad", "ad": "ad",
           "today": "today", "tonight": "tonight", "tomorrow": "tomorrow", "tmrw": "tomorrow", "yesterday": "yesterday",

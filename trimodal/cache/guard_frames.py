@@ -81,6 +81,15 @@ _RULES: tuple[tuple[str, str], ...] = (
     ),
     (r"(?:making use|by means|with the help) of|by using|by use of", "with"),
     (r"no longer", "not"),
+    (r"(?:(?:is|are|am) )?going to(?= (?!the |a |an |my |our |school |work |bed |\^)[a-z])", "will"),
+    (r"(is|are)((?: \S+){1,4}?) going to(?= (?!the |a |an |my |our |school |work |bed |\^)[a-z])", r"will\2"),
+    (
+        r"((?:\S+est|most|first)(?: \S+){1,5}?) (?:in the (?:whole |entire )?world|on earth|on the planet|of all time)",
+        r"\1",
+    ),
+    (r"(?:make|schedule|arrange|set up)(?= an? (?:appointment|reservation|booking) )", "book"),
+    (r"(?:create|set up|register|open)(?= (?:an? |my )?(?:new )?(?:\S+ )?account )", "open"),
+    (rf"do you (?:offer|have|sell|provide|carry|stock)|{_BE} there(?: any)?|ha(?:s|ve) got", "is"),
     (r"get((?: \S+){0,6}?) out of", r"remove\1 from"),
     (r"(?:opening|business|working|office) (?:hours|times)", "opening_hours"),
     (

@@ -14,6 +14,7 @@ import simplemma
 from trimodal.cache.guard_nouns import NOUNS
 from trimodal.cache.guard_opposites import OPPOSITES
 from trimodal.cache.guard_qualities import QUALITIES
+from trimodal.cache.guard_text import word_set
 from trimodal.cache.guard_verbs import VERBS
 
 _VOWELS = re.compile("[aeiouy]+")
@@ -92,189 +93,35 @@ GROUPS, PHRASES = _groups()
 """Dictionary form → numbers of its groups; first word → phrases that begin with it, longest first."""
 ADJECTIVES = frozenset(
     word for line in QUALITIES.splitlines() for word in map(lemma, line.split())
-) | frozenset(
-    """red green blue black white yellow brown gray orange purple pink dark bright hot cold warm cool wet dry hard soft
+) | word_set("""red green blue black white yellow brown gray orange purple pink dark bright hot cold warm cool wet dry hard soft
     sharp dull clean dirty full empty open closed young fresh stale sweet sour bitter salty spicy round flat square deep
     shallow wide narrow thick thin heavy light high low long short strong weak tight loose early late free busy dead alive
     sick sore itchy swollen frozen nested mutable immutable hashable valid invalid active inactive visible invisible
-    vegan vegetarian organic""".split()
-)
+    vegan vegetarian organic""")
 """Words that are said of a noun, before it or behind a form of "be"."""
-VERB_FORMS = frozenset(lemma(word) for word in VERBS.split()) | frozenset(
-    [
-        "lift",
-        "hike",
-        "camp",
-        "knit",
-        "sew",
-        "fish",
-        "hunt",
-        "jump",
-        "dance",
-        "sing",
-        "smoke",
-        "vote",
-        "swim",
-        "run",
-        "walk",
-        "ski",
-        "surf",
-        "fall",
-        "fly",
-        "drive",
-        "ride",
-        "cook",
-        "bake",
-        "boil",
-        "fry",
-        "roast",
-        "grill",
-        "steam",
-        "marinate",
-        "season",
-        "knead",
-        "rest",
-        "wash",
-        "dry",
-        "iron",
-        "fold",
-        "tie",
-        "untie",
-        "sit",
-        "stand",
-        "bend",
-        "stretch",
-        "breathe",
-        "sleep",
-        "dream",
-        "cough",
-        "sneeze",
-        "bleed",
-        "heal",
-        "recover",
-        "feel",
-        "touch",
-        "taste",
-        "add",
-        "subtract",
-        "multiply",
-        "count",
-        "round",
-        "parse",
-        "serialize",
-        "deserialize",
-        "encode",
-        "decode",
-        "encrypt",
-        "decrypt",
-        "compress",
-        "decompress",
-        "import",
-        "export",
-        "upload",
-        "download",
-        "deploy",
-        "debug",
-        "commit",
-        "push",
-        "pull",
-        "clone",
-        "fetch",
-        "rebase",
-        "squash",
-        "sync",
-        "backup",
-        "restore",
-        "migrate",
-        "upgrade",
-        "downgrade",
-        "update",
-        "scale",
-        "mount",
-        "format",
-        "print",
-        "scan",
-        "type",
-        "click",
-        "drag",
-        "scroll",
-        "zoom",
-        "crop",
-        "resize",
-        "draw",
-        "paint",
-        "drill",
-        "screw",
-        "nail",
-        "sand",
-        "saw",
-        "measure",
-        "level",
-        "mix",
-        "pour",
-        "stir",
-        "whip",
-        "blend",
-        "peel",
-        "chop",
-        "grate",
-        "serve",
-        "pack",
-        "unpack",
-        "insulate",
-        "propose",
-        "divorce",
-        "adopt",
-        "sue",
-        "appeal",
-        "quit",
-        "retire",
-        "resign",
-        "commute",
-        "park",
-        "overtake",
-        "brake",
-        "tow",
-        "refuel",
-        "charge",
-        "subscribe",
-        "unsubscribe",
-        "follow",
-        "unfollow",
-        "mute",
-        "unmute",
-        "post",
-        "tweet",
-        "comment",
-        "tag",
-        "mention",
-        "tip",
-        "bargain",
-        "save",
-        "invest",
-        "trade",
-        "bet",
-        "claim",
-        "insure",
-        "declare",
-        "import",
-        "export",
-        "own",
-        "owe",
-    ]
+VERB_FORMS = frozenset(lemma(word) for word in VERBS.split()) | word_set(
+    """lift hike camp knit sew fish hunt jump dance sing smoke vote swim run walk ski surf fall fly drive
+    ride cook bake boil fry roast grill steam marinate season knead rest wash dry iron fold tie untie
+    sit stand bend stretch breathe sleep dream cough sneeze bleed heal recover feel touch taste add
+    subtract multiply count round parse serialize deserialize encode decode encrypt decrypt compress
+    decompress import export upload download deploy debug commit push pull clone fetch rebase squash
+    sync backup restore migrate upgrade downgrade update scale mount format print scan type click drag
+    scroll zoom crop resize draw paint drill screw nail sand saw measure level mix pour stir whip blend
+    peel chop grate serve pack unpack insulate propose divorce adopt sue appeal quit retire resign
+    commute park overtake brake tow refuel charge subscribe unsubscribe follow unfollow mute unmute post
+    tweet comment tag mention tip bargain save invest trade bet claim insure declare import export own
+    owe"""
 )
 """Dictionary forms that may follow an infinitive's "to"."""
 
 
-PAST_FORMS = frozenset(
-    """ate beat became began bent bit blew bought bound broke brought built burnt came caught chose cost crept cut dealt
+PAST_FORMS = word_set("""ate beat became began bent bit blew bought bound broke brought built burnt came caught chose cost crept cut dealt
     did done drank drawn drew driven drove dug eaten fallen fed fell felt flew flown forgot forgotten fought found froze
     frozen gave given gone got gotten grew grown had heard held hid hidden hit hung hurt kept knew known laid lain lay led
     left lent lit lost made meant met paid put ran read ridden risen rode rose run said sang sank sat saw seen sent set
     shaken shone shook shot shown shrank shrunk shut slept sold sought spent spoke spoken spread stole stolen stood stuck
     struck sung sunk swam swept swore sworn swum taken taught threw thrown told took tore torn understood went wept woke
-    woken won wore worn wove woven written wrote""".split()
-)
+    woken won wore worn wove woven written wrote""")
 """Irregular past forms and participles."""
 
 

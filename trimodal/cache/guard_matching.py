@@ -12,18 +12,17 @@ from dataclasses import replace
 from trimodal.cache.guard_lexicon import GROUPS, is_known, keys, opposite
 from trimodal.cache.guard_qualities import SOFT
 from trimodal.cache.guard_reading import Term
+from trimodal.cache.guard_text import word_set
 
 _IMPLIED = {
-    "python": frozenset(
-        """dict tuple kwargs args dataclass decorator list_comprehension comprehension generator iterator asyncio pandas
+    "python": word_set("""dict tuple kwargs args dataclass decorator list_comprehension comprehension generator iterator asyncio pandas
         numpy pip venv virtualenv str pathlib itertools functools gil walrus docstring f =*args =**kwargs =__init__ def
         lambda pickle django flask pytest unittest context_manager keyerror =KeyError =IndexError =TypeError =ValueError
-        slice yield elif""".split()
-    ),
-    "git": frozenset("commit rebase stash cherry squash branch merge_conflict submodule".split()),
-    "kubernetes": frozenset("pod kubectl helm configmap kubelet".split()),
-    "docker": frozenset("container dockerfile".split()),
-    "linux": frozenset("systemd apt chmod sudo bash cron crontab systemctl".split()),
+        slice yield elif"""),
+    "git": word_set("commit rebase stash cherry squash branch merge_conflict submodule"),
+    "kubernetes": word_set("pod kubectl helm configmap kubelet"),
+    "docker": word_set("container dockerfile"),
+    "linux": word_set("systemd apt chmod sudo bash cron crontab systemctl"),
 }
 """What goes without saying where one of these words is."""
 
@@ -104,6 +103,16 @@ def rejoined(terms: Sequence[Term], others: Sequence[Term]) -> list[Term]:
                 continue
         result.append(term)
     return result
+
+
+def spelled_out(left: Sequence[Term], missing: Sequence[Term]) -> tuple[list[Term], list[Term]]:
+    """Both without an abbreviation and the words whose initials it has: VM, virtual machine."""
+    short = [term for term in left if term.kind in ("name", "word") and 2 <= len(term.text) <= 5]
+    parts = [part for term in missing for part in term.text.split("_")]
+    for term in short:
+        if term.text == "".join(part[0] for part in parts) and len(parts) > 1:
+            return [other for other in left if other is not term], []
+    return list(left), list(missing)
 
 
 def implied(term: Term, among: Sequence[Term]) -> bool:

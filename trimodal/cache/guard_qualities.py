@@ -3,6 +3,8 @@
 A line is a group, as in `guard_verbs`.
 """
 
+from trimodal.cache.guard_text import word_set
+
 QUALITIES = """
 big large
 huge enormous gigantic
@@ -107,116 +109,14 @@ afraid scared
 angry mad
 """
 
-NOISE = frozenset(
-    [
-        "a",
-        "an",
-        "the",
-        "this",
-        "that",
-        "these",
-        "those",
-        "it",
-        "its",
-        "itself",
-        "there",
-        "here",
-        "be",
-        "is",
-        "are",
-        "am",
-        "was",
-        "were",
-        "been",
-        "being",
-        "do",
-        "does",
-        "did",
-        "done",
-        "have",
-        "has",
-        "had",
-        "will",
-        "would",
-        "shall",
-        "some",
-        "any",
-        "such",
-        "so",
-        "too",
-        "very",
-        "also",
-        "as",
-        "s",
-        "i",
-        "me",
-        "my",
-        "mine",
-        "we",
-        "us",
-        "our",
-        "ours",
-        "you",
-        "your",
-        "yours",
-        "one",
-        "ones",
-        "they",
-        "them",
-        "their",
-        "theirs",
-        "of",
-        "which",
-        "whose",
-        "then",
-        "else",
-        "own",
-        "self",
-        "myself",
-        "yourself",
-        "please",
-        "let",
-        "about_to",
-        "going_to",
-        "get_to",
-        "able",
-        "possible",
-        "certain",
-        "particular",
-        "given",
-        "specific",
-        "already",
-        "yet",
-        "still",
-        "even",
-        "properly",
-        "correctly",
-        "right_way",
-        "if",
-        "and",
-        "or",
-        "but",
-        "nor",
-        "while",
-        "because",
-        "since_that",
-        "so_that",
-        "thing",
-        "things",
-        "stuff",
-        "something",
-        "anything",
-        "someone",
-        "anyone",
-        "else",
-        ",",
-        "'s",
-    ]
+NOISE = word_set(
+    "a an the this that these those it its itself there here be is are am was were been being do does did done have has had will"
+    " would shall some any such so too very also as s i me my mine we us our ours you your yours one ones they them their theirs"
+    " of whose then else own self myself yourself let about_to able possible certain particular given specific already yet"
+    " still even properly correctly if and or but nor while because when thing things stuff something anything , 's"
 )
 """Dropped before two questions are compared (their order, persons, tense and negation are looked at before)."""
 
-SOFT = frozenset(
-    """proper correct currently now nowadays successfully possibly exist happen occur definition value mean
-    people person""".split()
-)
+SOFT = word_set("""proper correct currently now nowadays successfully possibly exist happen occur definition value mean
+    people person""")
 """What may be left over in one of two questions, when nothing is in the other."""

@@ -15,93 +15,28 @@ from trimodal.cache.guard_frames import framed
 from trimodal.cache.guard_lexicon import ADJECTIVES, PAST_FORMS, PHRASES, VERB_FORMS, is_known, keys, lemma
 from trimodal.cache.guard_numbers import numbered
 from trimodal.cache.guard_qualities import NOISE
-from trimodal.cache.guard_text import CODE, COMMA, FIGURE, NAME, STOP, words
+from trimodal.cache.guard_text import CODE, COMMA, FIGURE, NAME, STOP, word_set, words
 
-NEGATORS = frozenset(
-    ["not", "no", "never", "none", "nothing", "nobody", "neither", "nor", "without", "unable"]
+NEGATORS = word_set("not no never none nothing nobody neither nor without unable")
+PREPOSITIONS = word_set(
+    """from to into onto in on at of for with by about within during inside before after than as like since
+    until till under over above below through across along against around between among upon via except
+    toward towards near beside behind outside instead_of versus beyond despite"""
 )
-PREPOSITIONS = frozenset(
-    [
-        "from",
-        "to",
-        "into",
-        "onto",
-        "in",
-        "on",
-        "at",
-        "of",
-        "for",
-        "with",
-        "by",
-        "about",
-        "within",
-        "during",
-        "inside",
-        "before",
-        "after",
-        "than",
-        "as",
-        "like",
-        "since",
-        "until",
-        "till",
-        "under",
-        "over",
-        "above",
-        "below",
-        "through",
-        "across",
-        "along",
-        "against",
-        "around",
-        "between",
-        "among",
-        "upon",
-        "via",
-        "except",
-        "toward",
-        "towards",
-        "near",
-        "beside",
-        "behind",
-        "outside",
-        "instead_of",
-        "versus",
-        "beyond",
-        "despite",
-    ]
-)
-_PARTICLES = frozenset(["on", "off", "up", "down", "out", "away", "back", "over", "in"])
+_PARTICLES = word_set("on off up down out away back over in")
 _FIRST, _SECOND = frozenset(["i", "me", "we", "us"]), frozenset({"you"})
 _THIRD = {"he": "he", "him": "he", "his": "he", "she": "she", "her": "she", "hers": "she"}
 _PAST, _FUTURE = frozenset(["did", "was", "were", "had"]), frozenset(["will", "shall", "going_to"])
-_PRESENT = frozenset(["do", "does", "is", "are", "am", "has", "have"])
-_BE = frozenset(["is", "are", "was", "were", "be", "been", "being", "get", "gets", "got", "getting", "am"])
+_PRESENT = word_set("do does is are am has have")
+_BE = word_set("is are was were be been being get gets got getting am")
 MEASURES = frozenset(
     lemma(word)
     for word in "duration price frequency distance speed height size age depth width thickness weight temperature".split()
 )
 _DEGREES = {"more": "er", "most": "est", "less": "less", "least": "least", "fewer": "less"}
 _NO_DEGREE = {"better": "er", "best": "est", "worse": "er", "worst": "est"}
-_CLAUSES = frozenset(
-    [
-        "before",
-        "after",
-        "until",
-        "since",
-        "than",
-        "if",
-        "while",
-        "because",
-        "but",
-        "unless",
-        "although",
-        "so",
-        "and",
-        "@when",
-        "that",
-        "which",
-    ]
+_CLAUSES = word_set(
+    "before after until since than if while because but unless although so and @when that which"
 )
 _JOINS = frozenset({"and", "or", "versus"})
 
@@ -123,6 +58,7 @@ class Term:
         past: whether it is in a past form.
         measure: whether it is what "how long", "how often", … ask for.
         bare: whether its object is a pronoun: what is meant has been named before.
+        doer, object: first or second, when such a pronoun is right in front of it, or behind it.
         agent: whether it is the doer behind a participle: "by …".
         adjective: whether it says more about the noun behind it, or is said of the one before it.
     """
@@ -140,6 +76,8 @@ class Term:
     measure: bool = False
     bare: bool = False
     agent: bool = False
+    doer: str = ""
+    object: str = ""
     adjective: bool = False
 
 
@@ -303,13 +241,24 @@ class _Reader:
                 measure=index > 0 and self._tokens[index - 1] == "@what" and text in MEASURES,
                 bare=after in ("it", "them")
                 or (after in ("this", "that") and self._at(index + length + 1) in (STOP, COMMA)),
-                agent=self._marker == "by" and bool(terms) and terms[-1].passive,
+                agent=bool(terms)
+                and terms[-1].passive
+                and (
+                    self._marker == "by"
+                    or (self._marker == "in" and terms[-1].text in ("include", "contain"))
+                ),
+                doer=_person(self._tokens[index - 1]) if index else "",
+                object=_person(after),
                 adjective=text in ADJECTIVES or (kind == "word" and token.endswith("ing") and text != token),
             )
         )
         self._marker = self._degree = self._joined = self._owner = ""
         if passive:
             self._be = False
+
+
+def _person(token: str) -> str:
+    return "first" if token in _FIRST else "second" if token in _SECOND else ""
 
 
 def _starts(word: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trimodal.cache.guard_reading import Reading, Term
+from trimodal.cache.guard_text import word_set
 
 _ALIKE = tuple(
     frozenset(words.split(" "))
@@ -32,11 +33,9 @@ _ALIKE = tuple(
 )
 """Prepositions that may stand for each other; the first of some is none at all."""
 _GENITIVE = frozenset({"of", "for", "in"})
-_EITHER_VOICE = frozenset(
-    """form develop open close shut break start begin stop end finish freeze melt boil cook bake burn dry change move grow
+_EITHER_VOICE = word_set("""form develop open close shut break start begin stop end finish freeze melt boil cook bake burn dry change move grow
     increase decrease drop spread crash load run charge update connect disconnect turn_on turn_off shrink expand blur
-    collapse complete expire install not_work break locate situate call name score damage wear""".split()
-)
+    collapse complete expire install not_work break locate situate call name score damage wear""")
 """Verbs that say the same of what does them and of what they are done to: clouds form, clouds are formed."""
 _PHRASE = 3
 """Terms in a noun phrase, at most."""
@@ -74,6 +73,8 @@ def same_roles(ours: Reading, theirs: Reading, found: Mapping[int, int]) -> bool
         fits = _fits(one.term, other.term) or _agent(one, other, back) or _agent(other, one, found)
         if not (fits or _compounded(one, other, back) or _compounded(other, one, found)):
             return False
+        if _turned(one.term, other.term) or _turned(other.term, one.term):
+            return False
         owners = _owner(one.term, ours), _owner(other.term, theirs)
         if all(owners) and owners[0] != owners[1]:
             return False
@@ -90,6 +91,8 @@ def _same_voices(ours: Reading, theirs: Reading, found: Mapping[int, int]) -> bo
         mine, his = ours.terms[one], theirs.terms[other]
         if mine.passive == his.passive or {mine.text, his.text} & _EITHER_VOICE:
             continue
+        if mine.doer or his.doer:
+            continue  # What is in front of "I need" is what I need.
         if any(term.agent for term in (*ours.terms, *theirs.terms)):
             continue  # Who does it is said: see `_agent`.
         for index, mate in found.items():
@@ -207,6 +210,11 @@ def _topic(a: _Place, b: _Place, b2: _Place, a2: _Place) -> bool:
         and a2.term.marker in ("in", "on", "with")
         and a2.at_edge
     )
+
+
+def _turned(one: Term, other: Term) -> bool:
+    """I call the bank: the bank calls me."""
+    return one.doer != "" and one.doer == other.object and not one.object and not other.doer
 
 
 def _owner(term: Term, reading: Reading) -> str:

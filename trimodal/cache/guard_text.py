@@ -85,6 +85,11 @@ _ENDS = re.compile(r"[.?!:;]+[\"')\]]*$")
 _AROUND = "\"',;!?()[]{}"
 
 
+def word_set(text: str) -> frozenset[str]:
+    """The words of a list written as text."""
+    return frozenset(text.split())
+
+
 class NotEnglish(ValueError):
     """The text is too long, or has letters that English does not use: nothing is known about it."""
 
@@ -160,6 +165,8 @@ def _read(bare: str, *, begins: bool, titled: bool) -> list[str]:
         return [CODE + bare]
     if any(letter.isdigit() for letter in bare):
         return [CODE + low]
+    if re.fullmatch(r"[A-Z]{2,}s", bare) and not titled:
+        return [NAME + low[:-1]]
     if len(bare) == 1:
         article = bare == "a" or (begins and bare == "A") or low == "i"
         return [low if article else CODE + low]

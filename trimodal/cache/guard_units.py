@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from trimodal.cache.guard_text import word_set
+
 # dimension: spellings=how many of the first
 _TABLE = """
 time: s sec secs second seconds=1; min mins minute minutes=60; h hr hrs hour hours=3600; day days=86400; \
@@ -78,44 +80,9 @@ for _line in filter(None, _TABLE.splitlines()):
                 UNITS[british] = _dimension, Fraction(_factor)
 
 # Letters and everyday words are units only right behind a number.
-_ONLY_BEHIND_NUMBERS = frozenset(
-    [
-        "s",
-        "m",
-        "h",
-        "g",
-        "l",
-        "w",
-        "v",
-        "x",
-        "us",
-        "min",
-        "mo",
-        "sec",
-        "gal",
-        "cal",
-        "mw",
-        "bar",
-        "bars",
-        "cup",
-        "cups",
-        "foot",
-        "feet",
-        "ft",
-        "second",
-        "bit",
-        "bits",
-        "cent",
-        "ton",
-        "tons",
-        "mb",
-        "kb",
-        "deg",
-        "$",
-        "€",
-        "£",
-        "¥",
-    ]
+_ONLY_BEHIND_NUMBERS = word_set(
+    """s m h g l w v x us min mo sec gal cal mw bar bars cup cups foot feet ft second bit bits cent ton
+    tons mb kb deg $ € £ ¥"""
 )
 TIMES = frozenset({"time", "years"})
 """The dimensions of durations."""

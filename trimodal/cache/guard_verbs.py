@@ -23,12 +23,15 @@ close shut
 buy purchase
 get obtain acquire
 get receive
+get request
+add put
 get retrieve fetch
 order place_an_order
 show display
 show list
 print output
 see view
+see show
 see look_at
 watch monitor observe
 follow track trace
@@ -227,7 +230,6 @@ sort order arrange
 ignore skip disregard
 limit restrict limitation
 limit cap
-attend go_to
 sketch draw
 use utilize employ
 use work_with
