@@ -135,21 +135,7 @@ def test_two_servers_beside_each_other(fake, golden, monkeypatch):
     assert done.exit_code == 1
     assert done.stdout.startswith("old:1: 2 cases, 6 requests; now 2 cases, 6 requests\n")
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("one")]
-    assert line.split() == [
-        "one",
-        "worse",
-        "answer",
-        "one",
-        "three",
-        "one",
-        "two",
-        "overlap",
-        "0.50;",
-        "3",
-        "of",
-        "3",
-        "requests",
-    ]
+    assert " ".join(line.split()) == "one worse answer one three one two overlap 0.50; 3 of 3 requests"
     assert "2 cases compared: 1 worse, 1 changed" in done.stdout
     assert not golden.with_name("golden.baseline.json").exists()
     for more in (["--record"], ["--baseline", "x.json"]):
@@ -160,7 +146,7 @@ def test_two_servers_beside_each_other(fake, golden, monkeypatch):
 
 def test_times_that_cannot_be_judged(fake, golden, monkeypatch):
     run(golden, "--record", "--repeat", 8)
-    fake.functions["llm"] = scripted("one two", step=0.02)  # against none: worse on whatever machine
+    fake.functions["llm"] = scripted("one two", step=0.05)  # against none: worse on whatever machine
     done = run(golden, "--repeat", 8, "--concurrency", 2)
     assert done.exit_code == 2
     assert "times cannot be judged: 1 requests at once were recorded, 2 are sent now" in done.stdout

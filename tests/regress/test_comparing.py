@@ -90,9 +90,8 @@ def test_a_run_that_is_recorded_is_checked():
 
 def timed(factor, *control, concurrency=1):
     times = [factor * (20 + place / 10) for place in range(10)]
-    return run(concurrency=concurrency, case_1=record("x", ttft=times)).model_copy(
-        update={"control": control}
-    )
+    found = run(concurrency=concurrency, case_1=record("x", ttft=times))
+    return found.model_copy(update={"control": control})
 
 
 QUIET, BUSY = (5.0, 5.1, 5.2, 5.3, 5.4), (9.0, 9.1, 9.2, 9.3, 9.4)

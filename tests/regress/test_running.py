@@ -238,5 +238,5 @@ async def test_two_servers_are_asked_in_turn():
     assert [found.cases["case-2"].answers[0].text for found in runs] == ["a", "b"]
     assert [found.server.name for found in runs] == ["fake", "other"]
     assert runs[0].control == runs[1].control
-    assert len(runs[0].control) == 3
+    assert len(runs[0].control) == 30
     assert all(ms > 0 for ms in runs[0].control)

@@ -28,8 +28,9 @@ def print_comparison(
     Args:
         other: the server that `before` is of, if it is no stored run.
     """
+    name = other or f"baseline of {before.recorded_at}"
     console.print(
-        f"{other or 'baseline of ' + before.recorded_at}: {len(before.cases)} cases, {_count(before)} requests; "
+        f"{name}: {len(before.cases)} cases, {_count(before)} requests; "
         f"now {len(after.cases)} cases, {_count(after)} requests"
     )
     if comparison.doubt:

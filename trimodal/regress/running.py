@@ -19,6 +19,7 @@ from trimodal.regress.cases import Case
 from trimodal.regress.values import Observation, Record, Run, Said, Server
 
 _HASHED_BYTES = 4 << 20
+_CONTROLS = 10  # a round, when no request is under way
 
 Identify = Callable[[list[tuple[str, str]]], Awaitable[Server]]
 
@@ -86,7 +87,7 @@ async def run_cases(
     kept = [{case.id: _Kept() for case in cases} for _ in sides]
     rounds = {case.id: 1 + (case.line.repeat or pace.repeat) for case in cases}
     of, done = len(sides) * sum(rounds.values()), 0
-    control = []
+    control: list[float] = []
     for number in range(max(rounds.values())):
 
         async def one(case: Case, turn: int = number) -> None:
@@ -97,7 +98,7 @@ async def run_cases(
                 done += 1
                 tell(done, of)
 
-        control.append(await _control(sides[0].client))
+        control += [await _control(sides[0].client) for _ in range(_CONTROLS)]
         await _at_once([case for case in cases if number < rounds[case.id]], one, pace.concurrency)
     return [
         await _run(side, server, cases, pace, found, tuple(control))

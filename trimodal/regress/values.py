@@ -95,7 +95,8 @@ class Run(_Stored):
     """A golden set asked of a server, by case id.
 
     Attributes:
-        control: milliseconds of the same work without any model, once a round: how fast the machine was.
+        control: milliseconds of the same work without any model, ten times a round: how fast the machine
+            was.
     """
 
     # No defaults: they would be left out of the file.
