@@ -130,6 +130,9 @@ async def test_all_sides_take_turns_and_what_is_no_hit_is_not_timed(client, mode
     counted = {side: len(seconds) for side, seconds in measured.seconds.items()}
     assert counted == {"bare": 20, "exact": 20, "embedding": 20, "semantic": 10}
     assert measured.missed == {"exact": 0, "semantic": 10}
+    assert {hit: len(seconds) for hit, seconds in measured.above.items()} == {"exact": 20, "semantic": 10}
+    turns = zip(measured.seconds["exact"], measured.seconds["bare"], strict=True)
+    assert measured.above["exact"] == pytest.approx([exact - bare for exact, bare in turns])
     assert (model.asked["bare"], model.asked["exact"]) == (22, 22)  # two of each came before
     assert model.stored == {"how many cups", "who is it"}
 
@@ -137,10 +140,15 @@ async def test_all_sides_take_turns_and_what_is_no_hit_is_not_timed(client, mode
 def test_the_table_says_what_was_missed(capsys):
     figures = figures_of(times(exact=[0.006]))
     figures["sides"]["semantic"]["missed"] = 3
-    cache_latency._show(Console(width=120), {**figures, "plan": {"entries": LatencyPlan().entries}})
+    cache_latency._show(Console(width=140), {**figures, "plan": {"entries": LatencyPlan().entries}})
     said = capsys.readouterr().out
     assert "1000 other answers stored" in said
-    assert "exact hit above bare: p50 +5.00 ms, p95 +5.00 ms (goal 3 ms: missed)" in said
-    assert "semantic hit above embedding: p50 +0.00 ms, p95 +0.00 ms (goal 10 ms: met)" in said
+    assert (
+        "exact hit above bare: p50 +5.00 ms, p95 +5.00 ms, p95 within a turn +0.00 ms (goal 3 ms: missed)" in said
+    )
+    assert (
+        "semantic hit above embedding: p50 +0.00 ms, p95 +0.00 ms, p95 within a turn +0.00 ms (goal 10 ms: met)"
+        in said
+    )
     assert "semantic: 3 requests were no hits" in said
     assert "exact: " not in said
