@@ -16,6 +16,7 @@ from trimodal.llm.tiers import Tier, Trim
 from trimodal.llm.tokenizer import Message
 
 Count = Callable[[GenerationRequest], "list[int]"]
+Size = Callable[[str], int]
 
 
 @dataclass(frozen=True)
@@ -43,29 +44,62 @@ def within_output(request: GenerationRequest, tier: Tier, name: str) -> Generati
     return request.within(most)
 
 
-def fit(request: GenerationRequest, tier: Tier, limit: int, token_ids: Count) -> Prompt:
+def fit(request: GenerationRequest, tier: Tier, limit: int, token_ids: Count, size: Size) -> Prompt:
     """The request with a prompt of at most `limit` tokens, if its tier's `trim` can make it so.
 
     One that cannot be made to fit is given back whole: its size is refused by admission.
+
+    Args:
+        token_ids: of a whole prompt. size: tokens of one message's content alone.
     """
     ids = token_ids(request)
     if len(ids) <= limit or tier.trim == "refuse" or request.messages is None:
         return Prompt(request, ids)
     groups = _expendable(request.messages, tier.trim)
-    # Fewer messages are fewer tokens, so the least cut that fits is found by halving.
-    low, high, best = 1, len(groups), None
-    while low <= high:
-        middle = (low + high) // 2
-        lost = {index for group in groups[:middle] for index in group}
-        kept = tuple(m for index, m in enumerate(request.messages) if index not in lost)
-        shorter = replace(request, messages=kept)
-        shorter_ids = token_ids(shorter)
-        if len(shorter_ids) <= limit:
-            cut = {"messages": len(lost), "tokens": len(ids) - len(shorter_ids)}
-            best, high = Prompt(shorter, shorter_ids, json.dumps(cut)), middle - 1
+    if not groups:
+        return Prompt(request, ids)
+    # Fewer messages are fewer tokens: the least cut that fits lies between one that does not and one that
+    # does. A prompt of hundreds of kB takes long to tokenize, so the search begins where it is likely to end.
+    low, high, step, best = 0, len(groups) + 1, 1, Prompt(request, ids)
+    cut = _guess(request.messages, groups, len(ids), limit, size)
+    while low + 1 < high:
+        prompt = _without(request, groups[:cut], ids, token_ids)
+        if prompt and len(prompt.ids) <= limit:
+            high, best = cut, prompt
         else:
-            low = middle + 1
-    return best or Prompt(request, ids)
+            low = cut
+        known = low > 0 and high <= len(groups)
+        cut = (low + high) // 2 if known else (high - step if high == cut else low + step)
+        cut, step = max(low + 1, min(cut, high - 1)), step * 2
+    return best
+
+
+def _without(
+    request: GenerationRequest, groups: Sequence[Sequence[int]], ids: Sequence[int], token_ids: Count
+) -> Prompt | None:
+    """The request without some messages; None: the chat template refuses what would be left."""
+    lost = {index for group in groups for index in group}
+    kept = tuple(message for index, message in enumerate(request.messages or ()) if index not in lost)
+    shorter = replace(request, messages=kept)
+    try:
+        shorter_ids = token_ids(shorter)
+    except InvalidArgument:
+        return None  # the client sent a chat that it takes: the error would not be the client's
+    cut = {"messages": len(lost), "tokens": len(ids) - len(shorter_ids)}
+    return Prompt(shorter, shorter_ids, json.dumps(cut))
+
+
+def _guess(
+    messages: Sequence[Message], groups: Sequence[Sequence[int]], tokens: int, limit: int, size: Size
+) -> int:
+    """How many groups have to go, as far as the messages' own sizes tell; 1 at least."""
+    sizes = [size(message["content"]) for message in messages]
+    frame = max(0, tokens - sum(sizes)) / len(messages)  # what the template puts around each
+    for index, group in enumerate(groups):
+        tokens -= sum(sizes[message] for message in group)
+        if tokens - frame * sum(map(len, groups[: index + 1])) <= limit:
+            return index + 1
+    return max(1, len(groups))
 
 
 def _expendable(messages: Sequence[Message], trim: Trim) -> list[list[int]]:

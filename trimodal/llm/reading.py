@@ -44,7 +44,7 @@ class Reader:
         limit = min(most, tier.max_prompt_tokens or most)
         # A default length gives way to the prompt, one that the client named does not.
         answer = 1 if request.default_length else request.sampling.max_tokens
-        prompt = fit(request, tier, min(limit, admission.room(answer)), self._tokens)
+        prompt = fit(request, tier, min(limit, admission.room(answer)), self._tokens, self._size)
         request = prompt.request.within(admission.room(len(prompt.ids)))
         if len(prompt.ids) > limit < most:
             raise InvalidArgument(
@@ -65,3 +65,6 @@ class Reader:
 
     def _tokens(self, request: GenerationRequest) -> list[int]:
         return request.token_ids(self.tokenizer, self._settings.apply_chat_template)
+
+    def _size(self, content: str) -> int:
+        return len(self.tokenizer.encode(content))
