@@ -100,3 +100,40 @@ def test_the_fake_engine_stands_in_for_any() -> None:
 def test_lookahead_is_three_numbers(value: str) -> None:
     with pytest.raises(SettingsError, match="'lookahead'"):
         parse(engine="tensorrt_llm", lookahead=value)
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("default=9 default=5", "names a namespace twice"),
+        ("a=1 b=2 a=1", "names a namespace twice"),
+        ("default", "cache_ttl_s"),
+        ("default=-1", "cache_ttl_s"),
+        ("default=nan", "cache_ttl_s"),
+        ("default=1.5", "cache_ttl_s"),
+        ("default=\u0663", "cache_ttl_s"),
+        ("", "cache_ttl_s"),
+    ],
+)
+def test_namespaces_are_named_once_with_whole_seconds(value: str, problem: str) -> None:
+    with pytest.raises(SettingsError, match=problem):
+        parse(engine="fake", cache_ttl_s=value)
+    assert parse(engine="fake", cache_ttl_s="b=1 a=2").cache_ttls == {"b": 1.0, "a": 2.0}
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "ageing_s",
+        "admission_confidence",
+        "cache_budget_ms",
+        "cache_embedding_budget_ms",
+        "cache_max_false_hit",
+        "stall_timeout_s",
+        "fake_step_ms",
+    ],
+)
+@pytest.mark.parametrize("value", ["nan", "-1", "x", ""])
+def test_no_time_or_share_is_nan_or_negative(key: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=key):
+        parse(engine="fake", **{key: value})

@@ -75,7 +75,7 @@ class LlmSettings(Settings):
     cache_store: str = Field("", description="file or URL of the answers; empty: in the user's cache")
     cache_ttl_s: str = Field(
         "default=900 live=300 faq=86400",
-        pattern=r"^[a-z0-9_-]{1,32}=\d{1,9}( [a-z0-9_-]{1,32}=\d{1,9})*$",
+        pattern=r"^[a-z0-9_-]{1,32}=[0-9]{1,9}( [a-z0-9_-]{1,32}=[0-9]{1,9})*$",
         description="seconds that answers of a namespace live; the first is that of requests without one",
     )
     cache_max_entries: int = Field(20_000, ge=1, le=10_000_000)
@@ -113,6 +113,8 @@ class LlmSettings(Settings):
                 f"num_kv_blocks {self.num_kv_blocks} should be greater than or equal to 4 "
                 f"(0, as many as fit, with {', '.join(GPU_ENGINES)})"
             )
+        if len(self.cache_ttls) < len(self.cache_ttl_s.split()):
+            raise ValueError(f"cache_ttl_s {self.cache_ttl_s!r} names a namespace twice")
         if self.default_max_tokens > self.max_output_tokens:
             raise ValueError(
                 f"default_max_tokens {self.default_max_tokens} exceeds "

@@ -85,4 +85,5 @@ def read_tiers(path: Path) -> Tiers:
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path.name}: not valid TOML: {error}") from None
     except ValidationError as error:
-        raise SettingsError(f"{path.name}: {describe(error, Tiers)}") from None
+        inside = all(len(problem["loc"]) > 2 for problem in error.errors())
+        raise SettingsError(f"{path.name}: {describe(error, Tier if inside else Tiers)}") from None
