@@ -73,3 +73,29 @@ def test_terms_are_tensors_of_the_models_types():
 def test_a_lone_surrogate_is_named(name: str):
     with pytest.raises(InvalidArgument, match=f"{name} holds a lone surrogate"):
         generation_inputs("x", None, {name: "\ud800"})  # type: ignore[misc]
+
+
+def test_an_unknown_option_is_named():
+    with pytest.raises(InvalidArgument, match="unknown option 'max_token': cache_control, .*max_tokens"):
+        generation_inputs("x", None, {"max_token": 5})  # type: ignore[typeddict-unknown-key]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"temperature": "hot"}, "temperature is 'hot': a number is needed"),
+        ({"temperature": [1, 2]}, r"temperature is \[1, 2\]: a number is needed"),
+        ({"top_p": 10**400}, "top_p is 10+: a number is needed"),
+        ({"max_tokens": "5"}, "max_tokens is 5: a whole number from"),
+        ({"deadline_ms": 1.5}, "deadline_ms is 1.5: a whole number from"),
+        ({"seed": -1}, "seed is -1: a whole number from 0"),
+    ],
+)
+def test_a_value_of_another_type_is_named(options: dict[str, object], sentence: str):
+    with pytest.raises(InvalidArgument, match=sentence):
+        generation_inputs("x", None, options)  # type: ignore[arg-type]
+
+
+def test_messages_that_json_cannot_hold_are_named():
+    with pytest.raises(InvalidArgument, match="messages cannot be written as JSON"):
+        generation_inputs(None, [{"role": "user", "content": b"x"}], {})  # type: ignore[typeddict-item]

@@ -60,19 +60,25 @@ class Options(Sampling, total=False):
     cancel_key: str | None
 
 
+_KNOWN = frozenset(Options.__annotations__)
+
+
 def generation_inputs(
     prompt: str | None, messages: Sequence[Message] | None, options: Options
 ) -> dict[str, Array]:
     """The input tensors of the llm model; strings as UTF-8, numbers as [1].
 
     Raises:
-        InvalidArgument: a value has no place in its tensor's type.
+        InvalidArgument: an option is unknown, or a value has no place in its tensor's type.
     """
+    if unknown := sorted(set(options) - _KNOWN):
+        # Type checkers see it; who uses none must not have a typo ignored either.
+        raise InvalidArgument(f"unknown option '{unknown[0]}': {', '.join(sorted(_KNOWN))} are known")
     inputs: dict[str, Array] = {}
     if prompt is not None:
         inputs["text_input"] = strings([utf8("prompt", prompt)])
     if messages is not None:
-        inputs["messages"] = strings([utf8("messages", json.dumps(list(messages), ensure_ascii=False))])
+        inputs["messages"] = strings([_chat(messages)])
     for name, kind in _SCALARS.items():
         value = options.get(name)
         if value is not None:
@@ -85,6 +91,14 @@ def generation_inputs(
     if stops := [stop] if isinstance(stop, str) else list(stop):
         inputs["stop"] = strings([utf8("stop", text) for text in stops])
     return inputs
+
+
+def _chat(messages: Sequence[Message]) -> bytes:
+    try:
+        chat = json.dumps(list(messages), ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"messages cannot be written as JSON: {error}") from None
+    return utf8("messages", chat)
 
 
 def utf8(name: str, text: str) -> bytes:
@@ -102,4 +116,8 @@ def _number(name: str, value: Any, kind: type[np.generic]) -> Array:
             raise InvalidArgument(
                 f"{name} is {value}: a whole number from {limits.min} to {limits.max} is needed"
             )
-    return np.array([value], kind)
+        return np.array([value], kind)
+    try:
+        return np.array([float(value)], kind)
+    except (ValueError, TypeError, OverflowError):
+        raise InvalidArgument(f"{name} is {value!r}: a number is needed") from None
