@@ -57,11 +57,28 @@ def test_noise_is_no_finding():
 
 
 def test_a_small_change_of_all_cases_shows_in_their_group():
-    before = {str(n): record(total=times(10 * (n + 1), 4, n, 0.3)) for n in range(30)}
-    after = {str(n): record(total=times(13 * (n + 1), 4, 100 + n, 0.3)) for n in range(30)}
+    before = {str(n): record(total=times(10 * (n + 1), 8, n, 0.3)) for n in range(30)}
+    after = {str(n): record(total=times(13 * (n + 1), 8, 100 + n, 0.3)) for n in range(30)}
     (told,) = findings(compared(before, after, latency=0.1))
     assert (told.case, told.verdict) == ("all llm", "worse")
-    assert told.p < 0.001
+    assert told.p < 0.01
+    group = compared(before, after)[0]
+    assert group.samples == (8, 8)
+    assert group.low < group.ratio < group.high
+    assert group.ratio == pytest.approx(1.3, abs=0.1)
+
+
+def test_a_slow_round_is_one_measurement_and_not_thirty():
+    def cases(seed, slow):
+        factors = np.array([3.0] * slow + [1.0] * (8 - slow))
+        return {
+            str(n): record(total=(times(10 * (n + 1), 8, seed + n) * factors).tolist()) for n in range(30)
+        }
+
+    before, after = cases(0, 0), cases(100, 3)  # a busy moment during three of eight rounds
+    (group,) = [one for one in compared(before, after) if not one.case]
+    assert group.p > 0.05
+    assert not findings(compared(before, after))
 
 
 def test_one_case_of_many_that_is_worse():

@@ -2,25 +2,33 @@
 
 Like is compared with like: generated answers with generated ones, hits with hits of the same kind,
 whole times of answers that have the same length. Times of a case's first request never count.
+
+Over all cases of a task a round of them is one measurement: how long its requests took, each against
+what is usual for its case. What slows a machine for a second slows all requests of a round; taken one
+by one they would look like that many witnesses.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from trimodal.regress.findings import Finding, Limits, Verdict
-from trimodal.regress.significance import Sample, holm, least_p, mann_whitney, ratio_interval, van_elteren
+from trimodal.regress.significance import holm, least_p, mann_whitney, ratio_interval
 from trimodal.regress.values import METRICS, Metric, Record
 
 # Fewer say nothing, in whichever test.
 MIN_SAMPLES = 3
 # Below these differences of the medians, milliseconds, nobody waits longer, however sure the difference is.
 FLOOR_MS: dict[Metric, float] = {"ttft": 1.0, "tpot": 0.05, "total": 1.0, "heard": 1.0, "saw": 1.0}
+
+
+# Times of a case, by round, in both runs.
+_Pair = tuple[Mapping[int, float], Mapping[int, float]]
 
 
 class _Group(NamedTuple):
@@ -37,7 +45,7 @@ class Latency:
         before, after: medians in milliseconds; over several cases, medians of those.
         ratio, low, high: after over before with its 95 % interval.
         p: of no difference, corrected for all tests of the comparison.
-        samples: (before, after) measurements.
+        samples: (before, after) measurements; over several cases, rounds.
     """
 
     case: str
@@ -64,7 +72,7 @@ def compare_latencies(
     before: Mapping[str, Record], after: Mapping[str, Record], limits: Limits
 ) -> list[Latency]:
     """All times that both runs have, groups first. Tests are corrected together (Holm)."""
-    strata: dict[_Group, dict[str, tuple[Sample, Sample]]] = defaultdict(dict)
+    strata: dict[_Group, dict[str, _Pair]] = defaultdict(dict)
     for case in before.keys() & after.keys():
         old, new = before[case], after[case]
         for metric in METRICS:
@@ -113,13 +121,28 @@ def too_few(latencies: list[Latency], alpha: float) -> int:
     return repeat
 
 
-def _latency(case: str, group: _Group, cases: Mapping[str, tuple[Sample, Sample]]) -> Latency:
+def _latency(case: str, group: _Group, cases: Mapping[str, _Pair]) -> Latency:
     pairs = list(cases.values())
-    ratio, low, high = ratio_interval(pairs)
-    p = mann_whitney(*pairs[0]) if case else van_elteren(pairs)
-    old, new = (float(np.median([np.median(pair[side]) for pair in pairs])) for side in (0, 1))
-    counts = sum(len(pair[0]) for pair in pairs), sum(len(pair[1]) for pair in pairs)
-    return Latency(case, *group, old, new, ratio, low, high, p, counts)
+    old, new = (float(np.median([np.median(list(pair[side].values())) for pair in pairs])) for side in (0, 1))
+    if case:
+        first, second = (list(side.values()) for side in pairs[0])
+    else:
+        first, second = _rounds(pairs)
+    ratio, low, high = ratio_interval(first, second)
+    p = mann_whitney(first, second)
+    return Latency(case, *group, old, new, ratio, low, high, p, (len(first), len(second)))
+
+
+def _rounds(pairs: Sequence[_Pair]) -> tuple[list[float], list[float]]:
+    """How slow each round was: geometric mean over the cases of time by the case's usual time."""
+    found: tuple[dict[int, list[float]], ...] = (defaultdict(list), defaultdict(list))
+    for pair in pairs:
+        usual = float(np.median([value for side in pair for value in side.values()]))
+        for rounds, side in zip(found, pair, strict=True):
+            for number, value in side.items():
+                rounds[number].append(np.log(value / usual))
+    first, second = ([float(np.exp(np.mean(logs))) for logs in rounds.values()] for rounds in found)
+    return first, second
 
 
 def _judged(one: Latency, limits: Limits) -> Latency:
@@ -131,13 +154,13 @@ def _judged(one: Latency, limits: Limits) -> Latency:
     return replace(one, verdict="better") if one.ratio < 1 / most else one
 
 
-def _samples(record: Record, metric: Metric) -> dict[str, list[float]]:
-    """Counted times by cache outcome, of answers that are none of a refusal."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for one, said in zip(record.observations, record.said, strict=True):
+def _samples(record: Record, metric: Metric) -> dict[str, dict[int, float]]:
+    """Counted times by cache outcome and round, without those of refusals."""
+    found: dict[str, dict[int, float]] = defaultdict(dict)
+    for number, (one, said) in enumerate(zip(record.observations, record.said, strict=True)):
         value: float | None = getattr(one, metric)
         if not one.first and not said.error and value is not None and value > 0:
-            found[one.cache].append(value)
+            found[one.cache][number] = value
     return found
 
 

@@ -36,20 +36,6 @@ def mann_whitney(first: Sample, second: Sample) -> float:
     return _two_sided(max(0.0, abs(distance) - 0.5) / math.sqrt(variance))
 
 
-def van_elteren(strata: Sequence[tuple[Sample, Sample]]) -> float:
-    """Two-sided p of van Elteren's test (1960): Mann–Whitney over several cases, each by itself."""
-    strata = [(first, second) for first, second in strata if first and second]
-    if len(strata) == 1:
-        return mann_whitney(*strata[0])
-    total = spread = 0.0
-    for first, second in strata:
-        distance, variance = _moments(_midranks(first, second), len(first))
-        weight = 1 / (len(first) + len(second) + 1)
-        total += weight * distance
-        spread += weight**2 * variance
-    return _two_sided(abs(total) / math.sqrt(spread)) if spread > 0 else 1.0
-
-
 def fewer_successes(before: tuple[int, int], after: tuple[int, int]) -> float:
     """One-sided p of Fisher's exact test: that `after` has as few successes, or fewer, by chance.
 
@@ -74,22 +60,18 @@ def holm(values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def ratio_interval(strata: Sequence[tuple[Sample, Sample]], seed: int = 0) -> tuple[float, float, float]:
+def ratio_interval(first: Sample, second: Sample, seed: int = 0) -> tuple[float, float, float]:
     """How many times the second is as large as the first: ratio of medians and its 95 % bootstrap interval.
 
-    Of several strata the geometric mean of their ratios. All values must be above 0.
+    All values must be above 0.
 
     Returns:
         (ratio, low, high). The interval is rough below some ten values a side.
     """
     generator = np.random.default_rng(seed)
-    logs = np.zeros(_RESAMPLES)
-    log = 0.0
-    for first, second in strata:
-        log += math.log(float(np.median(second)) / float(np.median(first))) / len(strata)
-        logs += np.log(_medians(second, generator) / _medians(first, generator)) / len(strata)
-    low, high = np.percentile(logs, (2.5, 97.5))
-    return math.exp(log), math.exp(low), math.exp(high)
+    ratio = float(np.median(second) / np.median(first))
+    low, high = np.percentile(_medians(second, generator) / _medians(first, generator), (2.5, 97.5))
+    return ratio, float(low), float(high)
 
 
 def least_p(n: int, m: int) -> float:
