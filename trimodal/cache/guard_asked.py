@@ -15,7 +15,12 @@ def same_question(ours: Reading, theirs: Reading) -> bool:
     """Whether both ask for the same, of whatever subject."""
     if not _same_asks(ours, theirs) or not _same_joins(ours, theirs):
         return False
-    return bool((ours.asks | theirs.asks) & _TIMELESS) or _tense(ours) == _tense(theirs)
+    if (ours.asks | theirs.asks) & _TIMELESS:
+        return True
+    times = {_tense(ours), _tense(theirs)}
+    return len(times) == 1 or (
+        times == {"past", ""} and not (ours.tenses and theirs.tenses) and _names_only(ours, theirs)
+    )
 
 
 def _same_asks(ours: Reading, theirs: Reading) -> bool:
@@ -55,6 +60,11 @@ def _modal(reading: Reading, asked: set[str]) -> set[str]:
 def _same_joins(ours: Reading, theirs: Reading) -> bool:
     joins, others = ours.joins & {"and", "or"}, theirs.joins & {"and", "or"}
     return not joins or not others or joins == others
+
+
+def _names_only(ours: Reading, theirs: Reading) -> bool:
+    """Whether the one without an auxiliary asks when by a noun: the year of the invention."""
+    return "@when" in (theirs.asks if ours.tenses else ours.asks)
 
 
 def _tense(reading: Reading) -> str:

@@ -17,7 +17,7 @@ _BE = "(?:is|are|was|were)"
 _DO = "(?:do|does|did)"
 _MODAL = "(?:do|does|did|can|could|should|would|might|must|may|shall|will)"
 _WH = "(?:how|what|why|when|where|who|which|whether|if)"
-_BEST = "(?:best|right|correct|proper|recommended|usual|normal|standard|good|common|simple|simplest|exact|actual|easiest)"
+_BEST = "(?:best|right|correct|proper|recommended|usual|normal|standard|good|common|simple|simple|simplest|easy|exact|actual|easiest)"
 _WAY = "(?:ways?|steps?|procedure|process|methods?|approach|instructions|technique|commands?|trick|means|guide|directions)"
 _TO_DO = "(?:to|for|of|by which|that|in which)"
 _GO_ON = "(?= (?:[|,]|to|for|on|in|with|if|when|after|before|from|at|until|during|once))"
@@ -81,6 +81,8 @@ _RULES: tuple[tuple[str, str], ...] = (
     ),
     (r"(?:making use|by means|with the help) of|by using|by use of", "with"),
     (r"no longer", "not"),
+    (r"(list|show|display|see|print|find) all(?: of)?", r"\1"),
+    (r"throw(?= (?:an? |the )?(?:\S+ )?(?:exception|error) )", "raise"),
     (r"(?:(?:is|are|am) )?going to(?= (?!the |a |an |my |our |school |work |bed |\^)[a-z])", "will"),
     (r"(is|are)((?: \S+){1,4}?) going to(?= (?!the |a |an |my |our |school |work |bed |\^)[a-z])", r"will\2"),
     (
@@ -89,7 +91,6 @@ _RULES: tuple[tuple[str, str], ...] = (
     ),
     (r"(?:make|schedule|arrange|set up)(?= an? (?:appointment|reservation|booking) )", "book"),
     (r"(?:create|set up|register|open)(?= (?:an? |my )?(?:new )?(?:\S+ )?account )", "open"),
-    (rf"do you (?:offer|have|sell|provide|carry|stock)|{_BE} there(?: any)?|ha(?:s|ve) got", "is"),
     (r"get((?: \S+){0,6}?) out of", r"remove\1 from"),
     (r"(?:opening|business|working|office) (?:hours|times)", "opening_hours"),
     (
@@ -183,6 +184,7 @@ _RULES: tuple[tuple[str, str], ...] = (
         rf"|need|would like) you to|help {_ME})",
         "@wish",
     ),
+    (rf"do you (?:offer|have|sell|provide|carry|stock)|{_BE} there(?: any)?|ha(?:s|ve) got", "is"),
     # When, where, who
     (r"(?:(?:at|from|by) )?(?:what|which) (?:time|hour)(?: of (?:the )?day)?", "@when @time"),
     (r"(?:(?:in|during|since) )?(?:what|which) year", "@when @year"),

@@ -299,4 +299,83 @@ stone rock
 thunderstorm storm
 snow snowfall
 fog mist
+luggage suitcase
+carry_on hand_luggage cabin_bag cabin_baggage hand_baggage carry_on_bag
+layover stopover
+airfare flight_price
+tip gratuity
+round_trip return_ticket return_trip
+car_rental car_hire
+rental_car hire_car
+attraction sight
+airline carrier
+time_zone timezone
+public_transport public_transit public_transportation
+taxi cab
+mortgage home_loan
+credit_score credit_rating
+checking_account current_account
+stock share
+income earnings
+atm cash_machine cash_dispenser
+exchange_rate conversion_rate
+bank_statement account_statement
+pin pin_code pin_number
+cart basket
+gift present
+gift_card gift_voucher
+free_shipping free_delivery
+item product article
+brand make
+flu influenza
+fever high_temperature
+stomach_ache stomach_pain bellyache tummy_ache
+headache head_pain
+high_blood_pressure hypertension
+low_blood_pressure hypotension
+heart_attack myocardial_infarction
+dose dosage
+side_effect adverse_effect
+painkiller pain_reliever
+blood_sugar blood_glucose
+period menstruation
+mold mildew
+power_cut power_outage blackout
+washing_machine washer
+tumble_dryer dryer
+exception error
+current_directory working_directory current_working_directory
+uppercase upper_case capital_letter
+lowercase lower_case small_letter
+newline line_break
+whitespace blank
+boolean bool
+environment env
+duplicate copy
+document paper
+requirement condition
+deadline due_date cut_off
+birthday date_of_birth
+neighborhood area district
+inhabitant resident
+hobby pastime
+workout training
+beginner novice newbie
+expert specialist
+cellar basement
+closet wardrobe
+curtain drape
+diaper nappy
+dummy pacifier
+flashlight torch
+stroller pram buggy
+mailbox letterbox
+soda soft_drink fizzy_drink
+oatmeal porridge
+shrimp prawn
+ground_beef minced_beef mince
+baking_soda bicarbonate_of_soda
+powdered_sugar icing_sugar
+cornstarch cornflour
+heavy_cream double_cream
 """

@@ -93,7 +93,6 @@ blurry blurred out_of_focus
 multiple more_than_one
 several more_than_one
 last most_recent
-multiple several
 wide broad
 thin slim
 tall high
@@ -107,10 +106,30 @@ normal usual
 normal typical
 afraid scared
 angry mad
+delayed late
+in_stock available
+out_of_stock sold_out unavailable
+faulty defective
+second_hand pre_owned
+contagious infectious
+pregnant expecting
+tired fatigue
+rainy wet
+sleepy drowsy
+dizzy lightheaded
+delicious tasty
+boring dull
+worth worthwhile
+worth_it worth
+cost_free free
+reliable dependable trustworthy
+secure safe
+legal lawful allowed
+illegal unlawful
 """
 
 NOISE = word_set(
-    "a an the this that these those it its itself there here be is are am was were been being do does did done have has had will"
+    "located situated approximately roughly a an the this that these those it its itself there here be is are am was were been being do does did done have has had will"
     " would shall some any such so too very also as s i me my mine we us our ours you your yours one ones they them their theirs"
     " of whose then else own self myself yourself let about_to able possible certain particular given specific already yet"
     " still even properly correctly if and or but nor while because when thing things stuff something anything , 's"

@@ -38,6 +38,9 @@ _NO_DEGREE = {"better": "er", "best": "est", "worse": "er", "worst": "est"}
 _CLAUSES = word_set(
     "before after until since than if while because but unless although so and @when that which"
 )
+_BEFORE_NOUNS = word_set(
+    "a an the my our your his her their its this that these those of with from in on for"
+)
 _JOINS = frozenset({"and", "or", "versus"})
 
 
@@ -60,7 +63,8 @@ class Term:
         bare: whether its object is a pronoun: what is meant has been named before.
         doer, object: first or second, when such a pronoun is right in front of it, or behind it.
         agent: whether it is the doer behind a participle: "by …".
-        adjective: whether it says more about the noun behind it, or is said of the one before it.
+        adjective: whether it may be said of a noun: red, crashed, dripping.
+        attributive: whether the noun is the one behind it.
     """
 
     text: str
@@ -79,6 +83,7 @@ class Term:
     doer: str = ""
     object: str = ""
     adjective: bool = False
+    attributive: bool = False
 
 
 @dataclass
@@ -142,7 +147,7 @@ class _Reader:
             self._joined = token
             reading.joins.add(token)
             return 1
-        if token == "a" and (self._stranded(index) or self._at(index + 1) in ("is", "are")):
+        if token == "a" and (self._at(index + 1) in PREPOSITIONS | {STOP, COMMA, "is", "are"}):
             self._add(CODE + token, index)  # a set named a
             return 1
         if token in PREPOSITIONS and not self._stranded(index):
@@ -225,6 +230,8 @@ class _Reader:
         after = self._at(index + length)
         past = kind == "word" and token != text and (token.endswith("ed") or token in PAST_FORMS)
         passive = self._be and past
+        quality = text in ADJECTIVES
+        formed = kind == "word" and (past or (token.endswith("ing") and text != token))
         terms = self.reading.terms
         terms.append(
             Term(
@@ -249,7 +256,8 @@ class _Reader:
                 ),
                 doer=_person(self._tokens[index - 1]) if index else "",
                 object=_person(after),
-                adjective=text in ADJECTIVES or (kind == "word" and token.endswith("ing") and text != token),
+                adjective=quality or formed,
+                attributive=quality or (formed and index > 0 and self._tokens[index - 1] in _BEFORE_NOUNS),
             )
         )
         self._marker = self._degree = self._joined = self._owner = ""

@@ -70,7 +70,13 @@ def same_roles(ours: Reading, theirs: Reading, found: Mapping[int, int]) -> bool
     back = {other: one for one, other in found.items()}
     pairs = [(_Place(ours.terms, one), _Place(theirs.terms, other)) for one, other in sorted(found.items())]
     for one, other in pairs:
-        fits = _fits(one.term, other.term) or _agent(one, other, back) or _agent(other, one, found)
+        fits = (
+            _fits(one.term, other.term)
+            or _inherits(one, other, found)
+            or _inherits(other, one, back)
+            or _agent(one, other, back)
+            or _agent(other, one, found)
+        )
         if not (fits or _compounded(one, other, back) or _compounded(other, one, found)):
             return False
         if _turned(one.term, other.term) or _turned(other.term, one.term):
@@ -119,6 +125,16 @@ def _fits(one: Term, other: Term) -> bool:
     return (one.joined != "" and not first) or (other.joined != "" and not second)
 
 
+def _inherits(one: _Place, other: _Place, found: Mapping[int, int]) -> bool:
+    """Whether an adjective or a word left over stands between `one` and the preposition of `other`: of a crashed pod."""
+    before = one.terms[one.index - 1] if one.index else None
+    if before is None or one.term.marker or before.clause != one.term.clause:
+        return False
+    return before.marker == other.term.marker and (
+        before.adjective or before.past or one.index - 1 not in found
+    )
+
+
 def _agent(doer: _Place, other: _Place, found: Mapping[int, int]) -> bool:
     """Whether `doer` is behind a participle ("by plants"), and `other` in front of that verb."""
     verb = found.get(doer.index - 1)
@@ -140,12 +156,7 @@ def _may_swap(a: _Place, b: _Place, b2: _Place, a2: _Place) -> bool:
     every = (a.term, b.term, a2.term, b2.term)
     if any(term.measure or term.bare for term in every):
         return True
-    if (
-        a.term.marker
-        and b.term.marker
-        and a.term.marker == a2.term.marker
-        and b.term.marker == b2.term.marker
-    ):
+    if a.term.marker and b.term.marker and (a.term.marker, b.term.marker) == (a2.term.marker, b2.term.marker):
         return True  # from Paris to London: to London from Paris
     for mine, his in ((a, a2), (b, b2)):
         said = mine.term.marker and mine.term.marker == his.term.marker
@@ -178,18 +189,20 @@ def _sides(terms: Sequence[Term]) -> tuple[range, range]:
 def _compound(a: _Place, b: _Place, b2: _Place, a2: _Place) -> bool:
     """Refund policy: policy on refunds."""
     near = b.index - a.index < _PHRASE and not any(term.marker for term in b.terms[a.index + 1 : b.index + 1])
-    behind = a2.terms[b2.index + 1 : a2.index + 1]
+    behind = [term.marker for term in a2.terms[b2.index + 1 : a2.index + 1]]
+    marked = [index for index, marker in enumerate(behind) if marker]
     return (
         near
-        and len(behind) < _PHRASE + 1
-        and behind[0].marker in _GENITIVE
-        and not any(term.marker for term in behind[1:])
+        and len(behind) <= _PHRASE
+        and len(marked) == 1
+        and marked[0] < 2
+        and behind[marked[0]] in _GENITIVE
     )
 
 
 def _said_of(a: _Place, b: _Place, b2: _Place, a2: _Place) -> bool:
     """Fresh basil: basil that is fresh. `a` is the adjective, right in front of its noun."""
-    if not (a.term.adjective and a2.term.adjective) or b.term.adjective or a.index + 1 >= len(a.terms):
+    if not (a.term.attributive and a2.term.adjective) or b.term.attributive or a.index + 1 >= len(a.terms):
         return False
     return b.index == a.index + 1 or bool(b2.term.marker and b.term.marker)
 
@@ -205,7 +218,8 @@ def _topic(a: _Place, b: _Place, b2: _Place, a2: _Place) -> bool:
     """Python reverse a list: reverse a list in Python."""
     return (
         a.index == 0
-        and b.term.marker == b2.term.marker
+        and bool(b.term.marker) == bool(b2.term.marker)
+        and _fits(b.term, b2.term)
         and not a.term.marker
         and a2.term.marker in ("in", "on", "with")
         and a2.at_edge

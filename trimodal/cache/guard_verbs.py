@@ -269,4 +269,54 @@ analyze analysis
 predict forecast prediction
 decide decision
 solve solution
+visit see
+transfer send wire
+withdraw get_out
+deposit pay_in put_in
+pay_off pay_back repay
+deduct write_off
+dispute contest challenge
+freeze block
+vomit throw_up
+heal recover get_better
+recover_from get_over
+fall_asleep get_to_sleep go_to_sleep
+vaccinate immunize inoculate
+lower bring_down decrease
+raise increase put_up
+unclog unblock clear
+leak drip
+revolve_around orbit go_around circle
+founded establish start create
+be_known_for be_famous_for
+join combine concatenate
+concatenate merge combine
+cast convert
+flip reverse
+swap switch
+file submit
+complain make_a_complaint file_a_complaint
+quit give_up stop
+retire retirement
+invest investment
+insure insurance
+spot see notice
+smoke smoking
+hike hiking
+swim swimming
+run running jog jogging
+dry dry_out
+store preserve
+soften make_soft
+tidy clean_up
+earn make_money
+lose_weight slim_down
+put_off postpone delay
+delay hold_up
+bring take_along
+take_care_of look_after
+set_off leave
+take_part participate
+consist contain
+allow accept
 """
