@@ -50,3 +50,26 @@ def test_files_are_utf8_also_where_the_locale_is_not(checkpoint: Path) -> None:
         [sys.executable, "-c", code, str(checkpoint)], env=environment, capture_output=True, check=False
     )
     assert ended.returncode == 0, ended.stderr.decode()
+
+
+def test_a_long_text_has_the_same_ids_and_does_not_hold_the_others_up(checkpoint: Path) -> None:
+    """`encode` holds Python's global lock to its end; a batch, even of one, does not."""
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    library = tokenizers.Tokenizer(tokenizers.models.BPE({mark: id for id, mark in enumerate(alphabet)}, []))
+    library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel()
+    tokenizer = CheckpointTokenizer(checkpoint)
+    text = "The while statement is used for repeated execution, naïve café 😀\n" * 100
+
+    class Library:
+        def encode(self, text: str, **options: bool) -> object:
+            assert len(text) < 4096, "a long text goes another way"
+            return library.encode(text, **options)
+
+        def encode_batch_fast(self, texts: list[str], **options: bool) -> object:
+            return library.encode_batch_fast(texts, **options)
+
+    tokenizer._tokenizer = Library()
+    for part in (text, text[:4096], text[:4095], "short"):
+        assert len(tokenizer.encode(part)) >= len(part)
+        assert tokenizer.encode(part) == library.encode(part, add_special_tokens=False).ids
+        assert tokenizer.encode_prompt(part) == library.encode(part).ids
