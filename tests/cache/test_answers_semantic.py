@@ -153,8 +153,15 @@ def calibrated(monkeypatch, tmp_path):
     monkeypatch.setattr(calibration, "SHIPPED", tmp_path / "calibration.json")
 
 
-def cache(bound, embedder=None):
-    options = CacheOptions("semantic", "", budget_s=LONG, embedding_budget_s=LONG, max_false_hit=bound)
+def cache(bound, embedder=None, calibration=None):
+    options = CacheOptions(
+        "semantic",
+        "",
+        budget_s=LONG,
+        embedding_budget_s=LONG,
+        max_false_hit=bound,
+        calibration=calibration,
+    )
     embedder, store = embedder or FakeEmbedder(4096), ScriptedStore()
     return AnswerCache(options, embedder, CacheMetrics(MemoryMetrics(), "llm"), store=store)
 
@@ -178,6 +185,15 @@ def test_a_bound_that_nothing_keeps_or_another_checkpoint_ends_the_start(calibra
     other.checkpoint = "another"
     with pytest.raises(SettingsError, match="another"):
         cache(0.01, other)
+
+
+def test_a_calibration_of_the_operators_own_is_read_instead(calibrated, tmp_path):
+    with pytest.raises(SettingsError, match="own.json"):
+        cache(0.01, calibration=tmp_path / "own.json")
+    (tmp_path / "calibration.json").rename(tmp_path / "own.json")
+    one = cache(0.01, calibration=tmp_path / "own.json")
+    assert one._threshold == 0.75
+    one.close()
 
 
 def test_vectors_are_remembered_in_bounds(rig):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from trimodal.cache.options import CacheOptions, default_store, is_file
@@ -18,9 +20,19 @@ def test_settings_become_seconds_and_values():
         cache_max_entries=7,
         cache_max_answer_bytes=8,
         cache_max_false_hit=0.02,
+        cache_calibration="ours.json",
+        version_directory=Path("llm/1"),
     )
     assert CacheOptions.of(settings, "llm") == CacheOptions(
-        "semantic", "redis://127.0.0.1:6379/0", 0.015, 0.04, {"faq": 60.0, "live": 5.0}, 7, 8, 0.02
+        "semantic",
+        "redis://127.0.0.1:6379/0",
+        0.015,
+        0.04,
+        {"faq": 60.0, "live": 5.0},
+        7,
+        8,
+        0.02,
+        Path("llm/ours.json"),
     )
 
 

@@ -71,7 +71,7 @@ class AnswerCache:
         if self._embedder:
             self._guard = guard or _guard()
             if threshold is None:
-                self._threshold = _threshold(self._embedder, options.max_false_hit)
+                self._threshold = _threshold(options, self._embedder.checkpoint)
         limits = Limits(options.max_entries, options.budget_s)
         self._store = open_store(options.store, limits) if store is None else store
         self._workers = Workers(_WORKERS, "cache-store"), Workers(_WORKERS, "cache-embed")
@@ -205,7 +205,7 @@ def _guard() -> Judge:
     return guard
 
 
-def _threshold(embedder: Embedder, max_false_hit: float) -> float:
-    from trimodal.cache.calibration import Calibration
+def _threshold(options: CacheOptions, checkpoint: str) -> float:
+    from trimodal.cache.calibration import SHIPPED, Calibration
 
-    return Calibration.shipped(embedder.checkpoint).threshold(max_false_hit)
+    return Calibration.read(options.calibration or SHIPPED, checkpoint).threshold(options.max_false_hit)

@@ -26,6 +26,7 @@ class CacheOptions:
         max_entries: answers in the store; the least recently used go first.
         max_answer_bytes: a longer answer, in UTF-8, is not kept.
         max_false_hit: upper bound of wrong answers among near-identical questions, 0 to 1.
+        calibration: file that the threshold is read from; None: the package's.
     """
 
     mode: Literal["off", "coalesce", "exact", "semantic"]
@@ -36,6 +37,7 @@ class CacheOptions:
     max_entries: int = 20_000
     max_answer_bytes: int = 65_536
     max_false_hit: float = 0.01
+    calibration: Path | None = None
 
     @classmethod
     def of(cls, settings: LlmSettings, model: str) -> CacheOptions:
@@ -49,6 +51,7 @@ class CacheOptions:
             max_entries=settings.cache_max_entries,
             max_answer_bytes=settings.cache_max_answer_bytes,
             max_false_hit=settings.cache_max_false_hit,
+            calibration=settings.calibration_file,
         )
 
     @property

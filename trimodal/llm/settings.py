@@ -85,6 +85,10 @@ class LlmSettings(Settings):
     cache_max_false_hit: float = Field(
         0.01, gt=0, lt=1, description="semantic: upper bound of wrong answers among near-identical questions"
     )
+    cache_calibration: str = Field(
+        "",
+        description="file of `bench cache --calibrate`, beside the config's; empty: the package's",
+    )
     embedder: str = Field("embedding", description="model of the repository that embeds questions")
 
     senders: int = Field(2, ge=1, le=16, description="threads that hand responses to Triton")
@@ -139,6 +143,11 @@ class LlmSettings(Settings):
     def tiers_file(self) -> Path:
         """Beside the config's, unless absolute."""
         return self.version_directory.parent / self.tiers
+
+    @property
+    def calibration_file(self) -> Path | None:
+        """Beside the config's, unless absolute; None: the one in the package."""
+        return self.version_directory.parent / self.cache_calibration if self.cache_calibration else None
 
     @property
     def lookahead_sizes(self) -> tuple[int, int, int] | None:
