@@ -18,7 +18,8 @@ from trimodal.llm.settings import LlmSettings
 TEXT_PARAMETERS = ("tenant", "tier", "cache_control", "cache_namespace")
 NUMBER_PARAMETERS = ("priority", "ttft_deadline_ms", "deadline_ms")
 PARAMETERS = TEXT_PARAMETERS + NUMBER_PARAMETERS
-"""Inputs that may come as a request parameter instead of a tensor."""
+"""Inputs that may come as a request parameter instead of a tensor. Over gRPC `priority` may not: Triton takes
+a parameter of that name for its own queue's, and does not hand it on."""
 CACHE_CONTROLS = ("no-cache", "no-store", "store")
 MAX_TTFT_DEADLINE_MS = 3_600_000
 MAX_DEADLINE_MS = 86_400_000
