@@ -78,7 +78,9 @@ def compare(cases: Sequence[Case], before: Run, after: Run, limits: Limits) -> C
     )
     doubt = _doubt(before, after, limits)
     times = findings(latencies)
-    found += [replace(one, verdict="doubtful") for one in times] if doubt else times
+    if doubt:
+        times = [replace(one, verdict="doubtful" if one.verdict == "worse" else "changed") for one in times]
+    found += times
     found.sort(key=lambda one: (VERDICTS.index(one.verdict), one.case))
     return Comparison(
         differences(before.server, after.server),

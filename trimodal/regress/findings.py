@@ -38,7 +38,7 @@ class Finding:
         case: its id, or a group of cases such as "all llm".
         what: answer, expectation, prompt, cache, case, or a time (ttft, tpot, total).
         verdict: worse fails the run; known: a broken expectation that was broken before;
-            doubtful: a time that the machine may have made worse or better.
+            doubtful: a time that the machine, not the server, may have made worse.
         p: chance of such a difference without a change, corrected for all that is tested;
             None: not a matter of chance.
     """
