@@ -18,7 +18,9 @@ PARAPHRASE = "lambda a is what"  # the words of `ask()`'s question: one vector f
 class Rig:
     """Everything of one cache; `keep` returns when its answer is stored."""
 
-    def __init__(self, mode="semantic", *, embedder=None, guard=None, threshold=0.9, **options):
+    def __init__(
+        self, mode="semantic", *, embedder=None, guard=None, threshold=0.9, default_guard=False, **options
+    ):
         self.store, self.metrics = ScriptedStore(), MemoryMetrics()
         self.guard = guard or ScriptedGuard()
         self.embedder = embedder or FakeEmbedder(4096)
@@ -28,7 +30,7 @@ class Rig:
             self.embedder,
             CacheMetrics(self.metrics, "llm"),
             store=self.store,
-            guard=self.guard,
+            guard=None if default_guard else self.guard,
             threshold=threshold,
         )
 

@@ -153,7 +153,7 @@ def calibrated(monkeypatch, tmp_path):
     monkeypatch.setattr(calibration, "SHIPPED", tmp_path / "calibration.json")
 
 
-def cache(bound, embedder=None, calibration=None):
+def cache(bound, embedder=None, calibration=None, guard=None):
     options = CacheOptions(
         "semantic",
         "",
@@ -163,7 +163,8 @@ def cache(bound, embedder=None, calibration=None):
         calibration=calibration,
     )
     embedder, store = embedder or FakeEmbedder(4096), ScriptedStore()
-    return AnswerCache(options, embedder, CacheMetrics(MemoryMetrics(), "llm"), store=store)
+    counts, guard = CacheMetrics(MemoryMetrics(), "llm"), guard or ScriptedGuard()
+    return AnswerCache(options, embedder, counts, store=store, guard=guard)
 
 
 @pytest.mark.parametrize(
@@ -185,6 +186,13 @@ def test_a_bound_that_nothing_keeps_or_another_checkpoint_ends_the_start(calibra
     other.checkpoint = "another"
     with pytest.raises(SettingsError, match="another"):
         cache(0.01, other)
+
+
+def test_without_a_guard_of_ones_own_the_packages_judges(rig):
+    one = rig(guard=None, threshold=-1.0, default_guard=True)
+    one.keep(ask("How do I enable dark mode?"))
+    assert one.cache.semantic(ask("How do I disable dark mode?")) is None
+    assert one.cache.semantic(ask("HOW DO I ENABLE DARK MODE?"))
 
 
 def test_a_calibration_of_the_operators_own_is_read_instead(calibrated, tmp_path):
