@@ -79,3 +79,22 @@ def test_more_late_answers_than_may_be_raise_the_margin_until_there_are_fewer() 
     for number in range(120):
         admitted((number * 0.618) % 1 / 2)
     assert asked(margin, 1.0, True) == pytest.approx(usual, abs=0.02)
+
+
+def test_one_bad_moment_does_not_keep_a_small_tier_out() -> None:
+    """Nine answers of a tier are its whole record, one of them very late; others have a long one."""
+
+    def learn_due(name: str, error: float) -> None:
+        each = ticket(1, name=name)
+        each.predicted_ttft, each.ttft_deadline, each.queued = 1.0, 100.0, True
+        margin.learn(each, 1.0 + error, 0.0)
+
+    margin = Margin(0.9)
+    for number in range(100):
+        learn_due("many", number / 500)
+    for error in (0.0,) * 8 + (9.0,):
+        learn_due("few", error)
+    assert asked(margin, 1.0, True, name="few") == pytest.approx(0.18, abs=0.03)
+    for _ in range(40):
+        learn_due("few", 0.5)
+    assert asked(margin, 1.0, True, name="few") == pytest.approx(0.5)  # its own by now

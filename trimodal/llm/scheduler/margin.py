@@ -14,6 +14,8 @@ from trimodal.llm.scheduler.residuals import Residuals
 from trimodal.llm.scheduler.ticket import Ticket
 
 _WINDOW = 512
+_OWN = 40
+"""Errors of its own before a tier's margin is from those alone."""
 _RATE, _HIGHEST = 0.02, 0.99
 """By how much one late answer moves the quantile, and how far it may go."""
 
@@ -30,6 +32,7 @@ class Margin:
     def __init__(self, confidence: float) -> None:
         self._confidence = confidence
         self._errors: dict[tuple[str, bool], Residuals] = {}
+        self._of_all = {False: Residuals(), True: Residuals()}
         self._levels: dict[str, float] = {}
         self._absolute: deque[float] = deque(maxlen=_WINDOW)
 
@@ -45,6 +48,8 @@ class Margin:
         if ticket.queued:
             error /= math.sqrt(ticket.predicted_ttft)
         self._errors.setdefault((name, ticket.queued), Residuals()).add(error, now)
+        if ticket.ttft_deadline < math.inf:
+            self._of_all[ticket.queued].add(error, now)
 
     def seconds(self, ticket: Ticket, predicted: float, now: float) -> float:
         """What is to be added to a prediction; never less than -predicted; 0 while nothing is known."""
@@ -53,6 +58,10 @@ class Margin:
         error = errors.quantile(level, now) if errors else math.nan
         if math.isnan(error):
             return 0.0
+        if errors and errors.count < _OWN:
+            # Of a few, a high quantile is the worst of them: one bad moment would keep a small tier out.
+            of_all = self._of_all[ticket.queued].quantile(self._confidence, now)
+            error = error if math.isnan(of_all) else min(error, of_all)
         return max(-predicted, error * math.sqrt(predicted) if ticket.queued else error)
 
     def errors(self) -> tuple[float, float]:

@@ -18,6 +18,11 @@ class Residuals:
         self._errors: deque[tuple[float, float]] = deque(maxlen=_WINDOW)
         self._ordered: list[float] | None = None
 
+    @property
+    def count(self) -> int:
+        """Errors in the window."""
+        return len(self._errors)
+
     def add(self, error: float, now: float) -> None:
         """Takes one error."""
         self._errors.append((now, error))
