@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trimodal.cache.guard_reading import Reading
+from trimodal.cache.guard_terms import Reading
 
 _OPEN = frozenset({"@how", "@what", "@wish", "@way", "@does"})
 """What a question that names only its subject may ask for ("refund policy", "reset password")."""
@@ -29,11 +29,13 @@ def _same_asks(ours: Reading, theirs: Reading) -> bool:
         return False
     mine, his = _asked(ours), _asked(theirs)
     if "@way" in mine | his:  # "is there a way to": can I, or how do I
-        return mine | his <= {"@way", "@how"} and not (mine | his) & {"@must"}
-    if mine != his:
-        if mine and his or not (mine | his <= _OPEN or (mine | his == {"@why"} and _complaint(ours, theirs))):
-            return False
-    return _modal(ours, mine | his) == _modal(theirs, mine | his)
+        return mine | his <= {"@way", "@how"} and ours.modals | theirs.modals <= {"@can"}
+    both = mine | his
+    if mine != his and (
+        (mine and his) or not (both <= _OPEN or (both == {"@why"} and _complaint(ours, theirs)))
+    ):
+        return False
+    return _modal(ours, both) == _modal(theirs, both)
 
 
 def _complaint(ours: Reading, theirs: Reading) -> bool:

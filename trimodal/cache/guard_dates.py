@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from trimodal.cache.guard_text import FIGURE, word_set
+from trimodal.cache.guard_text import FIGURE, word_map, word_set
 
 _MONTHS = [
     "january",
@@ -35,11 +35,11 @@ _AMBIGUOUS = frozenset({"may", "march"})
 _BEFORE_MONTHS = word_set(
     "in of on since until till by last next this early late mid for before after during from every"
 )
-_WORDS = {"noon": "12:00", "midday": "12:00", "midnight": "0:00", "bce": "bc", "bc": "bc", "ce": "ad", "ad": "ad",
-          "today": "today", "tonight": "tonight", "tomorrow": "tomorrow", "tmrw": "tomorrow", "yesterday": "yesterday",
-          "spring": "spring", "summer": "summer", "autumn": "autumn", "winter": "winter", "morning": "morning",
-          "afternoon": "afternoon", "evening": "evening", "weekend": "weekend", "weekends": "weekend",
-          "weekday": "weekday", "weekdays": "weekday"}  # fmt: skip
+_WORDS = word_map(
+    """noon=12:00 midday=12:00 midnight=0:00 bce=bc bc ce=ad ad today tonight tomorrow tmrw=tomorrow
+    yesterday spring summer autumn winter morning afternoon evening weekend weekends=weekend weekday
+    weekdays=weekday"""
+)
 _CLOCK = re.compile(r"(\d{1,2})(?:[:.](\d{2}))?(am|pm)?")
 _ISO = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})")
 

@@ -14,25 +14,40 @@ import simplemma
 from trimodal.cache.guard_nouns import NOUNS
 from trimodal.cache.guard_opposites import OPPOSITES
 from trimodal.cache.guard_qualities import QUALITIES
-from trimodal.cache.guard_text import word_set
+from trimodal.cache.guard_text import word_map, word_set
 from trimodal.cache.guard_verbs import VERBS
 
+_BRITISH = (
+    ("isation", "ization"),
+    ("ise", "ize"),
+    ("iser", "izer"),
+    ("yse", "yze"),
+    ("our", "or"),
+    ("tre", "ter"),
+    ("ogue", "og"),
+)
+_MADE = (
+    ("ization", ("ize",)),
+    ("ation", ("ate", "e", "")),
+    ("ition", ("ite", "e")),
+    ("ion", ("", "e")),
+    ("ment", ("",)),
+    ("ness", ("",)),
+    ("ly", ("", "le")),
+    ("ing", ("", "e")),
+)
+"""Endings of words that are made from others, and what those may end in."""
 _VOWELS = re.compile("[aeiouy]+")
 # Plurals and past forms that are words of their own, and what the dictionary has wrong.
-_FORMS = {
-    "better": "good", "best": "good", "worse": "bad", "worst": "bad", "found": "find", "left": "left", "felt": "feel",
-    "lay": "lay", "saw": "see", "windows": "windows", "glasses": "glasses", "customs": "customs", "goods": "goods",
-    "savings": "savings", "arms": "arms", "means": "means", "news": "news", "contents": "contents", "pants": "pants",
-    "clothes": "clothes", "settings": "settings", "options": "option", "preferences": "preferences", "data": "data",
-    "media": "media", "lens": "lens", "gas": "gas", "bus": "bus", "aids": "aids", "does": "do", "less": "less",
-    "building": "building", "meeting": "meeting", "painting": "painting", "wedding": "wedding", "being": "be",
-    "spring": "spring", "string": "string", "ring": "ring", "king": "king", "thing": "thing", "leaves": "leave",
-    "leaf": "leave", "dying": "die", "licence": "license", "tyre": "tire", "grey": "gray", "kerb": "curb", "axes": "axis",
-    "wore": "wear", "lower": "lower", "pass": "pass", "passed": "pass", "past": "past", "earnings": "earnings", "outdoor": "outdoors",
-    "indoor": "indoors", "people": "people", "used": "use", "canceled": "cancel", "broken": "broken", "lost": "lose",
-    "cheque": "cheque", "tired": "tired", "exhausted": "exhausted", "latest": "latest", "newest": "newest",
-    "suited": "suited", "ai": "ai", "fries": "fries", "draught": "draft", "fewer": "less", "iodine": "iodine", "lying": "lie",
-}  # fmt: skip
+_FORMS = word_map(
+    """better=good best=good worse=bad worst=bad found=find left felt=feel lay saw=see windows glasses
+    customs goods savings arms means news contents pants clothes settings options=option preferences
+    data media lens gas bus aids does=do less building meeting painting wedding being=be spring
+    string ring king thing leaves=leave leaf=leave dying=die licence=license tyre=tire grey=gray
+    kerb=curb axes=axis wore=wear lower pass passed=pass past earnings outdoor=outdoors
+    indoor=indoors people used=use canceled=cancel broken lost=lose cheque tired exhausted latest
+    newest suited ai fries draught=draft fewer=less iodine lying=lie"""
+)
 
 
 @lru_cache(maxsize=20_000)
@@ -60,10 +75,7 @@ def _american(word: str) -> str:
     if len(word) > 4:
         if word.endswith("ll") and len(_VOWELS.findall(word)) > 1:
             return word[:-1]  # cancelled, travelled; install and instal
-        for british, american in (
-            ("isation", "ization"), ("ise", "ize"), ("yse", "yze"), ("our", "or"), ("tre", "ter"), ("ogue", "og"),
-            ("iser", "izer"),
-        ):  # fmt: skip
+        for british, american in _BRITISH:
             if word.endswith(british):
                 return word[: -len(british)] + american
     return word
@@ -78,7 +90,7 @@ def is_known(word: str) -> bool:
 def _groups() -> tuple[dict[str, frozenset[int]], dict[str, list[tuple[str, ...]]]]:
     groups: dict[str, set[int]] = {}
     phrases: dict[str, set[tuple[str, ...]]] = {}
-    lines = [line.split() for line in f"{VERBS}\n{NOUNS}\n{QUALITIES}".splitlines() if line.strip()]
+    lines = [group.split() for group in f"{VERBS};{NOUNS};{QUALITIES}".split(";")]
     for number, line in enumerate(lines):
         for word in line:
             parts = tuple(lemma(part) for part in word.split("_"))
@@ -92,36 +104,42 @@ def _groups() -> tuple[dict[str, frozenset[int]], dict[str, list[tuple[str, ...]
 GROUPS, PHRASES = _groups()
 """Dictionary form → numbers of its groups; first word → phrases that begin with it, longest first."""
 ADJECTIVES = frozenset(
-    word for line in QUALITIES.splitlines() for word in map(lemma, line.split())
-) | word_set("""red green blue black white yellow brown gray orange purple pink dark bright hot cold warm cool wet dry hard soft
-    sharp dull clean dirty full empty open closed young fresh stale sweet sour bitter salty spicy round flat square deep
-    shallow wide narrow thick thin heavy light high low long short strong weak tight loose early late free busy dead alive
-    sick sore itchy swollen frozen nested mutable immutable hashable valid invalid active inactive visible invisible
-    vegan vegetarian organic""")
+    word for group in QUALITIES.split(";") for word in map(lemma, group.split())
+) | word_set(
+    """red green blue black white yellow brown gray orange purple pink dark bright hot cold warm cool
+    wet dry hard soft sharp dull clean dirty full empty open closed young fresh stale sweet sour
+    bitter salty spicy round flat square deep shallow wide narrow thick thin heavy light high low
+    long short strong weak tight loose early late free busy dead alive sick sore itchy swollen
+    frozen nested mutable immutable hashable valid invalid active inactive visible invisible vegan
+    vegetarian organic"""
+)
 """Words that are said of a noun, before it or behind a form of "be"."""
-VERB_FORMS = frozenset(lemma(word) for word in VERBS.split()) | word_set(
-    """lift hike camp knit sew fish hunt jump dance sing smoke vote swim run walk ski surf fall fly drive
-    ride cook bake boil fry roast grill steam marinate season knead rest wash dry iron fold tie untie
-    sit stand bend stretch breathe sleep dream cough sneeze bleed heal recover feel touch taste add
-    subtract multiply count round parse serialize deserialize encode decode encrypt decrypt compress
-    decompress import export upload download deploy debug commit push pull clone fetch rebase squash
-    sync backup restore migrate upgrade downgrade update scale mount format print scan type click drag
-    scroll zoom crop resize draw paint drill screw nail sand saw measure level mix pour stir whip blend
-    peel chop grate serve pack unpack insulate propose divorce adopt sue appeal quit retire resign
-    commute park overtake brake tow refuel charge subscribe unsubscribe follow unfollow mute unmute post
-    tweet comment tag mention tip bargain save invest trade bet claim insure declare import export own
-    owe"""
+VERB_FORMS = frozenset(lemma(word) for word in VERBS.replace(";", " ").split()) | word_set(
+    """lift hike camp knit sew fish hunt jump dance sing smoke vote swim run walk ski surf fall fly
+    drive ride cook bake boil fry roast grill steam marinate season knead rest wash dry iron fold
+    tie untie sit stand bend stretch breathe sleep dream cough sneeze bleed heal recover feel touch
+    taste add subtract multiply count round parse serialize deserialize encode decode encrypt
+    decrypt compress decompress import export upload download deploy debug commit push pull clone
+    fetch rebase squash sync backup restore migrate upgrade downgrade update scale mount format
+    print scan type click drag scroll zoom crop resize draw paint drill screw nail sand saw measure
+    level mix pour stir whip blend peel chop grate serve pack unpack insulate propose divorce adopt
+    sue appeal quit retire resign commute park overtake brake tow refuel charge subscribe
+    unsubscribe follow unfollow mute unmute post tweet comment tag mention tip bargain save invest
+    trade bet claim insure declare import export own owe"""
 )
 """Dictionary forms that may follow an infinitive's "to"."""
 
 
-PAST_FORMS = word_set("""ate beat became began bent bit blew bought bound broke brought built burnt came caught chose cost crept cut dealt
-    did done drank drawn drew driven drove dug eaten fallen fed fell felt flew flown forgot forgotten fought found froze
-    frozen gave given gone got gotten grew grown had heard held hid hidden hit hung hurt kept knew known laid lain lay led
-    left lent lit lost made meant met paid put ran read ridden risen rode rose run said sang sank sat saw seen sent set
-    shaken shone shook shot shown shrank shrunk shut slept sold sought spent spoke spoken spread stole stolen stood stuck
-    struck sung sunk swam swept swore sworn swum taken taught threw thrown told took tore torn understood went wept woke
-    woken won wore worn wove woven written wrote""")
+PAST_FORMS = word_set(
+    """ate beat became began bent bit blew bought bound broke brought built burnt came caught chose
+    cost crept cut dealt did done drank drawn drew driven drove dug eaten fallen fed fell felt flew
+    flown forgot forgotten fought found froze frozen gave given gone got gotten grew grown had heard
+    held hid hidden hit hung hurt kept knew known laid lain lay led left lent lit lost made meant
+    met paid put ran read ridden risen rode rose run said sang sank sat saw seen sent set shaken
+    shone shook shot shown shrank shrunk shut slept sold sought spent spoke spoken spread stole
+    stolen stood stuck struck sung sunk swam swept swore sworn swum taken taught threw thrown told
+    took tore torn understood went wept woke woken won wore worn wove woven written wrote"""
+)
 """Irregular past forms and participles."""
 
 
@@ -136,6 +154,7 @@ def _pairs() -> frozenset[frozenset[str]]:
 
 
 _OPPOSITES = _pairs()
+_TURNED = (("en", "de"), ("en", "dis"), ("in", "ex"), ("im", "ex"), ("up", "down"), ("over", "under"))
 _UNDOING = (
     "un",
     "de",
@@ -164,11 +183,10 @@ def opposite(one: str, other: str) -> bool:
     if any(long == prefix + short for prefix in _UNDOING) and len(short) > 2:
         return True
     return any(
-        one == first + rest and other == second + rest
-        for first, second in (("en", "de"), ("en", "dis"), ("in", "ex"), ("im", "ex"), ("up", "down"), ("over", "under"))
-        for rest in (one[len(first) :],)
-        if len(rest) > 2
-    )  # fmt: skip
+        this.startswith(first) and that == second + this[len(first) :] and len(this) - len(first) > 2
+        for first, second in _TURNED
+        for this, that in ((one, other), (other, one))
+    )
 
 
 @lru_cache(maxsize=20_000)
@@ -178,8 +196,7 @@ def keys(word: str) -> frozenset[int | str]:
 
 
 def _made_from(word: str) -> frozenset[int | str]:
-    for ending, replaced in (("ization", ("ize",)), ("ation", ("ate", "e", "")), ("ition", ("ite", "e")), ("ion", ("", "e")),
-                             ("ment", ("",)), ("ness", ("",)), ("ly", ("", "le")), ("ing", ("", "e"))):  # fmt: skip
+    for ending, replaced in _MADE:
         if word.endswith(ending) and len(word) - len(ending) > 3:
             for end in replaced:
                 base = word[: -len(ending)] + end

@@ -11,14 +11,16 @@ from dataclasses import replace
 
 from trimodal.cache.guard_lexicon import GROUPS, is_known, keys, opposite
 from trimodal.cache.guard_qualities import SOFT
-from trimodal.cache.guard_reading import Term
+from trimodal.cache.guard_terms import Term
 from trimodal.cache.guard_text import word_set
 
 _IMPLIED = {
-    "python": word_set("""dict tuple kwargs args dataclass decorator list_comprehension comprehension generator iterator asyncio pandas
-        numpy pip venv virtualenv str pathlib itertools functools gil walrus docstring f =*args =**kwargs =__init__ def
-        lambda pickle django flask pytest unittest context_manager keyerror =KeyError =IndexError =TypeError =ValueError
-        slice yield elif"""),
+    "python": word_set(
+        """dict tuple kwargs args dataclass decorator list_comprehension comprehension generator iterator
+    asyncio pandas numpy pip venv virtualenv str pathlib itertools functools gil walrus docstring f
+    =*args =**kwargs =__init__ def lambda pickle django flask pytest unittest context_manager
+    keyerror =KeyError =IndexError =TypeError =ValueError slice yield elif"""
+    ),
     "git": word_set("commit rebase stash cherry squash branch merge_conflict submodule"),
     "kubernetes": word_set("pod kubectl helm configmap kubelet"),
     "docker": word_set("container dockerfile"),
@@ -92,7 +94,7 @@ def soft(term: Term) -> bool:
 
 
 def rejoined(terms: Sequence[Term], others: Sequence[Term]) -> list[Term]:
-    """`terms` with two neighbours made one where the other question writes them as one: tie break, tiebreak."""
+    """`terms` with two neighbours made one where the other question has them as one: tie break, tiebreak."""
     whole = {term.text for term in others if term.kind == "word"}
     result: list[Term] = []
     for term in terms:

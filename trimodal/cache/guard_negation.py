@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trimodal.cache.guard_reading import Reading
+from trimodal.cache.guard_terms import Reading
 
 
 def same_negations(ours: Reading, theirs: Reading, found: Mapping[int, int]) -> bool:

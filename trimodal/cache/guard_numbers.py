@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
-from trimodal.cache.guard_text import CODE, FIGURE, word_set
+from trimodal.cache.guard_text import CODE, FIGURE, word_map, word_set
 from trimodal.cache.guard_units import TIMES, UNITS, quantity, unit_word
 
 _UNDER_20 = [
@@ -69,15 +69,18 @@ _ORDINALS = {
     )
 } | {"1st": 1, "2nd": 2, "3rd": 3}
 _FIGURE = re.compile(
-    r"(?P<currency>[$£€¥])?(?P<number>[+-]?\d+(?:,\d{3})+(?:\.\d+)?|[+-]?\d+(?:\.\d+)?)(?P<unit>[$£€¥]|%|[°ºa-z/]{1,7})?"
+    r"(?P<currency>[$£€¥])?(?P<number>[+-]?\d+(?:,\d{3})+(?:\.\d+)?|[+-]?\d+(?:\.\d+)?)(?P<unit>[$£€¥]|%"
+    r"|[°ºa-z/]{1,7})?"
 )
 # A week behind one of these is a length of time; behind anything else, "a week" is a rate.
 _BEFORE_LENGTHS = word_set(
     """in for within after about over under of last lasts lasted take takes took least most than nearly
     almost is around until every only half with once"""
 )
-_RATES = {"hourly": "hour", "daily": "day", "weekly": "week", "monthly": "month", "yearly": "year", "annual": "year",
-          "annually": "year", "nightly": "night"}  # fmt: skip
+_RATES = word_map(
+    """hourly=hour daily=day weekly=week monthly=month yearly=year annual=year annually=year
+    nightly=night"""
+)
 
 
 def numbered(words: Sequence[str]) -> list[str]:

@@ -7,7 +7,6 @@ readings is the affair of `guard_matching`, `guard_roles` and `guard_negation`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 from trimodal.cache.guard_dates import dated
@@ -15,13 +14,14 @@ from trimodal.cache.guard_frames import framed
 from trimodal.cache.guard_lexicon import ADJECTIVES, PAST_FORMS, PHRASES, VERB_FORMS, is_known, keys, lemma
 from trimodal.cache.guard_numbers import numbered
 from trimodal.cache.guard_qualities import NOISE
+from trimodal.cache.guard_terms import Reading, Term
 from trimodal.cache.guard_text import CODE, COMMA, FIGURE, NAME, STOP, word_set, words
 
 NEGATORS = word_set("not no never none nothing nobody neither nor without unable")
 PREPOSITIONS = word_set(
-    """from to into onto in on at of for with by about within during inside before after than as like since
-    until till under over above below through across along against around between among upon via except
-    toward towards near beside behind outside instead_of versus beyond despite"""
+    """from to into onto in on at of for with by about within during inside before after than as like
+    since until till under over above below through across along against around between among upon
+    via except toward towards near beside behind outside instead_of versus beyond despite"""
 )
 _PARTICLES = word_set("on off up down out away back over in")
 _FIRST, _SECOND = frozenset(["i", "me", "we", "us"]), frozenset({"you"})
@@ -31,7 +31,9 @@ _PRESENT = word_set("do does is are am has have")
 _BE = word_set("is are was were be been being get gets got getting am")
 MEASURES = frozenset(
     lemma(word)
-    for word in "duration price frequency distance speed height size age depth width thickness weight temperature".split()
+    for word in word_set(
+        "duration price frequency distance speed height size age depth width thickness weight temperature"
+    )
 )
 _DEGREES = {"more": "er", "most": "est", "less": "less", "least": "least", "fewer": "less"}
 _NO_DEGREE = {"better": "er", "best": "est", "worse": "er", "worst": "est"}
@@ -42,62 +44,6 @@ _BEFORE_NOUNS = word_set(
     "a an the my our your his her their its this that these those of with from in on for"
 )
 _JOINS = frozenset({"and", "or", "versus"})
-
-
-@dataclass(frozen=True)
-class Term:
-    """One content word.
-
-    Attributes:
-        text: its one spelling (dictionary form, code, `n:12`).
-        keys: what it may be matched by; a term matches another that shares one.
-        kind: word, name, code, number, unit or date.
-        marker: the preposition that governs it, "" when none does.
-        degree: er, est, less, least, or "".
-        joined: and, or, versus, when one of them is right in front of it.
-        clause: number of its clause.
-        passive: whether it is a participle behind a form of "be".
-        owner: first or second, when "my" or "your" is in front of it.
-        past: whether it is in a past form.
-        measure: whether it is what "how long", "how often", … ask for.
-        bare: whether its object is a pronoun: what is meant has been named before.
-        doer, object: first or second, when such a pronoun is right in front of it, or behind it.
-        agent: whether it is the doer behind a participle: "by …".
-        adjective: whether it may be said of a noun: red, crashed, dripping.
-        attributive: whether the noun is the one behind it.
-    """
-
-    text: str
-    keys: frozenset[int | str]
-    kind: str = "word"
-    marker: str = ""
-    degree: str = ""
-    joined: str = ""
-    clause: int = 0
-    passive: bool = False
-    owner: str = ""
-    past: bool = False
-    measure: bool = False
-    bare: bool = False
-    agent: bool = False
-    doer: str = ""
-    object: str = ""
-    adjective: bool = False
-    attributive: bool = False
-
-
-@dataclass
-class Reading:
-    """What a question says. `asks` has the `@` words without what may be."""
-
-    terms: list[Term] = field(default_factory=list)
-    asks: set[str] = field(default_factory=set)
-    modals: set[str] = field(default_factory=set)
-    tenses: set[str] = field(default_factory=set)
-    persons: list[str] = field(default_factory=list)
-    joins: set[str] = field(default_factory=set)
-    negations: list[tuple[int, int]] = field(default_factory=list)
-    """For each: its clause, and the index of the term behind it."""
 
 
 @lru_cache(maxsize=2048)

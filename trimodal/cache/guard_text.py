@@ -90,6 +90,12 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def word_map(text: str) -> dict[str, str]:
+    """The pairs of a list such as "best=good means": a word alone stands for itself."""
+    pairs = (pair.partition("=") for pair in text.split())
+    return {word: other or word for word, _, other in pairs}
+
+
 class NotEnglish(ValueError):
     """The text is too long, or has letters that English does not use: nothing is known about it."""
 

@@ -19,8 +19,8 @@ years: month months mo=1; year years yr yrs=12; decade decades=120; century cent
 metres: mm millimeter millimeters=1/1000; cm centimeter centimeters=1/100; m meter meters=1; \
 km kms kilometer kilometers=1000
 feet: inch inches=1; ft foot feet=12; yd yds=36; mile miles=63360
-grams: mg milligram milligrams=1/1000; g gr gram grams gramme grammes=1; kg kgs kilo kilos kilogram kilograms=1000; \
-ton tons tonne tonnes=1000000; mcg microgram micrograms=1/1000000
+grams: mg milligram milligrams=1/1000; g gr gram grams gramme grammes=1; kg kgs kilo kilos \
+kilogram kilograms=1000; ton tons tonne tonnes=1000000; mcg microgram micrograms=1/1000000
 pounds: oz ounce ounces=1; lb lbs pound pounds=16
 litres: ml milliliter milliliters=1/1000; cl centiliter centiliters=1/100; dl deciliter deciliters=1/10; \
 l liter liters=1
