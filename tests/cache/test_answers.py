@@ -58,6 +58,15 @@ class TestExact:
         assert one.cache.exact(ask(max_tokens=8)).entry.finish_reason == "length"
         assert one.cache.exact(ask(max_tokens=9)) is None
 
+    def test_cut_answers_of_several_lengths_and_a_whole_one_lie_side_by_side(self, rig):
+        one = rig("exact")
+        for length in (4, 8):
+            one.keep(ask(max_tokens=length), f"cut at {length}", "length", length)
+        one.keep(ask(max_tokens=64), "whole", "stop", 20)
+        found = {length: one.cache.exact(ask(max_tokens=length)) for length in (4, 6, 8, 20, 64)}
+        answers = {length: hit and hit.entry.answer for length, hit in found.items()}
+        assert answers == {4: "cut at 4", 6: None, 8: "cut at 8", 20: "whole", 64: "whole"}
+
     def test_what_the_store_should_have_dropped_is_none(self, rig):
         one = rig("exact")
         one.keep(ask())

@@ -107,7 +107,9 @@ class AnswerCache:
             stored_at=now,
             expires_at=now + self._options.ttl(question.place.namespace),
         )
-        self._writer.put(question.place, question.key, entry)
+        # A cut answer serves one length alone: it does not take the place of a whole one, or of another cut.
+        key = question.key if finish_reason == "stop" else _cut_key(question)
+        self._writer.put(question.place, key, entry)
 
     def close(self, timeout: float = 2.0) -> None:
         """Writes what waits and lets go of the store; what hangs is left behind after `timeout` seconds."""
@@ -128,12 +130,14 @@ class AnswerCache:
         return hit
 
     def _exact(self, question: Question) -> Hit | None:
-        key = question.key
-        entry = self._at_store.call(lambda: self._store.get(question.place, key), self._options.budget_s)
-        # A store that mixes up or outlives its entries is damaged: nobody gets another question's answer.
-        if entry is None or entry.text != _kept_text(question.text) or not _usable(entry, question):
-            return None
-        return Hit(entry, "exact")
+        keys = question.key, _cut_key(question)
+
+        def look() -> Entry | None:
+            found = (self._store.get(question.place, key) for key in keys)
+            return next((entry for entry in found if entry and _answers(entry, question)), None)
+
+        entry = self._at_store.call(look, self._options.budget_s)
+        return Hit(entry, "exact") if entry else None
 
     def _semantic(self, question: Question) -> Hit | None:
         if len(question.text) > MAX_CHARACTERS:
@@ -186,11 +190,21 @@ class AnswerCache:
         return vector
 
 
+def _cut_key(question: Question) -> str:
+    """Where an answer lies that ended at the question's own max_tokens."""
+    return hashlib.sha256(f"{question.key} {question.max_tokens}".encode()).hexdigest()
+
+
 def _kept_text(text: str) -> str:
     """A question as it is stored: of a long one its SHA-256, as only the exact layer has a use for it."""
     if len(text) <= MAX_CHARACTERS:
         return text
     return _DIGEST + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def _answers(entry: Entry, question: Question) -> bool:
+    """A store that mixes up its entries is damaged: nobody gets another question's answer."""
+    return entry.text == _kept_text(question.text) and _usable(entry, question)
 
 
 def _usable(entry: Entry, question: Question) -> bool:

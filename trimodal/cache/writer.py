@@ -89,11 +89,6 @@ class Writer:
     def _write(self, place: Place, key: str, entry: Entry) -> str:
         try:
             vector = self._vector_of(key, entry)
-            if entry.finish_reason == "length":
-                there = self._store.get(place, key)
-                # A whole answer serves every longer request; a cut one only those that are cut alike.
-                if there and there.finish_reason == "stop":
-                    return "skipped"
             self._store.put(place, key, entry, vector)
         except Exception:
             return "failed"
