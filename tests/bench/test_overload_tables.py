@@ -53,8 +53,10 @@ def test_what_makes_figures_doubtful_is_told_of_every_side():
     unsent = result(outcome="unsent", ttft=float("nan"), lag=float("nan"))
     slow = [result(lag=0.2)] * 10
     failed = result(outcome="failed", error="ConnectionLost: the server went away")
-    told = said(level(1, slow), fifo=[level(2, [unsent, unsent, failed])])
+    told = said(level(1, slow, others=0.34), fifo=[level(2, [unsent, unsent, failed])])
     assert any("deadline at 1×: this client could not keep the rate" in one for one in told)
+    assert "deadline at 1×: other processes took 34% of this machine's CPU time" in told
+    assert not any("other processes" in one for one in said(level(1, [result()], others=0.09)))
     assert any(one.startswith("fifo at 2×: 2 requests were not sent") for one in told)
     assert "fifo at 2×: 1 requests ended with ConnectionLost: the server went away" in told
 

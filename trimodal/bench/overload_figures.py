@@ -68,6 +68,7 @@ class LevelFigures:
         forecast_error: |observed - foreseen| TTFT of answered requests, counted from their sending.
         forecast_bias: the median of observed - foreseen, milliseconds; above 0: foreseen too short.
         lag: from when a request was due to when the client really sent it.
+        others: the share of the machine's CPU time that neither client nor server took, 0 to 1.
         unsent: the client's own bound on open requests was reached; such a level measures the client too.
     """
 
@@ -83,6 +84,7 @@ class LevelFigures:
     forecast_bias: float | None
     lag: Spread
     unsent: int
+    others: float
     memory: dict[str, Memory] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
 
@@ -107,6 +109,7 @@ def summarise_level(
     load: float,
     rate: float,
     seconds: float,
+    others: float = 0.0,
     memory: Mapping[str, Memory] | None = None,
 ) -> LevelFigures:
     """The figures of all requests of a level that were due within `seconds`."""
@@ -138,6 +141,7 @@ def summarise_level(
         forecast_bias=None if bias is None else bias * 1e3,
         lag=spread(one.lag for one in results),
         unsent=sum(one.outcome == "unsent" for one in results),
+        others=others,
         memory=dict(memory or {}),
         errors=dict(errors.most_common(_ERRORS_KEPT)),
     )

@@ -17,6 +17,7 @@ from types import TracebackType
 from trimodal.bench.overload_figures import LevelFigures, summarise_level
 from trimodal.bench.overload_load import Asked, run_load
 from trimodal.bench.overload_memory import MemoryWatch
+from trimodal.bench.overload_others import OthersWatch
 from trimodal.client import Client
 from trimodal.client.stream import AnswerStream
 from trimodal.errors import ServerError
@@ -97,9 +98,10 @@ class Side:
         gc.collect()
         gc.freeze()
         with MemoryWatch(self._server.pid) as memory:
-            results = await run_load(
-                self._send, level.arrivals, patience=self._patience, most_open=self._most_open
-            )
+            with OthersWatch(self._server.pid) as others:
+                results = await run_load(
+                    self._send, level.arrivals, patience=self._patience, most_open=self._most_open
+                )
             await self._idle()
         return summarise_level(
             results,
@@ -107,6 +109,7 @@ class Side:
             load=level.load,
             rate=level.rate,
             seconds=level.seconds,
+            others=others.share,
             memory={"before": memory.before, "most": memory.most, "after": memory.after},
         )
 

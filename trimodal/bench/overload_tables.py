@@ -14,6 +14,7 @@ from trimodal.llm.tiers import Tier
 GOODPUT_KEPT = 0.9  # at the highest load, of the peak
 REFUSED_WITHIN_MS = 50.0
 _LAG_TOLD_MS = 20.0
+_OTHERS_TOLD = 0.1
 
 TIERS = "load|side|tier|sent|met|late|gap|refused|expired|lost|TTFT p50|p99"
 GOODPUT = "load|side|offered/s|goodput/s|refused p50|p99|max|retry p50"
@@ -123,6 +124,8 @@ def _doubts(where: str, level: LevelFigures) -> list[str]:
             f"{where}: this client could not keep the rate, 1 % of the requests went out more than "
             f"{level.lag.p99:.0f} ms late; its times hold that wait"
         )
+    if level.others > _OTHERS_TOLD:
+        told.append(f"{where}: other processes took {level.others:.0%} of this machine's CPU time")
     told += [f"{where}: {count} requests ended with {error}" for error, count in level.errors.items()]
     return told
 
