@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.e2e.conftest import wait_until
 from tests.e2e.test_clients import picture
 from trimodal.client.errors import ConnectError
 from trimodal.regress.identity import identify
@@ -113,6 +114,29 @@ def test_a_knob_that_changes_the_answers(
     assert shown.returncode == 1
     assert "llm.fake_answer" in shown.stdout
     assert "4 cases compared: 2 worse, 1 changed" in shown.stdout
+
+
+def test_a_cache_that_is_switched_off(
+    golden: Path, serve: Callable[..., TritonServer], server: TritonServer, tmp_path: Path
+) -> None:
+    cache = {"cache": "exact", "cache_store": str(tmp_path / "answers.sqlite"), "cache_budget_ms": "5000"}
+    cached = serve(models=("llm", "embedding"), changes={**FAKES, "llm": {**FAKES["llm"], **cache}})
+    path = tmp_path / "cached.json"
+
+    def recorded() -> bool:
+        """Answers are put into the store behind their requests' backs: the last one is a hit soon."""
+        assert regress(golden, cached.grpc_url, "--record", "--baseline", path).returncode == 0
+        cases = json.loads(path.read_text())["cases"]
+        return all(cases[name]["observations"][-1].get("cache") == "exact" for name in ("prompt", "chat"))
+
+    wait_until(recorded, "answers from the cache")
+    done = regress(golden, server.grpc_url, "--baseline", path, "--json")
+    assert done.returncode == 1, done.stderr + done.stdout
+    found = {
+        (one["case"], one["what"], one["verdict"], one["detail"])
+        for one in json.loads(done.stdout)["findings"]
+    }
+    assert found == {(name, "cache", "worse", "exact → generated") for name in ("prompt", "chat")}
 
 
 def test_images_are_asked_too(serve: Callable[..., TritonServer], tmp_path: Path) -> None:

@@ -118,6 +118,11 @@ def test_long_answers_are_shown_short():
     assert found.after == "b " * 29 + "b…"
 
 
+def test_control_characters_are_not_shown():
+    (found,) = compared(record("\x1b[31mred\n"), record("\x07 \u202egreen"))
+    assert (found.before, found.after) == ("�[31mred", "� �green")
+
+
 def test_many_sampled_answers_are_compared_in_bounded_time():
     before = record(*(f"{number} and a word" for number in range(300)))
     after = record(*(f"{number} and a word" for number in range(1000, 1300)))

@@ -1,5 +1,6 @@
 import json
 import wave
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -192,3 +193,9 @@ def test_whatever_is_in_it_the_answer_is_one_sentence(tmp_path_factory, content)
     with pytest.raises(OperatorError) as caught:
         read_cases(path)
     assert "\n" not in str(caught.value)
+
+
+def test_the_golden_set_of_the_demo_can_be_read():
+    found = read_cases(Path(__file__).parents[2] / "build" / "demo" / "golden.jsonl")
+    assert {case.line.task for case in found} >= {"llm", "vision", "speech", "embedding"}
+    assert all(case.audio is not None for case in found if case.line.task == "speech")

@@ -169,9 +169,14 @@ def _cosine(first: Sequence[float], second: Sequence[float]) -> float:
 
 def _best(said: Said) -> str:
     name, score = said.labels[0]
-    return f"{name} {score:.3f}"
+    return f"{_printable(name)} {score:.3f}"
 
 
 def _shown(said: Said) -> str:
-    text = " ".join((f"{said.error}: {said.text}" if said.error else said.text).split())
+    text = _printable(" ".join((f"{said.error}: {said.text}" if said.error else said.text).split()))
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def _printable(text: str) -> str:
+    # An answer must not move a terminal's cursor or colour what comes after it.
+    return "".join(sign if sign.isprintable() else "�" for sign in text)
