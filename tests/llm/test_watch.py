@@ -79,3 +79,27 @@ def test_a_premium_request_does_not_wait_behind_the_share_of_batch(tmp_path: Pat
         eventually(lambda: standard.deltas != [])
         assert not batch.deltas
         assert batch.wait().text == standard.wait().text
+
+
+def test_a_deadline_passes_while_the_cache_is_asked() -> None:
+    answers = Answers()
+    with FakeServer(answers=answers) as server:
+        answers.gate.clear()
+        sink = ask(server, deadline_ms=30)
+        assert isinstance(sink.wait().error, Unavailable)
+        assert "deadline_ms passed: no text yet" in str(sink.error)
+        answers.gate.set()
+        eventually(lambda: server.value("queued_requests") == 0)
+        assert server.service.counts == (0, 0, 0)
+        assert not sink.after_end
+
+
+def test_a_listeners_deadline_is_its_own() -> None:
+    with FakeServer(answers=Answers(), fake_step_ms=2.0) as server:
+        patient = ask(server, max_tokens=200)
+        eventually(lambda: patient.deltas != [])
+        hasty = ask(server, max_tokens=200, deadline_ms=100)
+        assert hasty.wait().deltas[-1].finish_reason == "deadline"
+        assert patient.wait().deltas[-1].finish_reason == "length"
+        assert patient.text.startswith(hasty.text)
+        assert hasty.text
