@@ -1,6 +1,6 @@
 """`python -m trimodal.demo [--keep]`: serves the demo engines, runs the acts, stops.
 
-Exit status 0 only when every modality answered, and answered right.
+Exit status 0 only when every act was answered, and answered right.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rich.console import Console
 
 import trimodal
 from trimodal.client import Client
-from trimodal.demo import acts, listening
+from trimodal.demo import acts, asking, listening
 from trimodal.errors import TrimodalError
 from trimodal.server.options import ServerOptions
 from trimodal.server.present import summary
@@ -31,13 +31,14 @@ ACTS: dict[str, Act] = {
     "text": acts.text,
     "images": lambda client, console: acts.images(client, console, DEMO / "vision" / "samples"),
     "audio": lambda client, console: listening.speech(client, console, DEMO / "speech" / "samples"),
+    "assistant": lambda client, console: asking.assistant(client, console, DEMO),
 }
 
 
 def main(
     keep: bool = typer.Option(False, help="Stay up on the usual ports (8000, 8001, 8002) until Ctrl-C."),
 ) -> None:
-    """Serve the demo models, run every modality, and stop."""
+    """Serve the demo models, run every act, and stop."""
     console = Console(highlight=False)
     options = ServerOptions() if keep else ServerOptions(http_port=0, grpc_port=0, metrics_port=0)
     # A SIGTERM must take the server along, as Ctrl-C does.
@@ -64,7 +65,8 @@ def main(
         console.print('  .venv/bin/trimodal chat ["what is a lambda?"]  an answer, or a conversation')
         console.print("  .venv/bin/trimodal classify FILE…              labels of images")
         console.print("  .venv/bin/trimodal transcribe --live FILE      words while they are spoken")
-    print(f"demo: {answered} of {len(ACTS)} modalities answered")
+        console.print("  .venv/bin/trimodal ask --audio FILE            a spoken question, answered")
+    print(f"demo: {answered} of {len(ACTS)} acts answered")
     raise typer.Exit(0 if answered == len(ACTS) else 1)
 
 
