@@ -102,13 +102,16 @@ class Models:
             request = pb.InferenceRequest(
                 model_name=self._settings.llm, requested_output_names=list(_ANSWER), inputs=tensors
             )
+            error = None
+            # To the end even after an error: an iterator that is dropped takes away what Triton still writes to.
             for response in request.exec(decoupled=True):
                 answered()
                 if response.has_error():
-                    raise called_error(pb, response.error())
-                outputs = {one.name(): one.as_numpy().reshape(-1) for one in response.output_tensors()}
-                if outputs:
+                    error = error or called_error(pb, response.error())
+                elif outputs := {one.name(): one.as_numpy() for one in response.output_tensors()}:
                     yield _piece(outputs)
+            if error:
+                raise error
 
     def cancel(self, key: str) -> None:
         """Ends the answer that was asked for with this `cancel_key`, or will be in the next seconds."""
