@@ -112,7 +112,7 @@ def spelled_out(left: Sequence[Term], missing: Sequence[Term]) -> tuple[list[Ter
     short = [term for term in left if term.kind in ("name", "word") and 2 <= len(term.text) <= 5]
     parts = [part for term in missing for part in term.text.split("_")]
     for term in short:
-        if term.text == "".join(part[0] for part in parts) and len(parts) > 1:
+        if term.text == "".join(part[:1] for part in parts) and len(parts) > 1:
             return [other for other in left if other is not term], []
     return list(left), list(missing)
 
