@@ -1,4 +1,4 @@
-"""Questions that the guard must keep apart, and some that it should let pass: written for it, by nobody's data."""
+"""Questions that the guard must keep apart, and some that it should let pass; written for these tests."""
 
 KEPT_APART = [
     line.split("|")

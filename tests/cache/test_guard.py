@@ -79,7 +79,9 @@ def test_what_cannot_be_read_passes_only_when_it_is_the_same(text):
 
 
 def test_letters_that_look_alike_are_other_letters():
-    assert GUARD.judge("How do I install rеdis?", "How do I install redis?") != ""  # the first has a Cyrillic е
+    assert (
+        GUARD.judge("How do I install rеdis?", "How do I install redis?") != ""
+    )  # the first has a Cyrillic е
 
 
 @settings(max_examples=300, deadline=None)

@@ -1,0 +1,90 @@
+"""Thresholds that follow from a bound, and calibrations that are refused."""
+
+import json
+
+import pytest
+
+from trimodal.cache.calibration import SHIPPED, Calibration
+from trimodal.errors import SettingsError
+
+POINTS = [
+    (0.5, 0.6, 4, 0.03),
+    (0.6, 0.5, 2, 0.008),
+    (0.7, 0.4, 2, 0.02),
+    (0.8, 0.3, 0, 0.007),
+    (0.9, 0.1, 0, 0.007),
+]
+
+
+def write(path, **changes):
+    curve = [
+        dict(zip(("threshold", "hit_rate", "false_hits", "false_hit_upper"), point, strict=True))
+        for point in POINTS
+    ]
+    values = {
+        "checkpoint_sha256": "c0ffee",
+        "pairs": "p",
+        "paraphrases": 9,
+        "hard_negatives": 9,
+        "curve": curve,
+    }
+    path.write_text(json.dumps(values | changes))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("bound", "threshold"), [(0.5, 0.5), (0.03, 0.5), (0.02, 0.6), (0.01, 0.8), (0.007, 0.8)]
+)
+def test_the_lowest_threshold_from_which_on_the_bound_holds(tmp_path, bound, threshold):
+    found = Calibration.read(write(tmp_path / "c.json"), "c0ffee")
+    assert found.threshold(bound) == threshold
+
+
+def test_a_bound_that_cannot_be_kept_is_told_with_the_least_one(tmp_path):
+    found = Calibration.read(write(tmp_path / "c.json"), "c0ffee")
+    with pytest.raises(SettingsError, match=r"cache_max_false_hit 0.001: .* is 0\.0070"):
+        found.threshold(0.001)
+
+
+def test_another_checkpoint_is_refused_with_the_command(tmp_path):
+    with pytest.raises(SettingsError, match="trimodal bench cache .*--calibrate"):
+        Calibration.read(write(tmp_path / "c.json"), "beef")
+    with pytest.raises(SettingsError, match="served is fake"):
+        Calibration.shipped("fake")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"curve": []},
+        {"curve": [{"threshold": "high"}]},
+        {"paraphrases": 0},
+        {"extra": 1},
+        {"curve": [{"threshold": float("nan"), "hit_rate": 1, "false_hits": 0, "false_hit_upper": 0}]},
+    ],
+)
+def test_a_damaged_calibration_is_one_sentence(tmp_path, change):
+    with pytest.raises(SettingsError, match=r"c\.json: no calibration of the cache \(damaged\)"):
+        Calibration.read(write(tmp_path / "c.json", **change), "c0ffee")
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"[]", b"{"])
+def test_what_is_no_json_is_damaged(tmp_path, content):
+    path = tmp_path / "c.json"
+    path.write_bytes(content)
+    with pytest.raises(SettingsError, match="damaged"):
+        Calibration.read(path, "c0ffee")
+
+
+def test_a_missing_one_says_how_to_make_one(tmp_path):
+    with pytest.raises(SettingsError, match="make one with: trimodal bench cache"):
+        Calibration.read(tmp_path / "none.json", "c0ffee")
+
+
+def test_the_shipped_one_keeps_one_percent():
+    shipped = Calibration.read(SHIPPED, json.loads(SHIPPED.read_text())["checkpoint_sha256"])
+    threshold = shipped.threshold(0.01)
+    assert 0.4 < threshold < 0.9
+    thresholds = [point.threshold for point in shipped.curve]
+    assert thresholds == sorted(thresholds)
+    assert shipped.hard_negatives >= 373
