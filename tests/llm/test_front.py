@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,6 +36,23 @@ def test_too_many_to_look_up_still_share_one_generation(server: FakeServer, answ
     answers.gate.set()
     assert len({sink.wait().text for sink in past + looking}) == 1
     assert len(answers.kept) == 1
+    assert server.value("cache_skipped_total") >= 20
+
+
+def test_who_waited_for_the_lookup_as_long_as_it_may_take_goes_past_it(answers: Answers) -> None:
+    with FakeServer(answers=answers, cache_budget_ms=5, cache_embedding_budget_ms=5) as server:
+        ask(server, "kept", max_tokens=5).wait()
+        eventually(lambda: answers.kept != [])
+        answers.gate.clear()
+        looking = [ask(server, f"prompt {index}", max_tokens=5) for index in range(8)]
+        late = ask(server, "kept", max_tokens=5)
+        time.sleep(0.05)  # longer than the 15 ms that a lookup may take
+        answers.gate.set()
+        assert [delta.note.cache for delta in late.wait().deltas if delta.note] == [""]
+        for sink in looking:
+            sink.wait()
+        assert server.value("cache_skipped_total") == 1
+        assert server.service.counts == (0, 0, 0)
 
 
 def test_an_answer_that_cannot_be_kept_is_answered(

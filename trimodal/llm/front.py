@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -59,12 +60,22 @@ class Front:
     Args:
         fingerprint: of model and engine.
         templated: a bare prompt becomes a user message; otherwise it is continued as it stands.
+        skipped: called when a request goes past the cache because too many look already.
     """
 
     def __init__(
-        self, settings: LlmSettings, answers: Answers, fingerprint: str, *, templated: bool = True
+        self,
+        settings: LlmSettings,
+        answers: Answers,
+        fingerprint: str,
+        *,
+        templated: bool = True,
+        skipped: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
+        self._skipped = skipped
+        # As long as one lookup may take: the store, the embedding, and the store again.
+        self._patience_s = (2 * settings.cache_budget_ms + settings.cache_embedding_budget_ms) / 1e3
         self._templated = templated
         self._answers = answers
         self._fingerprint = fingerprint
@@ -106,9 +117,10 @@ class Front:
         if "no-cache" in stream.request.terms.cache_control:
             return False
         if not self._looking.acquire(blocking=False):
+            self._skipped()
             return join()
         try:
-            self._pool.submit(self._look, asked, join, tell)
+            self._pool.submit(self._look, asked, time.perf_counter() + self._patience_s, join, tell)
         except RuntimeError:  # closed
             self._looking.release()
             return False
@@ -133,14 +145,21 @@ class Front:
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._answers.close()
 
-    def _look(self, asked: Question, join: Callable[[], bool], tell: Callable[[Hit | None], None]) -> None:
+    def _look(
+        self, asked: Question, until: float, join: Callable[[], bool], tell: Callable[[Hit | None], None]
+    ) -> None:
         try:
             tell_it, hit = True, None
+            # It waited here already: a slow store is not to cost more than its budget.
+            late = time.perf_counter() > until
             try:
-                hit = _whole(self._answers.exact(asked))
+                if late:
+                    self._skipped()
+                else:
+                    hit = _whole(self._answers.exact(asked))
                 if hit is None and join():
                     tell_it = False
-                elif hit is None:
+                elif hit is None and not late:
                     hit = _whole(self._answers.semantic(asked))
             except Exception:
                 # The cache never raises; a request must not vanish here even if it does.

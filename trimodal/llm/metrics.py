@@ -59,6 +59,10 @@ class LlmMetrics:
             f"{_P}_prefix_cache_hits_total", "Requests with cached prompt tokens", labels
         )
 
+        self.lookups_skipped = metrics.counter(
+            f"{_P}_cache_skipped_total", "Requests past the cache, as too many looked already", labels
+        )
+
         text = "Requests not served: refused for deadline or queue on arrival; expired or displaced later"
         self._unserved = {
             reason: metrics.counter(f"{_P}_unserved_total", text, {**labels, "reason": reason})

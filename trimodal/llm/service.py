@@ -58,7 +58,12 @@ class LlmService:
         self._metrics = metrics
         self._reader = Reader(settings)
         templated = settings.apply_chat_template and self._reader.tokenizer.has_chat_template
-        self._front = Front(settings, answers, fingerprint, templated=templated) if answers else None
+        self._front = None
+        if answers:
+            skipped = metrics.lookups_skipped.increment
+            self._front = Front(
+                settings, answers, fingerprint, templated=templated, skipped=lambda: skipped(1)
+            )
         self._lock = threading.RLock()
         self._book = Book()
         self._closing = threading.Event()
