@@ -21,6 +21,7 @@ from trimodal.regress.findings import Finding, Limits, Verdict
 from trimodal.regress.significance import holm, least_p, mann_whitney, ratio_interval
 from trimodal.regress.values import METRICS, Metric, Record
 
+_FAMILIES = 2
 # Fewer say nothing, in whichever test.
 MIN_SAMPLES = 3
 # Below these differences of the medians, milliseconds, nobody waits longer, however sure the difference is.
@@ -71,7 +72,11 @@ class Latency:
 def compare_latencies(
     before: Mapping[str, Record], after: Mapping[str, Record], limits: Limits
 ) -> list[Latency]:
-    """All times that both runs have, groups first. Tests are corrected together (Holm)."""
+    """All times that both runs have, groups first.
+
+    Tests of the groups and those of the cases are corrected (Holm) apart, each for half of alpha: the few
+    tests of groups, which see most, need not pay for the many of cases.
+    """
     strata: dict[_Group, dict[str, _Pair]] = defaultdict(dict)
     for case in before.keys() & after.keys():
         old, new = before[case], after[case]
@@ -83,14 +88,18 @@ def compare_latencies(
                 if metric == "total" and _length(old, cache) != _length(new, cache):
                     continue  # a longer answer takes longer: ttft and tpot tell
                 strata[_Group(old.task, metric, cache)][case] = was[cache], now[cache]
-    found = []
-    for group, cases in sorted(strata.items()):
-        if len(cases) > 1:
-            found.append(_latency("", group, cases))
-    for group, cases in sorted(strata.items()):
-        found += [_latency(case, group, {case: cases[case]}) for case in sorted(cases)]
-    corrected = holm([one.p for one in found])
-    return [_judged(replace(one, p=p), limits) for one, p in zip(found, corrected, strict=True)]
+    groups = [_latency("", group, cases) for group, cases in sorted(strata.items()) if len(cases) > 1]
+    alone = [
+        _latency(case, group, {case: cases[case]})
+        for group, cases in sorted(strata.items())
+        for case in sorted(cases)
+    ]
+    return [_judged(one, limits) for family in (groups, alone) for one in _corrected(family)]
+
+
+def _corrected(family: Sequence[Latency]) -> list[Latency]:
+    values = holm([one.p for one in family])
+    return [replace(one, p=min(1.0, _FAMILIES * p)) for one, p in zip(family, values, strict=True)]
 
 
 def findings(latencies: list[Latency]) -> list[Finding]:
@@ -113,10 +122,11 @@ def findings(latencies: list[Latency]) -> list[Finding]:
 def too_few(latencies: list[Latency], alpha: float) -> int:
     """Counted requests a case that a change in a single case needs to be seen; 0: there are enough."""
     cases = [one for one in latencies if one.case]
-    if not cases or min(least_p(*one.samples) for one in cases) * len(latencies) < alpha:
+    tests = _FAMILIES * len(cases)
+    if not cases or min(least_p(*one.samples) for one in cases) * tests < alpha:
         return 0
     repeat = MIN_SAMPLES
-    while least_p(repeat, repeat) * len(latencies) >= alpha:
+    while least_p(repeat, repeat) * tests >= alpha:
         repeat += 1
     return repeat
 
