@@ -215,6 +215,193 @@ Who is the mother of the wife of Bob?|Who is the wife of the mother of Bob?
 How do I export a list of users?|How do I import a list of users?
 What's heavier, gold or lead?|What's lighter, gold or lead?
 what if it rains|what if it does not rain
+Which bank called me?|Which bank should I call?
+Who do I call?|Who calls me?
+What do plants absorb?|What absorbs plants?
+Which gas do plants absorb?|Which gas absorbs plants?
+Which gas is absorbed by plants?|Which plants are absorbed by gas?
+Which documents do I need?|Which documents need me?
+Is tax included in the price?|Is the price included in the tax?
+Does the price include the tax?|Does the tax include the price?
+What is a capacitor?|What is a capacitor used for?
+Is Python good for web development?|Is web development good for Python?
+How do I use Docker in Jenkins?|How do I use Jenkins in Docker?
+How do I run Windows in Linux?|How do I run Linux in Windows?
+java in python|python in java
+What is the tallest mountain in the world?|What is the tallest mountain in Europe?
+What is the longest river?|What is the longest river in Asia?
+my phone is hot|Why is your phone hot?
+Is there a way to cancel?|Must I cancel?
+Is there a way to avoid tax?|Do I have to avoid tax?
+What is the price of gold?|What is the weight of gold?
+How long is the bridge?|How wide is the bridge?
+How old is the actor?|How tall is the actor?
+When is the best time to visit Rome?|What is the best way to visit Rome?
+Who founded Apple?|When was Apple founded?
+Where was Apple founded?|When was Apple founded?
+Who was founded by Apple?|Who founded Apple?
+What was discovered by Curie?|Who discovered Curie?
+The dog bit the cat. What should I do?|The cat bit the dog. What should I do?
+My son hit my daughter. What can I do?|My daughter hit my son. What can I do?
+The app deleted my photos. How do I recover them?|My photos deleted the app. How do I recover them?
+Convert a string to a list|Convert a list to a string
+How do I turn water into ice?|How do I turn ice into water?
+turn a list into a string|turn a string into a list
+Is tea or coffee healthier?|Is tea or juice healthier?
+Should Anna marry Ben?|Should Ben marry Anna?
+Does the seller pay the buyer?|Does the buyer pay the seller?
+How does the seller pay the buyer?|How is the seller paid by the buyer?
+How much does the boss pay the worker?|How much does the worker pay the boss?
+Do banks lend money to companies?|Do companies lend money to banks?
+Which team beat Brazil?|Which team did Brazil beat?
+Which team beat Brazil?|Which team was beaten by Brazil?
+Who did Brutus kill?|Who killed Brutus?
+Who was killed by Brutus?|Who killed Brutus?
+Is a bus faster than a train from Rome to Milan?|Is a train faster than a bus from Rome to Milan?
+Are flights from Rome to Oslo cheaper than from Oslo to Rome?|Are flights from Oslo to Rome cheaper than from Rome to Oslo?
+How do I transfer photos from iPhone to Mac?|How do I transfer photos from Mac to iPhone?
+What time is it in Tokyo when it is noon in Paris?|What time is it in Paris when it is noon in Tokyo?
+How many grams are in an ounce?|How many ounces are in a gram?
+How many yen is a dollar?|How many dollars is a yen?
+How many pounds are in 10 kg?|How many kg are in 10 pounds?
+What is 20% of 50?|What is 50% of 20?
+What is 15 percent of 80?|What is 15 percent of 90?
+Is 7 greater than 5?|Is 5 greater than 7?
+How do I subtract x from y?|How do I subtract y from x?
+Copy b to c|Copy c to b
+Is a dog a better pet than a cat?|Is a cat a better pet than a dog?
+What can I cook with eggs but without milk?|What can I cook with milk but without eggs?
+Which cities are north of Rome?|Which cities are south of Rome?
+How do I heat milk?|How do I cool milk?
+Can I take photos in the museum?|Can I bring photos to the museum?
+How do I name a function?|How do I call a function?
+Can I wash wool at 30 degrees?|Can I wash wool at 60 degrees?
+Is hot food allowed?|Is spicy food allowed?
+Is the shop open today?|Is the shop open on holidays?
+How long can I stay in Japan?|How long should I stay in Japan?
+What can I eat before surgery?|What should I not eat before surgery?
+How do I get a job?|How do I find a job for my son?
+How do I stop smoking?|How do I start smoking?
+How do I avoid getting sick?|How do I get sick?
+How can I keep my cat from scratching?|How can I keep my cat scratching?
+How do I prevent updates?|How do I install updates?
+How do I stop my dog from barking?|How do I stop my dog from biting?
+How do I get rid of ants?|How do I feed ants?
+Who is the CEO of Apple?|Who is the CFO of Apple?
+What is the GDP of Spain?|What is the GNP of Spain?
+What does CPU mean?|What does GPU mean?
+what is a vm|what is a vpn
+What is a virtual machine?|What is a vending machine?
+Is the flight delayed?|Was the flight delayed yesterday?
+Has the train left?|When will the train leave?
+I lost my passport, what now?|I found a passport, what now?
+I want to sell my car|I want to buy a car
+I can't log in|I can't log out
+my account is locked|my account is unlocked
+How do I lock my account?|Why is my account locked?
+Why was I charged a fee?|Why was I not charged a fee?
+Do you ship to Canada?|Do you ship from Canada?
+How much is shipping to Canada?|How long is shipping to Canada?
+Is shipping free above 50 euros?|Is shipping free below 50 euros?
+Can I pay with cash?|Can I pay with a card?
+Can I pay in euros?|Can I pay in dollars?
+Is breakfast included?|Is dinner included?
+Is there a pool?|Is there a gym?
+Do you have vegan options?|Do you have gluten free options?
+Can I check in early?|Can I check out early?
+Can I check in early?|Can I check in late?
+When is check in?|When is check out?
+Can I cancel for free?|Can I cancel for a fee?
+How do I upgrade my seat?|How do I change my seat?
+Do I need a vaccine for Kenya?|Do I need a visa for Kenya?
+How many hours before departure should I arrive?|How many hours after departure should I arrive?
+What is the dose of ibuprofen for adults?|What is the dose of ibuprofen for children?
+Is ibuprofen better than aspirin for headaches?|Is aspirin better than ibuprofen for headaches?
+Can I take aspirin if I am pregnant?|Can I take aspirin if I am not pregnant?
+Which vitamins help with sleep?|Which vitamins prevent sleep?
+What foods raise blood pressure?|What foods lower blood pressure?
+What causes high blood pressure?|What does high blood pressure cause?
+What does smoking cause?|What causes smoking?
+Does stress cause insomnia?|Does insomnia cause stress?
+Does diabetes lead to obesity?|Does obesity lead to diabetes?
+What is the interest rate on savings?|What is the interest rate on loans?
+Should I buy or rent a house?|Should I buy or sell a house?
+Is it better to lease or buy?|Is it worse to lease or buy?
+How do I dispute a charge?|How do I accept a charge?
+What's the difference between a debit and a credit card?|What's the difference between a debit and a prepaid card?
+Is a Roth IRA better than a traditional IRA?|Is a traditional IRA better than a Roth IRA?
+How do I open a Roth IRA?|How do I close a Roth IRA?
+How do stocks affect bonds?|How do bonds affect stocks?
+How do I append to a list?|How do I prepend to a list?
+How do I get the first item of a list?|How do I get the last item of a list?
+How do I get the keys of a dict?|How do I get the values of a dict?
+How do I read a file as text?|How do I read a file as bytes?
+What does list.append return?|What does list.pop return?
+Difference between == and is|Difference between == and !=
+Does a tuple use more memory than a list?|Does a list use more memory than a tuple?
+Can a list contain a tuple?|Can a tuple contain a list?
+How do I call Python from C?|How do I call C from Python?
+Is None equal to False?|Is False not equal to None?
+What does x += 1 do?|What does x -= 1 do?
+How do I skip the first line?|How do I skip the last line?
+remove all spaces|remove all newlines
+replace a with b|replace b with a
+How do I raise a ValueError?|How do I catch a ValueError?
+How do I catch a ValueError?|How do I catch a TypeError?
+When did the first man land on the moon?|When did the last man land on the moon?
+Who was king before Henry?|Who was king after Henry?
+Which planet is closest to the sun?|Which planet is farthest from the sun?
+Which country borders Peru?|Which country does Peru border on with Chile?
+What is the boiling point of water?|What is the freezing point of water?
+How high can a cat jump?|How far can a cat jump?
+Are there more men than women in Peru?|Are there more women than men in Peru?
+What was the population of Rome in 1900?|What was the population of Rome in 2000?
+Which is older, the pyramids or Stonehenge?|Which is newer, the pyramids or Stonehenge?
+Who was older when they died, Bach or Mozart?|Who was younger when they died, Bach or Mozart?
+What did Anna give Ben?|What did Ben give Anna?
+Can a son inherit from his father?|Can a father inherit from his son?
+Should parents listen to children?|Should children listen to parents?
+Does my landlord have to tell me?|Do I have to tell my landlord?
+Can my employer fire me?|Can I fire my employer?
+Can the police search my car without a warrant?|Can the police search my car with a warrant?
+remind me to call mom before dinner|remind me to call mom after dinner
+set a timer for 10 minutes|set an alarm for 10 minutes past six
+turn the heating up by 2 degrees|turn the heating down by 2 degrees
+Play the first song|Play the next song
+text anna that ben is late|text ben that anna is late
+close the window in the kitchen|open the window in the kitchen
+is the front door locked|is the back door locked
+turn off the light in the hall|turn off the light in the bath
+What's the weather like in Paris, Texas?|What's the weather like in Paris, France?
+Is the meeting on March 3rd?|Is the meeting on May 3rd?
+Where can I watch lions hunting zebras?|Where can I watch zebras hunting lions?
+How do I sue my bank?|How does my bank sue me?
+How do you feed a cow to a lion?|How do you feed a lion to a cow?
+Is the manager of the assistant here?|Is the assistant of the manager here?
+the wife of the king's brother|the brother of the king's wife
+What is the name of Anna's brother's wife?|What is the name of Anna's wife's brother?
+the capital's population of a country|the population's capital of a country
+Do water filters work?|Does filter water work?
+What's in a milk bottle?|What's in bottle milk?
+guest house rules|house guest rules
+What is bread flour?|What is flour bread?
+Can I drive there with a learner's license?|Can I drive there without a learner's license?
+Why did Rome attack Carthage?|Why did Carthage attack Rome?
+Why was Rome attacked by Carthage?|Why did Rome attack Carthage?
+why did apple sue samsung|why did samsung sue apple
+Why is Python slower than C?|Why is C slower than Python?
+How is butter made from milk?|How is milk made from butter?
+What is bread made of?|What is made of bread?
+Which wine goes with fish?|Which fish goes with wine?
+What color goes with blue walls?|What color walls go with blue?
+How do I pair wine with cheese?|How do I pair cheese with crackers?
+How should I store bread?|Should I store bread?
+Can I reuse the code?|How do I reuse the code?
+Who can vote?|Who must vote?
+Who should vote?|Who can vote?
+What must I declare?|What can I declare?
+when should i arrive|when can i arrive
+Must I stop at yellow?|May I stop at yellow?
 """.strip().splitlines()
 ]
 """Nearly the same words, another right answer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trimodal.cache.guard_terms import Reading
 
-_OPEN = frozenset({"@how", "@what", "@wish", "@way", "@does"})
+_OPEN = frozenset({"@whether", "@how", "@what", "@wish", "@way", "@does"})
 """What a question that names only its subject may ask for ("refund policy", "reset password")."""
 _CLOSER = frozenset({"@time", "@year", "@day", "@safe", "@does"})
 """Says more closely what another `@` word says: one of two questions may go without."""
@@ -29,7 +29,7 @@ def _same_asks(ours: Reading, theirs: Reading) -> bool:
         return False
     mine, his = _asked(ours), _asked(theirs)
     if "@way" in mine | his:  # "is there a way to": can I, or how do I
-        return mine | his <= {"@way", "@how"} and ours.modals | theirs.modals <= {"@can"}
+        return mine | his <= {"@way", "@how", "@whether"} and ours.modals | theirs.modals <= {"@can"}
     both = mine | his
     if mine != his and (
         (mine and his) or not (both <= _OPEN or (both == {"@why"} and _complaint(ours, theirs)))
@@ -49,7 +49,8 @@ def _asked(reading: Reading) -> set[str]:
     if "@wish" in asks:
         asks = asks - {"@wish"} or {"@how"}
     # What is asked for beside how, why or when is part of the same question.
-    return asks - {"@what"} if len(asks) > 1 else asks
+    asks = asks - {"@what"} if len(asks) > 1 else asks
+    return asks or ({"@whether"} if reading.closed else set())
 
 
 def _modal(reading: Reading, asked: set[str]) -> set[str]:

@@ -71,11 +71,18 @@ def may_swap(a: Place, b: Place, b2: Place, a2: Place) -> bool:
     every = (a.term, b.term, a2.term, b2.term)
     if any(term.measure or term.bare for term in every):
         return True
-    if a.term.marker and b.term.marker and (a.term.marker, b.term.marker) == (a2.term.marker, b2.term.marker):
+    markers = (a.term.marker, b.term.marker)
+    if all(markers) and markers[0] == markers[1]:
+        return _coordinate(a, b, b2, a2)  # in Tokyo … in Paris
+    if all(markers) and markers == (a2.term.marker, b2.term.marker):
         return True  # from Paris to London: to London from Paris
     for mine, his in ((a, a2), (b, b2)):
         said = mine.term.marker and mine.term.marker == his.term.marker
-        if (said or mine.term.kind in ("date", "unit")) and mine.at_edge and his.at_edge:
+        if (
+            (said or mine.term.kind == "date" or mine.term.text.startswith(("q:", "u:per")))
+            and mine.at_edge
+            and his.at_edge
+        ):
             return True  # in Python, sort a list: sort a list in Python
     return (
         _coordinate(a, b, b2, a2)
@@ -103,6 +110,8 @@ def _sides(terms: Sequence[Term]) -> tuple[range, range]:
 
 def _compound(a: Place, b: Place, b2: Place, a2: Place) -> bool:
     """Refund policy: policy on refunds."""
+    if b.term.passive or b2.term.passive or a.term.marker != b2.term.marker:
+        return False
     near = b.index - a.index < PHRASE and not any(term.marker for term in b.terms[a.index + 1 : b.index + 1])
     behind = [term.marker for term in a2.terms[b2.index + 1 : a2.index + 1]]
     marked = [index for index, marker in enumerate(behind) if marker]

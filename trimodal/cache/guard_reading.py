@@ -40,6 +40,9 @@ _NO_DEGREE = {"better": "er", "best": "est", "worse": "er", "worst": "est"}
 _CLAUSES = word_set(
     "before after until since than if while because but unless although so and @when that which"
 )
+_FIRST_IN_YES_NO = word_set(
+    "is are was were am do does did has have had will would shall if @can @must @should"
+)
 _BEFORE_NOUNS = word_set(
     "a an the my our your his her their its this that these those of with from in on for"
 )
@@ -66,6 +69,9 @@ class _Reader:
         self._be = False
         index = 0
         while index < len(tokens):
+            first = tokens[index - 1] == STOP if index else True
+            if first and tokens[index] in _FIRST_IN_YES_NO:
+                self.reading.closed = True
             index += 1 if index in self._skipped else self._take(index)
 
     def _take(self, index: int) -> int:

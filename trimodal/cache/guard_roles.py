@@ -45,9 +45,14 @@ def same_roles(ours: Reading, theirs: Reading, found: Mapping[int, int]) -> bool
         owners = _owner(one.term, ours), _owner(other.term, theirs)
         if all(owners) and owners[0] != owners[1]:
             return False
+    # Which of two Romes is which, nobody says: then nothing may change its place.
+    texts = [term.text for term in ours.terms]
+    repeated = len(set(texts)) < len(texts)
     for position, (a, a2) in enumerate(pairs):
         for b, b2 in pairs[position + 1 :]:
-            if a2.index > b2.index and not (may_swap(a, b, b2, a2) or may_swap(b2, a2, a, b)):
+            if a2.index < b2.index:
+                continue
+            if repeated or not (may_swap(a, b, b2, a2) or may_swap(b2, a2, a, b)):
                 return False
     return _same_persons(ours, theirs)
 

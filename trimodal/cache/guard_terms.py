@@ -57,5 +57,7 @@ class Reading:
     tenses: set[str] = field(default_factory=set)
     persons: list[str] = field(default_factory=list)
     joins: set[str] = field(default_factory=set)
+    closed: bool = False
+    """Whether a sentence of it is to be answered by yes or no."""
     negations: list[tuple[int, int]] = field(default_factory=list)
     """For each: its clause, and the index of the term behind it."""
