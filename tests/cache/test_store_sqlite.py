@@ -151,7 +151,8 @@ def test_a_path_that_cannot_be_used(tmp_path: Path) -> None:
         (str(tmp_path), "it is no file"),
         (str(tmp_path / "file" / "llm.sqlite"), "Not a directory|File exists"),
         ("/proc/nowhere/llm.sqlite", "No such file"),
-        (str(tmp_path / ("x" * 300)), "too long"),
+        (str(tmp_path / ("x" * 300 + ".sqlite")), "too long"),
+        (str(tmp_path / "passwd"), "a file whose name ends with .sqlite is needed"),
         ("mailto:someone", "a file's path or a URL of"),
     ):
         with pytest.raises(OperatorError, match=words):

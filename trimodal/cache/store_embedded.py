@@ -20,6 +20,7 @@ from trimodal.cache.store_mirror import FETCH, PLACE_ROWS, Mirror, Mirrors
 from trimodal.cache.store_sqlite import Database
 from trimodal.cache.store_uses import Uses
 from trimodal.cache.values import Entry, Place, StoreStats, Vector
+from trimodal.errors import OperatorError
 
 CHUNK = 2_000  # rows that a mirror reads at once; about 3 ms
 PIECE = 1_000  # rows that one transaction deletes: others write in between
@@ -27,7 +28,11 @@ PIECE = 1_000  # rows that one transaction deletes: others write in between
 
 def open_store(url: str, limits: Limits) -> EmbeddedStore:
     """The store in the file `url`, made with its folder when there is none. Raises OperatorError."""
-    return EmbeddedStore(Path(url).expanduser(), limits)
+    path = Path(url).expanduser()
+    if path.suffix != ".sqlite" and not path.is_dir():
+        # A file that is no database is taken for a damaged one and set aside: never one named by mistake.
+        raise OperatorError(f"cache_store '{url}': a file whose name ends with .sqlite is needed")
+    return EmbeddedStore(path, limits)
 
 
 class EmbeddedStore:

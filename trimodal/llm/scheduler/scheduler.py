@@ -5,6 +5,7 @@ It holds tickets, not requests: texts, clients and the engine itself are its own
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -80,7 +81,9 @@ class Scheduler:
         loser = self._loser(ticket, rank, now)
         lines = self._waiting.before(ticket, now)
         try:
-            self._foresight.promise(ticket, rank, lines, self._running.values(), self.admission)
+            # By arrival nobody who comes later goes first: no wait is stretched for them.
+            above = math.inf if self._fifo else rank
+            self._foresight.promise(ticket, above, lines, self._running.values(), self.admission)
         except Unavailable:
             self._counts["refused_deadline"] += 1
             raise
