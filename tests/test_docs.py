@@ -32,7 +32,7 @@ def shown() -> list[tuple[str, tuple[str, ...]]]:
     return sorted((program, tuple(sorted(options))) for program, options in found.items())
 
 
-COMMANDS = ("serve", "doctor", "chat", "classify", "transcribe", "plan", "bench")
+COMMANDS = ("serve", "doctor", "chat", "classify", "transcribe", "plan", "bench", "ask", "cache", "regress")
 
 
 @cache
