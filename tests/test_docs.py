@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PROGRAM = re.compile(r"(build/\w+\.py|(?<![\w/])trimodal (?:plan llm|bench \w+|\w+))(.*)")
+PROGRAM = re.compile(r"(build/\w+\.py|(?<![\w/])trimodal (?:plan llm|(?:bench|cache) \w+|\w+))(.*)")
 
 
 def shown() -> list[tuple[str, tuple[str, ...]]]:
