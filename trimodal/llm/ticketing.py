@@ -30,6 +30,7 @@ def priority(terms: Terms, tier: Tier, name: str) -> int:
 
 def ticket_of(id: int, stream: Stream) -> Ticket:
     """A generation's ticket, on the terms of the client that asked first."""
+    due = ttft_deadline(stream)
     return Ticket(
         id=id,
         prompt_tokens=len(stream.prompt_ids),
@@ -39,7 +40,8 @@ def ticket_of(id: int, stream: Stream) -> Ticket:
         priority=stream.priority,
         prefix=hash(tuple(stream.prompt_ids[:_PREFIX_TOKENS])),
         arrived=stream.arrived,
-        ttft_deadline=ttft_deadline(stream),
+        ttft_deadline=due,
+        bound="deadline_ms" if due == stream.deadline else "ttft_deadline_ms",
     )
 
 

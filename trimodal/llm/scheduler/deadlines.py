@@ -62,7 +62,7 @@ class Deadlines:
         if not ticket.queued and self.returns.idle_s(now) >= _TRIAL_S:
             ticket.trial = True
             return
-        bound = f"ttft_deadline_ms is {within * 1e3:.0f}"
+        bound = f"{ticket.bound} is {within * 1e3:.0f}"
         alone = self._speed.alone(ticket.uncached)
         if alone > within:
             raise Unavailable(
@@ -93,5 +93,5 @@ class Deadlines:
         if not math.isnan(ticket.predicted_ttft):
             self.margin.learn(ticket, soonest - ticket.arrived, now)
         waited = now - ticket.arrived
-        ticket.problem = f"ttft_deadline_ms cannot be kept any more after {waited * 1e3:.0f} ms in the queue"
+        ticket.problem = f"{ticket.bound} cannot be kept any more after {waited * 1e3:.0f} ms in the queue"
         ticket.retry_after_s = self.returns.hint(ticket.priority, waited + soonest - ticket.expires, now)

@@ -16,6 +16,7 @@ class Ticket:
         prefix: stands for the beginning of the prompt (equal beginnings, equal numbers; 0: unknown): what
             the prefix cache spared one request, it will spare the next.
         ttft_deadline: until when the first text is to be there; inf: no such bound.
+        bound: the field that set ttft_deadline, for errors.
         predicted_ttft: seconds from arrival to the first text, as foreseen at admission; nan: not foreseen.
         started: handed to the engine; 0: it waits. first_token: 0 until there is one.
         blocks: KV blocks for its prompt and its whole answer. uncached: prompt tokens that the prefix cache
@@ -35,6 +36,7 @@ class Ticket:
     prefix: int = 0
     arrived: float = 0.0
     ttft_deadline: float = math.inf
+    bound: str = "ttft_deadline_ms"
     predicted_ttft: float = math.nan
     started: float = 0.0
     first_token: float = 0.0
