@@ -44,8 +44,9 @@ class Models:
         self._work("saw")
         return self.saw
 
-    def answer(self, inputs, check) -> Iterator[Piece]:
-        self.asked.append(dict(inputs()))
+    def answer(self, key, inputs, check) -> Iterator[Piece]:
+        check()
+        self.asked.append({**inputs, "cancel_key": np.array([key.encode()], object)})
         for number, piece in enumerate(self.pieces):
             if number == 2:
                 self._work("answer")

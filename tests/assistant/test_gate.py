@@ -1,4 +1,4 @@
-"""The gate before calls that wait for their first response."""
+"""The gate before calls inside Triton."""
 
 from __future__ import annotations
 
@@ -40,17 +40,6 @@ def test_no_more_wait_together_than_set():
     for thread in threads:
         thread.join(BOUND)
     assert (most, inside) == (3, 0)
-
-
-def test_a_call_that_is_answered_waits_no_more():
-    gate = Gate(1)
-    with gate.waiting(never) as first:
-        first()
-        first()  # again: the place is given back once
-        with gate.waiting(never), pytest.raises(Stopped), gate.waiting(stop_after(2)):
-            pytest.fail("two are in")
-    with gate.waiting(never):
-        pass
 
 
 def test_who_need_not_wait_any_more_gives_up_and_errors_free_the_place():

@@ -15,6 +15,7 @@ from tritonclient.utils import triton_to_np_dtype
 
 from tests import fake_pb_utils
 from tests.assistant.doubles import eventually, note
+from tests.assistant.endpoint import Endpoint, response
 from tests.fake_pb_utils import InferenceRequest, ResponseSender, TritonError
 from trimodal.assistant.request import INPUTS
 from trimodal.errors import SettingsError
@@ -25,20 +26,17 @@ PARAMETERS = {key: value.string_value for key, value in CONFIG.parameters.items(
 BOUND = 20.0
 
 
-def llm(inputs: Any) -> Iterator[Any]:
-    counts = {
-        name: np.array([1], np.int32) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")
-    }
-    texts = {"text_output": np.array([b"said"], object), "finish_reason": np.array([b""], object)}
-    yield texts | counts
-    yield texts | counts | {"finish_reason": np.array([b"stop"], object)} | note()
+def llm(_: Any) -> Iterator[Any]:
+    yield response(b"said")
+    yield response(b"", b"stop", **note())
 
 
 class Glue:
     """The model.py, initialized as its config.pbtxt says but for `parameters`."""
 
-    def __init__(self, module: Any, **parameters: str) -> None:
-        fake_pb_utils.MODELS["llm"] = llm
+    def __init__(self, module: Any, endpoint: Endpoint, **parameters: str) -> None:
+        self.endpoint = endpoint
+        parameters = {"grpc_address": endpoint.address} | parameters
         fake_pb_utils.MODELS["speech"] = lambda _: {"committed": np.array([[b" words"]], object)}
         fake_pb_utils.MODELS["vision"] = lambda _: {
             "labels": np.array([[b"a", b"b"]], object),
@@ -66,8 +64,15 @@ def module() -> Iterator[Any]:
 
 
 @pytest.fixture
-def glue(module: Any) -> Iterator[Glue]:
-    glue = Glue(module)
+def endpoint() -> Iterator[Endpoint]:
+    endpoint = Endpoint(llm)
+    yield endpoint
+    endpoint.close()
+
+
+@pytest.fixture
+def glue(module: Any, endpoint: Endpoint) -> Iterator[Glue]:
+    glue = Glue(module, endpoint)
     yield glue
     glue.model.finalize()
 
@@ -88,8 +93,8 @@ def test_responses_are_the_outputs_of_its_config(glue):
     assert sender.finals == 1
     declared = {one.name: one for one in CONFIG.output}
     seen: set[str] = set()
-    for response in sender.responses:
-        for name, array in response.outputs.items():
+    for sent in sender.responses:
+        for name, array in sent.outputs.items():
             seen.add(name)
             kind = model_config_pb2.DataType.Name(declared[name].data_type).removeprefix("TYPE_")
             assert array.dtype == (np.object_ if kind == "STRING" else triton_to_np_dtype(kind)), name
@@ -119,18 +124,11 @@ def test_an_exception_anywhere_in_execute_is_a_final_error(glue, capsys):
 
 
 def test_a_client_that_leaves_gets_one_end_and_is_not_looked_at_again(glue):
-    stopped = []
+    def endless(_: Any) -> Iterator[Any]:
+        while not glue.endpoint.ended.is_set():
+            yield response(b"said")
 
-    def endless(inputs: Any) -> Iterator[Any]:
-        if "cancel" in inputs:
-            stopped.append(inputs["cancel"][0])
-            return
-        response = next(llm(inputs))
-        while not stopped:
-            yield response
-        yield TritonError("CANCELLED: the client cancelled the request")
-
-    fake_pb_utils.MODELS["llm"] = endless
+    glue.endpoint.answer = endless
     (sender,) = glue.ask(question())
     eventually(lambda: bool(sender.responses))
     sender.cancelled = True
@@ -138,11 +136,11 @@ def test_a_client_that_leaves_gets_one_end_and_is_not_looked_at_again(glue):
     assert sender.error().code == TritonError.CANCELLED
     eventually(lambda: glue.model.service.active == 0)
     assert (sender.finals, sender.looks_after_final) == (1, 0)
-    assert len(stopped) == 1
+    assert glue.endpoint.ended.wait(BOUND), "the llm's answer is ended, too"
 
 
-def test_a_bad_setting_stops_loading_and_names_itself(module):
+def test_a_bad_setting_stops_loading_and_names_itself(module, endpoint):
     with pytest.raises(SettingsError, match="assistant/config.pbtxt: unknown parameter 'colour'"):
-        Glue(module, colour="red")
+        Glue(module, endpoint, colour="red")
     with pytest.raises(SettingsError, match="parameter 'template': .*none.jinja cannot be read"):
-        Glue(module, template="none.jinja")
+        Glue(module, endpoint, template="none.jinja")

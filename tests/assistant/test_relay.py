@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 
 from tests import fake_pb_utils
 from tests.fake_pb_utils import TritonError
-from trimodal.assistant import gate
 from trimodal.assistant.called import called_error
 from trimodal.assistant.relay import Models
 from trimodal.assistant.settings import AssistantSettings
@@ -108,66 +105,6 @@ def test_seeing(monkeypatch, models):
     monkeypatch.setitem(fake_pb_utils.MODELS, "vision", vision)
     saw = models.see(b"a file", never)
     assert (saw.labels, saw.scores) == (("7", "é"), (0.75, 0.25))
-
-
-def response(text, finish_reason=b"", **more):
-    counts = {
-        name: np.array([2], np.int32) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")
-    }
-    texts = {"text_output": np.array([text], object), "finish_reason": np.array([finish_reason], object)}
-    return texts | counts | more
-
-
-def test_an_answer_streams_and_its_last_piece_has_a_note(monkeypatch, models):
-    asked = []
-
-    def llm(inputs):
-        asked.append(dict(inputs))
-        yield response("é".encode())
-        yield response(b"", b"stop", cache=np.array([b"exact"], object), queue_ms=np.array([2.5], np.float32))
-        yield {}  # as the empty final response
-
-    monkeypatch.setitem(fake_pb_utils.MODELS, "llm", llm)
-    first, last = models.answer(lambda: {"text_input": np.array([b"q"], object)}, never)
-    assert (first.text, first.finish_reason, first.note) == ("é", "", {})
-    assert (last.finish_reason, last.completion_tokens) == ("stop", 2)
-    assert {name: array[0] for name, array in last.note.items()} == {"cache": b"exact", "queue_ms": 2.5}
-    assert asked[0]["text_input"].tolist() == [b"q"]
-
-
-def test_an_answer_fails_with_the_llms_own_code(monkeypatch, models):
-    def llm(inputs):
-        yield response(b"so far")
-        yield TritonError("UNAVAILABLE: the queue is full; retry after 0.4 s")
-
-    monkeypatch.setitem(fake_pb_utils.MODELS, "llm", llm)
-    pieces = models.answer(dict, never)
-    assert next(pieces).text == "so far"
-    with pytest.raises(Unavailable, match="the queue is full; retry after 0.4 s"):
-        next(pieces)
-
-
-def test_cancelling_names_the_key_and_nothing_else(monkeypatch, models):
-    asked = []
-    monkeypatch.setitem(fake_pb_utils.MODELS, "llm", lambda inputs: asked.append(dict(inputs)) or iter(()))
-    models.cancel("k" * 32)
-    assert [(set(one), one["cancel"].tolist()) for one in asked] == [({"cancel"}, [b"k" * 32])]
-
-
-def test_answers_under_way_do_not_keep_others_from_asking(monkeypatch, models):
-    """Only calls that wait for their first response hold one of the backend's threads."""
-    go = threading.Event()
-
-    def llm(inputs):
-        yield response(b"first")
-        assert go.wait(10)
-        yield response(b"", b"stop")
-
-    monkeypatch.setitem(fake_pb_utils.MODELS, "llm", llm)
-    under_way = [models.answer(dict, never) for _ in range(3 * gate.AT_ONCE)]
-    assert {next(answer).text for answer in under_way} == {"first"}
-    go.set()
-    assert {piece.finish_reason for answer in under_way for piece in answer} == {"stop"}
 
 
 @pytest.mark.parametrize(

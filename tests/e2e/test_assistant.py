@@ -177,9 +177,10 @@ async def test_cancelled(server: TritonServer, client: Client, files: Path, stag
     await under_way(server, stage)
     began = time.perf_counter()
     stream.cancel()
-    waits = {
-        name: round((await until(server, **{name: 0}) + time.perf_counter() - began) * 1e3) for name in ACTIVE
-    }
+    waits = {}
+    for name in ACTIVE:
+        await until(server, **{name: 0})
+        waits[name] = round((time.perf_counter() - began) * 1e3)
     print(f"\n{stage}: cancelled; nothing under way after {waits} ms")
     await reading
     assert stream.finish_reason == "cancelled"
@@ -238,7 +239,7 @@ async def test_a_stage_that_fails_is_named(client: Client, files: Path) -> None:
 
 
 async def test_more_that_wait_than_the_backend_has_threads_for(server: TritonServer, client: Client) -> None:
-    """With every one of its 32 threads at the llm's queue, nothing would go out any more."""
+    """Its 32 threads carry the responses, too: with all of them at the llm's queue nothing would go out."""
     streams = [client.ask(f"question {number}", max_tokens=900) for number in range(60)]
     reading = [asyncio.create_task(read(stream)) for stream in streams]
     await until(server, assistant=60, llm=4)

@@ -1,7 +1,7 @@
-"""Bounds the calls of other models that wait for their first response.
+"""Bounds the calls of other models inside Triton that wait for their response.
 
 The Python backend gives a model 32 threads for all that it asks of the server
-(`thread-pool-size`). A call holds one until its first response, and the responses
+(`thread-pool-size`). A call holds one until it is answered, and the responses
 to the model's own clients need one too: with 32 calls waiting nothing more goes
 out, not even a cancellation. So fewer wait here, and the rest wait before the gate.
 """
@@ -24,23 +24,15 @@ class Gate:
         self._free = threading.Semaphore(at_once)
 
     @contextmanager
-    def waiting(self, check: Callable[[], None]) -> Iterator[Callable[[], None]]:
-        """A call may wait inside; it calls what it is given at its first response, if there will be more.
+    def waiting(self, check: Callable[[], None]) -> Iterator[None]:
+        """A call may wait inside.
 
         Args:
             check: looked at while the gate is full; raises to give up.
         """
         while not self._free.acquire(timeout=_LOOK_S):
             check()
-        held = True
-
-        def answered() -> None:
-            nonlocal held
-            if held:
-                held = False
-                self._free.release()
-
         try:
-            yield answered
+            yield
         finally:
-            answered()
+            self._free.release()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -84,14 +84,10 @@ class Pipeline:
         key = secrets.token_urlsafe(24)
         with self._stage(job, ANSWER):
             asked = self._asked(self._prompt.render(job.request.text or "", heard, saw))
-
-            def inputs() -> Mapping[str, NDArray[Any]]:
-                job.check()
-                return {**asked, **job.request.options, **_limits(job), "cancel_key": _text(key)}
-
+            inputs = {**asked, **job.request.options, **_limits(job)}
             finish_reason = ""
             with job.stopping(lambda: self._models.cancel(key)):
-                for piece in self._models.answer(inputs, job.check):
+                for piece in self._models.answer(key, inputs, job.check):
                     finish_reason = piece.finish_reason or finish_reason
                     if not job.over:  # else it is read to the end that its cancellation brings
                         self._tell(job, piece)

@@ -1,4 +1,4 @@
-"""The models that the assistant asks, as calls inside the same Triton: hear, see, answer, and stop either.
+"""The models that the assistant asks: hear and see inside the same Triton, answer over its gRPC; and stop.
 
 `pb_utils` is handed over by the glue: only a stub process can import it. Calls block;
 each knows how to give up (`check` raises). When to stop what is the pipeline's affair.
@@ -15,15 +15,14 @@ from numpy.typing import NDArray
 
 from trimodal.assistant.called import called_error
 from trimodal.assistant.gate import Gate
+from trimodal.assistant.line import Line
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.assistant.values import Piece, Saw
 from trimodal.errors import RequestError
 from trimodal.speech.values import SAMPLE_RATE, Samples
 
 Check = Callable[[], None]
-_USAGE = ("prompt_tokens", "cached_tokens", "completion_tokens")
 _NOTE = ("cache", "similarity", "trimmed", "queue_ms", "predicted_ttft_ms")
-_ANSWER = ("text_output", "finish_reason", *_USAGE, *_NOTE)
 
 
 class Models:
@@ -33,6 +32,7 @@ class Models:
         self._pb_utils = pb_utils
         self._settings = settings
         self._gate = Gate()
+        self._llm = Line(settings.grpc_address, settings.llm)
 
     def hear(self, samples: Samples, stream: int, check: Check) -> str:
         """The words in float32[n], 16 kHz mono, n > 0; `check` is called between pieces.
@@ -90,39 +90,14 @@ class Models:
             tuple(float(score) for score in outputs["scores"]),
         )
 
-    def answer(self, inputs: Callable[[], Mapping[str, NDArray[Any]]], check: Check) -> Iterator[Piece]:
-        """The llm's answer, piece by piece. To be read to its end: it cannot be left, only cancelled.
-
-        Args:
-            inputs: the llm's, asked for when the call can be made.
-        """
-        pb = self._pb_utils
-        with self._gate.waiting(check) as answered:
-            tensors = [pb.Tensor(name, array) for name, array in inputs().items()]
-            request = pb.InferenceRequest(
-                model_name=self._settings.llm, requested_output_names=list(_ANSWER), inputs=tensors
-            )
-            error = None
-            # To the end even after an error: an iterator that is dropped takes away what Triton still writes to.
-            for response in request.exec(decoupled=True):
-                answered()
-                if response.has_error():
-                    error = error or called_error(pb, response.error())
-                elif outputs := {one.name(): one.as_numpy() for one in response.output_tensors()}:
-                    yield _piece(outputs)
-            if error:
-                raise error
+    def answer(self, key: str, inputs: Mapping[str, NDArray[Any]], check: Check) -> Iterator[Piece]:
+        """The llm's answer, piece by piece; whoever has `key` may `cancel` it."""
+        for outputs in self._llm.responses(key, inputs, check):
+            yield _piece(outputs)
 
     def cancel(self, key: str) -> None:
-        """Ends the answer that was asked for with this `cancel_key`, or will be in the next seconds."""
-        pb = self._pb_utils
-        request = pb.InferenceRequest(
-            model_name=self._settings.llm,
-            requested_output_names=["finish_reason"],
-            inputs=[pb.Tensor("cancel", np.array([key.encode()], dtype=object))],
-        )
-        for _ in request.exec(decoupled=True):
-            pass
+        """Ends the answer that was asked for with `key`."""
+        self._llm.cancel(key)
 
     def _chunk(
         self,

@@ -15,6 +15,7 @@ class AssistantSettings(Settings):
     llm: str = Field("llm", min_length=1, description="model that answers")
     speech: str = Field("speech", description="model that hears; empty: audio is refused")
     vision: str = Field("vision", description="model that sees; empty: images are refused")
+    grpc_address: str = Field("", description="of this server, host:port; empty: as serve says, or 8001")
     template: str = Field("prompt.jinja", min_length=1, description="jinja2 file beside the config's")
     system: str = Field("", description="system message before every prompt; empty: none")
     max_requests: int = Field(64, ge=1, le=1024, description="at once; more get UNAVAILABLE")

@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
+from trimodal.assistant.line import ADDRESS_VARIABLE
 from trimodal.errors import ServerError
 from trimodal.server import guard, launch, ports, preflight
 from trimodal.server.api import Api
@@ -121,6 +122,7 @@ class TritonServer:
             preflight.check_models(triton, self.models.values())
             self._served = repository
             backends, environment = assemble(triton, run_directory)
+            environment = {**environment, ADDRESS_VARIABLE: self.grpc_url}
             command = launch.command_line(
                 triton,
                 options,

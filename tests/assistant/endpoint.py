@@ -1,0 +1,75 @@
+"""A gRPC endpoint with one streamed model, for tests: what Triton would be to the assistant's own calls."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import numpy as np
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.utils import (
+    deserialize_bytes_tensor,
+    np_to_triton_dtype,
+    serialize_byte_tensor,
+    triton_to_np_dtype,
+)
+
+Answer = Callable[[Mapping[str, Any]], Iterator[Any]]
+
+
+class Endpoint(service_pb2_grpc.GRPCInferenceServiceServicer):
+    """Answers with what `answer` gives: outputs by name, or the text of an error."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.asked: list[Mapping[str, Any]] = []
+        self.ended = threading.Event()
+        self._server = grpc.server(ThreadPoolExecutor(16))
+        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
+        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self._server.start()
+
+    def close(self) -> None:
+        self._server.stop(0).wait(10)
+
+    def ModelStreamInfer(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:  # noqa: N802
+        context.add_callback(self.ended.set)
+        request = next(requests)
+        inputs = {
+            one.name: _array(one.datatype, raw)
+            for one, raw in zip(request.inputs, request.raw_input_contents, strict=True)
+        }
+        self.asked.append(inputs)
+        for outputs in self.answer(inputs):
+            if not context.is_active():
+                return
+            message = service_pb2.ModelStreamInferResponse()
+            message.infer_response.model_name = request.model_name
+            if isinstance(outputs, str):
+                message.error_message = outputs
+            else:
+                for name, array in outputs.items():
+                    kind = np_to_triton_dtype(array.dtype)
+                    message.infer_response.outputs.add(name=name, datatype=kind, shape=array.shape)
+                    raw = serialize_byte_tensor(array).item() if kind == "BYTES" else array.tobytes()
+                    message.infer_response.raw_output_contents.append(raw)
+            yield message
+
+
+def _array(datatype: str, raw: bytes) -> Any:
+    if datatype == "BYTES":
+        return deserialize_bytes_tensor(raw)
+    return np.frombuffer(raw, triton_to_np_dtype(datatype))
+
+
+def response(text: bytes, finish_reason: bytes = b"", **more: Any) -> dict[str, Any]:
+    """The llm's outputs."""
+    names = ("prompt_tokens", "cached_tokens", "completion_tokens")
+    texts = {
+        "text_output": np.array([text], object),
+        "finish_reason": np.array([finish_reason], object),
+    }
+    return texts | {name: np.array([2], np.int32) for name in names} | more
