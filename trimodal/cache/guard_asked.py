@@ -18,6 +18,8 @@ def same_question(ours: Reading, theirs: Reading) -> bool:
     if (ours.asks | theirs.asks) & _TIMELESS:
         return True
     times = {_tense(ours), _tense(theirs)}
+    if ours.conditional and theirs.conditional and times == {"future", ""}:
+        return True  # will it burn if …: does it burn if …
     return len(times) == 1 or (
         times == {"past", ""} and not (ours.tenses and theirs.tenses) and _names_only(ours, theirs)
     )

@@ -154,6 +154,11 @@ ASKING: tuple[tuple[str, str], ...] = (
     (r"should|ought to", "@should"),
     (r"whether", "if"),
     (
+        r"(@why(?: (?!(?:i|you|we|he|she) )\S+){1,5}?) (?:looks?|seems?|tastes?|smells?|feels?"
+        r"|appears?)(?= \S+ \|)",
+        r"\1",
+    ),
+    (
         rf"(?:@should|@can|@must|do)(?: {_ONE})? (?:use|take|choose|need|get)(?= (?:to|for|when) )|(?:is"
         rf"|are) (?:right|good"
         r"|suitable|appropriate|suited)(?= (?:for|to) )",

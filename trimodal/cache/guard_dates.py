@@ -63,6 +63,9 @@ def _at(words: Sequence[str], index: int) -> tuple[int, list[str]]:
     if month := _month(words, index):
         day = _day(words, index + 1)
         return (2, [f"d:month{month}", day]) if day else (1, [f"d:month{month}"])
+    later = [word.lstrip("^") for word in words[index + 1 : index + 3]]
+    if _DAY.get(plain) == "sat" and later[:1] in (["and"], ["or"]) and _DAY.get(later[-1]) == "sun":
+        return 3, ["d:weekend"]
     if plain in _DAY:
         return 1, [f"d:{_DAY[plain]}"]
     if plain in _WORDS and (plain != "ad" or word != plain):

@@ -88,6 +88,21 @@ _RULES: tuple[tuple[str, str], ...] = (
     ),
     (r"(?:making use|by means|with the help) of|by using|by use of", "with"),
     (r"no longer", "not"),
+    (r"keeps?(?: on)?(?= \w+ing )|all the time|constantly|again and again|repeatedly", "always"),
+    (r"(?:so )?(?:what now|now what|what next)(?= \|)", "how"),
+    (r"the (?:right|correct|proper|appropriate|suitable)(?= \S)", "the"),
+    (
+        rf"what (?:can|could|should|do) {_ONE} use instead of|what(?: else)? (?:can|could) replace",
+        "what is substitute for",
+    ),
+    (
+        r"what (?:is|are|would be) (?:an? |some |the )?(?:good |best )?(?:substitutes?|replacements?"
+        r"|alternatives?)"
+        r" (?:for|to|of)",
+        "what is substitute for",
+    ),
+    (rf"{_ONE} (?:want|would like)((?: (?!to )\S+){{1,4}}) to be", r"please\1 is"),
+    (rf"{_ONE} (?:need|want|would like) (?:some )?help (?:with|to|in)", "how to"),
     (r"(list|show|display|see|print|find) all(?: of)?", r"\1"),
     (r"throw(?= (?:an? |the )?(?:\S+ )?(?:exception|error) )", "raise"),
     (r"(?:(?:is|are|am) )?going to(?= (?!the |a |an |my |our |school |work |bed |\^)[a-z])", "will"),

@@ -15,7 +15,7 @@ grandfather grandpa; person people individual human; house home; country nation;
 journey trip; trip travel; holiday vacation; luggage baggage; schedule timetable;
 train_station railway_station; bicycle bike; motorcycle motorbike; truck lorry;
 airplane plane aeroplane aircraft; sidewalk pavement; parking_lot car_park; highway motorway freeway;
-subway underground metro; error mistake; error fault; problem issue trouble; bug defect;
+subway underground metro; error mistake; email mail; error fault; problem issue trouble; bug defect;
 reply response answer; question query; result outcome; effect impact influence; effect consequence;
 effect result; advantage benefit upside pro; disadvantage drawback downside con; goal aim objective;
 purpose use; purpose goal; function purpose; difference distinction; example instance; kind type sort;

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trimodal.cache.guard_terms import Term
+from trimodal.cache.guard_text import word_set
 
 _ALIKE = tuple(
     frozenset(words.split(" "))
@@ -31,6 +32,10 @@ _ALIKE = tuple(
     )
 )
 """Prepositions that may stand for each other; the first of some is none at all."""
+_KINDS = word_set(
+    "keyword operator method function decorator module library package class statement command type exception"
+)
+"""What a name in a program may be told to be, before it or behind it."""
 GENITIVE = frozenset({"of", "for", "in"})
 PHRASE = 3
 """Terms in a noun phrase, at most."""
@@ -90,6 +95,7 @@ def may_swap(a: Place, b: Place, b2: Place, a2: Place) -> bool:
         or _said_of(a, b, b2, a2)
         or _passive(a, b, b2, a2)
         or _topic(a, b, b2, a2)
+        or _apposition(a, b, b2, a2)
     )
 
 
@@ -135,7 +141,13 @@ def _passive(a: Place, b: Place, b2: Place, a2: Place) -> bool:
     """You water a cactus: a cactus is watered. `a` is the verb before its object, or the doer before it."""
     if a2.term.passive and not a.term.passive:
         return True
-    return b2.term.passive and not b.term.passive and a2.term.agent
+    return a2.term.agent and not any(term.passive for term in a.terms)
+
+
+def _apposition(a: Place, b: Place, b2: Place, a2: Place) -> bool:
+    """The keyword yield: the yield keyword."""
+    together = b.index == a.index + 1 and a2.index == b2.index + 1
+    return together and not (b.term.marker or a2.term.marker) and bool({a.term.text, b.term.text} & _KINDS)
 
 
 def _topic(a: Place, b: Place, b2: Place, a2: Place) -> bool:

@@ -7,6 +7,7 @@ readings is the affair of `guard_matching`, `guard_roles` and `guard_negation`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from trimodal.cache.guard_dates import dated
@@ -32,19 +33,20 @@ _BE = word_set("is are was were be been being get gets got getting am")
 MEASURES = frozenset(
     lemma(word)
     for word in word_set(
-        "duration price frequency distance speed height size age depth width thickness weight temperature"
+        """duration price frequency distance speed height size age depth width thickness weight temperature"""
     )
 )
 _DEGREES = {"more": "er", "most": "est", "less": "less", "least": "least", "fewer": "less"}
 _NO_DEGREE = {"better": "er", "best": "est", "worse": "er", "worst": "est"}
 _CLAUSES = word_set(
-    "before after until since than if while because but unless although so and @when that which"
+    """before after until since than if while because but unless although so and @when that which"""
 )
 _FIRST_IN_YES_NO = word_set(
-    "is are was were am do does did has have had will would shall if @can @must @should"
+    """is are was were am do does did has have had will would shall if @can @must @should"""
 )
 _BEFORE_NOUNS = word_set(
-    "a an the my our your his her their its this that these those of with from in on for"
+    "list show find see view display a an the my our your his her their its this that these those of with"
+    " from in on for"
 )
 _JOINS = frozenset({"and", "or", "versus"})
 
@@ -73,6 +75,7 @@ class _Reader:
             if first and tokens[index] in _FIRST_IN_YES_NO:
                 self.reading.closed = True
             index += 1 if index in self._skipped else self._take(index)
+        self._convert()
 
     def _take(self, index: int) -> int:
         token = self._tokens[index]
@@ -94,6 +97,8 @@ class _Reader:
             return 1
         if token in _CLAUSES and token not in _JOINS:
             self._clause += 1
+        if token in ("if", "when") and index > 1:
+            reading.conditional = True
         self._notice(token)
         if token in _JOINS:
             self._joined = token
@@ -103,7 +108,7 @@ class _Reader:
             self._add(CODE + token, index)  # a set named a
             return 1
         if token in PREPOSITIONS and not self._stranded(index):
-            infinitive = token == "to" and lemma(self._at(index + 1)) in VERB_FORMS
+            infinitive = self._infinitive(index)
             self._marker = "" if infinitive else token
             return 1
         if token in _DEGREES:
@@ -113,6 +118,29 @@ class _Reader:
             return 1
         self._add(token, index)
         return 1
+
+    def _convert(self) -> None:
+        """A quantity and another unit: there is one question about them, however it is put."""
+        reading = self.reading
+        sizes = [term for term in reading.terms if term.text.startswith("q:")]
+        units = [term for term in reading.terms if term.text.startswith("u:") and "per-" not in term.text]
+        others = {term.text for term in reading.terms if term.kind != "unit"} - {
+            "convert",
+            "price",
+            "change",
+            "equal",
+        }
+        if len(sizes) == len(units) == 1 and not others and not reading.negations:
+            reading.terms = [replace(sizes[0], marker=""), replace(units[0], marker="in")]
+            reading.asks, reading.closed = {"@what"}, False
+
+    def _infinitive(self, index: int) -> bool:
+        """Whether a verb follows the "to" or "for" at `index`: to fry, to deep fry, for frying."""
+        token = self._tokens[index]
+        if token not in ("to", "for"):
+            return False
+        after = self._at(index + 2 if lemma(self._at(index + 1)) in ADJECTIVES else index + 1)
+        return lemma(after) in VERB_FORMS and (token == "to" or after.endswith("ing"))
 
     def _at(self, index: int) -> str:
         return self._tokens[index] if index < len(self._tokens) else STOP
@@ -204,7 +232,7 @@ class _Reader:
                 and terms[-1].passive
                 and (
                     self._marker == "by"
-                    or (self._marker == "in" and terms[-1].text in ("include", "contain"))
+                    or (self._marker in ("in", "with") and terms[-1].text in ("include", "contain"))
                 ),
                 doer=_person(self._tokens[index - 1]) if index else "",
                 object=_person(after),

@@ -97,7 +97,7 @@ def _agent(doer: Place, other: Place, found: Mapping[int, int]) -> bool:
 
 def _compounded(behind: Place, other: Place, found: Mapping[int, int]) -> bool:
     """Whether a preposition joins `behind` to its noun, and `other` stands before it: hummus recipe."""
-    if behind.term.marker not in GENITIVE or other.term.marker or other.term.passive:
+    if behind.term.marker not in GENITIVE or other.term.marker or other.term.passive or behind.term.agent:
         return False
     heads = {found.get(index) for index in range(max(0, behind.index - PHRASE), behind.index)}
     return any(

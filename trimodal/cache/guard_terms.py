@@ -57,6 +57,8 @@ class Reading:
     tenses: set[str] = field(default_factory=set)
     persons: list[str] = field(default_factory=list)
     joins: set[str] = field(default_factory=set)
+    conditional: bool = False
+    """Whether it has an "if" or a "when" that asks for nothing."""
     closed: bool = False
     """Whether a sentence of it is to be answered by yes or no."""
     negations: list[tuple[int, int]] = field(default_factory=list)
