@@ -23,7 +23,7 @@ from PIL import Image
 
 from tests.vision.pictures import artefact
 from trimodal.client import AskStream, Client, Delta, Heard, Saw, Timeouts
-from trimodal.errors import InvalidArgument, RequestError, Unavailable
+from trimodal.errors import InternalError, InvalidArgument, RequestError, Unavailable
 from trimodal.server.process import TritonServer
 from trimodal.speech.engine_fake import speak
 
@@ -262,6 +262,22 @@ async def test_no_more_requests_than_set(server: TritonServer, client: Client) -
         stream.cancel()
     await asyncio.gather(*reading)
     await until(server, **IDLE)
+
+
+async def test_an_engine_that_dies_in_the_middle_is_named(own_server: Callable[..., TritonServer]) -> None:
+    changes = {
+        "assistant": {"speech": "", "vision": ""},
+        "llm": {"engine": "fake", "fake_crash_after": "9"},
+    }
+    server = own_server(("assistant",), changes=changes)
+    assert sorted(server.models) == ["assistant", "llm"], "what it does not call is not loaded"
+    async with Client(server.grpc_url, timeouts=Timeouts(silence=30)) as client:
+        stream = client.ask("tell me everything", max_tokens=900)
+        with pytest.raises(InternalError, match="^answer: the engine stopped unexpectedly"):
+            await stream.answer()
+        assert stream.text
+        with pytest.raises(InvalidArgument, match="image: this assistant has no model for images"):
+            await client.ask("what is it?", image=b"x").answer()
 
 
 def test_the_programs(server: TritonServer, files: Path) -> None:

@@ -118,7 +118,7 @@ class TritonServer:
                 repository = overlay(
                     repository, target, options.changes, options.profile, options.edit, options.engines
                 )
-                self.models = select_models(repository, self.models, options.profile)
+                self.models = select_models(repository, options.models, options.profile)
             preflight.check_models(triton, self.models.values())
             self._served = repository
             backends, environment = assemble(triton, run_directory)
