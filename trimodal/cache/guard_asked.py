@@ -6,7 +6,7 @@ from trimodal.cache.guard_terms import Reading
 
 _OPEN = frozenset({"@whether", "@how", "@what", "@wish", "@way", "@does"})
 """What a question that names only its subject may ask for ("refund policy", "reset password")."""
-_CLOSER = frozenset({"@time", "@year", "@day", "@safe", "@does"})
+_CLOSER = frozenset({"@time", "@year", "@day", "@safe", "@does", "@whom"})
 """Says more closely what another `@` word says: one of two questions may go without."""
 _TIMELESS = frozenset({"@how", "@why", "@way"})
 
@@ -26,7 +26,7 @@ def same_question(ours: Reading, theirs: Reading) -> bool:
 
 
 def _same_asks(ours: Reading, theirs: Reading) -> bool:
-    closer, other = ours.asks & _CLOSER, theirs.asks & _CLOSER
+    closer, other = ours.asks & _CLOSER - {"@whom"}, theirs.asks & _CLOSER - {"@whom"}
     if closer and other and closer != other:
         return False
     mine, his = _asked(ours), _asked(theirs)

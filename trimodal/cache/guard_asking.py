@@ -83,6 +83,7 @@ ASKING: tuple[tuple[str, str], ...] = (
     ),
     (rf"do you (?:offer|have|sell|provide|carry|stock)|{_BE} there(?: any)?|ha(?:s|ve) got", "is"),
     # When, where, who
+    (r"by whom", "@who @whom"),
     (r"(?:(?:at|from|by) )?(?:what|which) (?:time|hour)(?: of (?:the )?day)?", "@when @time"),
     (r"(?:(?:in|during|since) )?(?:what|which) year", "@when @year"),
     (r"(?:on )?(?:what|which) (?:date|day)", "@when @day"),
@@ -102,7 +103,7 @@ ASKING: tuple[tuple[str, str], ...] = (
         "@where",
     ),
     (
-        rf"by whom|(?:what|which) (?:person|people)|(?:what|which) {_BE} the name of the (?:person|man"
+        rf"(?:what|which) (?:person|people)|(?:what|which) {_BE} the name of the (?:person|man"
         rf"|woman) (?:who|that)"
         rf"|who|whom",
         "@who",
@@ -154,7 +155,7 @@ ASKING: tuple[tuple[str, str], ...] = (
     (r"should|ought to", "@should"),
     (r"whether", "if"),
     (
-        r"(@why(?: (?!(?:i|you|we|he|she) )\S+){1,5}?) (?:looks?|seems?|tastes?|smells?|feels?"
+        r"(@why(?: (?!(?:i|you|we|he|she) )\S+){1,5}?) (?:looks?|seems?"
         r"|appears?)(?= \S+ \|)",
         r"\1",
     ),

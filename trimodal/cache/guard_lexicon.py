@@ -104,7 +104,7 @@ def _groups() -> tuple[dict[str, frozenset[int]], dict[str, list[tuple[str, ...]
 GROUPS, PHRASES = _groups()
 """Dictionary form → numbers of its groups; first word → phrases that begin with it, longest first."""
 ADJECTIVES = frozenset(
-    word for group in QUALITIES.split(";") for word in map(lemma, group.split())
+    word for group in QUALITIES.split(";") for word in map(lemma, group.split()) if word != "main"
 ) | word_set(
     """red green blue black white yellow brown gray orange purple pink dark bright hot cold warm cool
     wet dry hard soft sharp dull clean dirty full empty open closed young fresh stale sweet sour

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trimodal.cache.guard_terms import Term
-from trimodal.cache.guard_text import word_set
 
 _ALIKE = tuple(
     frozenset(words.split(" "))
@@ -32,9 +31,7 @@ _ALIKE = tuple(
     )
 )
 """Prepositions that may stand for each other; the first of some is none at all."""
-_KINDS = word_set(
-    "keyword operator method function decorator module library package class statement command type exception"
-)
+_KINDS = frozenset({"keyword", "operator", "decorator"})
 """What a name in a program may be told to be, before it or behind it."""
 GENITIVE = frozenset({"of", "for", "in"})
 PHRASE = 3
@@ -147,7 +144,9 @@ def _passive(a: Place, b: Place, b2: Place, a2: Place) -> bool:
 def _apposition(a: Place, b: Place, b2: Place, a2: Place) -> bool:
     """The keyword yield: the yield keyword."""
     together = b.index == a.index + 1 and a2.index == b2.index + 1
-    return together and not (b.term.marker or a2.term.marker) and bool({a.term.text, b.term.text} & _KINDS)
+    return (
+        together and not (b.term.marker or a2.term.marker) and len({a.term.text, b.term.text} & _KINDS) == 1
+    )
 
 
 def _topic(a: Place, b: Place, b2: Place, a2: Place) -> bool:

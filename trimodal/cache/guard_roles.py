@@ -61,10 +61,16 @@ def _same_voices(ours: Reading, theirs: Reading, found: Mapping[int, int]) -> bo
     """Whether what is in front of a verb does it in both, or in neither: lions eat, lions are eaten."""
     for one, other in found.items():
         mine, his = ours.terms[one], theirs.terms[other]
-        if mine.passive == his.passive or {mine.text, his.text} & _EITHER_VOICE:
+        if mine.passive == his.passive:
             continue
-        if mine.doer or his.doer:
-            continue  # What is in front of "I need" is what I need.
+        if (
+            mine.past
+            and his.past
+            and not (mine.attributive or his.attributive or "@whom" in ours.asks | theirs.asks)
+        ):
+            return False  # has been charged, has charged
+        if {mine.text, his.text} & _EITHER_VOICE or mine.doer or his.doer:
+            continue  # Before "I need" is what I need.
         if any(term.agent for term in (*ours.terms, *theirs.terms)):
             continue  # Who does it is said: see `_agent`.
         for index, mate in found.items():
