@@ -12,43 +12,30 @@ from functools import lru_cache
 
 from trimodal.cache.guard_dates import dated
 from trimodal.cache.guard_frames import framed
-from trimodal.cache.guard_lexicon import ADJECTIVES, PAST_FORMS, PHRASES, VERB_FORMS, is_known, keys, lemma
+from trimodal.cache.guard_kinds import degree_of, known
+from trimodal.cache.guard_lexicon import ADJECTIVES, PAST_FORMS, PHRASES, VERB_FORMS, lemma
 from trimodal.cache.guard_numbers import numbered
 from trimodal.cache.guard_qualities import NOISE
+from trimodal.cache.guard_small_words import (
+    BE,
+    BEFORE_NOUNS,
+    CLAUSES,
+    DEGREES,
+    FIRST,
+    FIRST_IN_YES_NO,
+    FUTURE,
+    JOINS,
+    MEASURES,
+    NEGATORS,
+    PARTICLES,
+    PAST,
+    PREPOSITIONS,
+    PRESENT,
+    SECOND,
+    THIRD,
+)
 from trimodal.cache.guard_terms import Reading, Term
-from trimodal.cache.guard_text import CODE, COMMA, FIGURE, NAME, STOP, word_set, words
-
-NEGATORS = word_set("not no never none nothing nobody neither nor without unable")
-PREPOSITIONS = word_set(
-    """from to into onto in on at of for with by about within during inside before after than as like
-    since until till under over above below through across along against around between among upon
-    via except toward towards near beside behind outside instead_of versus beyond despite"""
-)
-_PARTICLES = word_set("on off up down out away back over in")
-_FIRST, _SECOND = frozenset(["i", "me", "we", "us"]), frozenset({"you"})
-_THIRD = {"he": "he", "him": "he", "his": "he", "she": "she", "her": "she", "hers": "she"}
-_PAST, _FUTURE = frozenset(["did", "was", "were", "had"]), frozenset(["will", "shall", "going_to"])
-_PRESENT = word_set("do does is are am has have")
-_BE = word_set("is are was were be been being get gets got getting am")
-MEASURES = frozenset(
-    lemma(word)
-    for word in word_set(
-        """duration price frequency distance speed height size age depth width thickness weight temperature"""
-    )
-)
-_DEGREES = {"more": "er", "most": "est", "less": "less", "least": "least", "fewer": "less"}
-_NO_DEGREE = {"better": "er", "best": "est", "worse": "er", "worst": "est"}
-_CLAUSES = word_set(
-    """before after until since than if while because but unless although so and @when that which"""
-)
-_FIRST_IN_YES_NO = word_set(
-    """is are was were am do does did has have had will would shall if @can @must @should"""
-)
-_BEFORE_NOUNS = word_set(
-    "list show find see view display a an the my our your his her their its this that these those of with"
-    " from in on for"
-)
-_JOINS = frozenset({"and", "or", "versus"})
+from trimodal.cache.guard_text import CODE, COMMA, FIGURE, NAME, STOP, words
 
 
 @lru_cache(maxsize=2048)
@@ -72,7 +59,7 @@ class _Reader:
         index = 0
         while index < len(tokens):
             first = tokens[index - 1] == STOP if index else True
-            if first and tokens[index] in _FIRST_IN_YES_NO:
+            if first and tokens[index] in FIRST_IN_YES_NO:
                 self.reading.closed = True
             index += 1 if index in self._skipped else self._take(index)
         self._convert()
@@ -95,12 +82,12 @@ class _Reader:
             if token == "without":
                 self._marker = ""
             return 1
-        if token in _CLAUSES and token not in _JOINS:
+        if token in CLAUSES and token not in JOINS:
             self._clause += 1
         if token in ("if", "when") and index > 1:
             reading.conditional = True
         self._notice(token)
-        if token in _JOINS:
+        if token in JOINS:
             self._joined = token
             reading.joins.add(token)
             return 1
@@ -111,10 +98,10 @@ class _Reader:
             infinitive = self._infinitive(index)
             self._marker = "" if infinitive else token
             return 1
-        if token in _DEGREES:
-            self._degree = _DEGREES[token]
+        if token in DEGREES:
+            self._degree = DEGREES[token]
             return 1
-        if token in NOISE or (token in PREPOSITIONS and token not in _PARTICLES) or token in ("on", "in"):
+        if token in NOISE or (token in PREPOSITIONS and token not in PARTICLES) or token in ("on", "in"):
             return 1
         self._add(token, index)
         return 1
@@ -148,7 +135,7 @@ class _Reader:
     def _stranded(self, index: int) -> bool:
         """Whether the preposition at `index` governs nothing that follows it."""
         after = self._at(index + 1)
-        return after in (STOP, COMMA) or after in PREPOSITIONS or after.startswith("@") or after in _JOINS
+        return after in (STOP, COMMA) or after in PREPOSITIONS or after.startswith("@") or after in JOINS
 
     def _ask(self, token: str) -> None:
         if token in ("@can", "@must", "@should"):
@@ -169,7 +156,7 @@ class _Reader:
             if tuple(ahead[: len(parts)]) == parts:
                 self._add("_".join(parts), index, len(parts))
                 return len(parts)
-            if len(parts) == 2 and parts[1] in _PARTICLES and (place := self._parted(index, parts[1])):
+            if len(parts) == 2 and parts[1] in PARTICLES and (place := self._parted(index, parts[1])):
                 self._skipped.add(place)
                 self._add("_".join(parts), index)
                 return 1
@@ -179,7 +166,7 @@ class _Reader:
         """Where the particle of the verb at `index` is, as in "turn the lights on"; 0 when it is not."""
         for place in range(index + 2, min(index + 6, len(self._tokens))):
             token = self._tokens[place]
-            if token in (STOP, COMMA) or token in PREPOSITIONS - _PARTICLES or token.startswith("@"):
+            if token in (STOP, COMMA) or token in PREPOSITIONS - PARTICLES or token.startswith("@"):
                 return 0
             after = self._at(place + 1)
             if token == particle:
@@ -190,23 +177,23 @@ class _Reader:
     def _notice(self, token: str) -> None:
         """Persons, tenses and passives: what small words say."""
         reading = self.reading
-        if token in _FIRST or token in _SECOND:
-            reading.persons.append("first" if token in _FIRST else "second")
-        elif token in _THIRD:
-            reading.persons.append(_THIRD[token])
+        if token in FIRST or token in SECOND:
+            reading.persons.append("first" if token in FIRST else "second")
+        elif token in THIRD:
+            reading.persons.append(THIRD[token])
         elif token in ("my", "our", "your", "mine", "yours"):
             self._owner = "second" if token in ("your", "yours") else "first"
-        if token in _PAST:
+        if token in PAST:
             reading.tenses.add("past")
-        elif token in _FUTURE:
+        elif token in FUTURE:
             reading.tenses.add("future")
-        elif token in _PRESENT:
+        elif token in PRESENT:
             reading.tenses.add("present")
-        if token in _BE:
+        if token in BE:
             self._be = True
 
     def _add(self, token: str, index: int, length: int = 1) -> None:
-        kind, text, found = _known(token, length > 1 or "_" in token[1:])
+        kind, text, found = known(token, length > 1 or "_" in token[1:])
         after = self._at(index + length)
         past = kind == "word" and token != text and (token.endswith("ed") or token in PAST_FORMS)
         passive = self._be and past
@@ -219,7 +206,7 @@ class _Reader:
                 found,
                 kind,
                 self._marker,
-                degree=self._degree or _degree(token, text),
+                degree=self._degree or degree_of(token, text),
                 joined=self._joined,
                 clause=self._clause,
                 passive=passive,
@@ -237,7 +224,7 @@ class _Reader:
                 doer=_person(self._tokens[index - 1]) if index else "",
                 object=_person(after),
                 adjective=quality or formed,
-                attributive=quality or (formed and index > 0 and self._tokens[index - 1] in _BEFORE_NOUNS),
+                attributive=quality or (formed and index > 0 and self._tokens[index - 1] in BEFORE_NOUNS),
             )
         )
         self._marker = self._degree = self._joined = self._owner = ""
@@ -246,43 +233,8 @@ class _Reader:
 
 
 def _person(token: str) -> str:
-    return "first" if token in _FIRST else "second" if token in _SECOND else ""
+    return "first" if token in FIRST else "second" if token in SECOND else ""
 
 
 def _starts(word: str) -> tuple[str, ...]:
     return (word,) if lemma(word) in PHRASES else ()
-
-
-def _known(token: str, phrase: bool) -> tuple[str, str, frozenset[int | str]]:
-    """Kind, one spelling and keys of a token."""
-    if phrase:
-        return "word", token, keys(token)
-    if token[:2] in ("n:", "o:"):
-        return "number", token, frozenset({token})
-    if token[:2] in ("q:", "u:"):
-        return "unit", token, frozenset({token})
-    if token[:2] == "d:":
-        return "date", token, frozenset({token})
-    if token.startswith(CODE):
-        return "code", token, keys(token[1:]) - {token[1:]} | {token}
-    if token.startswith(NAME):
-        plain = token[1:]
-        # A name that is also a word (Stones) has no other word for it; an abbreviation may.
-        return (
-            "name",
-            plain,
-            frozenset({plain, lemma(plain)}) if is_known(plain) else keys(plain) | {lemma(plain)},
-        )
-    return "word", lemma(token), keys(lemma(token)) | {token}
-
-
-def _degree(token: str, text: str) -> str:
-    if token in _NO_DEGREE:
-        return _NO_DEGREE[token]
-    if text == token or token.startswith((NAME, CODE)):
-        return ""
-    stem = text[:-1] if text[-1] in "ey" else text
-    for ending in ("est", "er"):
-        if token.endswith(ending) and token.startswith(stem) and len(token) - len(stem) <= 4:
-            return ending
-    return ""
