@@ -96,6 +96,31 @@ def test_a_file_that_is_no_store_is_left_as_it_is(tmp_path, content):
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [content]
 
 
+def test_another_programs_damaged_database_is_left_as_it_is(tmp_path):
+    path = tmp_path / "places.sqlite"
+    content = b"SQLite format 3\0" + bytes(range(200)) * 50
+    path.write_bytes(content)
+    result = run("stats", "--store", str(path))
+    assert (result.exit_code, "is no store of answers" in result.output) == (1, True)
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [content]
+
+
+def test_a_store_whose_header_is_still_in_its_log_is_found(tmp_path):
+    path = tmp_path / "fresh.sqlite"
+    store = open_store(str(path), Limits())
+    try:
+        result = run("stats", "--store", str(path))
+    finally:
+        store.close()
+    assert (result.exit_code, "0 answers" in result.output) == (0, True)
+
+
+def test_a_servers_own_memory_cannot_be_looked_into():
+    for arguments in (("stats",), ("clear", "--all")):
+        result = run(*arguments, "--store", "memory:")
+        assert (result.exit_code, "in its server's own memory" in result.output) == (1, True)
+
+
 def test_a_directory_is_no_store(tmp_path):
     result = run("stats", "--store", str(tmp_path))
     assert (result.exit_code, "no such store" in result.output) == (1, True)

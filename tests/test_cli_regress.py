@@ -112,6 +112,32 @@ def test_it_cannot_run(fake, golden, change, sentence):
     assert fake.requests == []
 
 
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("golden.jsonl", "is the golden set itself: name another file with --baseline"),
+        (".", "is no file: name another file with --baseline"),
+        ("gone/baseline.json", "cannot be written: no such directory"),
+    ],
+)
+def test_where_no_baseline_can_be_written_is_told_before_anything_is_asked(fake, golden, name, sentence):
+    before = golden.read_bytes()
+    result = run(golden, "--record", "--baseline", str(golden.parent / name))
+    assert result.exit_code == 2
+    assert result.stderr.endswith(f"{sentence}\n")
+    assert fake.requests == []
+    assert golden.read_bytes() == before
+
+
+@pytest.mark.parametrize("golden_set", [".", "/"])
+def test_a_golden_set_without_a_name_is_a_directory(fake, golden_set):
+    result = run(golden_set)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"trimodal: {golden_set} cannot be read: is a directory\n",
+    )
+
+
 def test_no_server_and_no_model(fake, golden):
     fake.reachable = False
     result = run(golden, "--record")

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 cache = typer.Typer(help="Stored answers: what there is, and clear it.", no_args_is_help=True)
 _TIMEOUT_S = 30.0
-_MAGIC = b"SQLite format 3\0"
 STORE = typer.Option("", "--store", help="File or URL, as the parameter cache_store; empty: the model's own.")
 MODEL = typer.Option("llm", help="Whose store it is when none is named.")
 
@@ -71,6 +70,8 @@ def _opened(url: str, model: str) -> Iterator[tuple[str, Store]]:
     url = url or str(default_store(model))
     name = _without_password(url)
     try:
+        if url.startswith("memory:"):
+            raise OperatorError(f"{url} is in its server's own memory: only its end clears it")
         if is_file(url):
             _check_file(Path(url).expanduser())
         opened = open_store(url, Limits(timeout_s=_TIMEOUT_S))
@@ -90,19 +91,19 @@ def _check_file(path: Path) -> None:
     """Opening makes a file that is not there, and sets one aside that it cannot read: not after a typo.
 
     Raises:
-        OperatorError: it is no SQLite file.
+        OperatorError: it is no store of answers.
     """
+    from trimodal.cache.store_sqlite_file import may_be_ours
     from trimodal.errors import OperatorError
 
+    remedy = "name the server's cache_store with --store"
     try:
-        with path.open("rb") as file:
-            known = file.read(len(_MAGIC)) == _MAGIC
+        ours = may_be_ours(path)
     except OSError as error:
-        raise OperatorError(
-            f"{path}: no such store ({error.strerror}): name the server's cache_store with --store"
-        ) from None
-    if not known:
-        raise OperatorError(f"{path} is no store of answers: name the server's cache_store with --store")
+        reason = (error.strerror or str(error)).lower()
+        raise OperatorError(f"{path}: no such store ({reason}): {remedy}") from None
+    if not ours:
+        raise OperatorError(f"{path} is no store of answers: {remedy}")
 
 
 def _without_password(url: str) -> str:

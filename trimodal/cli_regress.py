@@ -51,7 +51,7 @@ def regress(
     from rich.console import Console
 
     from trimodal.errors import TrimodalError
-    from trimodal.regress.baseline import baseline_path, read_baseline, write_baseline
+    from trimodal.regress.baseline import baseline_path, check_writable, read_baseline, write_baseline
     from trimodal.regress.cases import read_cases
     from trimodal.regress.comparing import check, compare
     from trimodal.regress.findings import Limits
@@ -61,10 +61,12 @@ def regress(
     if versus is not None and (record or baseline):
         raise typer.BadParameter("--versus needs no baseline: leave out --record and --baseline")
     console = Console(highlight=False, markup=False, stderr=as_json)
-    path = baseline or baseline_path(golden)
     limits = Limits(latency=latency_tolerance, overlap=min_overlap)
     try:
         cases = read_cases(golden)
+        path = baseline or baseline_path(golden)
+        if record:
+            check_writable(path, golden)
         stored = None if record or versus else read_baseline(path)
         urls = [against] if versus is None else [against, versus]
         after, *others = cli_client.run(_ask(urls, cases, Pace(repeat, concurrency, timeout)))

@@ -47,6 +47,10 @@ class ScriptedStore:
             del self.held[key]
         return len(matching)
 
+    def count(self) -> int:
+        self._begin("count")
+        return len(self.held)
+
     def stats(self) -> StoreStats:
         self._begin("stats")
         return StoreStats(len(self.held), 0, len({place.tenant for place, _ in self.held}))

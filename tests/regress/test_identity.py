@@ -28,6 +28,7 @@ def test_passwords_are_not_kept():
     kept = plain({"store": "redis://user:p:w@host:6379/0", "b": "redis://:secret@h", "a": "redis://host/x@y"})
     assert kept == {"a": "redis://host/x@y", "b": "redis://…@h", "store": "redis://…@host:6379/0"}
     assert list(kept) == ["a", "b", "store"]
+    assert plain({"store": "redis://:an@inside@host/0"}) == {"store": "redis://…@host/0"}
 
 
 async def test_nobody_there():

@@ -18,6 +18,7 @@ from trimodal.errors import OperatorError
 
 APPLICATION = 0x54524D43  # "TRMC" in the file's header: one of ours
 VERSION = 1
+_MAGIC, _HEADER = b"SQLite format 3\0", 100  # https://www.sqlite.org/fileformat.html, 1.3
 # Checked in full when opened (about 0.1 s); damage in a larger one is noticed where it is read.
 CHECKED_BYTES = 64 << 20
 ALONE_S = 5.0
@@ -51,6 +52,15 @@ def create(path: Path) -> None:
     except FileExistsError:
         if not path.is_file():
             raise OperatorError(f"cache_store '{path}': it is no file") from None
+
+
+def may_be_ours(path: Path) -> bool:
+    """Whether the file's header says that it is a store, or its log may still say so. Raises OSError."""
+    with path.open("rb") as file:
+        header = file.read(_HEADER)
+    if not header.startswith(_MAGIC):
+        return False
+    return header[68:72] == APPLICATION.to_bytes(4, "big") or Path(f"{path}-wal").exists()
 
 
 def is_damage(error: sqlite3.Error) -> bool:

@@ -98,6 +98,6 @@ class Writer:
         if not self._breaker.closed:
             return
         try:
-            self._metrics.entries.set(self._store.stats().entries)
+            self._metrics.entries.set(self._store.count())
         except Exception:
             return  # The next time will do.

@@ -17,6 +17,20 @@ def baseline_path(golden: Path) -> Path:
     return golden.with_name(f"{golden.stem}.baseline.json")
 
 
+def check_writable(path: Path, golden: Path) -> None:
+    """Told before a server is asked for minutes, not after.
+
+    Raises:
+        OperatorError: no baseline can be written there, or what is there must not be replaced by one.
+    """
+    if path.exists() and (not path.is_file() or path.samefile(golden)):
+        what = "the golden set itself" if path.is_file() else "no file"
+        raise OperatorError(f"{path} is {what}: name another file with --baseline")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        reason = "permission denied" if path.parent.is_dir() else "no such directory"
+        raise OperatorError(f"{path} cannot be written: {reason}")
+
+
 def write_baseline(path: Path, run: Run) -> None:
     """Replaces the file; whoever reads it meanwhile sees the old one or the new one.
 

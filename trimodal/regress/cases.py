@@ -61,11 +61,11 @@ def read_cases(path: Path) -> list[Case]:
         OperatorError: names the file, and the line and field that is wrong.
     """
     try:
-        if path.is_file() and path.stat().st_size > _MAX_GOLDEN_BYTES:
-            raise OperatorError(f"{path} has more than {_MAX_GOLDEN_BYTES >> 20} MiB: is it a golden set?")
-        content = path.read_bytes()
+        content = _read(path, _MAX_GOLDEN_BYTES)
     except OSError as error:
         raise OperatorError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
+    if content is None:
+        raise OperatorError(f"{path} has more than {_MAX_GOLDEN_BYTES >> 20} MiB: is it a golden set?")
     cases: list[Case] = []
     seen: dict[str, int] = {}
     for number, text in enumerate(content.removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
@@ -126,9 +126,19 @@ def _with_files(line: Line, number: int, folder: Path, where: str) -> Case:
 
 def _image(path: Path, where: str) -> bytes:
     try:
-        if path.is_file() and path.stat().st_size > MAX_IMAGE_BYTES:
-            raise OperatorError(f"{where}: input.image: {path} has more than {MAX_IMAGE_BYTES >> 20} MiB")
-        return path.read_bytes()
+        content = _read(path, MAX_IMAGE_BYTES)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = getattr(error, "strerror", None) or str(error)
         raise OperatorError(f"{where}: input.image: {path} cannot be read: {reason.lower()}") from None
+    if content is None:
+        raise OperatorError(f"{where}: input.image: {path} has more than {MAX_IMAGE_BYTES >> 20} MiB")
+    return content
+
+
+def _read(path: Path, most: int) -> bytes | None:
+    """What the file holds; None: more than `most` bytes. A device may have no end, and tells no size."""
+    with path.open("rb") as file:
+        if path.is_file() and path.stat().st_size > most:
+            return None
+        content = file.read(most + 1)
+    return content if len(content) <= most else None

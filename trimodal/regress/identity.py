@@ -12,7 +12,8 @@ from trimodal.client.errors import from_status
 from trimodal.regress.values import ServedModel, Server
 
 # redis://user:password@host: a baseline is a file that people commit.
-_SECRET = re.compile(r"(://)[^/@\s]*@")
+# Up to the last @ of the authority: a password may hold one, too.
+_SECRET = re.compile(r"(://)[^/?#\s]*@")
 
 
 async def identify(url: str, models: Iterable[tuple[str, str]], timeout: float) -> Server:
