@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import typer
@@ -35,8 +36,8 @@ def overload(
     for name in scheduler:
         if name not in SCHEDULERS:
             raise typer.BadParameter(f"--scheduler {name}: known are {', '.join(SCHEDULERS)}")
-    if plot and (plot.is_dir() or not os.access(plot.parent, os.W_OK)):
-        raise typer.BadParameter(f"--plot {plot}: no file can be written there")
+    if plot:
+        _check_plot(plot)
     plan = Plan(
         loads=tuple(sorted(set(load))),
         seconds=seconds,
@@ -54,6 +55,16 @@ def overload(
         changes=dict(_pair(text) for text in set_),
     )
     _run(lambda console: measure(plan, console, plot), json_)
+
+
+def _check_plot(path: Path) -> None:
+    """Told now: an hour of figures must not end in it."""
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise typer.BadParameter(f"--plot {path}: no file can be written there")
+    if path.suffix != ".png":
+        raise typer.BadParameter(f"--plot {path}: a name that ends with .png is needed")
+    if find_spec("matplotlib") is None:
+        raise typer.BadParameter("--plot needs matplotlib: pip install 'trimodal[plot]'")
 
 
 def _weights(text: str) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,31 @@ def test_a_store_that_is_not_there_is_named() -> None:
     assert "lost: Redis" in said
     assert "wrong: cache_store" in said
     assert cache_stores.table(figures).row_count == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--store", "redis://:secret@host"], "--store: NAME=URL is needed"),
+        (["--store", "=redis://host"], "--store: NAME=URL is needed"),
+        (["--sizes", "0"], "--sizes: '0': a whole number of at least 1 is needed"),
+        (["--calls", "-1"], "--calls: '-1': a whole number of at least 1 is needed"),
+        (["--calls", "many"], "--calls: 'many': a whole number of at least 1 is needed"),
+    ],
+)
+def test_wrong_options_are_one_sentence(arguments, sentence, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cache_stores.main(arguments)
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert "secret" not in said
+
+
+def test_answers_of_a_tenant_called_as_the_bench_stay(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "live.sqlite"), cache_stores.LIMITS)
+    place = replace(cache_stores.PLACE, fingerprint="0123456789abcdef")
+    store.put(place, "key", cache_stores._entry(1), None)
+    cache_stores.measure({"live": str(tmp_path / "live.sqlite")}, (5,), 2, Console(file=io.StringIO()))
+    assert store.get(place, "key") is not None
+    assert store.stats().entries == 1
+    store.close()

@@ -38,6 +38,7 @@ ttft_deadline_ms = 600
         (["--tiers", "/nowhere.toml"], "nowhere.toml cannot be read"),
         (["--prompts", "/nowhere.txt"], "cannot be read"),
         (["--plot", "/nowhere/plot.png"], "--plot /nowhere/plot.png: no file can be written there"),
+        (["--plot", "plot.xyz"], "--plot plot.xyz: a name that ends with .png is needed"),
         (["--set", "engine"], "--set engine: parameter=value is needed"),
         (["--set", "colour=red"], "unknown parameter 'colour'"),
     ],
@@ -47,6 +48,13 @@ def test_wrong_options_are_refused_before_anything_starts(arguments, sentence):
     assert result.exit_code in (1, 2)
     assert sentence in result.output.replace("│\n│", "").replace("\n", "")
     assert "Traceback" not in result.output
+
+
+def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr("trimodal.cli_bench_overload.find_spec", lambda name: None)
+    result = run("overload", "--plot", tmp_path / "plot.png")
+    assert result.exit_code == 2
+    assert "--plot needs matplotlib" in result.output
 
 
 def test_answers_of_the_fake_engine_end_at_random_with_their_mean():

@@ -63,7 +63,7 @@ def draw(
         axes.grid(alpha=0.3)
         axes.legend()
     try:
-        figure.savefig(path, dpi=130)
+        figure.savefig(path, dpi=130, format="png")
     except OSError as error:
         raise ServerError(f"--plot {path}: cannot be written: {error.strerror}") from None
     finally:
