@@ -129,6 +129,16 @@ def test_where_no_baseline_can_be_written_is_told_before_anything_is_asked(fake,
     assert golden.read_bytes() == before
 
 
+def test_recording_a_refusal_is_told(fake, golden):
+    golden.write_text(
+        json.dumps({"id": "big", "task": "llm", "input": {"prompt": "?", "max_tokens": 10**20}})
+    )
+    result = run(golden, "--record", "--repeat", 1)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("refused: big: INVALID_ARG: max_tokens is 1000000")
+    assert "recorded 1 cases" in result.stdout
+
+
 @pytest.mark.parametrize("golden_set", [".", "/"])
 def test_a_golden_set_without_a_name_is_a_directory(fake, golden_set):
     result = run(golden_set)

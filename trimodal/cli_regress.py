@@ -53,7 +53,7 @@ def regress(
     from trimodal.errors import TrimodalError
     from trimodal.regress.baseline import baseline_path, check_writable, read_baseline, write_baseline
     from trimodal.regress.cases import read_cases
-    from trimodal.regress.comparing import check, compare
+    from trimodal.regress.comparing import check, compare, refusals
     from trimodal.regress.findings import Limits
     from trimodal.regress.report import as_data, print_comparison, print_findings
     from trimodal.regress.running import Pace
@@ -75,6 +75,8 @@ def regress(
             write_baseline(path, after)
             findings = check(cases, after)
             print_findings(findings, console)
+            for refusal in refusals(after):
+                console.print(f"refused: {refusal}", soft_wrap=True)
             console.print(f"recorded {len(cases)} cases in {path}", soft_wrap=True)
             if as_json:
                 typer.echo(json.dumps({"baseline": str(path), "broken": [one.case for one in findings]}))

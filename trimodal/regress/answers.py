@@ -73,9 +73,9 @@ def compare_answers(
     if failed:
         # One refusal for another is a change; a refusal for an answer is worse.
         verdict: Verdict = "worse" if any(not said.error for said in before.said) else "changed"
-        return [Finding(case, "answer", verdict, _shown(before.said[0]), _shown(failed[0]), seen)]
+        return [Finding(case, "answer", verdict, shown(before.said[0]), shown(failed[0]), seen)]
     if not recorded:
-        return [Finding(case, "answer", "better", _shown(before.said[0]), _shown(fine[0]), seen)]
+        return [Finding(case, "answer", "better", shown(before.said[0]), shown(fine[0]), seen)]
     found = _text(recorded, fine, before.task, limits)
     found += _labels(recorded, fine, limits)
     found += _vectors(recorded, fine, limits)
@@ -107,7 +107,7 @@ def _text(recorded: Sequence[Said], new: Sequence[Said], task: str, limits: Limi
     # Sampled answers differ among themselves: no more is asked of new ones.
     least = min(limits.overlap, _own_likeness(recorded))
     verdict: Verdict = "worse" if likeness < least or ended else "changed"
-    return [(verdict, _shown(old), _shown(now), detail)]
+    return [(verdict, shown(old), shown(now), detail)]
 
 
 def _nearest(text: str, others: Iterable[Said]) -> tuple[float, Said]:
@@ -172,7 +172,8 @@ def _best(said: Said) -> str:
     return f"{_printable(name)} {score:.3f}"
 
 
-def _shown(said: Said) -> str:
+def shown(said: Said) -> str:
+    """The answer or refusal in one short line, safe for a terminal."""
     text = _printable(" ".join((f"{said.error}: {said.text}" if said.error else said.text).split()))
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trimodal.regress.answers import compare_answers, compare_expectations
+from trimodal.regress.answers import compare_answers, compare_expectations, shown
 from trimodal.regress.caching import compare_cache, compare_prompt
 from trimodal.regress.cases import Case
 from trimodal.regress.findings import VERDICTS, Finding, Limits
@@ -113,3 +113,9 @@ def check(cases: Sequence[Case], run: Run) -> list[Finding]:
         for case in cases
         for finding in compare_expectations(case.id, case.expect, None, run.cases[case.id], 1.0)
     ]
+
+
+def refusals(run: Run) -> list[str]:
+    """The cases whose last request was refused, and how: recorded as answers, which may be a slip."""
+    last = {name: record.said[-1] for name, record in run.cases.items()}
+    return [f"{name}: {shown(said)}" for name, said in last.items() if said.error]
