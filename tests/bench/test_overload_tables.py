@@ -41,6 +41,12 @@ def test_goals_that_are_missed_are_said_to_be():
     assert told[-1].startswith("MISSED: the slowest refusal came 51.0 ms after")
 
 
+def test_levels_without_any_request_are_not_judged():
+    assert said(level(0.01, []), level(0.02, [])) == []
+    told = said(level(0.01, []), level(1, [result()] * 10), level(2, [result()] * 9))
+    assert told[0].startswith("met: goodput at 2× is 0.90/s, 0.90 of its peak of 1.00/s at 1×")
+
+
 def test_a_high_tier_that_got_no_text_is_beyond_all_bounds():
     hung = result(outcome="gave_up", ttft=float("nan"))
     expired = result(outcome="expired", ttft=float("nan"))

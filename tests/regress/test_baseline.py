@@ -69,6 +69,7 @@ def test_damage(path):
     whole = json.loads(path.read_text())
     empty = {**whole["cases"]["one"], "observations": []}
     endless = {**whole["cases"]["one"], "observations": [{"answer": 0, "total": float("inf")}]}
+    before = {**whole["cases"]["one"], "observations": [{"answer": 0, "ttft": -1.0}]}
     for damaged, place in [
         ("{", "JSON"),
         ("[]", "JSON"),
@@ -78,6 +79,9 @@ def test_damage(path):
         (json.dumps({**whole, "cases": {"one": {}}}), "cases.one.task"),
         (json.dumps({**whole, "cases": {"one": empty}}), "cases.one.observations"),
         (json.dumps({**whole, "cases": {"one": endless}}), "cases.one.observations.0.total"),
+        (json.dumps({**whole, "cases": {"one": before}}), "cases.one.observations.0.ttft"),
+        (json.dumps({**whole, "concurrency": 0}), "concurrency"),
+        (json.dumps({**whole, "control": [0.0]}), "control.0"),
     ]:
         path.write_text(damaged, encoding="latin-1")
         assert refusal(path).endswith(f"is no baseline ({place}): record it again with --record")

@@ -62,7 +62,8 @@ def statements(
 ) -> list[str]:
     """What came of the goals, a sentence each, missed ones too; and what makes figures doubtful."""
     told = []
-    levels = sides.get(judged, ())
+    # At a very low load no request may have been due: that is no goodput to judge.
+    levels = [level for level in sides.get(judged, ()) if level.sent]
     if len(levels) > 1:
         last, best = max(levels, key=lambda one: one.load), max(levels, key=lambda one: one.goodput)
         kept = last.goodput / best.goodput if best.goodput else 0.0

@@ -5,10 +5,12 @@ A run is what is stored as a baseline. It judges nothing.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+_Count = Annotated[int, Field(ge=0)]
+_Milliseconds = Annotated[float, Field(ge=0)]
 Metric = Literal["ttft", "tpot", "total", "heard", "saw"]
 METRICS: tuple[Metric, ...] = ("ttft", "tpot", "total", "heard", "saw")
 
@@ -50,14 +52,14 @@ class Observation(_Stored):
 
     answer: int
     first: bool = False
-    ttft: float | None = None
-    tpot: float | None = None
-    total: float = 0.0
-    heard: float | None = None
-    saw: float | None = None
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    tokens: int = 0
+    ttft: _Milliseconds | None = None
+    tpot: _Milliseconds | None = None
+    total: _Milliseconds = 0.0
+    heard: _Milliseconds | None = None
+    saw: _Milliseconds | None = None
+    prompt_tokens: _Count = 0
+    cached_tokens: _Count = 0
+    tokens: _Count = 0
     cache: str = ""
     similarity: float = 0.0
 
@@ -102,7 +104,7 @@ class Run(_Stored):
     # No defaults: they would be left out of the file.
     schema_version: Literal[1]
     recorded_at: str
-    concurrency: int = 1
-    control: tuple[float, ...] = ()
+    concurrency: int = Field(1, ge=1)
+    control: tuple[Annotated[float, Field(gt=0)], ...] = ()
     server: Server = Server()
     cases: dict[str, Record] = Field(default_factory=dict)
