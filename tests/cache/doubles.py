@@ -66,7 +66,7 @@ class ScriptedGuard:
         self.reason = reason
         self.asked: list[tuple[str, str]] = []
 
-    def judge(self, asked: str, stored: str) -> str:
+    def judge(self, asked: str, stored: str, similarity: float = 0.0) -> str:
         self.asked.append((asked, stored))
         return self.reason
 

@@ -78,7 +78,7 @@ class TestBypass:
 
     def test_a_guard_that_breaks_is_a_bypass(self, rig):
         class Broken(ScriptedGuard):
-            def judge(self, asked, stored):
+            def judge(self, asked, stored, similarity):
                 raise KeyError(asked)
 
         one = rig(guard=Broken())

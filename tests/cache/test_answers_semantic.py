@@ -54,8 +54,8 @@ class TestSemantic:
 
     def test_the_second_nearest_is_taken_when_the_first_is_refused(self, rig):
         class Second(ScriptedGuard):
-            def judge(self, asked, stored):
-                super().judge(asked, stored)
+            def judge(self, asked, stored, similarity):
+                super().judge(asked, stored, similarity)
                 return "name" if len(self.asked) == 1 else ""
 
         one = rig(guard=Second())

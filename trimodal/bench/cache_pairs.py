@@ -90,7 +90,7 @@ def measure_pairs(pairs: Sequence[Pair], embedder: TextEmbedder, guard: Guard) -
     """Cosine and reason of each pair. Either question of a pair may be the stored one: both ways are judged."""
     cosines = cosines_of(pairs, embedder)
     return [
-        Measured(pair, cosine, guard.judge(pair.a, pair.b) or guard.judge(pair.b, pair.a))
+        Measured(pair, cosine, guard.judge(pair.a, pair.b, cosine) or guard.judge(pair.b, pair.a, cosine))
         for pair, cosine in zip(pairs, cosines, strict=True)
     ]
 

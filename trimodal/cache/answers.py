@@ -35,7 +35,7 @@ _VECTORS_KEPT = 1024
 class Judge(Protocol):
     """What decides whether two near questions may have the same answer; see `trimodal.cache.guard`."""
 
-    def judge(self, asked: str, stored: str) -> str:
+    def judge(self, asked: str, stored: str, similarity: float) -> str:
         """The reason against it; "" when there is none."""
 
 
@@ -69,7 +69,7 @@ class AnswerCache:
             raise SettingsError("cache 'semantic' needs a model that embeds questions: parameter 'embedder'")
         self._guard, self._threshold = guard, 1.0 if threshold is None else threshold
         if self._embedder:
-            self._guard = guard or _guard()
+            self._guard = guard or _guard(options.max_false_hit)
             if threshold is None:
                 self._threshold = _threshold(options, self._embedder.checkpoint)
         limits = Limits(options.max_entries, options.budget_s)
@@ -156,13 +156,13 @@ class AnswerCache:
             if not similarity >= self._threshold:
                 self._metrics.refused("threshold")
             elif _usable(entry, question):
-                if not (reason := self._judge(question.text, entry.text)):
+                if not (reason := self._judge(question.text, entry.text, similarity)):
                     return Hit(entry, "semantic", min(1.0, float(similarity)))
                 self._metrics.refused(reason)
         return None
 
-    def _judge(self, asked: str, stored: str) -> str:
-        return "" if asked == stored or self._guard is None else self._guard.judge(asked, stored)
+    def _judge(self, asked: str, stored: str, similarity: float) -> str:
+        return "" if asked == stored or self._guard is None else self._guard.judge(asked, stored, similarity)
 
     def _embed(self, key: str, text: str) -> Vector:
         embedder = self._embedder
@@ -211,10 +211,10 @@ def _usable(entry: Entry, question: Question) -> bool:
     return entry.expires_at > time.time() and entry.fits(question.max_tokens)
 
 
-def _guard() -> Judge:
+def _guard(max_false_hit: float) -> Judge:
     from trimodal.cache.guard import Guard
 
-    guard = Guard()
+    guard = Guard(max_false_hit)
     guard.judge("What is a lexicon?", "What is a dictionary?")  # Loads them now: no request waits for it.
     return guard
 

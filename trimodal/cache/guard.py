@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import replace
-from typing import Literal, cast, get_args
+from typing import Literal, NamedTuple, cast, get_args
 
 from trimodal.cache.guard_asked import same_question
+from trimodal.cache.guard_loose import reworded
 from trimodal.cache.guard_matching import implied, matched, reason, rejoined, spelled_out
 from trimodal.cache.guard_negation import same_negations
 from trimodal.cache.guard_reading import read
-from trimodal.cache.guard_roles import same_roles
+from trimodal.cache.guard_roles import same_order, same_roles
+from trimodal.cache.guard_terms import Reading, Term
 from trimodal.cache.guard_text import NotEnglish
 
 Reason = Literal["number", "unit", "date", "name", "negation", "antonym", "roles", "subject"]
@@ -23,33 +25,66 @@ REASONS: tuple[Reason, ...] = get_args(Reason)
 
 
 class Guard:
-    """Stateless but for the lexicon, which is loaded with the first pair; any thread may call it."""
+    """Stateless but for the lexicon, which is loaded with the first pair; any thread may call it.
 
-    def judge(self, asked: str, stored: str) -> Reason | Literal[""]:
-        """ "" when an answer to `stored` also answers `asked`, else the first reason against it."""
+    Args:
+        max_false_hit: bound of wrong answers among rewordings that no rule explains; 0: none passes.
+    """
+
+    def __init__(self, max_false_hit: float = 0.01) -> None:
+        self._max_false_hit = max_false_hit
+
+    def judge(self, asked: str, stored: str, similarity: float = 0.0) -> Reason | Literal[""]:
+        """ "" when an answer to `stored` also answers `asked`, else the first reason against it.
+
+        Args:
+            similarity: cosine of the two; a rewording that no rule explains needs a high one.
+        """
         if _plain(asked) == _plain(stored):
             return ""
         try:
-            ours, theirs = read(asked), read(stored)
+            pair = compare(asked, stored)
         except NotEnglish:
             return "subject"
-        ours = replace(ours, terms=rejoined(ours.terms, theirs.terms))
-        theirs = replace(theirs, terms=rejoined(theirs.terms, ours.terms))
-        found = matched(ours.terms, theirs.terms)
-        shared = [ours.terms[index] for index in found]
-        left = [t for i, t in enumerate(ours.terms) if i not in found and not implied(t, shared)]
-        missing = [
-            t for i, t in enumerate(theirs.terms) if i not in {*found.values()} and not implied(t, shared)
-        ]
-        left, missing = spelled_out(left, missing)
-        missing, left = spelled_out(missing, left)
-        if why := reason(left, missing):
-            return cast(Reason, why)
+        if pair.reason != "subject":
+            return cast("Reason | Literal['']", pair.reason)
+        loose = reworded(*pair.difference, (asked, stored), similarity, self._max_false_hit)
+        return "" if loose else "subject"
+
+
+class Compared(NamedTuple):
+    """Two questions beside one another.
+
+    Attributes:
+        difference: both readings, index of a term → index of the other's that says the same, and what is left
+            over on each side.
+        reason: the first that the rules have against them; "" when none.
+    """
+
+    difference: tuple[Reading, Reading, dict[int, int], list[Term], list[Term]]
+    reason: str
+
+
+def compare(asked: str, stored: str) -> Compared:
+    """What the rules make of a pair. Raises NotEnglish."""
+    ours, theirs = read(asked), read(stored)
+    ours = replace(ours, terms=rejoined(ours.terms, theirs.terms))
+    theirs = replace(theirs, terms=rejoined(theirs.terms, ours.terms))
+    found = matched(ours.terms, theirs.terms)
+    shared = [ours.terms[index] for index in found]
+    left = [t for i, t in enumerate(ours.terms) if i not in found and not implied(t, shared)]
+    missing = [t for i, t in enumerate(theirs.terms) if i not in {*found.values()} and not implied(t, shared)]
+    left, missing = spelled_out(left, missing)
+    missing, left = spelled_out(missing, left)
+    why = reason(left, missing)
+    if why in ("", "subject"):
         if not same_negations(ours, theirs, found):
-            return "negation"
-        if not same_roles(ours, theirs, found):
-            return "roles"
-        return "" if found and same_question(ours, theirs) else "subject"
+            why = "negation"
+        elif not same_roles(ours, theirs, found) and not (why and same_order(ours, theirs, found)):
+            why = "roles"
+        elif not found or not same_question(ours, theirs):
+            why = "subject"
+    return Compared((ours, theirs, found, left, missing), why)
 
 
 def _plain(text: str) -> str:

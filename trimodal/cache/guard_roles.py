@@ -35,10 +35,10 @@ def same_roles(ours: Reading, theirs: Reading, found: Mapping[int, int]) -> bool
             fits(one.term, other.term)
             or _inherits(one, other, found)
             or _inherits(other, one, back)
-            or _agent(one, other, back)
-            or _agent(other, one, found)
+            or _agent(one, other, found)
+            or _agent(other, one, back)
         )
-        if not (alike or _compounded(one, other, back) or _compounded(other, one, found)):
+        if not (alike or _compounded(one, other, found) or _compounded(other, one, back)):
             return False
         if _turned(one.term, other.term) or _turned(other.term, one.term):
             return False
@@ -55,6 +55,21 @@ def same_roles(ours: Reading, theirs: Reading, found: Mapping[int, int]) -> bool
             if repeated or not (may_swap(a, b, b2, a2) or may_swap(b2, a2, a, b)):
                 return False
     return _same_persons(ours, theirs)
+
+
+def same_order(ours: Reading, theirs: Reading, found: Mapping[int, int]) -> bool:
+    """A weaker sign than `same_roles`, for sentences that are built anew: nothing has changed its place.
+
+    Nor has anything that was done become what does it, and nobody speaks of somebody else.
+    """
+    if not _same_voices(ours, theirs, found) or not _same_persons(ours, theirs):
+        return False
+    places = [found[index] for index in sorted(found)]
+    turned = any(
+        _turned(ours.terms[one], theirs.terms[other]) or _turned(theirs.terms[other], ours.terms[one])
+        for one, other in found.items()
+    )
+    return not turned and places == sorted(places)
 
 
 def _same_voices(ours: Reading, theirs: Reading, found: Mapping[int, int]) -> bool:
