@@ -1,4 +1,4 @@
-"""Labelled pairs → the guard's model of rewordings (trimodal/cache/guard_loose.json), and how well it generalises.
+"""Labelled pairs → the guard's model of rewordings (guard_loose.json), and how well it generalises.
 
 Beside the pairs as they are it learns from hard ones in another frame ("Tell me …"), and from questions of
 different pairs that happen to be near: or it would take any other sentence for a rewording. Not responsible
@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
@@ -28,6 +29,8 @@ from trimodal.cache.guard_text import NotEnglish
 from trimodal.embedding.engine import TextEmbedder, open_engine
 from trimodal.embedding.settings import EmbeddingSettings
 
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 MOST_PASSED = 300
 ROOT = Path(__file__).parents[1]
 FRAMES = (
@@ -80,13 +83,19 @@ def examples(pairs: list[Pair], alike: set[frozenset[str]], embedder: TextEmbedd
     for row, column in near:
         one, other = texts[row], texts[column]
         if frozenset((one, other)) not in known:
-            pair = Pair(id=f"{row}-{column}", a=one, b=other, label="different", **{"class": "subject"})
+            pair = apart(f"{row}-{column}", one, other)
             yield Example(pair, True, folds[owners[one].id])
 
 
-def table(found: list[Example], embedder: TextEmbedder) -> tuple[list[Example], np.ndarray, np.ndarray]:
-    """Those that the model would be asked about, their features [N, F], and whether they mean the same [N]."""
-    kept, rows = [], []
+def apart(id: str, one: str, other: str) -> Pair:
+    """Two questions that differ."""
+    return Pair.model_validate({"id": id, "a": one, "b": other, "label": "different", "class": "subject"})
+
+
+def table(found: list[Example], embedder: TextEmbedder) -> tuple[list[Example], Floats, Flags]:
+    """Those that the model would be asked about, features [N, F], and whether they mean the same [N]."""
+    kept: list[Example] = []
+    rows: list[tuple[float, ...]] = []
     for example, cosine in zip(found, cosines_of([e.pair for e in found], embedder), strict=True):
         pair = example.pair
         try:
@@ -99,7 +108,7 @@ def table(found: list[Example], embedder: TextEmbedder) -> tuple[list[Example], 
     return kept, np.array(rows), np.array([example.pair.label == "same" for example in kept])
 
 
-def learn(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
+def learn(x: Floats, y: Flags) -> tuple[Floats, float]:
     """Weights and bias on the features as they are."""
     scaler = StandardScaler().fit(x)
     model = LogisticRegression(C=1.0, max_iter=4000).fit(scaler.transform(x), y)
@@ -109,7 +118,9 @@ def learn(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
 
 def main(
     pairs: list[Path] = typer.Argument(help="JSON lines of labelled pairs, to learn from."),
-    apart: Path = typer.Option(ROOT / "tests/cache/guard_kept_apart.txt", help="More that differ, as a|b."),
+    apart_file: Path = typer.Option(
+        ROOT / "tests/cache/guard_kept_apart.txt", "--apart", help="More that differ, as a|b."
+    ),
     alike: Path | None = typer.Option(
         None, help="Questions of different pairs that do mean the same, as a|b."
     ),
@@ -120,10 +131,7 @@ def main(
     with operator_errors():
         embedder = open_engine(artefact.resolve(), EmbeddingSettings(artefact=str(artefact)))
         given = [pair for file in pairs for pair in read_pairs(file)]
-        more = [
-            Pair(id=f"k{n}", a=a, b=b, label="different", **{"class": "subject"})
-            for n, (a, b) in enumerate(_lines(apart))
-        ]
+        more = [apart(f"k{number}", one, other) for number, (one, other) in enumerate(_lines(apart_file))]
         same = {frozenset(line) for line in _lines(alike)} if alike else set()
         found = list(examples(given + more, same, embedder))
         kept, x, y = table(found, embedder)
@@ -135,9 +143,7 @@ def main(
         different = sum(example.pair.label == "different" for example in found)
         wrong = np.sort(scores[~y])[::-1]
         bounds = [clopper_pearson(passed, different)[1] for passed in range(min(MOST_PASSED, len(wrong)))]
-        curve = [
-            (round(bound, 6), round(float(score), 4)) for bound, score in zip(bounds, wrong, strict=False)
-        ]
+        curve = [(round(b, 6), round(float(score), 4)) for b, score in zip(bounds, wrong, strict=False)]
         weights, bias = learn(x, y)
         values = {
             "features": FEATURES,
@@ -169,9 +175,8 @@ def main(
 
 
 def _lines(path: Path) -> list[tuple[str, str]]:
-    return [
-        tuple(line.split("|", 1)) for line in path.read_text(encoding="utf-8").splitlines() if "|" in line
-    ]  # type: ignore[misc]
+    parted = (line.partition("|") for line in path.read_text(encoding="utf-8").splitlines())
+    return [(one, other) for one, bar, other in parted if bar]
 
 
 if __name__ == "__main__":

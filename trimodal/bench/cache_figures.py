@@ -55,7 +55,7 @@ def hard(measured: Iterable[Measured]) -> list[Measured]:
 
 
 def calibrate(measured: Sequence[Measured], checkpoint: str, source: str) -> Calibration:
-    """The curve over thresholds up to 1 from where 98 % of the guard's paraphrases are above, in steps of a hundredth.
+    """The curve over thresholds, in steps of a hundredth, from where 98 % of passing paraphrases lie above.
 
     Raises:
         ValueError: there are no paraphrases, or no near-identical pairs.

@@ -29,15 +29,17 @@ FEATURES = (
 )  # fmt: skip
 # Words that turn a question around or narrow it: if one is left over, no likeness counts.
 _TURNS = word_set(
-    """hardly barely scarcely rarely seldom never always lack miss absent except besides only anything nothing
-    nobody else other another same different opposite equal before after until since first last next previous
-    early late earliest latest every all most least more less few many half double twice start stop begin end
-    enable disable open close increase decrease rise fall gain lose buy sell rent lend borrow give take send
-    receive push pop pull attach detach import export upload download cause cure relieve treat prevent avoid
-    allow forbid permit deny include exclude add remove delete restore accept reject raise lower win push
-    male female man woman boy girl left right north south east west up down in out on off inside outside
-    temporarily permanently manual automatic partial whole multiply divide only above below over under hot cold warm cool big small large long short high low old new young fast slow
-    cheap expensive public private legal illegal safe dangerous raw cooked wet dry full empty"""
+    """hardly barely scarcely rarely seldom never always lack miss absent except besides only anything
+    nothing nobody else other another same different opposite equal before after until since first last
+    next previous early late earliest latest every all most least more less few many half double twice
+    start stop begin end enable disable open close increase decrease rise fall gain lose buy sell rent
+    lend borrow give take send receive push pop pull attach detach import export upload download cause
+    cure relieve treat prevent avoid allow forbid permit deny include exclude add remove delete restore
+    accept reject raise lower win push male female man woman boy girl left right north south east west
+    up down in out on off inside outside temporarily permanently manual automatic partial whole multiply
+    divide only above below over under hot cold warm cool big small large long short high low old new
+    young fast slow cheap expensive public private legal illegal safe dangerous raw cooked wet dry full
+    empty"""
 )
 _WORD = re.compile(r"[^\W_]+(?:'\w+)?")
 
