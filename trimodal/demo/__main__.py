@@ -9,7 +9,9 @@ import asyncio
 import contextlib
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from rich.console import Console
 
 import trimodal
 from trimodal.client import Client
-from trimodal.demo import acts, asking, listening
+from trimodal.demo import acts, asking, listening, remembering
 from trimodal.errors import TrimodalError
 from trimodal.server.options import ServerOptions
 from trimodal.server.present import summary
@@ -27,8 +29,15 @@ from trimodal.server.process import TritonServer
 DEMO = Path(trimodal.__file__).resolve().parents[1] / "build" / "demo"
 
 Act = Callable[[Client, Console], Coroutine[Any, Any, bool]]
+
+
+async def _text(client: Client, console: Console) -> bool:
+    good = await acts.text(client, console)
+    return await remembering.cache(client, console) and good
+
+
 ACTS: dict[str, Act] = {
-    "text": acts.text,
+    "text": _text,
     "images": lambda client, console: acts.images(client, console, DEMO / "vision" / "samples"),
     "audio": lambda client, console: listening.speech(client, console, DEMO / "speech" / "samples"),
     "assistant": lambda client, console: asking.assistant(client, console, DEMO),
@@ -40,12 +49,25 @@ def main(
 ) -> None:
     """Serve the demo models, run every act, and stop."""
     console = Console(highlight=False)
-    options = ServerOptions() if keep else ServerOptions(http_port=0, grpc_port=0, metrics_port=0)
     # A SIGTERM must take the server along, as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     answered = 0
     try:
         with contextlib.ExitStack() as stack:
+            # A store of its own: nothing that was answered before, and nothing left behind.
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="trimodal-demo-"))
+            # Generous budgets: a laptop that does other things must not miss its own hits.
+            changes = {
+                "llm": {
+                    "cache": "semantic",
+                    "cache_store": f"{folder}/answers.sqlite",
+                    "cache_budget_ms": "500",
+                    "cache_embedding_budget_ms": "2000",
+                }
+            }
+            options = ServerOptions(changes=changes)
+            if not keep:
+                options = replace(options, http_port=0, grpc_port=0, metrics_port=0)
             with console.status("starting the server and loading the models …"):
                 server = stack.enter_context(TritonServer(options))
             console.print(summary(server))

@@ -30,7 +30,7 @@ async def assistant(client: Client, console: Console, folder: Path) -> bool:
     for file in QUESTIONS:
         stream = client.ask(audio=speech / file, max_tokens=MAX_TOKENS)
         await _show(stream, console, file)
-        typed = await client.complete(said[file], max_tokens=MAX_TOKENS)
+        typed = await client.complete(said[file], max_tokens=MAX_TOKENS, cache_control="no-cache")
         good &= (stream.heard, stream.text) == (said[file], typed.text)
     both = client.ask(image=image, audio=speech / QUESTIONS[0], max_tokens=1)
     await both.answer()
