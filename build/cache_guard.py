@@ -28,6 +28,7 @@ from trimodal.cache.guard_loose import FEATURES, LEAST_SIMILARITY, MODEL, featur
 from trimodal.cache.guard_text import NotEnglish
 from trimodal.embedding.engine import TextEmbedder, open_engine
 from trimodal.embedding.settings import EmbeddingSettings
+from trimodal.manifest import read_manifest
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -130,6 +131,7 @@ def main(
     """Fit the guard's model of rewordings; which score keeps which bound comes from held-out fifths."""
     with operator_errors():
         embedder = open_engine(artefact.resolve(), EmbeddingSettings(artefact=str(artefact)))
+        checkpoint = read_manifest(artefact.resolve(), task="embedding", runtime=None).source_sha256
         given = [pair for file in pairs for pair in read_pairs(file)]
         more = [apart(f"k{number}", one, other) for number, (one, other) in enumerate(_lines(apart_file))]
         same = {frozenset(line) for line in _lines(alike)} if alike else set()
@@ -146,6 +148,7 @@ def main(
         curve = [(round(b, 6), round(float(score), 4)) for b, score in zip(bounds, wrong, strict=False)]
         weights, bias = learn(x, y)
         values = {
+            "checkpoint": checkpoint,
             "features": FEATURES,
             "weights": [round(float(weight), 6) for weight in weights],
             "bias": round(bias, 6),

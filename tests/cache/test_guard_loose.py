@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from trimodal.cache.guard import Guard, compare
-from trimodal.cache.guard_loose import FEATURES, LEAST_SIMILARITY, features, may_be_reworded
+from trimodal.cache.guard_loose import (
+    FEATURES,
+    LEAST_SIMILARITY,
+    features,
+    learned_with,
+    may_be_reworded,
+)
 from trimodal.cache.guard_text import NotEnglish
 
 APART = [
@@ -82,3 +88,16 @@ def test_nothing_in_common_is_no_rewording() -> None:
 @pytest.mark.parametrize("similarity", [math.nan, -1.0, 0.0])
 def test_a_similarity_that_is_none_lets_nothing_pass(similarity: float) -> None:
     assert Guard(0.1).judge(*REWORDED[0], similarity) == "subject"
+
+
+def test_for_another_embedding_model_only_rules_count() -> None:
+    asked, stored = REWORDED[0]
+    assert Guard(0.05, learned_with()).judge(asked, stored, 0.97) == ""
+    assert Guard(0.05, "f" * 64).judge(asked, stored, 0.97) == "subject"
+
+
+def test_both_ways_are_judged() -> None:
+    for asked, stored in (*APART, *REWORDED):
+        for similarity in (0.85, 0.97):
+            there = Guard(0.05).judge(asked, stored, similarity)
+            assert (there == "") == (Guard(0.05).judge(stored, asked, similarity) == "")

@@ -68,7 +68,7 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
     path = plan.pairs or PARTS / f"{plan.part}.jsonl"
     pairs = read_pairs(path)
     embedder, checkpoint = _open(plan.artefact)
-    measured = await asyncio.to_thread(measure_pairs, pairs, embedder, Guard(plan.max_false_hit))
+    measured = await asyncio.to_thread(measure_pairs, pairs, embedder, Guard(plan.max_false_hit, checkpoint))
     if plan.calibrate:
         try:
             calibration = calibrate(measured, checkpoint, path.name)

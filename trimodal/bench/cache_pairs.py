@@ -87,10 +87,10 @@ def _pair(path: Path, number: int, line: str) -> Pair:
 
 
 def measure_pairs(pairs: Sequence[Pair], embedder: TextEmbedder, guard: Guard) -> list[Measured]:
-    """Cosine and reason of each pair. Either question may be the stored one: both ways are judged."""
+    """Cosine and reason of each pair. The guard judges both ways."""
     cosines = cosines_of(pairs, embedder)
     return [
-        Measured(pair, cosine, guard.judge(pair.a, pair.b, cosine) or guard.judge(pair.b, pair.a, cosine))
+        Measured(pair, cosine, guard.judge(pair.a, pair.b, cosine))
         for pair, cosine in zip(pairs, cosines, strict=True)
     ]
 

@@ -69,7 +69,7 @@ class AnswerCache:
             raise SettingsError("cache 'semantic' needs a model that embeds questions: parameter 'embedder'")
         self._guard, self._threshold = guard, 1.0 if threshold is None else threshold
         if self._embedder:
-            self._guard = guard or _guard(options.max_false_hit)
+            self._guard = guard or _guard(options.max_false_hit, self._embedder.checkpoint)
             if threshold is None:
                 self._threshold = _threshold(options, self._embedder.checkpoint)
         limits = Limits(options.max_entries, options.budget_s)
@@ -211,10 +211,10 @@ def _usable(entry: Entry, question: Question) -> bool:
     return entry.expires_at > time.time() and entry.fits(question.max_tokens)
 
 
-def _guard(max_false_hit: float) -> Judge:
+def _guard(max_false_hit: float, checkpoint: str) -> Judge:
     from trimodal.cache.guard import Guard
 
-    guard = Guard(max_false_hit)
+    guard = Guard(max_false_hit, checkpoint)
     guard.judge("What is a lexicon?", "What is a dictionary?")  # Loads them now: no request waits for it.
     return guard
 

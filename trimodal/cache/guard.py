@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple, cast, get_args
 
 from trimodal.cache.guard_asked import same_question
-from trimodal.cache.guard_loose import reworded
+from trimodal.cache.guard_loose import learned_with, reworded
 from trimodal.cache.guard_matching import implied, matched, reason, rejoined, spelled_out
 from trimodal.cache.guard_negation import same_negations
 from trimodal.cache.guard_reading import read
@@ -29,10 +29,13 @@ class Guard:
 
     Args:
         max_false_hit: bound of wrong answers among rewordings that no rule explains; 0: none passes.
+        checkpoint: SHA-256 of the embedding model whose similarities it is given. None: the one that its
+            model of rewordings was learned with; for any other, only rules count.
     """
 
-    def __init__(self, max_false_hit: float = 0.01) -> None:
-        self._max_false_hit = max_false_hit
+    def __init__(self, max_false_hit: float = 0.01, checkpoint: str | None = None) -> None:
+        known = checkpoint is None or checkpoint == learned_with()
+        self._max_false_hit = max_false_hit if known else 0.0
 
     def judge(self, asked: str, stored: str, similarity: float = 0.0) -> Reason | Literal[""]:
         """ "" when an answer to `stored` also answers `asked`, else the first reason against it.
@@ -42,6 +45,10 @@ class Guard:
         """
         if _plain(asked) == _plain(stored):
             return ""
+        # A rule may see one way what it misses the other: whichever was stored first is chance.
+        return self._against(asked, stored, similarity) or self._against(stored, asked, similarity)
+
+    def _against(self, asked: str, stored: str, similarity: float) -> Reason | Literal[""]:
         try:
             pair = compare(asked, stored)
         except NotEnglish:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from trimodal.cache.guard_text import FIGURE, word_map, word_set
+from trimodal.cache.guard_text import FIGURE, rewritten, word_map, word_set
 
 _MONTHS = [
     "january",
@@ -46,13 +46,7 @@ _ISO = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})")
 
 def dated(words: Sequence[str]) -> list[str]:
     """`words` with months, weekdays, dates and times of day replaced."""
-    result: list[str] = []
-    index = 0
-    while index < len(words):
-        taken, made = _at(words, index)
-        result += made
-        index += taken
-    return result
+    return rewritten(words, _at)
 
 
 def _at(words: Sequence[str], index: int) -> tuple[int, list[str]]:

@@ -89,7 +89,7 @@ def features(
     texts: tuple[str, str],
     similarity: float,
 ) -> tuple[float, ...]:
-    """The values of FEATURES; the same whichever question comes first."""
+    """The values of FEATURES. All but the last are the same whichever question comes first."""
     one, other = (_WORD.findall(text.lower()) for text in texts)
     # difflib's blocks depend on the order of its two sequences.
     edits = [
@@ -121,8 +121,14 @@ def features(
     )
 
 
+def learned_with() -> str:
+    """SHA-256 of the embedding model's checkpoint whose similarities the weights fit."""
+    return _model().checkpoint
+
+
 @dataclass(frozen=True)
 class _Model:
+    checkpoint: str
     weights: tuple[float, ...]
     bias: float
     curve: tuple[tuple[float, float], ...]
@@ -138,4 +144,6 @@ def _model() -> _Model:
     if tuple(values["features"]) != FEATURES:
         raise ValueError(f"{MODEL.name} is for other features: run build/cache_guard.py again")
     curve = tuple((float(bound), float(score)) for bound, score in values["curve"])
-    return _Model(tuple(map(float, values["weights"])), float(values["bias"]), curve)
+    return _Model(
+        str(values["checkpoint"]), tuple(map(float, values["weights"])), float(values["bias"]), curve
+    )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
-from trimodal.cache.guard_text import CODE, FIGURE, word_map, word_set
+from trimodal.cache.guard_text import CODE, FIGURE, rewritten, word_map, word_set
 from trimodal.cache.guard_units import TIMES, UNITS, quantity, unit_word
 
 _UNDER_20 = [
@@ -85,13 +85,7 @@ _RATES = word_map(
 
 def numbered(words: Sequence[str]) -> list[str]:
     """`words` with figures, number words and units replaced."""
-    result: list[str] = []
-    index = 0
-    while index < len(words):
-        taken, made = _at(words, index)
-        result += made
-        index += taken
-    return result
+    return rewritten(words, _at)
 
 
 def _at(words: Sequence[str], index: int) -> tuple[int, list[str]]:

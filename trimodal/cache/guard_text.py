@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable, Sequence
 
 NAME, CODE, FIGURE = "^", "=", "#"
 """Marks of a proper name, of code, and of what has digits."""
@@ -178,3 +179,14 @@ def _read(bare: str, *, begins: bool, titled: bool) -> list[str]:
         return [low if article else CODE + low]
     capital = bare[0].isupper() and (not begins or (bare.isupper() and len(bare) < 6)) and not titled
     return [NAME + low if capital else low]
+
+
+def rewritten(words: Sequence[str], at: Callable[[Sequence[str], int], tuple[int, list[str]]]) -> list[str]:
+    """`words` from left to right, each run of them as `at` reads it: how many, and what they become."""
+    result: list[str] = []
+    index = 0
+    while index < len(words):
+        taken, made = at(words, index)
+        result += made
+        index += taken
+    return result
