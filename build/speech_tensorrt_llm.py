@@ -15,23 +15,24 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import tensorrt_plan
 import typer
-from speech_audio import DEMO_SAMPLES, read_recordings
-from speech_check import target
-from speech_checkpoint import load
-from speech_llm_weights import write_checkpoint
-from speech_plan_check import compare_words
-from speech_profiles import OPENING
 from speech_tensorrt import Precision, find_graphs, judge
+from steps.speech.audio import DEMO_SAMPLES, read_recordings
+from steps.speech.check import target
+from steps.speech.checkpoint import load
+from steps.speech.llm_weights import write_checkpoint
+from steps.speech.plan_check import compare_words
+from steps.speech.profiles import OPENING
+from steps.tensorrt import plan
 
 from trimodal.build_support import build_command, operator_errors, progress, report, resolve_checkpoint
 from trimodal.errors import ArtefactError
 from trimodal.manifest import MANIFEST, InputRange, Manifest, atomic_directory, read_manifest, write_manifest
-from trimodal.speech import engine_onnxruntime, engine_tensorrt_llm
-from trimodal.speech.artefact import SpeechShapes, read_shapes
-from trimodal.speech.features import FRAMES_PER_S
+from trimodal.speech.engines import onnxruntime
+from trimodal.speech.engines import tensorrt_llm as engine_tensorrt_llm
 from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.whisper.artefact import SpeechShapes, read_shapes
+from trimodal.speech.whisper.features import FRAMES_PER_S
 
 LAST_RELEASE = "1.2"
 
@@ -52,7 +53,7 @@ def main(
 ) -> None:
     """Compile SOURCE for this GPU, compare its words with the graphs', and put it in place."""
     with operator_errors():
-        version, gpu = library_version(), tensorrt_plan.gpu_target()
+        version, gpu = library_version(), plan.gpu_target()
         place = target("fp16", name, out)
         directory = resolve_checkpoint(source)
         graphs = find_graphs(source, Precision.fp16, contexts, audio, place)
@@ -74,7 +75,7 @@ def main(
             manifest.check = {"not run": "--no-check"}
             if check:
                 settings: dict[str, Any] = {"artefact": str(work), "max_batch_windows": max_batch}
-                expected = engine_onnxruntime.open_engine(graphs, RecognizeSettings(artefact=str(graphs)))
+                expected = onnxruntime.open_engine(graphs, RecognizeSettings(artefact=str(graphs)))
                 found = engine_tensorrt_llm.open_engine(work, RecognizeSettings(**settings, device="cuda"))
                 recordings = read_recordings(audio, shapes.contexts_s[-1])
                 windows = [window for recording in recordings for window in recording.windows]

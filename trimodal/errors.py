@@ -18,7 +18,18 @@ OperatorError's, which name the file that an operator has to edit.
 
 from __future__ import annotations
 
+import asyncio  # noqa: F401  The stub imports it in the first execute: 10 ms that a client would wait.
+import sys
+import traceback
 from typing import ClassVar
+
+
+def as_request_error(error: BaseException) -> RequestError:
+    """`error` if a client may be told it, else an InternalError; the traceback goes to stderr."""
+    if isinstance(error, RequestError):
+        return error
+    traceback.print_exception(type(error), error, error.__traceback__, file=sys.stderr)
+    return InternalError("the model failed on this request; the server's log says why")
 
 
 class TrimodalError(Exception):

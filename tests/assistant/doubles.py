@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from trimodal.assistant.answer import Columns
+from trimodal.assistant.tensors import Columns
 from trimodal.assistant.values import Piece, Saw
 from trimodal.errors import Cancelled, RequestError
 

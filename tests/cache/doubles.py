@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from trimodal.cache.keys import question
-from trimodal.cache.store import StoreError
+from trimodal.cache.stores.base import StoreError
 from trimodal.cache.values import Entry, Place, Question, StoreStats, Vector
 
 

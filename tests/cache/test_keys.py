@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimodal.cache.keys import engine_fingerprint, model_fingerprint, normalised, question
+from trimodal.cache.keys import normalised, question
 from trimodal.cache.values import Question
+from trimodal.llm.answer_cache import engine_fingerprint, model_fingerprint
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import MANIFEST
 

@@ -18,7 +18,7 @@ from tests.cache.rig import LONG
 from trimodal.cache.answers import AnswerCache
 from trimodal.cache.metrics import STORED, CacheMetrics
 from trimodal.cache.options import CacheOptions
-from trimodal.cache.store import Limits, open_store
+from trimodal.cache.stores.base import Limits, open_store
 from trimodal.cache.values import Entry
 from trimodal.metrics import MemoryMetrics
 

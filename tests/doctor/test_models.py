@@ -4,9 +4,9 @@ import pytest
 
 from tests.server.artefacts import H200, PLAN, add_model, build, plan_fields, python_model
 from trimodal.doctor.models import check_models, weights_on_gpu
-from trimodal.gpu import libraries
 from trimodal.manifest import GpuTarget
-from trimodal.server.repository import select_models
+from trimodal.repository import select_models
+from trimodal.runtimes import gpu_libraries
 
 CLASSIFIER = "../../vision_classify/1/tensorrt-fp16"
 STEPS = '{ model_name: "vision_classify" }, { model_name: "vision_rank" }'
@@ -15,7 +15,7 @@ STEPS = '{ model_name: "vision_classify" }, { model_name: "vision_rank" }'
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
     """A plan, a model that reads it, a pipeline of both, and a model without an engine."""
-    monkeypatch.setattr(libraries, "native_tensorrt", lambda: "10.14.1")
+    monkeypatch.setattr(gpu_libraries, "native_tensorrt", lambda: "10.14.1")
     version = add_model(tmp_path, PLAN)
     build(version / "tensorrt-fp16", "vision", "tensorrt", "model.plan", **plan_fields())
     add_model(tmp_path, python_model("vision_rank", classifier=CLASSIFIER))

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from tests.llm.chaos import TIERS, ChaosAnswers, ChaosClient, ChaosEngine, request_of
-from tests.llm.sinks import eventually
+from tests.llm.doubles.chaos import TIERS, ChaosAnswers, ChaosClient, ChaosEngine, request_of
+from tests.llm.doubles.sinks import eventually
 from trimodal.errors import RequestError
-from trimodal.llm.link import start_thread
-from trimodal.llm.metrics import LlmMetrics
+from trimodal.llm.engine_core.client import start_thread
+from trimodal.llm.frontend.metrics import LlmMetrics
+from trimodal.llm.request.terms import CancelRequest
 from trimodal.llm.service import LlmService
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.terms import CancelRequest
 from trimodal.metrics import MemoryMetrics
 
 SUBMITTERS = 4

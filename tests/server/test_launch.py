@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from trimodal.server.installation import Triton
 from trimodal.server.launch import command_line
-from trimodal.server.locate import Triton
 from trimodal.server.options import ServerOptions
 
 PORTS = {"--http-port": 8000, "--grpc-port": 8001, "--metrics-port": 8002}

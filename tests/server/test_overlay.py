@@ -1,8 +1,8 @@
 import pytest
 
 from trimodal.errors import ServerError
+from trimodal.repository import read_model
 from trimodal.server.overlay import overlay, parse_changes
-from trimodal.server.repository import read_model
 
 CONFIG = """
 name: "llm" backend: "python"

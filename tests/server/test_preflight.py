@@ -4,9 +4,10 @@ import pytest
 
 from tests.server.artefacts import H200, PLAN, add_model, build, plan_fields, python_model
 from trimodal.errors import ServerError
-from trimodal.gpu import libraries
+from trimodal.repository import read_model
+from trimodal.runtimes import gpu_libraries
 from trimodal.server import preflight
-from trimodal.server.locate import Triton
+from trimodal.server.installation import Triton
 from trimodal.server.preflight import (
     SHM_PER_INSTANCE,
     check_backends,
@@ -15,7 +16,6 @@ from trimodal.server.preflight import (
     check_numpy,
     check_shared_memory,
 )
-from trimodal.server.repository import read_model
 
 
 @pytest.fixture
@@ -97,9 +97,9 @@ def test_models_are_checked_whole(on_gpu, tmp_path, monkeypatch):
     triton = Triton(tmp_path / "triton")
     (triton.root / "backends" / "tensorrt").mkdir(parents=True)
     monkeypatch.setattr(preflight, "visible_gpus", lambda: [H200])
-    monkeypatch.setattr(libraries, "native_tensorrt", lambda: "10.14.1")
+    monkeypatch.setattr(gpu_libraries, "native_tensorrt", lambda: "10.14.1")
     check_models(triton, [on_gpu])
-    monkeypatch.setattr(libraries, "native_tensorrt", lambda: "11.4.0")
+    monkeypatch.setattr(gpu_libraries, "native_tensorrt", lambda: "11.4.0")
     with pytest.raises(ServerError, match="model vision_classify: .* 10.14.1.48, here is 11.4.0: build"):
         check_models(triton, iter([on_gpu]))
 

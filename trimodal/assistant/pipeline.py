@@ -17,15 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimodal.assistant.answer import answer_columns, heard_columns, saw_columns
-from trimodal.assistant.job import Job
 from trimodal.assistant.metrics import AssistantMetrics
+from trimodal.assistant.models import Models
 from trimodal.assistant.prompt import Prompt
-from trimodal.assistant.relay import Models
+from trimodal.assistant.request_state import Job
 from trimodal.assistant.settings import AssistantSettings
+from trimodal.assistant.tensors import answer_columns, heard_columns, saw_columns
 from trimodal.assistant.values import ANSWER, HEARD, SAW, Piece, Saw, Stopped
-from trimodal.errors import InternalError, InvalidArgument, RequestError
-from trimodal.glue import as_request_error
+from trimodal.errors import InternalError, InvalidArgument, RequestError, as_request_error
 
 MAX_STREAM = (1 << 63) - 1
 

@@ -12,15 +12,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from trimodal.assistant.job import Job, Sink
 from trimodal.assistant.metrics import AssistantMetrics
+from trimodal.assistant.models import Models
 from trimodal.assistant.pipeline import Pipeline
 from trimodal.assistant.prompt import Prompt
-from trimodal.assistant.relay import Models
 from trimodal.assistant.request import AskRequest
+from trimodal.assistant.request_state import Job, Sink
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.errors import Cancelled, RequestError, Unavailable
-from trimodal.glue import as_request_error
+from trimodal.errors import Cancelled, RequestError, Unavailable, as_request_error
 
 # Cancellations under way at the other models; each takes about a millisecond.
 STOPPERS = 4

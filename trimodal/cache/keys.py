@@ -14,9 +14,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from trimodal.cache.values import Place, Question
-from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tokenizer import Message
-from trimodal.manifest import MANIFEST
 
 # Raised when the encoding below changes: what was stored under the old one is then never found.
 _VERSION = "trimodal-answer-1"
@@ -84,23 +82,6 @@ def normalised(text: str) -> str:
     Whitespace inside stays: in code it has a meaning.
     """
     return unicodedata.normalize("NFC", text.replace("\r\n", "\n")).strip()
-
-
-def engine_fingerprint(manifest: bytes, settings: LlmSettings) -> str:
-    """16 hex digits over a built engine's manifest and the settings that change what it answers."""
-    values = (f"{name}={getattr(settings, name)!r}" for name in _CHANGE_ANSWERS)
-    return hashlib.sha256(_join((manifest, _pack(*values)))).hexdigest()[:_FINGERPRINT_DIGITS]
-
-
-def model_fingerprint(settings: LlmSettings) -> str:
-    """`engine_fingerprint` of the artefact that `settings` name; its name where it has no manifest."""
-    if settings.engine == "fake":
-        return engine_fingerprint(b"", settings)
-    try:
-        manifest = (settings.artefact_directory / MANIFEST).read_bytes()
-    except OSError:
-        manifest = str(settings.artefact_directory).encode(errors="surrogateescape")
-    return engine_fingerprint(manifest, settings)
 
 
 def _chat(messages: Sequence[Message]) -> tuple[str, bytes]:

@@ -72,6 +72,6 @@ def is_file(store: str) -> bool:
 
 def default_store(model: str) -> Path:
     """The file of the model's answers in this user's cache, beside the logs; it need not exist."""
-    from trimodal.server.process import cache_directory  # Brings the server's code in: not for every load.
+    from trimodal.paths import cache_directory
 
     return cache_directory() / "answers" / f"{model}.sqlite"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from trimodal.client.transport import Request, Responses, Tensors, Timeouts, Transport
+from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport
 from trimodal.client.values import Model
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Connection:
     ) -> None:
         self._timeouts = timeouts or Timeouts()
         if transport is None:
-            from trimodal.client.grpc_transport import GrpcTransport
+            from trimodal.client.transports.grpc import GrpcTransport
 
             transport = GrpcTransport(url, self._timeouts, connections)
         self._transport = transport

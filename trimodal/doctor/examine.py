@@ -14,9 +14,9 @@ from trimodal.doctor.models import MODELS, check_models, weights_on_gpu
 from trimodal.doctor.triton import check_triton
 from trimodal.doctor.values import Check
 from trimodal.errors import ServerError
+from trimodal.repository import Model, select_models
 from trimodal.server.options import ServerOptions
 from trimodal.server.overlay import overlay
-from trimodal.server.repository import Model, select_models
 
 
 def examine(options: ServerOptions, *, deep: bool = False) -> list[Check]:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from trimodal.doctor.values import Check, Group, size
 from trimodal.errors import ServerError
+from trimodal.paths import cache_directory
+from trimodal.repository import Model
 from trimodal.server import ports, preflight
-from trimodal.server.api import Api
+from trimodal.server.admin import Api
 from trimodal.server.options import ServerOptions
-from trimodal.server.process import cache_directory
-from trimodal.server.repository import Model
 
 MACHINE = Group("machine")
 LEAST_MEMORY = 2 << 30  # bytes; the demo models take half of it

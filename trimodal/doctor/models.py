@@ -11,10 +11,10 @@ from pydantic import ValidationError
 
 from trimodal.doctor.values import Check, Group, size
 from trimodal.errors import ArtefactError, OperatorError, SettingsError
-from trimodal.gpu.device import Gpu
 from trimodal.manifest import MANIFEST, Manifest, sha256
+from trimodal.repository import Model
+from trimodal.runtimes.gpu_device import Gpu
 from trimodal.server.artefacts import Artefact, artefacts_of, check_artefact
-from trimodal.server.repository import Model
 from trimodal.settings import parse_parameters
 
 MODELS = Group("models")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trimodal.errors import ServerError
-from trimodal.server import guard
-from trimodal.server.locate import Triton
+from trimodal.server import process_guard as guard
+from trimodal.server.installation import Triton
 from trimodal.server.options import ServerOptions
 
 OPERATOR_HEADER = "trimodal-operator-key"

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import trimodal
-from trimodal.build_support import ENGINES_VARIABLE
 from trimodal.errors import ServerError
+from trimodal.paths import default_engines, default_repository
 
 # cpu: CPU engines · cuda: GPU engines from wheels, nothing compiled · gpu: compiled engines in NVIDIA's image
 Profile = Literal["cpu", "cuda", "gpu"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 # Changes one parsed ModelConfig of an overlay in place: (model name, ModelConfig).
 Edit = Callable[[str, Any], None]
-
-
-def default_repository() -> Path:
-    """`model_repository` of the working directory, else the one beside the package's source tree."""
-    here = Path.cwd() / "model_repository"
-    return here if here.is_dir() else Path(trimodal.__file__).resolve().parents[1] / "model_repository"
-
-
-def default_engines() -> Path | None:
-    """Where the build scripts of this environment put artefacts, when that is not the repository itself."""
-    directory = os.environ.get(ENGINES_VARIABLE)
-    return Path(directory) if directory else None
 
 
 def parse_profile(text: str) -> Profile:

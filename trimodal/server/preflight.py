@@ -8,10 +8,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from trimodal.errors import ServerError
-from trimodal.gpu.device import Gpu, visible_gpus
+from trimodal.repository import Model
+from trimodal.runtimes.gpu_device import Gpu, visible_gpus
 from trimodal.server.artefacts import check_artefacts
-from trimodal.server.locate import Triton
-from trimodal.server.repository import Model
+from trimodal.server.installation import Triton
 
 SHM = Path("/dev/shm")
 # Each stub starts with 1 MiB and grows with the tensors that it holds; images need the most.

@@ -7,10 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from trimodal.audio.values import PolicyName
 from trimodal.settings import Settings
 from trimodal.speech.values import MAX_WINDOW_S
-
-PolicyName = Literal["live", "agreement", "vad", "window"]
 
 
 class RecognizeSettings(Settings):

@@ -5,13 +5,15 @@ import json
 import triton_python_backend_utils as pb_utils
 
 from trimodal.assistant.metrics import AssistantMetrics
-from trimodal.assistant.relay import Models
+from trimodal.assistant.models import Models
 from trimodal.assistant.request import INPUTS, read_request
 from trimodal.assistant.service import AssistantService
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.glue import ResponseStream, as_request_error, version_directory
-from trimodal.metrics import TritonMetrics
+from trimodal.errors import as_request_error
 from trimodal.settings import parameters_of, parse_parameters
+from trimodal.triton.batch import version_directory
+from trimodal.triton.metrics import TritonMetrics
+from trimodal.triton.responses import ResponseStream
 
 
 class TritonPythonModel:

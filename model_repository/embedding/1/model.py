@@ -4,9 +4,9 @@ import triton_python_backend_utils as pb_utils
 
 from trimodal.embedding.service import EmbeddingService
 from trimodal.embedding.settings import EmbeddingSettings
-from trimodal.glue import answer_batch, version_directory
-from trimodal.metrics import TritonMetrics
 from trimodal.settings import parameters_of, parse_parameters
+from trimodal.triton.batch import answer_batch, version_directory
+from trimodal.triton.metrics import TritonMetrics
 
 
 class TritonPythonModel:

@@ -4,15 +4,17 @@ import json
 
 import triton_python_backend_utils as pb_utils
 
-from trimodal.cache.opening import open_answers
-from trimodal.glue import ResponseStream, as_request_error, version_directory
-from trimodal.llm.answer import columns
-from trimodal.llm.metrics import LlmMetrics
-from trimodal.llm.request import INPUTS, read_request
+from trimodal.errors import as_request_error
+from trimodal.llm.answer_cache import open_answers
+from trimodal.llm.frontend.metrics import LlmMetrics
+from trimodal.llm.request.request import INPUTS, read_request
+from trimodal.llm.request.tensors import columns
 from trimodal.llm.service import LlmService
 from trimodal.llm.settings import LlmSettings
-from trimodal.metrics import TritonMetrics
 from trimodal.settings import parameters_of, parse_parameters
+from trimodal.triton.batch import version_directory
+from trimodal.triton.metrics import TritonMetrics
+from trimodal.triton.responses import ResponseStream
 
 
 class TritonPythonModel:

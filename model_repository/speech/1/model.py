@@ -4,18 +4,18 @@ import json
 
 import triton_python_backend_utils as pb_utils
 
-from trimodal.errors import InvalidArgument
-from trimodal.glue import as_request_error, error_response
-from trimodal.metrics import TritonMetrics
+from trimodal.errors import InvalidArgument, as_request_error
+from trimodal.runtimes.heap import give_back_large_blocks
 from trimodal.settings import parameters_of, parse_parameters
-from trimodal.speech.answer import columns
-from trimodal.speech.heap import give_back_large_blocks
-from trimodal.speech.metrics import SpeechMetrics
-from trimodal.speech.relay import TritonRecognizer
-from trimodal.speech.request import read_chunk
-from trimodal.speech.service import SpeechService
+from trimodal.speech.live.metrics import SpeechMetrics
+from trimodal.speech.live.recogniser import TritonRecognizer
+from trimodal.speech.live.request import read_chunk
+from trimodal.speech.live.service import SpeechService
+from trimodal.speech.live.tensors import columns
+from trimodal.speech.session.vad import detectors
 from trimodal.speech.settings import SpeechSettings
-from trimodal.speech.vad import detectors
+from trimodal.triton.metrics import TritonMetrics
+from trimodal.triton.responses import error_response
 
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 

@@ -3,12 +3,12 @@
 import triton_python_backend_utils as pb_utils
 
 from trimodal.errors import InvalidArgument
-from trimodal.glue import answer_batch, version_directory
-from trimodal.metrics import TritonMetrics
 from trimodal.settings import parameters_of, parse_parameters
-from trimodal.speech.recognize import RecognizeService
+from trimodal.speech.recognise.request import RecognizeRequest
+from trimodal.speech.recognise.service import RecognizeService
 from trimodal.speech.settings import RecognizeSettings
-from trimodal.speech.windows import RecognizeRequest
+from trimodal.triton.batch import answer_batch, version_directory
+from trimodal.triton.metrics import TritonMetrics
 
 
 class TritonPythonModel:

@@ -2,8 +2,8 @@
 
 import triton_python_backend_utils as pb_utils
 
-from trimodal.glue import answer_batch, version_directory
 from trimodal.settings import parameters_of, parse_parameters
+from trimodal.triton.batch import answer_batch, version_directory
 from trimodal.vision.service import RankService
 from trimodal.vision.settings import RankSettings
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from trimodal.llm.engine import EngineInfo
-from trimodal.llm.scheduler.speed import Speed
+from trimodal.llm.engines.protocol import EngineInfo
+from trimodal.llm.request.tiers import Tier
+from trimodal.llm.scheduler.estimators.latency_model import Speed
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.tiers import Tier
 
 STEP, STREAM, TOKEN = 0.010, 0.0005, 0.00005
 """Seconds of a step: at least, a stream, a prompt token."""

@@ -6,10 +6,10 @@ import pytest
 from tests.llm.scheduler.engine_rig import practised, ticket
 from trimodal.errors import Unavailable
 from trimodal.llm.scheduler.deadlines import Deadlines
-from trimodal.llm.scheduler.play import Foreseen
-from trimodal.llm.scheduler.speed import Speed
+from trimodal.llm.scheduler.estimators.latency_model import Speed
+from trimodal.llm.scheduler.first_token import Usage
+from trimodal.llm.scheduler.queue_simulation import Foreseen
 from trimodal.llm.scheduler.ticket import Ticket
-from trimodal.llm.scheduler.usage import Usage
 
 DELIVERY = 0.010
 """Seconds from the engine to the client that are reckoned with."""

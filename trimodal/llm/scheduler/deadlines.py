@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 from trimodal.errors import Unavailable
-from trimodal.llm.scheduler.margin import Margin
-from trimodal.llm.scheduler.play import Foreseen
-from trimodal.llm.scheduler.returns import Returns
-from trimodal.llm.scheduler.speed import Speed
+from trimodal.llm.scheduler.estimators.latency_model import Speed
+from trimodal.llm.scheduler.estimators.safety_margin import Margin
+from trimodal.llm.scheduler.first_token import Usage
+from trimodal.llm.scheduler.queue_simulation import Foreseen
+from trimodal.llm.scheduler.retry_after import Returns
 from trimodal.llm.scheduler.ticket import Ticket
-from trimodal.llm.scheduler.usage import Usage
 
 _TRIAL_S = 2.0
 """Without a hand-over for so long, one request is let in against the forecast: refusing teaches nothing,

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Callable
 
 from trimodal.errors import Unavailable
-from trimodal.llm.admission import Admission
-from trimodal.llm.engine import EngineInfo
-from trimodal.llm.scheduler.foresight import Foresight
-from trimodal.llm.scheduler.order import Order
+from trimodal.llm.engines.protocol import EngineInfo
+from trimodal.llm.scheduler.admission import Admission
+from trimodal.llm.scheduler.predictor import Foresight
 from trimodal.llm.scheduler.stats import SchedulerStats
 from trimodal.llm.scheduler.ticket import Ticket
+from trimodal.llm.scheduler.waiting_queue import Order
 from trimodal.llm.settings import LlmSettings
 
 
