@@ -2,6 +2,7 @@
 
 import triton_python_backend_utils as pb_utils
 
+from trimodal import logs
 from trimodal.errors import InvalidArgument
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.speech.recognise.request import RecognizeRequest
@@ -13,6 +14,7 @@ from trimodal.triton.metrics import TritonMetrics
 
 class TritonPythonModel:
     def initialize(self, args):
+        logs.configure(args["model_name"])
         settings = parse_parameters(
             RecognizeSettings,
             parameters_of(args["model_config"]),

@@ -2,6 +2,7 @@
 
 import triton_python_backend_utils as pb_utils
 
+from trimodal import logs
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.triton.batch import answer_batch, version_directory
 from trimodal.vision.service import RankService
@@ -10,6 +11,7 @@ from trimodal.vision.settings import RankSettings
 
 class TritonPythonModel:
     def initialize(self, args):
+        logs.configure(args["model_name"])
         settings = parse_parameters(
             RankSettings,
             parameters_of(args["model_config"]),
