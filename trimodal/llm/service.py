@@ -140,6 +140,7 @@ class LlmService:
         with self._lock:
             for state in list(self._registry.states):
                 self._fail(state, Unavailable("the server is shutting down"))
+            self._dispatcher.show()
         self._engine.close()
         if self._cache:
             self._cache.close()

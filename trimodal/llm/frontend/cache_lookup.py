@@ -78,18 +78,14 @@ class CacheLookup:
             yield hit if hit and hit.entry.finish_reason in _COMPLETE else None
 
     def keep(self, generation: Generation) -> None:
-        """Stores a complete answer in the background; never raises."""
-        if not (generation.question and generation.storable):
-            return
-        try:
+        """Stores a complete answer in the background."""
+        if generation.question and generation.storable:
             self._answers.keep(
                 generation.question,
                 generation.answer,
                 generation.finish_reason,
                 generation.ticket.completion_tokens,
             )
-        except Exception:
-            logger.exception("an answer could not be kept", extra={"request_id": generation.id})
 
     def close(self) -> None:
         """Ends the lookups, then the cache."""
