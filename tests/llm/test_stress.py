@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.llm.doubles import chaos as doubles
-from tests.llm.doubles.chaos import TIERS, ChaosAnswers, ChaosClient, ChaosEngine, request_of
+from tests.llm.doubles.chaos import TIERS, ChaosAnswers, ChaosClient, ChaosEngine, chaos_cache, request_of
 from tests.llm.doubles.interleaving import Interleaving
 from tests.llm.doubles.sinks import eventually
 from trimodal.errors import RequestError
@@ -53,7 +53,8 @@ class Chaos:
         self.seconds = draw.choice([0.05, 0.1, 0.3])
         self.engines: list[ChaosEngine] = []
         self.metrics = MemoryMetrics()
-        self.answers = draw.choice([None, ChaosAnswers(random.Random(seed + 1))])
+        kind, drawn = draw.choice(["none", "played", "real"]), random.Random(seed + 1)
+        self.answers = {"none": lambda _: None, "played": ChaosAnswers, "real": chaos_cache}[kind](drawn)
         self.service = LlmService(
             self.settings,
             LlmMetrics(self.metrics, "llm"),
@@ -158,7 +159,7 @@ def tiers(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_request_has_one_end_and_gives_everything_back(seed: int, tiers: Path) -> None:
-    with Interleaving(seed).installed("trimodal.llm", "trimodal.cache", "tests.llm"):
+    with Interleaving(seed).installed("trimodal.llm", "trimodal.cache", "tests.llm", "tests.cache"):
         chaos = Chaos(seed, tiers)
         chaos.run()
         chaos.check()
@@ -167,7 +168,7 @@ def test_each_request_has_one_end_and_gives_everything_back(seed: int, tiers: Pa
 
 def test_a_seed_gives_the_same_run_again(tiers: Path) -> None:
     def run() -> tuple[int, float, list[str]]:
-        with Interleaving(5).installed("trimodal.llm", "trimodal.cache", "tests.llm") as world:
+        with Interleaving(5).installed("trimodal.llm", "trimodal.cache", "tests.llm", "tests.cache") as world:
             chaos = Chaos(5, tiers)
             chaos.run()
             chaos.service.close()

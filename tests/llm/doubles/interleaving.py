@@ -134,7 +134,9 @@ class Interleaving:
     def _install(self, module: Any, put: Callable[[Any, str, Any], None]) -> None:
         stand_ins = {
             id(real_threading): _Module(real_threading, self._threading()),
-            id(real_queue): _Module(real_queue, {"SimpleQueue": self._bound(Queue), "Queue": self._bound(Queue)}),
+            id(real_queue): _Module(
+                real_queue, {"SimpleQueue": self._bound(Queue), "Queue": self._bound(Queue)}
+            ),
             id(real_time): _Module(real_time, self._time()),
             id(real_connection.Pipe): self._pipe,
         }
