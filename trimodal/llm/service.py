@@ -106,12 +106,12 @@ class LlmService:
         with self._metrics.refusals():
             self._check_open()
             state = self._input.process(request, sink, self._dispatcher.admission, request_id)
-            state.question = self._cache.question(state) if self._cache else None
+            lookup = self._cache.begin(state) if self._cache else None
             with self._lock:
                 # Check again under the lock: a request registered after close() would never be finished.
                 self._check_open()
                 self._registry.add(state)
-                lookup = state.lookup = self._cache.begin(state) if self._cache else None
+                state.lookup = lookup
                 if lookup is None:
                     self._queue_or_refuse(state)
                     return

@@ -38,6 +38,16 @@ def test_who_listens_to_nothing_yet_is_looking() -> None:
     assert (registry.looking, registry.states, registry.generations) == (0, {}, {})
 
 
+def test_who_leaves_twice_does_not_take_the_key_of_the_next_one() -> None:
+    registry = RequestRegistry()
+    first, second = keyed("a"), keyed("a")
+    registry.add(first)
+    registry.remove(first)
+    registry.add(second)
+    registry.remove(first)
+    assert registry.cancelled("a") is second
+
+
 def test_cancelled_keys_are_bounded_and_the_latest_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MAX_REMEMBERED", 3)
     registry = RequestRegistry()

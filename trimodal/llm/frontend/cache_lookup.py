@@ -56,7 +56,8 @@ class CacheLookup:
         return asked
 
     def begin(self, state: RequestState) -> Lookup | None:
-        """A lookup for a request; None: its client wants a fresh answer, or it has no question."""
+        """Notes a request's question and begins its lookup; None: its client wants a fresh answer."""
+        state.question = self.question(state)
         if state.question is None or "no-cache" in state.request.terms.cache_control:
             return None
         return self._answers.lookup(state.question)
