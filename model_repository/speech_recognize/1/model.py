@@ -18,7 +18,7 @@ class TritonPythonModel:
         settings = parse_parameters(
             RecognizeSettings,
             parameters_of(args["model_config"]),
-            source="speech_recognize/configs/cpu.pbtxt (GPU profile: config.pbtxt)",
+            source="speech_recognize/configs/cpu.pbtxt (profile tensorrt: config.pbtxt)",
         )
         self.metrics = TritonMetrics(pb_utils)
         self.service = RecognizeService.open(version_directory(args), settings, self.metrics)

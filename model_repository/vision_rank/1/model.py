@@ -15,7 +15,7 @@ class TritonPythonModel:
         settings = parse_parameters(
             RankSettings,
             parameters_of(args["model_config"]),
-            source="vision_rank/configs/cpu.pbtxt (GPU profile: config.pbtxt)",
+            source="vision_rank/configs/cpu.pbtxt (profile tensorrt: config.pbtxt)",
         )
         self.service = RankService.open(version_directory(args), settings)
 
