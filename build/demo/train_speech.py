@@ -4,8 +4,7 @@
     python build/demo/train_speech.py --resume      # go on from the saved model
     python build/demo/train_speech.py --check       # measure a saved model again, train nothing
 
-Not responsible for the sentences (speech_phrases.py), the voices (speech_voices.py), what the windows are
-like (speech_windows.py), the losses (speech_model.py) or the measure (speech_gate.py).
+Not responsible for the sentences, the voices, the windows, the losses or the measure (speech_training/).
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from typing import Any
 import numpy as np
 import torch
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from speech_gate import FLOORS, measure
-from speech_model import ALIGNMENT_HEADS, Batch, Whisper, batched
-from speech_phrases import words
-from speech_samples import write_samples
-from speech_tokens import Ids, config, generation_config, load_ids, save_tokenizer
-from speech_windows import WindowMaker
+from speech_training.gate import FLOORS, measure
+from speech_training.model import ALIGNMENT_HEADS, Batch, Whisper, batched
+from speech_training.phrases import words
+from speech_training.samples import write_samples
+from speech_training.tokens import Ids, config, generation_config, load_ids, save_tokenizer
+from speech_training.windows import WindowMaker
 from transformers import WhisperForConditionalGeneration
 
 SEED = 0

@@ -1,6 +1,6 @@
 """What the demo LLM is fed: tokenizer, chat template, conversations as token ids, and batches of them.
 
-Not responsible for the texts (llm_data.py), the questions (llm_phrases.py) or training (train_llm.py).
+Not responsible for the texts (data.py), the questions (phrases.py) or training (train_llm.py).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from llm_data import load_passages, load_topics
-from llm_phrases import GREETING, REFUSAL, conversation, question_about, unknown_question
+from llm_training.data import load_passages, load_topics
+from llm_training.phrases import GREETING, REFUSAL, conversation, question_about, unknown_question
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 

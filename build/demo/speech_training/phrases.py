@@ -2,7 +2,7 @@
 
 Questions are about topics that the demo LLM answers (llm/topics.json), in words that it was trained on.
 Beside them are numbers, short statements and commands, and words in no order. Everything is lower case
-without punctuation. Not responsible for speaking the sentences (speech_voices.py). Each function draws from
+without punctuation. Not responsible for speaking the sentences (voices.py). Each function draws from
 the generator that it is given.
 """
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
-from speech_features import noise
-from speech_voices import HELD_OUT_VARIANTS, RATE, Floats, Utterance, Voice, speak
+from speech_training.features import noise
+from speech_training.voices import HELD_OUT_VARIANTS, RATE, Floats, Utterance, Voice, speak
 
 # Sentences, and how much louder than the noise they are (None: no noise).
 SAMPLES: tuple[tuple[str, tuple[str, ...], float | None], ...] = (

@@ -1,6 +1,6 @@
 """How people ask the demo LLM: question templates, conversations made of them, and what it says to the rest.
 
-Not responsible for the reference texts (llm_data.py). Every function takes the random generator it draws
+Not responsible for the reference texts (data.py). Every function takes the random generator it draws
 from, so that the same seed gives the same conversations.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from llm_data import Topic
+from llm_training.data import Topic
 
 REFUSAL = (
     "I only know a few topics of the Python documentation. "

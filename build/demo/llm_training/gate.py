@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from llm_corpus import Sample, encode
-from llm_data import load_passages, load_topics
-from llm_phrases import HELD_OUT, REFUSAL, SYSTEM_PROMPTS, TRAINED, question_about, unknown_question
+from llm_training.corpus import Sample, encode
+from llm_training.data import load_passages, load_topics
+from llm_training.phrases import HELD_OUT, REFUSAL, SYSTEM_PROMPTS, TRAINED, question_about, unknown_question
 from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
