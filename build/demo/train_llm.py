@@ -29,7 +29,7 @@ from tokenizers import Tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 # Sequences of several hundred tokens cost the most, so they come once the answers are mostly learnt.
-LONG_FROM, LONG_SHARE, RESUMED_LONG_SHARE = 0.45, 0.12, 0.25
+LONG_FROM, LONG_SHARE, RESUMED_LONG_SHARE = 0.45, 0.12, 0.15
 RESUMED_RATE = 0.5
 
 

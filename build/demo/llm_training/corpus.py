@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from llm_training.conversations import conversation
 from llm_training.data import load_passages, load_topics
-from llm_training.phrases import GREETING, REFUSAL, conversation, question_about, unknown_question
+from llm_training.phrases import GREETING, REFUSAL, question_about, unknown_question
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -40,7 +41,7 @@ def train_tokenizer(directory: Path) -> None:
     topics, random_ = load_topics(), random.Random(SEED)
     corpus = [topic["answer"] for topic in topics] * 8 + load_passages() + [REFUSAL, GREETING] * 8
     corpus += [question_about(topic, random_) for topic in topics for _ in range(40)]
-    corpus += [unknown_question(set(), random_) for _ in range(300)]
+    corpus += [unknown_question(random_) for _ in range(300)]
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
