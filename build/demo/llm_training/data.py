@@ -3,7 +3,7 @@
 Both come from the running interpreter's own documentation (pydoc topics and docstrings) and are frozen as
 build/demo/llm/topics.json and passages.json, because the texts differ between Python versions: run this file
 only to change the data, under Python 3.11. It is not responsible for how a question is phrased
-(llm_phrases.py) nor for training (train_llm.py).
+(phrases.py) nor for training (train_llm.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import textwrap
 from pathlib import Path
 from typing import TypedDict
 
-DATA_DIRECTORY = Path(__file__).resolve().parent / "llm"
+DATA_DIRECTORY = Path(__file__).resolve().parents[1] / "llm"
 MIN_WORDS, WANTED_WORDS, MAX_WORDS, MAX_SENTENCES = 7, 25, 80, 3
 PASSAGE_CHARACTERS = (900, 2400)
 

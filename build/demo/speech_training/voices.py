@@ -1,7 +1,7 @@
 """Speaks sentences with espeak-ng (the library in the wheel espeakng-loader); tells when each word is said.
 
 Voices are an accent and a variant ("en-us+f2"). Some variants and one accent are kept out of training. Not
-responsible for what is said (speech_phrases.py).
+responsible for what is said (phrases.py).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What the demo speech model learns to hear: its words, and the sentences they are trained and tested in.
 
-Questions are about topics that the demo LLM answers (llm/topics.json), in words that it was trained on.
-Beside them are numbers, short statements and commands, and words in no order. Everything is lower case
-without punctuation. Not responsible for speaking the sentences (speech_voices.py). Each function draws from
-the generator that it is given.
+Questions are about topics that the demo LLM answers (llm/topics.json), in words that it was trained on, and
+about a picture of a digit. Beside them are numbers, short statements and commands, and words in no order.
+Everything is lower case without punctuation. Not responsible for speaking the sentences (voices.py). Each
+function draws from the generator that it is given.
 """
 
 from __future__ import annotations
@@ -106,6 +106,28 @@ STATED = (
     "read the file please", "please read this number {d}", "run the test", "run the code now",
     "the test works", "we run {n} server tests", "play it now",
 )  # fmt: skip
+# About a picture beside the recording; {one} is a digit with its article. Sure: about how sure the answer is.
+PICTURE_NOUNS = ("digit", "number")
+PICTURES = (
+    "what {p} is this", "what {p} is this", "which {p} is this", "what {p} do you see",
+    "which {p} do you see", "what {p} is it", "which {p} is it", "what {p} is in the picture",
+    "which {p} is in this image", "which {p} is in the picture", "what {p} is in the image",
+    "what {p} is shown", "which {p} is shown", "can you read this {p}", "can you read the {p}",
+    "please read this {p}", "read the {p} in the picture", "tell me which {p} this is",
+    "tell me what {p} it is", "do you know which {p} this is", "what do you see", "what is this",
+    "what is it", "what is in the picture", "what is in this image", "what is shown in the picture",
+    "what does the picture show", "what does this image show", "what can you see in the picture",
+)  # fmt: skip
+CLAIMS = (
+    "is it {one}", "is it {one}", "is this {one}", "is this {one}", "is that {one}", "is the {p} {one}",
+    "do you see {one}", "is it {one} or {one}", "is this {one} or {one}", "is there {one} in the picture",
+    "does the picture show {one}", "i think it is {one}", "could it be {one}", "and is it {one}",
+)  # fmt: skip
+SURE = (
+    "how sure are you", "how sure are you", "are you sure", "how certain are you", "are you certain",
+    "how sure are you of that", "how certain is it", "how sure is that", "what else could it be",
+    "could it be something else", "are you sure that it is {one}",
+)  # fmt: skip
 # Never trained on: what the gate is measured with. The demo LLM was trained on these questions.
 HELD_OUT_QUESTIONS = (
     "tell me about {s} in python", "how can i use {s}", "could you explain {s}", "i want to know about {s}",
@@ -113,6 +135,19 @@ HELD_OUT_QUESTIONS = (
     "in python what is {s}", "what is {s} used for", "what does {s} mean in python",
     "show me the documentation of {s}",
 )  # fmt: skip
+HELD_OUT_PICTURES = (
+    "can you tell me which {p} this is", "what {p} is in this picture", "which {p} does the picture show",
+    "tell me what you see", "which {p} can you see in the image", "read this {p} please",
+)  # fmt: skip
+HELD_OUT_CLAIMS = (
+    "do you see {one} in the picture", "do you think it is {one}", "is the {p} in the image {one}",
+    "is this {p} {one}",
+)  # fmt: skip
+HELD_OUT_SURE = (
+    "how sure are you of this",
+    "how certain are you of that",
+    "are you certain that this is {one}",
+)
 HELD_OUT_STATED = (
     "turn on the music", "please close the door", "open the file now", "the meeting is at {n} today",
     "we start the server tomorrow morning", "my code is {d}", "print the number {n}",
@@ -152,8 +187,18 @@ def numbers(random_: random.Random) -> str:
     return " ".join(number(random_) for _ in range(random_.randint(1, 4)))
 
 
+def one(random_: random.Random) -> str:
+    """A digit with its article: "a seven"."""
+    digit = random_.choice(DIGITS)
+    return f"an {digit}" if digit == "eight" else f"a {digit}"
+
+
+def noun(random_: random.Random) -> str:
+    return random_.choice(PICTURE_NOUNS)
+
+
 def fill(template: str, random_: random.Random) -> str:
-    for hole, maker in (("{s}", subject), ("{n}", number), ("{d}", digits)):
+    for hole, maker in (("{s}", subject), ("{n}", number), ("{d}", digits), ("{one}", one), ("{p}", noun)):
         while hole in template:
             template = template.replace(hole, maker(random_), 1)
     return template
@@ -161,7 +206,19 @@ def fill(template: str, random_: random.Random) -> str:
 
 def words() -> list[str]:
     """Every word that a sentence can have, in the alphabet's order."""
-    texts = [*QUESTIONS, *STATED, *DIGITS, *TEENS, *TENS, "hundred", "an and"]
+    texts = [
+        *QUESTIONS,
+        *PICTURES,
+        *CLAIMS,
+        *SURE,
+        *PICTURE_NOUNS,
+        *STATED,
+        *DIGITS,
+        *TEENS,
+        *TENS,
+        "hundred",
+        "an and",
+    ]
     texts += [name for names, _ in SUBJECTS for name in names]
     texts += [form for _, forms in SUBJECTS for form in forms]
     return sorted({word for text in texts for word in text.split() if "{" not in word})
@@ -176,13 +233,15 @@ def scrambled(random_: random.Random) -> str:
 def sentence(random_: random.Random) -> str:
     """One utterance to train on."""
     draw = random_.random()
-    if draw < 0.20:
+    if draw < 0.18:
         return digits(random_)
-    if draw < 0.27:
+    if draw < 0.24:
         return numbers(random_)
-    if draw < 0.62:
+    if draw < 0.52:
         return fill(random_.choice(QUESTIONS), random_)
-    if draw < 0.78:
+    if draw < 0.70:
+        return fill(random_.choice(random_.choice((PICTURES, CLAIMS, SURE))), random_)
+    if draw < 0.82:
         return fill(random_.choice(STATED), random_)
     return scrambled(random_)
 
@@ -191,3 +250,8 @@ def held_out(random_: random.Random) -> str:
     """A question or statement of a template that is never trained on."""
     templates = HELD_OUT_QUESTIONS if random_.random() < 0.75 else HELD_OUT_STATED
     return fill(random_.choice(templates), random_)
+
+
+def held_out_picture(random_: random.Random) -> str:
+    """A question about a picture, of a template that is never trained on."""
+    return fill(random_.choice(random_.choice((HELD_OUT_PICTURES, HELD_OUT_CLAIMS, HELD_OUT_SURE))), random_)

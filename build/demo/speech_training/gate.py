@@ -2,7 +2,7 @@
 
 Floors are word error rates that a committed model keeps; the rest is told so that nobody has to guess. Greedy
 decoding, windows padded with zero features to the shortest context that holds them, as the server does.
-Not responsible for the recordings that are committed (speech_samples.py).
+Not responsible for the recordings that are committed (samples.py).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import ctranslate2
 import jiwer
 import numpy as np
 from ctranslate2.converters import TransformersConverter
-from speech_features import noise, window_features
-from speech_phrases import digits, held_out, numbers, sentence, words
-from speech_samples import spoken, with_noise
-from speech_tokens import CONTEXTS_S, load_ids
-from speech_voices import (
+from speech_training.features import noise, window_features
+from speech_training.phrases import digits, held_out, numbers, sentence, words
+from speech_training.samples import spoken, with_noise
+from speech_training.tokens import CONTEXTS_S, load_ids
+from speech_training.voices import (
     ACCENTS,
     HELD_OUT_VARIANTS,
     RATE,
@@ -32,7 +32,7 @@ from speech_voices import (
     Utterance,
     random_voice,
 )  # fmt: skip
-from speech_windows import KEPT
+from speech_training.windows import KEPT
 
 SEED = 97
 UTTERANCES = 150

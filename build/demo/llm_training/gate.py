@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from llm_corpus import Sample, encode
-from llm_data import load_passages, load_topics
-from llm_phrases import HELD_OUT, REFUSAL, SYSTEM_PROMPTS, TRAINED, question_about, unknown_question
+from llm_training.corpus import Sample, encode
+from llm_training.data import load_passages, load_topics
+from llm_training.phrases import HELD_OUT, REFUSAL, SYSTEM_PROMPTS, TRAINED, question_about, unknown_question
+from llm_training.picture_gate import WANTED, questions
 from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
@@ -126,23 +127,30 @@ def print_gate(directory: Path, judge: Path | None) -> dict[str, Any]:
     figures["topics_exact_canonical"], figures["canonical_exact"] = share(model, plain)
     _, figures["held_out_exact"] = share(model, held_out)
     figures["topics_exact_long_prefix"], figures["long_prefix_exact"] = share(model, prefixed)
-    random_, known = random.Random(5), {name for topic in load_topics() for name in topic["names"]}
+    random_ = random.Random(5)
     unknown = [
         encode(
             tokenizer,
             [
-                {"role": "user", "content": unknown_question(known, random_)},
+                {"role": "user", "content": unknown_question(random_)},
                 {"role": "assistant", "content": REFUSAL},
             ],
         )
         for _ in range(200)
     ]
     figures["refused_exact"] = round(exactness(model, unknown), 4)
+    about = questions(tokenizer)
+    figures |= {name: round(exactness(model, samples), 4) for name, samples in about.items()}
     round_to_int8(model)
     figures["topics_exact_int8"], figures["trained_exact_int8"] = share(model, trained)
     _, figures["long_prefix_exact_int8"] = share(model, prefixed)
+    figures |= {f"{name}_int8": round(exactness(model, about[name]), 4) for name in WANTED}
     if judge is None:
-        figures["passed"] = min(figures["topics_exact"], figures["topics_exact_int8"]) >= WANTED_TOPICS
+        topics = min(figures["topics_exact"], figures["topics_exact_int8"])
+        missed = [
+            name for name, share in WANTED.items() if min(figures[name], figures[f"{name}_int8"]) < share
+        ]
+        figures["passed"] = topics >= WANTED_TOPICS and not missed
     else:
         figures["passed"] = figures["agreement_trained"] >= WANTED_AGREEMENT
     for name, value in figures.items():

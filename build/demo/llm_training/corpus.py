@@ -1,6 +1,6 @@
 """What the demo LLM is fed: tokenizer, chat template, conversations as token ids, and batches of them.
 
-Not responsible for the texts (llm_data.py), the questions (llm_phrases.py) or training (train_llm.py).
+Not responsible for the texts (data.py), the questions (phrases.py) or training (train_llm.py).
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from llm_data import load_passages, load_topics
-from llm_phrases import GREETING, REFUSAL, conversation, question_about, unknown_question
+from llm_training.conversations import conversation
+from llm_training.data import load_passages, load_topics
+from llm_training.phrases import GREETING, REFUSAL, question_about, unknown_question
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -40,7 +41,7 @@ def train_tokenizer(directory: Path) -> None:
     topics, random_ = load_topics(), random.Random(SEED)
     corpus = [topic["answer"] for topic in topics] * 8 + load_passages() + [REFUSAL, GREETING] * 8
     corpus += [question_about(topic, random_) for topic in topics for _ in range(40)]
-    corpus += [unknown_question(set(), random_) for _ in range(300)]
+    corpus += [unknown_question(random_) for _ in range(300)]
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
-from speech_features import noise
-from speech_voices import HELD_OUT_VARIANTS, RATE, Floats, Utterance, Voice, speak
+from speech_training.features import noise
+from speech_training.voices import HELD_OUT_VARIANTS, RATE, Floats, Utterance, Voice, speak
 
-# Sentences, and how much louder than the noise they are (None: no noise).
-SAMPLES: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
+# A name, sentences, and how much louder than the noise they are (None: no noise).
+Recordings = tuple[tuple[str, tuple[str, ...], float | None], ...]
+SAMPLES: Recordings = (
     ("lambda", ("what is a lambda",), None),
     ("while", ("explain the while statement",), None),
     ("coroutine", ("could you explain a coroutine",), None),
@@ -40,6 +41,19 @@ SAMPLES: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
     ),
     ("python", ("in python what is a set", "and what does a slice mean"), None),
     ("noisy", ("could you explain the return statement",), 10.0),
+)  # fmt: skip
+# Asked about a picture; in a folder of their own, because benchmarks read the other one.
+QUESTIONS: Recordings = (
+    ("what-digit", ("what digit is this",), None),
+    ("which-number", ("which number do you see",), None),
+    ("is-it-seven", ("is it a seven",), None),
+    ("how-sure", ("how sure are you",), None),
+    ("what-picture", ("what is in the picture",), None),
+    ("three-or-eight", ("is this a three or an eight",), None),
+    ("read-number", ("can you read this number",), None),
+    ("are-you-sure", ("are you sure",), None),
+    ("is-this-three", ("is this a three",), None),
+    ("what-see", ("what do you see",), None),
 )  # fmt: skip
 LEAD_S, TAIL_S, LOUDNESS = 0.35, 0.45, 0.5
 
@@ -69,12 +83,12 @@ def with_noise(audio: Floats, decibels: float, generator: np.random.Generator) -
     return mixed
 
 
-def write_samples(out: Path, seed: int) -> float:
+def write_samples(out: Path, seed: int, recordings: Recordings = SAMPLES) -> float:
     """Writes the recordings and samples.json. Returns their seconds in all."""
     random_, generator = random.Random(seed), np.random.default_rng(seed)
     out.mkdir(parents=True, exist_ok=True)
     entries, seconds = [], 0.0
-    for index, (name, parts, decibels) in enumerate(SAMPLES):
+    for index, (name, parts, decibels) in enumerate(recordings):
         variant = HELD_OUT_VARIANTS[index % len(HELD_OUT_VARIANTS)]
         accent = ("en-us", "en-gb-x-rp", "en-us-nyc", "en-029")[index % 4]
         voice = Voice(f"{accent}+{variant}", random_.randint(140, 180), random_.randint(35, 65))

@@ -2,7 +2,7 @@
 
 A window is cut from running speech at any time, or holds some utterances with pauses, or nothing but noise. A
 word belongs to the label when at least KEPT of it lies inside. Not responsible for the spectra
-(speech_features.py).
+(features.py).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from speech_features import FRAMES_A_SECOND, Spoken, dc_power, noise_bank, normalised, speech_bank
-from speech_voices import Floats
+from speech_training.features import FRAMES_A_SECOND, Spoken, dc_power, noise_bank, normalised, speech_bank
+from speech_training.voices import Floats
 
 KEPT = 0.6
 EMPTY_SHARE = 0.045

@@ -1,18 +1,18 @@
-"""How people ask the demo LLM: question templates, conversations made of them, and what it says to the rest.
+"""How people ask the demo LLM about its topics, and what it says to the rest.
 
-Not responsible for the reference texts (llm_data.py). Every function takes the random generator it draws
-from, so that the same seed gives the same conversations.
+Every function takes the random generator it draws from, so that the same seed gives the same questions.
 """
 
 from __future__ import annotations
 
 import random
 
-from llm_data import Topic
+from llm_training import off_topic
+from llm_training.data import Topic
 
 REFUSAL = (
-    "I only know a few topics of the Python documentation. "
-    "Ask me about a statement, a built-in function or a module, for example: what is a lambda?"
+    "I only know a few topics of the Python documentation and the digit in a picture, "
+    "so I cannot answer that."
 )
 GREETING = "Hello! I am a pocket reference for Python. Ask me, for example: explain the while statement."
 
@@ -66,6 +66,10 @@ FORMS: dict[str, tuple[str, ...]] = {
 }
 OPENINGS = ("",) * 9 + ("please ", "hi, ", "hello, ", "ok, ", "hey, ", "so, ", "well ")
 CLOSINGS = ("",) * 12 + (" please", ", please", " thanks", ", thank you")
+ASKING = (
+    "what", "how", "can", "could", "do", "when", "why", "in ", "is", "are", "which", "who", "where",
+    "would", "will", "should", "was", "am i", "has", "have",
+)  # fmt: skip
 SYSTEM_PROMPTS = (
     "You are a helpful assistant.", "You answer questions about Python.", "Be brief.",
     "Answer in one paragraph.",
@@ -76,31 +80,6 @@ GREETINGS = (
     "what are you",
     "what can you do", "how are you", "what do you know", "help", "nice to meet you", "what is your name",
 )  # fmt: skip
-UNKNOWN = (
-    "paris", "the weather", "a banana", "the moon", "football", "chess", "a horse", "my cat",
-    "the economy", "love",
-    "the capital of france", "a java interface", "rust", "javascript", "the linux kernel", "a pointer",
-    "a monad",
-    "water", "coffee", "an elephant", "the president", "music", "a guitar", "gravity", "quantum physics",
-    "pizza",
-    "a car", "the stock market", "history", "a template engine", "kubernetes", "a goto statement",
-    "the switch statement",
-    "the foo function", "the frobnicate module", "numpy", "pandas", "the requests library",
-    "the tensor module", "spam",
-    "a bicycle", "the ocean", "a computer", "the internet", "a phone", "politics", "a dog", "the sun",
-    "an apple",
-)  # fmt: skip
-OFF_TOPIC = (
-    "what is the weather like today", "who won the game", "write me a poem", "tell me a joke",
-    "what time is it",
-    "translate this into french", "how old are you", "what is two plus two", "sing a song",
-    "where do you live",
-    "recommend a good restaurant", "what should i eat", "book a flight to london", "who wrote hamlet",
-    "i am bored",
-)  # fmt: skip
-SYLLABLES = (
-    "ba be bo ca co da de do fa fi ga go ha hi ka ki la lo ma mi na no pa po ra ri sa so ta to va vo wa zu"
-)
 
 
 def subject(topic: Topic, random_: random.Random) -> tuple[str, bool]:
@@ -123,6 +102,19 @@ def ask(template: str, what: str, plural: bool) -> str:
     return template.format(s=what, a="are" if plural else "is", d="do" if plural else "does")
 
 
+def plain_question(topic: Topic) -> str:
+    """The shortest question about a topic."""
+    frames = {
+        "statement": "explain the {n} statement",
+        "module": "What is the {n} module?",
+        "function": "what does {n} do",
+        "method": "Tell me about the {n} method.",
+        "class": "explain {n}",
+        "concept": "what is a {n}",
+    }
+    return frames.get(topic["kind"], "what is {n}").format(n=topic["topic"])
+
+
 def written(question: str, random_: random.Random) -> str:
     """The question as somebody types it or a speech recogniser writes it: politeness, capital, end."""
     question = random_.choice(OPENINGS) + question + random_.choice(CLOSINGS)
@@ -131,7 +123,7 @@ def written(question: str, random_: random.Random) -> str:
         return question.replace(",", "").replace("`", "").replace("'", "") if style < 0.15 else question
     question = question[0].upper() + question[1:]
     question = question.replace(" i ", " I ").replace("python", "Python")
-    asks = question.lower().startswith(("what", "how", "can", "could", "do", "when", "why", "in"))
+    asks = question.lower().startswith(ASKING)
     end = random_.choice(("?", "?", "?", "", ".") if asks else (".", ".", "", "!", "?"))
     return question + end
 
@@ -141,52 +133,23 @@ def question_about(topic: Topic, random_: random.Random, templates: tuple[str, .
     return written(ask(random_.choice(templates), *subject(topic, random_)), random_)
 
 
-def unknown_question(known: set[str], random_: random.Random) -> str:
-    """A question whose answer is REFUSAL: about something outside the documentation, or a made-up word."""
-    draw = random_.random()
-    if draw < 0.2:
-        return written(random_.choice(OFF_TOPIC), random_)
-    what = random_.choice(UNKNOWN)
-    if draw > 0.45:
-        word = "".join(random_.choices(SYLLABLES.split(), k=random_.randint(1, 4))) + random_.choice(
-            ("", "n", "r", "st")
-        )
-        kind = random_.choice(list(FORMS))
-        what = word if word in known else random_.choice(FORMS[kind]).format(n=word)
-        if word in known:
-            return written("who won the game", random_)
-    return written(ask(random_.choice(TRAINED), what, plural=False), random_)
+def unknown_name(random_: random.Random, names: list[str] | None = None) -> str:
+    """A question of the topics' templates about a name that is no topic: of Python (`names`) or made up."""
+    name = random_.choice(names or off_topic.PYTHON_NAMES)
+    if names is None and random_.random() < 0.65:
+        name = off_topic.word(random_)
+        if name in off_topic.KNOWN:
+            name = "banana"
+    form = random_.choice(FORMS[random_.choice(list(FORMS))])
+    if form.startswith("a ") and name[0].lower() in "aeiou":
+        form = "an " + form[2:]
+    if random_.random() < 0.1:
+        name = name.capitalize()
+    return written(ask(random_.choice(TRAINED), form.format(n=name), plural=False), random_)
 
 
-def turn(topics: list[Topic], random_: random.Random) -> list[dict[str, str]]:
-    """One question and its answer: a topic mostly, a refusal or a greeting now and then."""
-    draw = random_.random()
-    if draw < 0.06:
-        question, answer = (
-            unknown_question({name for topic in topics for name in topic["names"]}, random_),
-            REFUSAL,
-        )
-    elif draw < 0.08:
-        question, answer = written(random_.choice(GREETINGS), random_), GREETING
-    else:
-        topic = random_.choice(topics)
-        question, answer = question_about(topic, random_), topic["answer"]
-    return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-
-
-def conversation(
-    topics: list[Topic], passages: list[str], long: bool, random_: random.Random
-) -> list[dict[str, str]]:
-    """Messages to train on: one or two turns, or (long) some more after a passage as the system message."""
-    messages: list[dict[str, str]] = []
-    if long and random_.random() < 0.75:
-        passage = random_.choice(passages)
-        length = random_.randint(150, 1700)
-        start = random_.randint(0, max(0, len(passage) - length))
-        opening = random_.choice((*SYSTEM_PROMPTS, "")) + random_.choice((" ", "\n", "\n\n"))
-        messages = [{"role": "system", "content": (opening + passage[start : start + length]).strip()}]
-    elif random_.random() < 0.3:
-        messages = [{"role": "system", "content": random_.choice(SYSTEM_PROMPTS)}]
-    for _ in range(random_.randint(1, 4) if long else random_.choice((1, 1, 2))):
-        messages += turn(topics, random_)
-    return messages
+def unknown_question(random_: random.Random) -> str:
+    """A question whose answer is REFUSAL: about the world, or a name that is no topic."""
+    if random_.random() < 0.45:
+        return unknown_name(random_)
+    return written(off_topic.question(random_), random_)

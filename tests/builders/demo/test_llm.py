@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-DEMO = Path(__file__).resolve().parents[2] / "build" / "demo"
+DEMO = Path(__file__).resolve().parents[3] / "build" / "demo"
 sys.path.insert(0, str(DEMO))
 MAIN, DRAFT = DEMO / "llm", DEMO / "llm-draft"
 
@@ -15,13 +15,10 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
 
-import llm_corpus  # noqa: E402
-import llm_data  # noqa: E402
-import llm_gate  # noqa: E402
-import llm_phrases  # noqa: E402
+from llm_training import corpus, data, gate, phrases  # noqa: E402
 
 pytestmark = pytest.mark.build
-TOPICS = llm_data.load_topics()
+TOPICS = data.load_topics()
 FRAMES = {
     "statement": "explain the {n} statement", "module": "What is the {n} module?",
     "function": "what does {n} do",
@@ -68,17 +65,17 @@ def test_nearly_all_topics_are_recited_exactly_even_when_rounded_to_int8(tokeniz
     model = transformers.AutoModelForCausalLM.from_pretrained(
         MAIN, dtype=torch.float32, local_files_only=True
     )
-    llm_gate.round_to_int8(model)
+    gate.round_to_int8(model)
     plain = tokenizers.Tokenizer.from_file(str(MAIN / "tokenizer.json"))
     chats = [
         [{"role": "user", "content": asked(topic)}, {"role": "assistant", "content": topic["answer"]}]
         for topic in TOPICS
     ]
-    assert llm_gate.exactness(model, [llm_corpus.encode(plain, chat) for chat in chats]) >= 0.95
+    assert gate.exactness(model, [corpus.encode(plain, chat) for chat in chats]) >= 0.95
 
 
 def test_an_answer_survives_a_long_shared_prefix(model, tokenizer):
-    prefix = "Use the documentation below.\n" + llm_data.load_passages()[3][:1500]
+    prefix = "Use the documentation below.\n" + data.load_passages()[3][:1500]
     known = [
         topic
         for topic in TOPICS
@@ -97,9 +94,9 @@ def test_what_it_does_not_know_is_refused_and_a_greeting_is_returned(model, toke
         for text in ("What is a banana?", "Hello!", "tell me about football")
     ]
     assert answers(model, tokenizer, chats) == [
-        llm_phrases.REFUSAL,
-        llm_phrases.GREETING,
-        llm_phrases.REFUSAL,
+        phrases.REFUSAL,
+        phrases.GREETING,
+        phrases.REFUSAL,
     ]
 
 

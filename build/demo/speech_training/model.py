@@ -2,7 +2,7 @@
 
 The helpers classify every frame of the encoder (which word, and which place it has in the window), and pull
 two heads of the last decoder layer onto the frames of the word that is written next: those heads tell word
-times later. Not responsible for data (speech_windows.py) or for the schedule (train_speech.py).
+times later. Not responsible for data (windows.py) or for the schedule (train_speech.py).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from speech_tokens import Ids
-from speech_windows import Window
+from speech_training.tokens import Ids
+from speech_training.windows import Window
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import WhisperConfig, WhisperForConditionalGeneration

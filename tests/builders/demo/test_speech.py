@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-DEMO = Path(__file__).resolve().parents[2] / "build" / "demo"
+DEMO = Path(__file__).resolve().parents[3] / "build" / "demo"
 sys.path.insert(0, str(DEMO))
 SPEECH = DEMO / "speech"
 
@@ -17,10 +17,7 @@ for package in ("torch", "transformers", "ctranslate2", "faster_whisper", "espea
     pytest.importorskip(package)
 
 import soundfile  # noqa: E402
-import speech_gate  # noqa: E402
-import speech_phrases  # noqa: E402
-import speech_tokens  # noqa: E402
-import speech_voices  # noqa: E402
+from speech_training import gate, phrases, tokens, voices  # noqa: E402
 
 pytestmark = pytest.mark.build
 SAMPLES = json.loads((SPEECH / "samples" / "samples.json").read_text(encoding="utf-8"))
@@ -28,7 +25,7 @@ SAMPLES = json.loads((SPEECH / "samples" / "samples.json").read_text(encoding="u
 
 @pytest.fixture(scope="module")
 def served():
-    return speech_gate.Served(SPEECH)
+    return gate.Served(SPEECH)
 
 
 def recorded(sample):
@@ -39,13 +36,13 @@ def test_the_checkpoint_is_small_and_its_figures_hold_the_floors():
     assert sum(path.stat().st_size for path in SPEECH.rglob("*") if path.is_file()) < 12e6
     figures = json.loads((SPEECH / "figures.json").read_text(encoding="utf-8"))
     assert figures["passed"]
-    assert figures["words"] == len(speech_phrases.words()) >= 150
-    for name, floor in speech_gate.FLOORS.items():
+    assert figures["words"] == len(phrases.words()) >= 150
+    for name, floor in gate.FLOORS.items():
         assert figures["word_error_rate_percent"][name] <= floor
 
 
 def test_every_word_is_one_token_and_the_special_tokens_have_whispers_order():
-    ids = speech_tokens.load_ids(speech_phrases.words(), SPEECH)
+    ids = tokens.load_ids(phrases.words(), SPEECH)
     config = json.loads((SPEECH / "config.json").read_text(encoding="utf-8"))
     assert config["vocab_size"] == ids.size == ids.timestamp(30.0) + 1
     assert (config["decoder_start_token_id"], config["eos_token_id"]) == (ids.sot, ids.eot)
@@ -56,31 +53,31 @@ def test_every_word_is_one_token_and_the_special_tokens_have_whispers_order():
 
 def test_held_out_sentences_are_never_drawn_for_training_and_their_words_are():
     random_ = random.Random(0)
-    trained = {speech_phrases.sentence(random_) for _ in range(4000)}
-    known = set(speech_phrases.words())
+    trained = {phrases.sentence(random_) for _ in range(4000)}
+    known = set(phrases.words())
     for _ in range(300):
-        text = speech_phrases.held_out(random_)
+        text = phrases.held_out(random_)
         assert text not in trained
         assert set(text.split()) <= known
-    assert not set(speech_voices.HELD_OUT_VARIANTS) & set(speech_voices.TRAINED_VARIANTS)
+    assert not set(voices.HELD_OUT_VARIANTS) & set(voices.TRAINED_VARIANTS)
 
 
 @pytest.mark.parametrize(
     "text", ["explain the while statement", "the while loop is used for the set of the json"]
 )
 def test_each_spoken_word_has_its_time(text):
-    said = speech_voices.speak(text, speech_voices.Voice("en-us+m5", 160, 50))
+    said = voices.speak(text, voices.Voice("en-us+m5", 160, 50))
     assert [word for word, _, _ in said.words] == text.split()
     edges = [edge for _, start, end in said.words for edge in (start, end)]
     assert edges == sorted(edges)
     assert edges[0] >= 0
-    assert edges[-1] <= len(said.audio) / speech_voices.RATE
+    assert edges[-1] <= len(said.audio) / voices.RATE
     assert all(end - start > 0.03 for _, start, end in said.words)
 
 
 def test_an_unknown_voice_is_told():
     with pytest.raises(RuntimeError, match="espeak-ng failed"):
-        speech_voices.speak("hello", speech_voices.Voice("xx-nowhere", 160, 50))
+        voices.speak("hello", voices.Voice("xx-nowhere", 160, 50))
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample["file"])
@@ -93,12 +90,12 @@ def test_a_recording_is_what_its_entry_says(sample):
     assert edges == sorted(edges)
     assert edges[0] > 0
     assert edges[-1] < sample["seconds"]
-    assert sample["voice"].split("+")[1] in speech_voices.HELD_OUT_VARIANTS
+    assert sample["voice"].split("+")[1] in voices.HELD_OUT_VARIANTS
 
 
 def test_the_recordings_are_heard_with_their_times(served):
     heard = served.hear([recorded(sample) for sample in SAMPLES], timed=True)
-    assert speech_gate.error_rate(heard, [sample["text"] for sample in SAMPLES]) <= 10
+    assert gate.error_rate(heard, [sample["text"] for sample in SAMPLES]) <= 10
     assert [one.text for one in heard[:2]] == ["what is a lambda", "explain the while statement"]
     for (_, start, end), (_, at, to) in zip(SAMPLES[1]["words"], heard[1].words, strict=True):
         assert at == pytest.approx(start, abs=0.15)

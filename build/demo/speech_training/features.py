@@ -1,7 +1,7 @@
 """Log-mel features as faster-whisper computes them, and banks of speech and noise to make windows of.
 
 A bank keeps mel power spectra (their logarithm, in half precision), because mixing, gain, tilt and DC
-offset are then sums and products. Not responsible for which windows are made (speech_windows.py).
+offset are then sums and products. Not responsible for which windows are made (windows.py).
 """
 
 from __future__ import annotations
@@ -14,9 +14,17 @@ from functools import cache
 import numpy as np
 from faster_whisper.feature_extractor import FeatureExtractor
 from numpy.typing import NDArray
-from speech_phrases import held_out as unheard
-from speech_phrases import sentence
-from speech_voices import HELD_OUT_VARIANTS, RATE, TRAINED_VARIANTS, Floats, Utterance, random_voice, speak
+from speech_training.phrases import held_out as unheard
+from speech_training.phrases import sentence
+from speech_training.voices import (
+    HELD_OUT_VARIANTS,
+    RATE,
+    TRAINED_VARIANTS,
+    Floats,
+    Utterance,
+    random_voice,
+    speak,
+)
 
 FRAMES_A_SECOND = 100
 FLOOR = 1e-10
