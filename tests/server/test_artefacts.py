@@ -20,7 +20,7 @@ def tensorrt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_libraries, "native_tensorrt", lambda: "10.14.1")
 
 
-def model(repository: Path, name: str, profile: str = "gpu") -> Model:
+def model(repository: Path, name: str, profile: str = "tensorrt") -> Model:
     return read_model(repository, name, profile)
 
 
