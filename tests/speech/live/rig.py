@@ -66,7 +66,9 @@ class ScriptedSession:
 
     def take(self):
         fresh, self.fresh = tuple(self.fresh), []
-        return SimpleNamespace(committed=fresh, tentative=(), received_s=self.received_s, lag_s=0.0)
+        return SimpleNamespace(
+            committed=fresh, tentative=(), received_s=self.received_s, lag_s=0.0, session=self
+        )
 
 
 class Recogniser:

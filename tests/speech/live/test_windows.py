@@ -142,13 +142,13 @@ def test_a_wrong_request_is_not_tried_again(bench):
     assert one.open_streams == 0
 
 
-def test_a_defect_of_a_session_is_told_without_details_and_harms_nobody(bench, capfd):
+def test_a_defect_of_a_session_is_told_without_details_and_harms_nobody(bench, caplog):
     one = bench()
     one.send(2, start=True, seconds=0.5).wait()
     failed = one.send(start=True, level=0.625).wait()
     assert isinstance(failed.error, InternalError)
     assert "defect" not in str(failed.error)
-    assert "a defect of the session" in capfd.readouterr().err
+    assert "a defect of the session" in caplog.text
     assert one.send(2, end=True, seconds=0.5).wait().words() == " 0"
 
 
@@ -170,7 +170,7 @@ def test_no_answer_waits_for_a_window_that_only_more_audio_makes_due():
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_an_answer_that_cannot_be_given_ends_its_stream_and_no_thread(bench, capfd, fails):
+def test_an_answer_that_cannot_be_given_ends_its_stream_and_no_thread(bench, caplog, fails):
     one = bench(max_windows_in_flight=1, max_pending_s=5)
     one.recogniser.go.clear()
     broken = BrokenAnswer()
@@ -181,7 +181,7 @@ def test_an_answer_that_cannot_be_given_ends_its_stream_and_no_thread(bench, cap
     assert isinstance(broken.wait().error, InternalError)
     assert isinstance(ahead.wait().error, InternalError)
     assert one.open_streams == 0
-    assert "no room for the tensor" in capfd.readouterr().err
+    assert "no room for the tensor" in caplog.text
     assert one.send(2, start=True, end=True).wait().words() == " 0"
 
 

@@ -35,7 +35,8 @@ class StreamTable:
         """Opens a new stream under its number.
 
         Raises:
-            Unavailable: as many are open as are allowed, or the recogniser is too far behind.
+            Unavailable: as many are open as are allowed, the recogniser is too far behind, or the number
+                was given to another stream meanwhile.
             RequestError: the table is closed.
         """
         with self._lock:
@@ -46,6 +47,8 @@ class StreamTable:
             except Unavailable:
                 self._metrics.streams["refused"].increment(1)
                 raise
+            if stream.id in self._open:
+                raise Unavailable(f"stream {stream.id} is being started by another request")
             self._open[stream.id] = stream
             self._metrics.active_streams.set(self._count)
 
