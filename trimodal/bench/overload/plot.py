@@ -31,7 +31,7 @@ def draw(
     try:
         import matplotlib
     except ImportError:
-        raise ServerError("--plot needs matplotlib: pip install 'trimodal[plot]'") from None
+        raise ServerError("--plot needs matplotlib: pip install 'trimodal[bench]'") from None
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

@@ -22,7 +22,7 @@ from rich.table import Table
 from trimodal.bench.common.closed_loop import LoopRound
 from trimodal.bench.common.samples import paired_ratio
 from trimodal.bench.speech.plan import MODELS, Plan, run_row
-from trimodal.bench.speech.sides import Recognizer, cut_windows
+from trimodal.bench.speech.sides import Recogniser, cut_windows
 from trimodal.bench.speech.tables import LiveTables
 from trimodal.bench.speech.utterances import Spoken
 from trimodal.client import Client
@@ -45,7 +45,7 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
     last: dict[tuple[float, int, str], LoopRound] = {}
     async with AsyncExitStack() as stack:
         sides = {
-            name: await stack.enter_async_context(Recognizer(_server(stack, plan, more).grpc_url))
+            name: await stack.enter_async_context(Recogniser(_server(stack, plan, more).grpc_url))
             for name, more in (("batched", {}), ("unbatched", {"max_batch_windows": "1"}))
         }
         for length in plan.window_s:

@@ -29,7 +29,7 @@ Work = Callable[[int, int], object]
 
 
 @dataclass(frozen=True)
-class Recognized:
+class Recognised:
     """A window's answer, as far as benches look at it; `batch` is the windows of the run it was in."""
 
     text: str
@@ -37,18 +37,18 @@ class Recognized:
     batch: int
 
 
-class Recognizer:
+class Recogniser:
     """Client of `speech_recognize`: one window a request, as the speech model asks."""
 
     def __init__(self, grpc_url: str) -> None:
         self._transport = GrpcTransport(grpc_url, Timeouts())
 
-    async def recognize(self, window: Samples) -> Recognized:
+    async def recognize(self, window: Samples) -> Recognised:
         """Raises RequestError and TransportError as the client does."""
         inputs = {"window": window[None], "prompt": strings([b""])[None], "language": strings([b""])[None]}
         out = await self._transport.infer(Request("speech_recognize", inputs), Timeouts(total=_LIMIT_S))
         text, rejected = (out[name].reshape(-1)[0].decode() for name in ("text", "rejected"))
-        return Recognized(text, rejected, int(out["batch_size"].reshape(-1)[0]))
+        return Recognised(text, rejected, int(out["batch_size"].reshape(-1)[0]))
 
     async def loop(
         self, windows: Sequence[Samples], *, clients: int, seconds: float, before: LoopRound | None
@@ -77,7 +77,7 @@ class Recognizer:
 
         return list(await asyncio.gather(*map(one, windows)))
 
-    async def __aenter__(self) -> Recognizer:
+    async def __aenter__(self) -> Recogniser:
         return self
 
     async def __aexit__(self, *_: object) -> None:

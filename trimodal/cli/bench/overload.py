@@ -64,7 +64,7 @@ def _check_plot(path: Path) -> None:
     if path.suffix != ".png":
         raise typer.BadParameter(f"--plot {path}: a name that ends with .png is needed")
     if find_spec("matplotlib") is None:
-        raise typer.BadParameter("--plot needs matplotlib: pip install 'trimodal[plot]'")
+        raise typer.BadParameter("--plot needs matplotlib: pip install 'trimodal[bench]'")
 
 
 def _weights(text: str) -> dict[str, float]:
