@@ -1,7 +1,6 @@
-"""The three steps of the vision pipeline, each over a batch of requests with one outcome a request.
+"""Runs the three steps of the vision pipeline, each over a batch of requests with one outcome a request.
 
-A request that is refused never harms its neighbours in the batch. No Triton
-here: values in, values or errors out.
+A refused request never harms its neighbours in the batch.
 """
 
 from __future__ import annotations

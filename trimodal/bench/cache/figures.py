@@ -1,4 +1,4 @@
-"""Counts and bounds of a measured set of pairs: by class, with and without the guard, over thresholds.
+"""Counts hits and bounds their rates over measured pairs: by class, with and without the guard, by threshold.
 
 The bounds are those of Clopper and Pearson (1934): exact for a binomial, never too narrow.
 """

@@ -1,7 +1,7 @@
-"""`python -m trimodal.bench.cache.stores`: how long get, put and nearest take in each store, by its size.
+"""`python -m trimodal.bench.cache.stores`: times get, put and nearest in each store, by its size.
 
-One place, one caller, vectors of the demo's dimension, a warm mirror; no Triton and no network but
-loopback. A store that cannot be had here, as Redis without a server, is left out and named.
+One place, one caller, vectors of the demo's dimension, a warm mirror, loopback only. A store that is not
+here, as Redis without a server, is left out and named.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SIZES = (1_000, 10_000, 50_000)
 DIMENSION = 384
 CALLS = 200
 LIMITS = Limits(max_entries=1_000_000, timeout_s=10.0)
-# Of a fingerprint that no model has: clearing it harms nobody's answers, whatever their tenant is called.
+# A fingerprint that no model has: clearing it touches no real answers.
 PLACE = Place("bench cache_stores", "bench", "bench", "bench")
 
 

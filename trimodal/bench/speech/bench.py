@@ -1,11 +1,11 @@
-"""`trimodal bench speech`: live streams at the pace of speech, for each policy and number of streams.
+"""`trimodal bench speech`: measures live streams at the pace of speech, by policy and number of streams.
 
 It starts its own server on free ports. Stream i says the same in every row: utterances
 of a directory, joined with pauses by seed i. The offline text that rows are compared with
 comes from the same recogniser on the same audio, each utterance whole in one window
 (cut in the middle of the pauses around it), sent to `speech_recognize` directly: the
-best that is known without streaming. `--capacity` and `--direct` are other measurements,
-see speech_capacity and speech_direct; `--versus` is speech_engines.
+best that is known without streaming. `--capacity`, `--direct` and `--versus` are other measurements, in
+capacity.py, direct.py and engines.py.
 """
 
 from __future__ import annotations

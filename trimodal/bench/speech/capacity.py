@@ -1,4 +1,4 @@
-"""`trimodal bench speech --capacity`: how many streams one recogniser carries, batched against unbatched.
+"""`trimodal bench speech --capacity`: measures how many streams one recogniser carries, batched and not.
 
 Two servers, which take turns: one batches windows as configured, the other has
 max_batch_windows = 1. S clients that each send the next window when the last is answered
@@ -34,7 +34,7 @@ from trimodal.server.process import TritonServer
 ONE_RUN = {"fallback_temperature": "0"}
 WINDOWS = 16
 JOINING_STREAMS, JOINING_EVERY_S = 16, 2.0
-# Nobody hears from a stream between END and its last words: here that is as long as all are behind.
+# A stream is silent between END and its last words: here that lasts as long as all are behind.
 PATIENCE = Timeouts(silence=300.0)
 
 

@@ -1,4 +1,4 @@
-"""`trimodal bench speech --direct`: the served recogniser beside its bare engine and faster-whisper.
+"""`trimodal bench speech --direct`: compares the served recogniser with its bare engine and faster-whisper.
 
 All sides stay loaded, each in processes of its own, and take turns; windows, context,
 beam, threads and word times are the same. faster-whisper runs on artefacts of CTranslate2

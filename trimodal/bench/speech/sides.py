@@ -1,7 +1,6 @@
-"""The sides of the speech bench: windows sent to the served recogniser, its engine alone, and faster-whisper.
+"""Runs the sides of the speech bench: the served recogniser, its engine alone, and faster-whisper.
 
-All get the same windows with the same settings, and all give words with times. Which
-side runs when, the benches decide.
+All get the same windows with the same settings, and all give words with times.
 """
 
 from __future__ import annotations
@@ -166,7 +165,7 @@ def open_faster_whisper(
         return work
 
     def forward(seconds: float, windows: Sequence[Samples]) -> Work:
-        # The options that the public call makes of the same wishes.
+        # The options that the public call makes of the same arguments.
         _, info = pipeline.transcribe(
             windows[0],
             language="en",

@@ -1,8 +1,8 @@
-"""The sides of the vision bench: the ensemble and its classifier over gRPC, and the steps without a server.
+"""Runs the sides of the vision bench: the ensemble and its classifier over gRPC, and the steps alone.
 
 The bare side has two kinds of work: `engine`, the classifier alone on uint8 pixels that lie ready
 (its graph normalises them, as it does when served), and `pipeline`, which also decodes and ranks.
-Both sides read the same settings. The baseline in torch is in vision_torch.
+Both sides read the same settings. The baseline in torch is in torch_baseline.
 """
 
 from __future__ import annotations

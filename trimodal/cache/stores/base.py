@@ -1,7 +1,7 @@
-"""The contract of a store of answers, and the table that opens one by its URL.
+"""Defines the contract of a store of answers, and opens one by its URL.
 
-A store keeps what it is given until it expires, is cleared or makes room; it knows
-nothing of how alike two questions must be. It may be slow or fail: its caller bounds that.
+A store keeps an answer until it expires, is cleared or makes room. It may be slow or fail: its caller bounds
+that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trimodal.errors import OperatorError
 
 
 class StoreError(Exception):
-    """The store did not answer, or answered nonsense. Its caller goes past it."""
+    """The store did not answer, or its answer cannot be read; the caller goes on without it."""
 
 
 class Store(Protocol):
@@ -48,7 +48,7 @@ class Store(Protocol):
         """What it holds, counted one by one where need be. Raises StoreError."""
 
     def close(self) -> None:
-        """Lets go of files and connections."""
+        """Closes files and connections."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Answers in this process's memory, gone with it: for tests, and where nothing may touch a disk."""
+"""Stores answers in this process's memory: for tests, and where nothing may touch a disk."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Row:
 
 
 class MemoryStore:
-    """See `Store`. One lock: a search holds up all others."""
+    """See `Store`. One lock: a search delays all other calls."""
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.time) -> None:
         self._limits = limits

@@ -1,7 +1,7 @@
-"""Answers in a Qdrant that several servers share; it searches itself, so nothing is mirrored here.
+"""Stores answers in a Qdrant that several servers share and that also does the vector search.
 
-Reads wait for the limit at most, writes for up to two seconds: nobody waits for those. None is
-tried again. Collections are made with the first answer. A poisoned point is a miss and dropped.
+Reads time out after the cache's budget; writes run in the background with 2 s. Neither is retried.
+Collections are made with the first answer. A poisoned point is a miss and dropped.
 Writers that make room at the same time may remove a few answers more than `max_entries` asks for.
 """
 

@@ -1,4 +1,4 @@
-"""How answers lie in Qdrant: collections, payloads, filters, and a client whose calls are bounded.
+"""Defines how answers lie in Qdrant: collections, payloads, filters, and clients whose calls are bounded.
 
     <name>               one point an answer, without a vector: its owner, times, size, the packed answer
     <name>_vectors_<d>   one point a vector float32[d] under the same id: its owner, place, key, end of life

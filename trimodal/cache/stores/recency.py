@@ -1,6 +1,6 @@
-"""When answers were last found, gathered until the next write: the hit path itself never writes.
+"""Gathers when answers were last found, until the next write: a hit itself never writes.
 
-Uses that are lost with a killed process make an answer look older, nothing else.
+Uses that are lost with a killed process only make an answer look older.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Answers in a Redis that several servers share (6.2 or newer, plain: no modules, no cluster).
+"""Stores answers in a Redis that several servers share (6.2 or newer, plain: no modules, no cluster).
 
-An answer is one key with a TTL; vectors lie in a stream a place, which each server mirrors and
-reads on from where it was. No call waits longer than the limit for a reply, and none is tried
-again: a server that is down costs its caller one error a call until it is back. What does not
-look like an answer is dropped. Beside `max_entries` the Redis server's own eviction policy applies.
+An answer is one key with a TTL; vectors lie in one stream a place, which each server mirrors and reads on
+from where it was. No call waits longer than the limit for a reply, and none is retried: a Redis that is down
+costs one error a call. What does not look like an answer is dropped. Beside `max_entries` the eviction
+policy of the Redis server itself applies.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How answers lie in Redis: names of keys, and the one script that writes.
+"""Defines how answers lie in Redis: names of keys, and the one script that writes.
 
     trimodal:answer:<owner>:<place>:<key>    string with a TTL: "1" or "0" (has it a vector?), packed answer
     trimodal:vectors:<owner>:<place>:<d>     stream of (key, vector, expiry), its newest entries only

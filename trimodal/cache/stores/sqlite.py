@@ -1,4 +1,4 @@
-"""Answers in one SQLite file and their vectors in memory: the store that needs no server.
+"""Stores answers in one SQLite file and their vectors in memory: needs no server.
 
 It survives a restart and a kill. Several processes may share the file, as a second server or
 `trimodal cache clear`: each sees what the others wrote or cleared with its next call, because a

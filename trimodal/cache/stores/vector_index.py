@@ -1,8 +1,7 @@
-"""Vectors of places, in memory: the search of every store whose server or file has none.
+"""Searches vectors in memory, for the stores whose server or file cannot search.
 
-A mirror may lag behind its store in one way only: it may still hold what is gone there. So a
-search asks the store for the answers that it would give, and forgets those that are gone. How
-a mirror learns of new answers is the store's affair.
+A mirror may lag behind its store in one way only: it may still hold what is gone there. So a search asks the
+store for the answers that it would give, and forgets those that are gone.
 """
 
 from __future__ import annotations

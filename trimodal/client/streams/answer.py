@@ -1,7 +1,6 @@
-"""An answer on its way in: iterated once, awaited whole, or cancelled.
+"""Streams one answer: iterated once, awaited whole, or cancelled.
 
-It keeps the text, the usage and the times, and ends what is left early. What a response
-is to the caller, subclasses say; sending and errors are the transport's affair.
+A stream keeps the text, the usage and the times, and ends the request when it is left early.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class Answering(Generic[Item]):
         return self
 
     async def __anext__(self) -> Item:
-        """The next of what it gives.
+        """Returns the next item.
 
         Raises:
             RequestError: the server refused or ended the request.
@@ -74,7 +73,7 @@ class Answering(Generic[Item]):
             while True:
                 response = await responses.read()
                 if response is None:
-                    if self._done:  # cancelled while it was waited for
+                    if self._done:  # cancelled while this task waited
                         raise StopAsyncIteration
                     raise ConnectionLost("the server ended the stream without a finish_reason")
                 if not response.outputs:

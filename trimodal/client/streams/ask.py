@@ -1,7 +1,4 @@
-"""The assistant's answer as it comes: what was heard, what was seen, then the text.
-
-It knows the assistant's tensors. Limits of fields are the server's, which names them.
-"""
+"""Streams the assistant's answer: what was heard, what was seen, then the text."""
 
 from __future__ import annotations
 
