@@ -23,9 +23,7 @@ from trimodal.errors import TrimodalError, Unavailable
 # failed: any other error · gave_up: the client's patience or the level ended · unsent: too many were open
 Outcome = Literal["open", "answered", "refused", "expired", "failed", "gave_up", "unsent"]
 
-_EXPIRED = (
-    "cannot be kept any more"  # the server's words for a refusal after a wait in its queue
-)
+_EXPIRED = "cannot be kept any more"  # the server's words for a refusal after a wait in its queue
 
 _LEAD_S = 0.05  # until the first request is due
 _LOOK_S = 0.05  # how often it is looked, at the end, who can still make it

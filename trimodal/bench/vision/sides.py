@@ -107,7 +107,7 @@ def open_bare(repository: Path, settings: Mapping[str, Settings], files: Sequenc
 
     from trimodal.vision.artefact import read_classifier
     from trimodal.vision.engines.protocol import open_engine, runtime_of
-    from trimodal.vision.service import ClassifyService, PreprocessService, RankService
+    from trimodal.vision.steps import ClassifyStep, PreprocessStep, RankStep
 
     metrics = MemoryMetrics()
     preprocess, classify, rank = (settings[name] for name in STEPS)
@@ -119,9 +119,9 @@ def open_bare(repository: Path, settings: Mapping[str, Settings], files: Sequenc
         (places["vision_classify"] / classify.artefact).resolve(), runtime=runtime_of(classify.engine)
     )
     engine = open_engine(artefact, classify)
-    preparing = PreprocessService.open(places["vision_preprocess"], preprocess, metrics)
-    classifying = ClassifyService(engine, artefact.input, metrics)
-    ranking = RankService.open(places["vision_rank"], rank)
+    preparing = PreprocessStep.open(places["vision_preprocess"], preprocess, metrics)
+    classifying = ClassifyStep(engine, artefact.input, metrics)
+    ranking = RankStep.open(places["vision_rank"], rank)
     (ready,) = _good(preparing.prepare([files]))
     ready = np.concatenate([ready, ready])
 
