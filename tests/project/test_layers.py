@@ -42,7 +42,7 @@ def imports_of(name: str) -> Iterator[str]:
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{name}: a relative import"
-            # `from trimodal.llm import settings` imports a module, `from trimodal.llm.settings import x` a name
+            # `from trimodal.llm import settings` imports a module, `from trimodal.errors import X` a name.
             found = [f"{node.module}.{alias.name}" for alias in node.names]
             names = [whole if whole in modules() else str(node.module) for whole in found]
         else:

@@ -11,7 +11,7 @@ import pytest
 from tests.cache.stores.rig import Clock, axis, entry, place
 from trimodal.cache.stores import sqlite_connections, sqlite_file
 from trimodal.cache.stores.base import Limits, StoreError, open_store
-from trimodal.cache.stores.sqlite import EmbeddedStore
+from trimodal.cache.stores.sqlite import SqliteStore
 from trimodal.errors import OperatorError
 
 LIMITS = Limits(1_000, timeout_s=2.0)
@@ -22,8 +22,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "llm.sqlite"
 
 
-def open_at(path: Path) -> EmbeddedStore:
-    return EmbeddedStore(path, LIMITS, Clock())
+def open_at(path: Path) -> SqliteStore:
+    return SqliteStore(path, LIMITS, Clock())
 
 
 def filled(path: Path, count: int = 200) -> None:
@@ -175,7 +175,7 @@ def test_a_locked_folder_is_not_waited_for_without_end(path: Path, monkeypatch: 
 
 
 def test_stores_opened_at_once_share_one_file(path: Path) -> None:
-    stores: list[EmbeddedStore] = []
+    stores: list[SqliteStore] = []
     threads = [threading.Thread(target=lambda: stores.append(open_at(path))) for _ in range(8)]
     for thread in threads:
         thread.start()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from trimodal.bench.cache.pairs import CLASSES, HARD, Measured
 from trimodal.cache.calibration import Calibration, Point
+from trimodal.errors import OperatorError
 
 CONFIDENCE = 0.95
 _STEP = 0.01
@@ -96,13 +97,16 @@ def clopper_pearson(hits: int, trials: int, confidence: float = CONFIDENCE) -> t
 
     Raises:
         ValueError: not 0 ≤ hits ≤ trials, or a confidence outside 0…1.
+        OperatorError: scipy is not installed.
     """
     if not 0 <= hits <= trials or not 0 < confidence < 1:
         raise ValueError(f"{hits} of {trials} with confidence {confidence} is no share")
     if not trials:
         return 0.0, 1.0
-    from scipy.special import betaincinv
-
+    try:
+        from scipy.special import betaincinv
+    except ImportError:
+        raise OperatorError("bounds of rates need scipy: pip install 'trimodal[bench]'") from None
     tail = (1 - confidence) / 2
     low = float(betaincinv(hits, trials - hits + 1, tail)) if hits else 0.0
     high = float(betaincinv(hits + 1, trials - hits, 1 - tail)) if hits < trials else 1.0

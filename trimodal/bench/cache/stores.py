@@ -1,6 +1,6 @@
 """`python -m trimodal.bench.cache.stores`: times get, put and nearest in each store, by its size.
 
-One place, one caller, vectors of the demo's dimension, a warm mirror, loopback only. A store that is not
+One place, one caller, vectors of the demo's dimension, a warm index, loopback only. A store that is not
 here, as Redis without a server, is left out and named.
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from trimodal.cache.stores.base import Limits, Store, StoreError, open_store
+from trimodal.cache.stores.base import Limits, Owner, Store, StoreError, open_store
 from trimodal.cache.values import Entry, Place
 from trimodal.client.timing import percentile
 from trimodal.errors import OperatorError
@@ -47,7 +47,7 @@ def measure(
                     console.print(_sentence(figures[-1]))
             finally:
                 with suppress(StoreError):  # it is down: why is told already
-                    store.clear(fingerprint=PLACE.fingerprint)
+                    store.clear(Owner(PLACE.fingerprint))
                 store.close()
         except (OperatorError, StoreError) as error:
             console.print(f"{name}: {error}")
@@ -68,7 +68,7 @@ def table(figures: list[dict[str, Any]]) -> Table:
 
 
 def _rows(store: Store, sizes: tuple[int, ...], calls: int) -> Iterator[dict[str, Any]]:
-    store.clear(fingerprint=PLACE.fingerprint)
+    store.clear(Owner(PLACE.fingerprint))
     filled = 0
     for size in sizes:
         started = time.perf_counter()

@@ -10,10 +10,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from trimodal.cache.values import Entry, Place, StoreStats, Vector
 from trimodal.errors import OperatorError
+
+
+class Owner(NamedTuple):
+    """Whose answers, all that match; None matches any."""
+
+    fingerprint: str | None = None
+    tenant: str | None = None
+    namespace: str | None = None
 
 
 class StoreError(Exception):
@@ -32,14 +40,8 @@ class Store(Protocol):
     def put(self, place: Place, key: str, entry: Entry, vector: Vector | None) -> None:
         """Keeps an answer in place of what `key` held; no vector: for `get` alone. Raises StoreError."""
 
-    def clear(
-        self,
-        *,
-        fingerprint: str | None = None,
-        tenant: str | None = None,
-        namespace: str | None = None,
-    ) -> int:
-        """Drops the answers that match all that is given; how many. Raises StoreError."""
+    def clear(self, owner: Owner) -> int:
+        """Drops these answers and returns how many they were. Raises StoreError."""
 
     def count(self) -> int:
         """About how many answers it holds, in little time however many: for a gauge. Raises StoreError."""

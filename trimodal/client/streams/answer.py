@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 
-class Answering(Generic[Item]):
+class BaseStream(Generic[Item]):
     """Base of the streams. The request is sent when the first item is asked for.
 
     Leaving early (break, an exception, a cancelled task, `cancel`, the end of the `async with`)
@@ -160,7 +160,7 @@ class Answering(Generic[Item]):
             responses.cancel()
 
 
-class AnswerStream(Answering[Delta]):
+class AnswerStream(BaseStream[Delta]):
     """The deltas of one answer, to be iterated once. The request is sent when the first one is asked for.
 
         async with client.stream("…") as stream:

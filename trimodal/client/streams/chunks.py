@@ -52,7 +52,7 @@ def checked(samples: Any) -> Audio:
     return samples
 
 
-class Gatherer:
+class ChunkBuffer:
     """Gathers samples until there are enough for a chunk, and cuts what is too long."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.client.decoding import merged, read
 from trimodal.client.errors import ConnectError, ConnectionLost, TransportError
-from trimodal.client.streams.chunks import MAX_SAMPLES, MIN_SAMPLES, Gatherer
+from trimodal.client.streams.chunks import MAX_SAMPLES, MIN_SAMPLES, ChunkBuffer
 from trimodal.client.transports.base import Array, Parameter, Request, Tensors, Timeouts, Transport
 from trimodal.client.values import LiveUpdate
 from trimodal.errors import InvalidArgument, RequestError, TrimodalError
@@ -71,7 +71,7 @@ class LiveStream:
         self._options = cast("dict[str, Parameter]", given)
         # tritonclient takes ids up to 2^63 - 1 only; 0 means none.
         self.id = secrets.randbelow((1 << 63) - 1) + 1
-        self._gatherer = Gatherer()
+        self._gatherer = ChunkBuffer()
         self._turn = asyncio.Lock()
         self._started = False  # the server may know of it
         self._over: TrimodalError | None = None  # why no further call is possible
