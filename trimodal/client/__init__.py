@@ -1,4 +1,4 @@
-"""A typed asyncio client of a trimodal server: see `Client`. `errors` draws the tree of errors."""
+"""Typed asyncio client of a trimodal server: see `Client`, and `errors` for the tree of errors."""
 
 from trimodal.audio.values import Word
 from trimodal.client.client import Client

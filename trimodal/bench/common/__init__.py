@@ -1,1 +1,1 @@
-"""What every bench shares: load, samples, counters, the bare side."""
+"""Parts that the benches share: load, samples, counters, the bare side."""

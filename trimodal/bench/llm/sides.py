@@ -1,4 +1,4 @@
-"""The two sides of the llm bench: the served model over gRPC, and its engine without server, text or client.
+"""Runs the two sides of the llm bench: the served model over gRPC, and its engine alone.
 
 Both run the engine in a process of its own with the same settings; the bare side's
 tokens arrive over the same pipe that the service reads.
