@@ -1,5 +1,4 @@
-# mypy: ignore-errors
-# Signatures of vLLM 0.33.0, read from its wheel: the part that trimodal/llm/engines/vllm.py uses. No code.
+# vLLM 0.33.0, Python API: the part that this project calls. Signatures alone; see typings/README.md.
 class SchedulerStats:
     num_running_reqs: int
     num_waiting_reqs: int

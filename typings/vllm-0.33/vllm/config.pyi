@@ -1,5 +1,4 @@
-# mypy: ignore-errors
-# Signatures of vLLM 0.33.0, read from its wheel: the part that trimodal/llm/engines/vllm.py uses. No code.
+# vLLM 0.33.0, Python API: the part that this project calls. Signatures alone; see typings/README.md.
 class CacheConfig:
     block_size: int
     num_gpu_blocks: int | None
