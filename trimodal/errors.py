@@ -18,7 +18,6 @@ OperatorError's, which name the file that an operator has to edit.
 
 from __future__ import annotations
 
-import asyncio  # noqa: F401  The stub imports it in the first execute: 10 ms that a client would wait.
 import sys
 import traceback
 from typing import ClassVar

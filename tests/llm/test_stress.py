@@ -119,7 +119,7 @@ class Chaos:
         assert len(book._cancelled) <= 1024
         assert dict(scheduler.admission.reserved_by_tier) == {}
         assert (scheduler.admission.reserved, scheduler._dropped) == (0, {})
-        speed = scheduler._foresight._speed
+        speed = scheduler._predictor._speed
         assert (speed.streams, speed.pending, speed._runs) == (0, 0, {})
         assert service._front
         assert service._front._looking._value == 64  # type: ignore[attr-defined]

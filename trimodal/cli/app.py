@@ -9,7 +9,7 @@ from __future__ import annotations
 import typer
 
 from trimodal.cli.ask import ask
-from trimodal.cli.bench.common import bench
+from trimodal.cli.bench.app import bench
 from trimodal.cli.cache import cache
 from trimodal.cli.chat import chat
 from trimodal.cli.classify import classify

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio  # noqa: F401  The stub imports it in the first execute: 10 ms that a client would wait.
 import threading
 from collections.abc import Mapping
 from typing import Any

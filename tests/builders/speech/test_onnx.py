@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto
 
 from tests.builders.llm.test_openvino import command, sentence
+from tests.builders.speech.test_ctranslate2 import _scripts, audio, checkpoint  # noqa: F401
 from tests.speech.whisper.checkpoints import sound
 from trimodal.manifest import read_manifest
 from trimodal.speech.engines.onnxruntime import DECODER, ENCODER, KEEP, WhisperGraphs

@@ -15,6 +15,7 @@ import onnx
 import pytest
 
 from tests.builders.llm.test_openvino import command, sentence
+from tests.builders.speech.test_ctranslate2 import _scripts, audio, checkpoint  # noqa: F401
 from tests.speech.engines.tensorrt.on_onnx import TensorRTOnOnnx, builds
 from tests.speech.engines.tensorrt.plans import H200
 from tests.speech.whisper.checkpoints import sound

@@ -15,6 +15,8 @@ import torch
 from safetensors.torch import load_file
 
 from tests.builders.llm.test_openvino import command, sentence
+from tests.builders.speech.test_ctranslate2 import _scripts, audio, checkpoint  # noqa: F401
+from tests.builders.speech.test_tensorrt import graphs  # noqa: F401
 from tests.speech.engines.tensorrt.plans import H200
 from trimodal.manifest import GpuTarget, InputRange, read_manifest
 

@@ -2,7 +2,7 @@ import math
 import random
 
 from trimodal.llm.scheduler.ticket import Ticket
-from trimodal.llm.scheduler.waiting_queue import Order
+from trimodal.llm.scheduler.waiting_queue import WaitingQueue
 
 
 def ticket(
@@ -13,12 +13,12 @@ def ticket(
     )
 
 
-def ids(order: Order) -> list[int]:
+def ids(order: WaitingQueue) -> list[int]:
     return [ticket.id for ticket in order]
 
 
 def test_priority_then_deadline_then_arrival() -> None:
-    order = Order(5.0)
+    order = WaitingQueue(5.0)
     for number, (priority, due, arrived) in enumerate(
         [(0, math.inf, 0.0), (0, 9.0, 0.2), (0, 3.0, 0.3), (5, math.inf, 0.4), (0, 3.0, 0.1)]
     ):
@@ -31,7 +31,7 @@ def test_priority_then_deadline_then_arrival() -> None:
 
 
 def test_first_in_first_out_knows_neither_priority_nor_deadline_nor_age() -> None:
-    order = Order(5.0, fifo=True)
+    order = WaitingQueue(5.0, fifo=True)
     for number in range(3):
         order.add(ticket(number, priority=number, due=9.0 - number, tier=f"tier {number}"), 0.0)
     assert order.age(1000.0) == 0
@@ -40,7 +40,7 @@ def test_first_in_first_out_knows_neither_priority_nor_deadline_nor_age() -> Non
 
 
 def test_waiting_raises_the_class() -> None:
-    order = Order(5.0)
+    order = WaitingQueue(5.0)
     old, new = ticket(1, priority=-1), ticket(2, priority=1, arrived=9.0)
     order.add(old, 0.0)
     order.add(new, 9.0)
@@ -54,7 +54,7 @@ def test_waiting_raises_the_class() -> None:
 
 def test_nobody_waits_for_ever_behind_newcomers() -> None:
     """One is handed over a second, two of priority 10 come a second, all with earlier deadlines."""
-    order, served = Order(5.0), []
+    order, served = WaitingQueue(5.0), []
     order.add(ticket(0), 0.0)
     for second in range(200):
         now = float(second)
@@ -70,7 +70,7 @@ def test_nobody_waits_for_ever_behind_newcomers() -> None:
 
 
 def test_other_terms_move_a_ticket() -> None:
-    order = Order(5.0)
+    order = WaitingQueue(5.0)
     for number in range(3):
         order.add(ticket(number), 0.0)
     last = list(order)[-1]
@@ -81,7 +81,7 @@ def test_other_terms_move_a_ticket() -> None:
 
 
 def test_those_before_a_newcomer_tier_by_tier() -> None:
-    order = Order(5.0)
+    order = WaitingQueue(5.0)
     order.add(ticket(1, due=2.0, tier="a"), 0.0)
     order.add(ticket(2, due=1.0, tier="b"), 0.0)
     order.add(ticket(3, due=8.0, tier="b"), 0.0)
@@ -90,7 +90,7 @@ def test_those_before_a_newcomer_tier_by_tier() -> None:
 
 
 def test_a_thousand_that_come_and_go_leave_nothing_behind() -> None:
-    order, draw = Order(0.1), random.Random(0)
+    order, draw = WaitingQueue(0.1), random.Random(0)
     waiting: dict[int, Ticket] = {}
     for number in range(1000):
         now = number / 100

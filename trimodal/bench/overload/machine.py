@@ -69,7 +69,7 @@ class OthersWatch:
 
 
 _PSS = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
-_ENGINE = b"-m\0trimodal.llm\0"
+_ENGINE = b"-m\0trimodal.llm.engine_core\0"
 _EVERY_S = 1.0
 
 

@@ -67,7 +67,7 @@ def _network(artefact: ClassifierArtefact) -> Any:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        models = import_module("vision_models")
+        models = import_module("steps.vision.models")
     except ImportError as error:
         raise ArtefactError(f"--torch needs the networks in {folder} ({error})") from None
     architecture = str(artefact.manifest.extra.get("architecture"))

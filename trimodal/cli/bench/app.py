@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from trimodal.cli.bench.cache import cache
-from trimodal.cli.bench.common import _pair, _run, bench
+from trimodal.cli.bench.common import _pair, _run
+from trimodal.cli.bench.common import bench as bench
 from trimodal.cli.bench.overload import overload
 
 if TYPE_CHECKING:

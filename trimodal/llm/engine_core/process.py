@@ -98,7 +98,7 @@ def command(python: str, descriptor: int) -> list[str]:
         OperatorError: no interpreter there.
     """
     if not python:
-        return [_own_python(), "-m", "trimodal.llm", str(descriptor)]
+        return [_own_python(), "-m", "trimodal.llm.engine_core", str(descriptor)]
     if not os.access(python, os.X_OK) or os.path.isdir(python):
         raise OperatorError(
             f"parameter 'python': {python} is no executable file: name the interpreter of the environment "

@@ -17,7 +17,7 @@ from trimodal.llm.scheduler.ticket import Ticket
 Key = tuple[float, float, float, int, Ticket]
 
 
-class Order:
+class WaitingQueue:
     """Tickets that wait. Times are the owner's clock, absolute.
 
     Args:
