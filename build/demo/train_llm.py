@@ -3,7 +3,7 @@
     python build/demo/train_llm.py            # the main model and the tokenizer, into build/demo/llm/
     python build/demo/train_llm.py --draft    # the small one that drafts for it, into build/demo/llm-draft/
 
-Not responsible for the texts (llm_data.py), the questions (llm_phrases.py) or the measure (llm_gate.py).
+Not responsible for the texts, the questions or the measure (llm_training/).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from llm_corpus import POSITIONS, SEED, VOCABULARY, batches, encode, train_tokenizer
-from llm_data import DATA_DIRECTORY, load_topics
-from llm_gate import exactness, pad, print_gate
-from llm_phrases import question_about
+from llm_training.corpus import POSITIONS, SEED, VOCABULARY, batches, encode, train_tokenizer
+from llm_training.data import DATA_DIRECTORY, load_topics
+from llm_training.gate import exactness, pad, print_gate
+from llm_training.phrases import question_about
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tokenizers import Tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 # Sequences of several hundred tokens cost the most, so they come once the answers are mostly learnt.
-LONG_FROM, LONG_SHARE, RESUMED_LONG_SHARE = 0.45, 0.12, 0.25
+LONG_FROM, LONG_SHARE, RESUMED_LONG_SHARE = 0.45, 0.12, 0.15
 RESUMED_RATE = 0.5
 
 

@@ -1,7 +1,6 @@
-"""The models that the assistant asks: hear and see inside the same Triton, answer over its gRPC; and stop.
+"""Calls the other models: speech and vision inside the same Triton (BLS), the llm over its gRPC.
 
-`pb_utils` is handed over by the glue: only a stub process can import it. Calls block;
-each knows how to give up (`check` raises). When to stop what is the pipeline's affair.
+Calls block; `check` raises to give up. `pb_utils` comes from the glue: only a stub process can import it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimodal.assistant.llm_connection import Line
+from trimodal.assistant.llm_connection import LlmConnection
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.assistant.values import Piece, Saw
 from trimodal.audio.values import SAMPLE_RATE, Samples
@@ -31,7 +30,7 @@ class Models:
         self._pb_utils = pb_utils
         self._settings = settings
         self._gate = Gate()
-        self._llm = Line(settings.grpc_address, settings.llm)
+        self._llm = LlmConnection(settings.grpc_address, settings.llm)
 
     def hear(self, samples: Samples, stream: int, check: Check) -> str:
         """The words in float32[n], 16 kHz mono, n > 0; `check` is called between pieces.

@@ -84,7 +84,7 @@ def embedder_checkpoint(llm: Path, model: str) -> str:
 
     if model not in model_names(llm.parent):
         raise SettingsError(f"parameter 'embedder': there is no model '{model}' beside {llm.name}")
-    profiles = ["gpu", *sorted(file.stem for file in (llm.parent / model / "configs").glob("*.pbtxt"))]
+    profiles = ["tensorrt", *sorted(file.stem for file in (llm.parent / model / "configs").glob("*.pbtxt"))]
     found: dict[str, str] = {}
     missing: ArtefactError | None = None
     for config in (read_model(llm.parent, model, profile) for profile in profiles):

@@ -6,7 +6,6 @@ It knows no model; `client.py` has the calls.
 from __future__ import annotations
 
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport
@@ -56,9 +55,7 @@ class Connection:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def _within(self, timeout: float | None) -> Timeouts:

@@ -264,8 +264,8 @@ def test_wrong_kinds_in_other_fields_do_no_harm() -> None:
 
 
 def test_a_filter_always_has_a_condition() -> None:
-    assert len(owned_by(None).must) == 1
-    assert len(owned_by("f", tenant="", namespace=None).must) == 2
+    assert len(owned_by().must) == 1
+    assert len(owned_by(tenant="", namespace=None).must) == 2
 
 
 def test_expired_answers_are_swept() -> None:

@@ -8,7 +8,6 @@ from tensorrt_llm import SamplingParams
 from tensorrt_llm._tensorrt_engine import LLM
 from tensorrt_llm.llmapi import BuildConfig, CapacitySchedulerPolicy, KvCacheConfig, QuantAlgo, QuantConfig
 from tensorrt_llm.plugin.plugin import PluginConfig
-from tensorrt_llm.runtime import ModelRunnerCpp
 
 
 def build(model: str) -> None:
@@ -38,9 +37,3 @@ async def serve(llm: LLM) -> str:
         print(step.outputs[0].text_diff)
         print(step.outputs[0].delta)  # expect: attr-defined
     return request.outputs[0].text
-
-
-def whisper(directory: str) -> None:
-    runner = ModelRunnerCpp.from_dir(directory, is_enc_dec=True, max_output_len=96)
-    ModelRunnerCpp.from_dir(directory, is_encoder_decoder=True)  # expect: call-arg
-    runner.generate([], return_dict=True, max_tokens=9)  # expect: call-overload

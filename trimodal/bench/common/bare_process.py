@@ -10,7 +10,6 @@ import asyncio
 import multiprocessing
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
-from types import TracebackType
 from typing import Any
 
 from trimodal.bench.common.closed_loop import LoopRound, run_alone
@@ -59,9 +58,7 @@ class BareProcess:
     def __enter__(self) -> BareProcess:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._pipe.close()
         self._process.join(5.0)
         if self._process.is_alive():

@@ -60,14 +60,7 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
     changes = plan.changes if plan.prompts else {"apply_chat_template": "false", **plan.changes}
     settings = served_settings(repository, changes)
     prompts = Prompts(settings, plan.prompts, plan.prompt_tokens)
-    options = ServerOptions(
-        repository=repository,
-        models=("llm",),
-        http_port=0,
-        grpc_port=0,
-        metrics_port=0,
-        changes={"llm": changes},
-    )
+    options = ServerOptions.on_free_ports("llm", changes={"llm": changes}, repository=repository)
     figures: dict[str, Any] = {"machine": platform.platform(), "plan": asdict(plan)}
     async with contextlib.AsyncExitStack() as stack:
         server = stack.enter_context(TritonServer(options))

@@ -10,7 +10,6 @@ import asyncio
 import queue
 import time
 from collections.abc import Sequence
-from types import TracebackType
 
 from trimodal.bench.common.samples import Round, Sample
 from trimodal.client import Client
@@ -37,9 +36,7 @@ class BareEngine:
     def __enter__(self) -> BareEngine:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._link.close()
 
     def run(self, prompts: Sequence[list[int]], max_tokens: int) -> tuple[Round, list[list[int]]]:

@@ -197,14 +197,7 @@ def _options(scheduler: str, changes: Mapping[str, str]) -> ServerOptions:
         {"max_queue": "1000000"} if scheduler == "fifo" else {"max_queue": changes.get("max_queue", "256")}
     )
     changes = {**changes, **queue, "scheduler": scheduler}
-    return ServerOptions(
-        repository=default_repository(),
-        models=("llm",),
-        http_port=0,
-        grpc_port=0,
-        metrics_port=0,
-        changes={"llm": changes},
-    )
+    return ServerOptions.on_free_ports("llm", changes={"llm": changes})
 
 
 def _bound(tier: Tier) -> float:

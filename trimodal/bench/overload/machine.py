@@ -11,7 +11,6 @@ import re
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 
 _IDLE = (3, 4)  # idle and iowait of the first line of /proc/stat
 _COUNTED = 8  # user to steal; guests are in user already
@@ -62,9 +61,7 @@ class OthersWatch:
         self._before = read_ticks(self._group)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.share = share_of_others(self._before, read_ticks(self._group))
 
 
@@ -118,9 +115,7 @@ class MemoryWatch:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
         self.after = read_memory(self.group)

@@ -12,7 +12,6 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from types import TracebackType
 
 from trimodal.bench.overload.figures import LevelFigures, summarise_level
 from trimodal.bench.overload.load import Asked, run_load
@@ -75,9 +74,7 @@ class Side:
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
     async def ask(self, asked: Asked) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from statistics import mean, median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -24,18 +24,15 @@ from trimodal.bench.common.bare_process import BareProcess
 from trimodal.bench.common.closed_loop import LoopRound, summarise_loops
 from trimodal.bench.common.repository import built
 from trimodal.bench.common.samples import paired_ratio
-from trimodal.bench.speech import plan as live
+from trimodal.bench.speech.plan import Plan
 from trimodal.bench.speech.sides import Recognizer, cut_windows, name, open_bare, open_faster_whisper
 from trimodal.bench.speech.utterances import Spoken
 from trimodal.paths import default_repository
 from trimodal.repository import select_models
-from trimodal.server.options import Profile
+from trimodal.server.options import Profile, ServerOptions
 from trimodal.server.process import TritonServer
 from trimodal.settings import parse_parameters
 from trimodal.speech.settings import RecognizeSettings
-
-if TYPE_CHECKING:
-    from trimodal.bench.speech.plan import Plan
 
 WINDOWS = 32
 
@@ -48,7 +45,7 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
     # Not one side decodes a doubted window again.
     equal = {"max_batch_windows": str(plan.batch), "fallback_temperature": "0"}
     changes = {**equal, **plan.changes.get("speech_recognize", {})}
-    settings, directory = recognizer(changes, plan.profile)
+    settings, directory = served_recogniser(changes, plan.profile)
     audio = {
         length: cut_windows([one.samples for one in spoken], length, WINDOWS) for length in plan.window_s
     }
@@ -57,13 +54,17 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
     formed: dict[tuple[float, int], float] = {}
     last: dict[tuple[float, int], LoopRound] = {}
     async with AsyncExitStack() as stack:
-        options = live.options(("speech_recognize",), {"speech_recognize": changes}, plan.profile)
 
         def same_batch(model: str, config: Any) -> None:
             config.max_batch_size = plan.batch
 
-        server = TritonServer(replace(options, edit=same_batch))
-        url = stack.enter_context(server).grpc_url
+        options = ServerOptions.on_free_ports(
+            "speech_recognize",
+            changes={"speech_recognize": changes},
+            profile=plan.profile,
+            edit=same_batch,
+        )
+        url = stack.enter_context(TritonServer(options)).grpc_url
         served = await stack.enter_async_context(Recognizer(url))
         # Side → the process that does it, and what follows the window's length in the work's name.
         bare = stack.enter_context(BareProcess(open_bare, directory, settings, audio))
@@ -143,7 +144,7 @@ def report(
     return figures
 
 
-def recognizer(changes: Mapping[str, str], profile: Profile = "cpu") -> tuple[RecognizeSettings, Path]:
+def served_recogniser(changes: Mapping[str, str], profile: Profile = "cpu") -> tuple[RecognizeSettings, Path]:
     """The settings that the served recogniser will have, and its artefact's directory."""
     repository = default_repository().resolve()
     model = select_models(repository, ("speech_recognize",), profile)["speech_recognize"]

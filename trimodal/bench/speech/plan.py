@@ -14,9 +14,10 @@ from trimodal.bench.speech.figures import LiveFigures, summarise_live
 from trimodal.bench.speech.streams import run_streams
 from trimodal.bench.speech.utterances import Spoken
 from trimodal.client import Client
-from trimodal.server.options import Profile, ServerOptions
+from trimodal.server.options import Profile
 from trimodal.server.process import TritonServer
 
+MODELS = ("speech", "speech_recognize")
 SETTLE_S = 0.3  # metrics are carried to the page every 50 ms
 
 
@@ -61,12 +62,3 @@ async def run_row(
     await asyncio.sleep(SETTLE_S)
     work = work_between(before, read_page(server.metrics_url))
     return summarise_live(runs, spoken, offline, work, seconds)
-
-
-def options(
-    models: tuple[str, ...], changes: Mapping[str, Mapping[str, str]], profile: Profile
-) -> ServerOptions:
-    """A server on free ports with some parameters changed."""
-    return ServerOptions(
-        models=models, profile=profile, http_port=0, grpc_port=0, metrics_port=0, changes=changes
-    )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from trimodal.cache.guard.lexicon.lexicon import GROUPS, is_known, keys, opposite
-from trimodal.cache.guard.lexicon.qualities import SOFT
+from trimodal.cache.guard.lexicon.small_words import SOFT
 from trimodal.cache.guard.lexicon.word_lists import word_set
 from trimodal.cache.guard.reading.terms import Term
 

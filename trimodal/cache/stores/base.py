@@ -36,14 +36,10 @@ class Store(Protocol):
         self,
         *,
         fingerprint: str | None = None,
-        other_than: str | None = None,
         tenant: str | None = None,
         namespace: str | None = None,
     ) -> int:
-        """Drops the answers that match all that is given (`other_than`: of any other fingerprint); how many.
-
-        Raises StoreError.
-        """
+        """Drops the answers that match all that is given; how many. Raises StoreError."""
 
     def count(self) -> int:
         """About how many answers it holds, in little time however many: for a gauge. Raises StoreError."""

@@ -80,7 +80,6 @@ class MemoryStore:
         self,
         *,
         fingerprint: str | None = None,
-        other_than: str | None = None,
         tenant: str | None = None,
         namespace: str | None = None,
     ) -> int:
@@ -89,7 +88,6 @@ class MemoryStore:
                 name
                 for name, row in self._rows.items()
                 if (fingerprint is None or row.place.fingerprint == fingerprint)
-                and (other_than is None or row.place.fingerprint != other_than)
                 and (tenant is None or row.place.tenant == tenant)
                 and (namespace is None or row.place.namespace == namespace)
             ]

@@ -120,11 +120,10 @@ class QdrantStore:
         self,
         *,
         fingerprint: str | None = None,
-        other_than: str | None = None,
         tenant: str | None = None,
         namespace: str | None = None,
     ) -> int:
-        chosen = owned_by(other_than, fingerprint=fingerprint, tenant=tenant, namespace=namespace)
+        chosen = owned_by(fingerprint=fingerprint, tenant=tenant, namespace=namespace)
         with told():
             collections = self._collections()
             if self._name not in collections:

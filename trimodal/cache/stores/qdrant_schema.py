@@ -76,13 +76,12 @@ def owner_of(place: Place) -> dict[str, str]:
     return {name: digest(getattr(place, name)) for name in OWNER}
 
 
-def owned_by(other_than: str | None, **owner: str | None) -> Any:
+def owned_by(**owner: str | None) -> Any:
     """A filter by fingerprint, tenant and namespace, each where it is given."""
     must = [_equal(name, digest(value)) for name, value in owner.items() if value is not None]
     # A filter without a condition is not sent: a slip would drop all.
     must.append(models.FieldCondition(key="expires_at", range=models.Range(gte=0)))
-    other = [] if other_than is None else [_equal("fingerprint", digest(other_than))]
-    return models.Filter(must=must, must_not=other)
+    return models.Filter(must=must)
 
 
 def expired(now: float) -> Any:

@@ -30,7 +30,6 @@ from trimodal.cache.stores.redis_layout import (
     USED,
     Names,
     drop_others,
-    is_of,
     patterns,
     tenant_of,
 )
@@ -121,7 +120,6 @@ class RedisStore:
         self,
         *,
         fingerprint: str | None = None,
-        other_than: str | None = None,
         tenant: str | None = None,
         namespace: str | None = None,
     ) -> int:
@@ -131,11 +129,10 @@ class RedisStore:
                 total, cursor = 0, -1
                 while cursor:
                     cursor, found = self._client.scan(max(cursor, 0), match=pattern, count=CHUNK)
-                    gone = [name for name in found if other_than is None or not is_of(name, other_than)]
-                    if gone:
-                        total += self._client.unlink(*gone)
-                        self._client.zrem(USED, *gone)
-                        self._client.zrem(EXPIRES, *gone)
+                    if found:
+                        total += self._client.unlink(*found)
+                        self._client.zrem(USED, *found)
+                        self._client.zrem(EXPIRES, *found)
                 removed.append(total)
         return removed[0]  # answers; then streams of vectors
 

@@ -80,11 +80,6 @@ def drop_others(client: Any, keys: Sequence[str]) -> None:
             client.unlink(key)
 
 
-def is_of(name: bytes, fingerprint: str) -> bool:
-    """Whether this answer or these vectors are of the fingerprint."""
-    return name.split(b":")[2:3] == [_short(fingerprint).encode()]
-
-
 def tenant_of(name: bytes) -> bytes:
     """The tenant's digest in an answer's name."""
     return b"".join(name.split(b":")[3:4])

@@ -88,13 +88,11 @@ class EmbeddedStore:
         self,
         *,
         fingerprint: str | None = None,
-        other_than: str | None = None,
         tenant: str | None = None,
         namespace: str | None = None,
     ) -> int:
         wanted = {
             "fingerprint = ?": fingerprint,
-            "fingerprint <> ?": other_than,
             "tenant = ?": tenant,
             "namespace = ?": namespace,
         }

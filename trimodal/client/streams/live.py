@@ -11,7 +11,6 @@ import contextlib
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import numpy as np
@@ -145,9 +144,7 @@ class LiveStream:
     async def __aenter__(self) -> LiveStream:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def _ask(self, *, end: bool) -> LiveUpdate:

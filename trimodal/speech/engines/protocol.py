@@ -48,7 +48,6 @@ ENGINES = {
     "ctranslate2": "trimodal.speech.engines.ctranslate2",
     "onnxruntime": "trimodal.speech.engines.onnxruntime",
     "tensorrt": "trimodal.speech.engines.tensorrt.engine",
-    "tensorrt_llm": "trimodal.speech.engines.tensorrt_llm",
     "fake": "trimodal.speech.engines.fake",
 }
 

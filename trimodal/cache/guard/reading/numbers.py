@@ -205,5 +205,4 @@ def _with_unit(
             unit, taken = "celsius" if at(index + taken)[0] == "c" else "fahrenheit", taken + 1
     if not unit:
         return taken, [f"n:{shown}"]
-    # 1 m 80, 5 feet 3 inches: what follows in a smaller unit is a part of it.
     return taken, [quantity(number, unit)]

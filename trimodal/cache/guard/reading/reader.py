@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import lru_cache
 
 from trimodal.cache.guard.lexicon.lexicon import ADJECTIVES, PAST_FORMS, PHRASES, VERB_FORMS, lemma
-from trimodal.cache.guard.lexicon.qualities import NOISE
 from trimodal.cache.guard.lexicon.small_words import (
     BE,
     BEFORE_NOUNS,
@@ -23,6 +22,7 @@ from trimodal.cache.guard.lexicon.small_words import (
     JOINS,
     MEASURES,
     NEGATORS,
+    NOISE,
     PARTICLES,
     PAST,
     PREPOSITIONS,
@@ -149,10 +149,10 @@ class _Reader:
     def _phrase(self, index: int) -> int:
         """Takes a phrase of several words that begins at `index`; how many words it has, 0 when none does."""
         first = self._tokens[index].lstrip(NAME)
-        if first[:1] in (CODE, FIGURE) or first not in _starts(first):
+        if first[:1] in (CODE, FIGURE) or lemma(first) not in PHRASES:
             return 0
         ahead = [lemma(token.lstrip(NAME)) for token in self._tokens[index : index + 5]]
-        for parts in PHRASES.get(lemma(first), ()):
+        for parts in PHRASES[lemma(first)]:
             if tuple(ahead[: len(parts)]) == parts:
                 self._add("_".join(parts), index, len(parts))
                 return len(parts)
@@ -234,7 +234,3 @@ class _Reader:
 
 def _person(token: str) -> str:
     return "first" if token in FIRST else "second" if token in SECOND else ""
-
-
-def _starts(word: str) -> tuple[str, ...]:
-    return (word,) if lemma(word) in PHRASES else ()
