@@ -1,4 +1,4 @@
-"""README.md and docs/ against the code: commands, paths, links, snippets, parameters, metrics, dependencies."""
+"""Holds README.md and docs/ against the code: commands, links, snippets, parameters, metrics."""
 
 from __future__ import annotations
 
@@ -314,7 +314,7 @@ def test_every_metric_family_is_described_and_every_one_described_exists() -> No
 
 @cache
 def families() -> dict[str, str]:
-    """Name → kind of each family that the package declares, read from its calls of counter, gauge, histogram."""
+    """Name → kind of each family that the package declares in calls of counter, gauge and histogram."""
     return dict(declared())
 
 
@@ -347,7 +347,7 @@ def kind_of(call: ast.Call) -> str:
 
 
 def name_of(node: ast.expr, texts: dict[str, str]) -> str:
-    """The family's name in a call's first argument, "{}" for what only running tells; empty if it is no text."""
+    """The name in a call's first argument, "{}" for what is not known here; empty if it is no text."""
     if isinstance(node, ast.Constant):
         return str(node.value) if isinstance(node.value, str) else ""
     if not isinstance(node, ast.JoinedStr):
