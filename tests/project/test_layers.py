@@ -19,7 +19,7 @@ LAYERS = (
     ("cache", "speech", "vision", "embedding", "client"),
     ("runtimes", "repository", "plan"),
     ("audio", "triton", "manifest", "settings", "build_support"),
-    ("errors", "metrics", "paths"),
+    ("errors", "logs", "metrics", "paths"),
 )
 LEVEL = {name: height for height, names in enumerate(reversed(LAYERS)) for name in names}
 MAX_FILES = 12

@@ -1,6 +1,6 @@
 """The loop that owns an engine: takes commands between steps, steps while there is work, sends what came out.
 
-It runs in a process of its own (`python -m trimodal.llm FD`), because a step
+It runs in a process of its own (`python -m trimodal.llm.engine_core FD`), because a step
 holds Python's global lock from its first to its last instruction: beside it in the
 model's process no request could be read, cancelled or answered until the step ends.
 It knows neither text nor clients.
