@@ -1,1 +1,1 @@
-
+"""Labels images in three steps: prepare, classify, rank."""
