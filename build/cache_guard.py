@@ -1,4 +1,4 @@
-"""Labelled pairs → the guard's model of rewordings (guard_loose.json), and how well it generalises.
+"""Labelled pairs → the guard's model of rewordings (cache/guard/rewording.json), and how well it generalises.
 
 Beside the pairs as they are it learns from hard ones in another frame ("Tell me …"), and from questions of
 different pairs that happen to be near: or it would take any other sentence for a rewording. Not responsible
@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from trimodal.bench.cache_figures import clopper_pearson
-from trimodal.bench.cache_pairs import HARD, Pair, cosines_of, read_pairs
+from trimodal.bench.cache.figures import clopper_pearson
+from trimodal.bench.cache.pairs import HARD, Pair, cosines_of, read_pairs
 from trimodal.build_support import operator_errors, report
-from trimodal.cache.guard import compare
-from trimodal.cache.guard_loose import FEATURES, LEAST_SIMILARITY, MODEL, features, may_be_reworded
-from trimodal.cache.guard_text import NotEnglish
-from trimodal.embedding.engine import TextEmbedder, open_engine
+from trimodal.cache.guard.guard import compare
+from trimodal.cache.guard.reading.words import NotEnglish
+from trimodal.cache.guard.rewording import FEATURES, LEAST_SIMILARITY, MODEL, features, may_be_reworded
+from trimodal.embedding.engines.protocol import TextEmbedder, open_engine
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.manifest import read_manifest
 
@@ -120,7 +120,7 @@ def learn(x: Floats, y: Flags) -> tuple[Floats, float]:
 def main(
     pairs: list[Path] = typer.Argument(help="JSON lines of labelled pairs, to learn from."),
     apart_file: Path = typer.Option(
-        ROOT / "tests/cache/guard_kept_apart.txt", "--apart", help="More that differ, as a|b."
+        ROOT / "tests/cache/guard/kept_apart.txt", "--apart", help="More that differ, as a|b."
     ),
     alike: Path | None = typer.Option(
         None, help="Questions of different pairs that do mean the same, as a|b."

@@ -17,15 +17,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trimodal.build_support import (
-    artefact_root,
-    build_command,
-    operator_errors,
-    progress,
-    report,
-    resolve_checkpoint,
-)
+from trimodal.build_support import build_command, operator_errors, progress, report, resolve_checkpoint
 from trimodal.manifest import Manifest, atomic_directory, checkpoint_sha256, write_manifest
+from trimodal.paths import artefact_root
 
 if TYPE_CHECKING:
     import onnx
@@ -36,9 +30,9 @@ PRECISIONS = ["fp32", "fp16", "int8"]
 
 def main() -> None:
     options = arguments()
-    from embedding_check import SENTENCES, compare, judge, run_torch
-    from embedding_checkpoint import encode, load, packaged, read_contract
-    from embedding_export import export
+    from steps.embedding.check import SENTENCES, compare, judge, run_torch
+    from steps.embedding.checkpoint import encode, load, packaged, read_contract
+    from steps.embedding.export import export
 
     directory = resolve_checkpoint(options.source or packaged())
     max_length, dimension = read_contract(directory)
@@ -94,8 +88,8 @@ def arguments() -> argparse.Namespace:
 def write_graph(model: onnx.ModelProto, precision: str, path: Path) -> None:
     """The FP32 graph, in that precision, in `path`."""
     import onnx
-    from embedding_export import OUTPUT, pooling
-    from onnx_fp16 import to_fp16
+    from steps.embedding.export import OUTPUT, pooling
+    from steps.onnx.fp16 import to_fp16
 
     if precision == "fp16":
         model = to_fp16(model, keep=[OUTPUT], keep_nodes=pooling(model))

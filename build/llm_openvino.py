@@ -16,20 +16,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 import typer
-from llm_check import check, reference_samples
-from llm_checkpoint import Checkpoint, check_causal, quiet, read_texts
-from llm_export import SAMPLE_TOKENS, Compression, compress, export, group_size, import_converters
+from steps.llm.check import check, reference_samples
+from steps.llm.checkpoint import Checkpoint, check_causal, quiet, read_texts
+from steps.llm.export import SAMPLE_TOKENS, Compression, compress, export, group_size, import_converters
 
-from trimodal.build_support import (
-    artefact_root,
-    build_command,
-    operator_errors,
-    progress,
-    report,
-    resolve_checkpoint,
-)
+from trimodal.build_support import build_command, operator_errors, progress, report, resolve_checkpoint
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, checkpoint_sha256, write_manifest
+from trimodal.paths import artefact_root
 
 REPOSITORY = artefact_root("llm")
 FEWEST_SAMPLES, MOST_SAMPLES = 16, 512  # Fewer mislead; more cost time and change little. Use 128 or more.

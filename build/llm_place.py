@@ -16,18 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from llm_checkpoint import check_causal
+from steps.llm.checkpoint import check_causal
 
-from trimodal.build_support import (
-    artefact_root,
-    build_command,
-    operator_errors,
-    progress,
-    report,
-    resolve_checkpoint,
-)
+from trimodal.build_support import build_command, operator_errors, progress, report, resolve_checkpoint
 from trimodal.errors import ArtefactError
 from trimodal.manifest import MANIFEST, Manifest, atomic_directory, checkpoint_sha256, write_manifest
+from trimodal.paths import artefact_root
 
 INDEX = "model.safetensors.index.json"
 TOKENIZER = "tokenizer.json"

@@ -13,25 +13,16 @@ import tempfile
 from pathlib import Path
 
 import typer
-from llm_agreement import compare, load_reference
-from llm_calibration import MODEL_WORDS, check_path, read_calibration, write_dataset
-from llm_check import GREEDY_TOKENS, PROMPTS
-from llm_checkpoint import Checkpoint, check_causal, quiet
-from llm_engine_build import built_engine, greedy_answers, save_engine
-from llm_engine_plan import EnginePlan, check_disk, check_machine, check_plan, check_runtime
-from llm_speculation import Method, Speculation, parse_lookahead, read_choices
+from steps.llm.agreement import compare, load_reference
+from steps.llm.calibration import MODEL_WORDS, check_path, read_calibration, write_dataset
+from steps.llm.check import GREEDY_TOKENS, PROMPTS
+from steps.llm.checkpoint import Checkpoint, check_causal, quiet
+from steps.llm.engine_build import built_engine, greedy_answers, save_engine
+from steps.llm.engine_plan import EnginePlan, check_disk, check_machine, check_plan, check_runtime
+from steps.llm.speculation import Method, Speculation, parse_lookahead, read_choices
 
-from trimodal.build_support import (
-    artefact_root,
-    build_command,
-    operator_errors,
-    progress,
-    report,
-    resolve_checkpoint,
-)
+from trimodal.build_support import build_command, operator_errors, progress, report, resolve_checkpoint
 from trimodal.errors import ArtefactError
-from trimodal.llm.architecture import find_config, read_architecture
-from trimodal.llm.sizing import KvPrecision, Precision
 from trimodal.manifest import (
     GpuTarget,
     Manifest,
@@ -39,6 +30,9 @@ from trimodal.manifest import (
     checkpoint_sha256,
     write_manifest,
 )
+from trimodal.paths import artefact_root
+from trimodal.plan.architecture import find_config, read_architecture
+from trimodal.plan.memory import KvPrecision, Precision
 
 # What llm_openvino.py asks of its builds; a wrong graph or tokenizer falls far below.
 MIN_AGREEMENT = {each: 0.5 if each is Precision.int4_awq else 0.9 for each in Precision}

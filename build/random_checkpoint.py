@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from random_tokenizer import byte_level_tokenizer
-from random_whisper import WHISPER_SHAPES, write_whisper
+from steps.random.tokenizer import byte_level_tokenizer
+from steps.random.whisper import WHISPER_SHAPES, write_whisper
 
 from trimodal.build_support import operator_errors, progress, report
 from trimodal.manifest import atomic_directory

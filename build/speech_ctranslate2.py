@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 import typer
-from speech_audio import DEMO_SAMPLES, read_recordings
-from speech_check import compare, compare_words, judge, reference, target
-from speech_checkpoint import Checkpoint, load, parse_contexts
+from steps.speech.audio import DEMO_SAMPLES, read_recordings
+from steps.speech.check import compare, compare_words, judge, reference, target
+from steps.speech.checkpoint import Checkpoint, load, parse_contexts
 
 from trimodal.build_support import build_command, operator_errors, progress, report, resolve_checkpoint
 from trimodal.errors import ArtefactError

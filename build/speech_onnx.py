@@ -2,9 +2,9 @@
 
     python build/speech_onnx.py openai/whisper-base --precision fp32 --precision fp16 --precision int8
 
-The graphs' names, shapes and types are in build/speech_onnx_export.py; build/speech_tensorrt.py compiles
-FP16 and FP32 ones. They are compared with torch number by number, then every artefact on audio, before it
-replaces an older one; FP16 with every tensor rounded, as a GPU does. This script does not train or serve.
+The graphs' names, shapes and types are in build/steps/speech/onnx_export.py; build/speech_tensorrt.py
+compiles FP16 and FP32 ones. They are compared with torch number by number, then every artefact on audio,
+before it replaces an older one; FP16 with every tensor rounded, as a GPU does.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 import onnxruntime
 import typer
-from speech_audio import DEMO_SAMPLES, read_recordings
-from speech_check import Reference, compare, compare_words, judge, reference, target
-from speech_checkpoint import Checkpoint, load, parse_contexts
-from speech_onnx_check import largest_errors, refuse_wrong, runtime
-from speech_onnx_export import OPSET, export
-from speech_onnx_files import Precision, write_graphs, write_rounded
+from steps.speech.audio import DEMO_SAMPLES, read_recordings
+from steps.speech.check import Reference, compare, compare_words, judge, reference, target
+from steps.speech.checkpoint import Checkpoint, load, parse_contexts
+from steps.speech.onnx_check import largest_errors, refuse_wrong, runtime
+from steps.speech.onnx_export import OPSET, export
+from steps.speech.onnx_files import Precision, write_graphs, write_rounded
 
 from trimodal.build_support import build_command, operator_errors, progress, report, resolve_checkpoint
 from trimodal.errors import ArtefactError

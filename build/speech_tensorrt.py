@@ -19,23 +19,23 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-import tensorrt_plan
-import tensorrt_run
 import typer
-from speech_audio import DEMO_SAMPLES, read_recordings
-from speech_check import REPOSITORY, target
-from speech_onnx_export import save
-from speech_profiles import decoder_profiles, encoder_profiles, manifest_profiles
-from tensorrt_operators import unsupported
-from tensorrt_plan import PlanFigures, PlanOptions
+from steps.speech.audio import DEMO_SAMPLES, read_recordings
+from steps.speech.check import REPOSITORY, target
+from steps.speech.onnx_export import save
+from steps.speech.profiles import decoder_profiles, encoder_profiles, manifest_profiles
+from steps.tensorrt import plan, run
+from steps.tensorrt.operators import unsupported
+from steps.tensorrt.plan import PlanFigures, PlanOptions
 
 from trimodal.build_support import build_command, operator_errors, report
 from trimodal.errors import ArtefactError
 from trimodal.manifest import MANIFEST, Manifest, atomic_directory, read_manifest, sha256, write_manifest
-from trimodal.speech import engine_onnxruntime, onnx_graphs, tensorrt_graphs
-from trimodal.speech.artefact import SpeechShapes, read_shapes, read_spec
-from trimodal.speech.engine_tensorrt import open_plans
+from trimodal.speech.engines import onnxruntime
+from trimodal.speech.engines.tensorrt import graphs as tensorrt_graphs
+from trimodal.speech.engines.tensorrt.engine import open_plans
 from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.whisper.artefact import SpeechShapes, read_shapes, read_spec
 
 
 class Precision(str, Enum):
@@ -73,9 +73,9 @@ def main(
     """Compile SOURCE for this GPU, compare it with its graphs, and put it in place."""
     with operator_errors():
         # What costs nothing is asked first: library, GPU, torch, then the graphs, then the builds.
-        version, gpu = tensorrt_plan.tensorrt_version(), tensorrt_plan.gpu_target()
+        version, gpu = plan.tensorrt_version(), plan.gpu_target()
         if check:
-            tensorrt_run.require_cuda()
+            run.require_cuda()
         place = target(precision.value, name, out)
         usual = opt_batch or max(1, max_batch // 2)
         if usual > max_batch:
@@ -97,19 +97,19 @@ def main(
             write_manifest(work, manifest)
             manifest.check = {"not run": "--no-check"}
             if check:
-                import speech_plan_check
+                from steps.speech import plan_check
 
-                manifest.check = speech_plan_check.compare_numbers(
+                manifest.check = plan_check.compare_numbers(
                     work, graphs, shapes, (1, usual, max_batch), precision.value
                 )
                 windows = [
                     each for one in read_recordings(audio, shapes.contexts_s[-1]) for each in one.windows
                 ]
                 engines = (
-                    engine_onnxruntime.open_engine(graphs, RecognizeSettings(artefact=str(graphs))),
-                    open_plans(work, manifest, shapes, max_batch, device=tensorrt_run.DEVICE),
+                    onnxruntime.open_engine(graphs, RecognizeSettings(artefact=str(graphs))),
+                    open_plans(work, manifest, shapes, max_batch, device=run.DEVICE),
                 )
-                manifest.check |= speech_plan_check.compare_words(engines, windows)
+                manifest.check |= plan_check.compare_words(engines, windows)
                 judge(manifest, min_agreement)
             report(f"{place.name}: {manifest.source}", {**manifest.check, **summary(figures)})
             write_manifest(work, manifest)
@@ -151,14 +151,14 @@ def build_plans(
     """
     figures = {}
     with tempfile.TemporaryDirectory(prefix=".graphs-", dir=work.parent) as scratch:
-        encoder = without_hidden(graphs / onnx_graphs.ENCODER, Path(scratch))
-        decoder = graphs / onnx_graphs.DECODER
+        encoder = without_hidden(graphs / onnxruntime.ENCODER, Path(scratch))
+        decoder = graphs / onnxruntime.DECODER
         ranges = encoder_profiles(encoder, shapes, batch), decoder_profiles(decoder, shapes, batch)
         names = tensorrt_graphs.ENCODER, tensorrt_graphs.DECODER
         for graph, name, profiles in zip((encoder, decoder), names, ranges, strict=True):
             if lacking := unsupported(onnx.load(graph)):
                 raise ArtefactError(f"TensorRT's ONNX parser lacks what {graph} needs: {'; '.join(lacking)}")
-            figures[name] = tensorrt_plan.build_plan(graph, work / name, profiles, options)
+            figures[name] = plan.build_plan(graph, work / name, profiles, options)
     return figures, manifest_profiles(*ranges)
 
 
@@ -176,7 +176,7 @@ def describe(
 ) -> Manifest:
     """The manifest of the plans: what their graphs' says, and what they were compiled for."""
     encoder = figures[tensorrt_graphs.ENCODER]
-    names = onnx_graphs.ENCODER, onnx_graphs.DECODER
+    names = onnxruntime.ENCODER, onnxruntime.DECODER
     return Manifest(
         task="speech",
         runtime="tensorrt",

@@ -17,16 +17,17 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trimodal.build_support import artefact_root, build_command, operator_errors, progress, report
+from trimodal.build_support import build_command, operator_errors, progress, report
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, write_manifest
+from trimodal.paths import artefact_root
 from trimodal.vision.artefact import LABELS, PIXELS
 
 if TYPE_CHECKING:
     import onnx
-    from onnx_qdq import Kind
-    from vision_images import ImageSet
-    from vision_source import Source
+    from steps.onnx.qdq import Kind
+    from steps.vision.images import ImageSet
+    from steps.vision.source import Source
 
 DEFAULT_OUT = artefact_root("vision_classify")
 PRECISIONS = ["fp32", "fp16", "int8", "int8-gpu", "fp8"]
@@ -36,8 +37,8 @@ RANDOM = ["resnet18", "resnet50", "vit_b_16", "convnext_tiny"]
 
 def main() -> None:
     options = arguments()
-    from vision_check import compare, judge
-    from vision_source import from_checkpoint, from_random
+    from steps.vision.check import compare, judge
+    from steps.vision.source import from_checkpoint, from_random
 
     if options.random:
         source = from_random(options.random)
@@ -100,13 +101,13 @@ def arguments() -> argparse.Namespace:
 def write_graph(source: Source, precision: str, path: Path, options: argparse.Namespace) -> None:
     """The graph of that precision in `path`."""
     import onnx
-    import onnx_qdq
-    from onnx_fp16 import to_fp16
-    from vision_export import OPSET, OUTPUT, normalisation_nodes
-    from vision_quantise import quantise
+    from steps.onnx import qdq
+    from steps.onnx.fp16 import to_fp16
+    from steps.vision.export import OPSET, OUTPUT, normalisation_nodes
+    from steps.vision.quantise import quantise
 
     with progress(f"{precision}: export"):
-        model = source.graph(onnx_qdq.OPSET if precision in ("int8-gpu", "fp8") else OPSET)
+        model = source.graph(qdq.OPSET if precision in ("int8-gpu", "fp8") else OPSET)
     if precision == "int8":
         onnx.save(model, path)
         assert source.calibration is not None
@@ -129,16 +130,16 @@ def write_graph(source: Source, precision: str, path: Path, options: argparse.Na
 
 def calibrated(model: onnx.ModelProto, kind: Kind, images: ImageSet) -> onnx.ModelProto:
     """Q/DQ in `model`, by the largest magnitudes that the images reach."""
-    import onnx_qdq
-    from vision_check import BATCH
-    from vision_export import INPUT
+    from steps.onnx import qdq
+    from steps.vision.check import BATCH
+    from steps.vision.export import INPUT
 
-    plan = onnx_qdq.choose(model, kind)
+    plan = qdq.choose(model, kind)
     starts = range(0, len(images.pixels), BATCH)
     with progress(f"{kind}: calibrate on {len(images.pixels)} images", len(starts)) as advance:
         batches = ({INPUT: images.pixels[start : start + BATCH]} for start in starts)
-        largest = onnx_qdq.ranges(model, plan.activations, batches, advance)
-    return onnx_qdq.quantise(model, plan, largest, kind)
+        largest = qdq.ranges(model, plan.activations, batches, advance)
+    return qdq.quantise(model, plan, largest, kind)
 
 
 def manifest(source: Source, precision: str, check: dict[str, Any], options: argparse.Namespace) -> Manifest:

@@ -20,14 +20,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import tensorrt_plan
-import tensorrt_run
-import vision_profiles
-from tensorrt_plan import PlanFigures, PlanOptions
+from steps.tensorrt import plan as tensorrt_plan
+from steps.tensorrt import run
+from steps.tensorrt.plan import PlanFigures, PlanOptions
+from steps.vision import profiles as vision_profiles
 
-from trimodal.build_support import artefact_root, build_command, operator_errors, progress, report
+from trimodal.build_support import build_command, operator_errors, progress, report
 from trimodal.errors import ArtefactError
 from trimodal.manifest import MANIFEST, Manifest, atomic_directory, sha256, write_manifest
+from trimodal.paths import artefact_root
 from trimodal.vision.artefact import LABELS, ClassifierArtefact, read_classifier
 
 DEFAULT_OUT = artefact_root("vision_classify")
@@ -44,7 +45,7 @@ def main() -> None:
     version, gpu = tensorrt_plan.tensorrt_version(), tensorrt_plan.gpu_target()
     plan_options = PlanOptions.of(options)
     if options.check:
-        tensorrt_run.require_cuda()
+        run.require_cuda()
     artefact = find_graph(options)
     precision = precision_of(artefact, options.precision)
     if options.min_agreement is None:
@@ -64,7 +65,7 @@ def main() -> None:
         figures = tensorrt_plan.build_plan(graph, work / PLAN, profiles, plan_options)
         check: dict[str, object] = {"not run": "--no-check"}
         if options.check:
-            from vision_plan_check import compare_plan
+            from steps.vision.plan_check import compare_plan
 
             check = compare_plan(work / PLAN, graph, artefact.input, profiles, precision, options)
         report(
@@ -142,7 +143,7 @@ def precision_of(artefact: ClassifierArtefact, wanted: str | None) -> str:
 def check_operators(graph: Path) -> None:
     """Raises: ArtefactError with all operators of the graph that TensorRT's parser is known to lack."""
     import onnx
-    from tensorrt_operators import unsupported
+    from steps.tensorrt.operators import unsupported
 
     with progress("operators"):
         lacking = unsupported(onnx.load(graph))

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.gpu.doubles import Recorder, install, typings
+from tests.doubles.gpu_libraries import Recorder, install, typings
 
 MISSING = "the type stubs are not here: set TRIMODAL_TYPINGS, or put them into ../shared/typings"
 

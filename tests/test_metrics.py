@@ -9,21 +9,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import fake_pb_utils
-from tests.fake_pb_utils import MetricFamily
-from tests.llm.sinks import eventually
-from trimodal.metrics import MemoryMetrics, TritonMetrics
+from tests.doubles import pb_utils
+from tests.doubles.pb_utils import MetricFamily
+from tests.llm.doubles.sinks import eventually
+from trimodal.metrics import MemoryMetrics
+from trimodal.triton.metrics import TritonMetrics
 
 
 @pytest.fixture
 def metrics() -> Iterator[TritonMetrics]:
     MetricFamily.families.clear()
-    metrics = TritonMetrics(fake_pb_utils)
+    metrics = TritonMetrics(pb_utils)
     yield metrics
     metrics.close()
 
 
-def only(kind: str) -> fake_pb_utils.Metric:
+def only(kind: str) -> pb_utils.Metric:
     """The one series of the one family that there is."""
     (family,) = MetricFamily.families
     assert family.kind == kind

@@ -7,7 +7,6 @@ only asked for --help stays fast.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,22 +20,11 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from trimodal.errors import ArtefactError, OperatorError
+from trimodal.paths import HUB_ID
 
 console = Console()
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 # Enough to build from: weights in one format, configuration, tokenizer and template.
 HUB_FILES = ["*.safetensors", "*.json", "*.jinja", "*.model", "*.txt"]
-ENGINES_VARIABLE = "TRIMODAL_ENGINES"
-
-
-def artefact_root(model: str) -> Path:
-    """Where a model's artefacts are put: `$TRIMODAL_ENGINES/<model>`, else `model_repository/<model>/1`.
-
-    The launcher looks in both: a read-only repository can be served with engines of a volume.
-    """
-    if engines := os.environ.get(ENGINES_VARIABLE):
-        return Path(engines).expanduser().absolute() / model
-    return Path(__file__).resolve().parents[1] / "model_repository" / model / "1"
 
 
 def resolve_checkpoint(source: str) -> Path:

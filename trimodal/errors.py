@@ -18,7 +18,18 @@ OperatorError's, which name the file that an operator has to edit.
 
 from __future__ import annotations
 
+import logging
 from typing import ClassVar
+
+logger = logging.getLogger(__name__)
+
+
+def as_request_error(error: BaseException, request_id: str = "") -> RequestError:
+    """`error` if a client may be told it, else an InternalError; the traceback goes to the log."""
+    if isinstance(error, RequestError):
+        return error
+    logger.error("the model failed on a request", exc_info=error, extra={"request_id": request_id})
+    return InternalError("the model failed on this request; the server's log says why")
 
 
 class TrimodalError(Exception):

@@ -53,8 +53,8 @@ def main() -> None:
     from sklearn.model_selection import train_test_split
 
     sys.path.insert(0, str(HERE.parent))
-    from vision_images import normalised
-    from vision_models import ARCHITECTURES
+    from steps.vision.images import normalised
+    from steps.vision.models import ARCHITECTURES
 
     started = time.perf_counter()
     torch.manual_seed(0)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from trimodal.assistant.answer import Columns
+from trimodal.assistant.tensors import Columns
 from trimodal.assistant.values import Piece, Saw
 from trimodal.errors import Cancelled, RequestError
 
@@ -17,7 +17,7 @@ WORDS = ("An", " answer", " of", " words")
 
 
 class Models:
-    """Stands in for `relay.Models`: `go` holds a stage, `errors` fails it, `reached` says it is there."""
+    """Stands in for `models.Models`: `go` holds a stage, `errors` fails it, `reached` says it is there."""
 
     def __init__(self) -> None:
         self.go = {stage: _set() for stage in ("heard", "saw", "answer")}

@@ -15,8 +15,8 @@ import pytest
 from tests.builders.engine_builds import Build, command, gpu, outputs, prompts, save
 from tests.builders.gpu_machine import artefact, graph, plans, trt  # noqa: F401  fixtures of plans
 from tests.builders.scripts import BUILD
-from tests.gpu.doubles import Recorder
-from trimodal.gpu.device import Gpu
+from tests.doubles.gpu_libraries import Recorder
+from trimodal.runtimes.gpu_device import Gpu
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,10 @@ def llama(scripts: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def torch_answers(llama: Path) -> list[list[int]]:
     """What a faultless engine answers to the check prompts."""
-    check, checkpoints = importlib.import_module("llm_check"), importlib.import_module("llm_checkpoint")
+    check, checkpoints = (
+        importlib.import_module("steps.llm.check"),
+        importlib.import_module("steps.llm.checkpoint"),
+    )
     model = checkpoints.Checkpoint(llama, load=False)
     model.load("auto")
     samples = check.greedy_samples(model, [model.encode_prompt(each) for each in prompts()])
@@ -67,7 +70,7 @@ def machine(scripts: None, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
             raise state.gpus
         return list(state.gpus)
 
-    plan = importlib.import_module("llm_engine_plan")
+    plan = importlib.import_module("steps.llm.engine_plan")
     monkeypatch.setattr(plan, "visible_gpus", visible)
     monkeypatch.setattr(plan, "installed", lambda names: state.version)
     return state

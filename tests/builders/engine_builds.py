@@ -10,8 +10,8 @@ from typing import Any
 import typer
 from typer.testing import CliRunner, Result
 
-from tests.gpu.doubles import Recorder, make
-from trimodal.gpu.device import Gpu
+from tests.doubles.gpu_libraries import Recorder, make
+from trimodal.runtimes.gpu_device import Gpu
 
 GIB = 2**30
 Build = Callable[..., Result]
@@ -38,7 +38,7 @@ def gpu(index: int = 0, sm: str = "9.0", memory: int = 80 * GIB, free: int | Non
 
 
 def prompts() -> tuple[str, ...]:
-    return tuple(importlib.import_module("llm_check").PROMPTS[:4])
+    return tuple(importlib.import_module("steps.llm.check").PROMPTS[:4])
 
 
 def outputs(answers: Sequence[list[int]]) -> list[Any]:

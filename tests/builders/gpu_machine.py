@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.builders.onnx_doubles import executes, parses
+from tests.builders.graphs import write_artefact, write_classifier
+from tests.builders.onnx.doubles import executes, parses
 from tests.builders.scripts import importable
-from tests.builders.tiny_graphs import write_artefact, write_classifier
 from trimodal.errors import ArtefactError
-from trimodal.gpu.device import Gpu
 from trimodal.manifest import InputRange
+from trimodal.runtimes.gpu_device import Gpu
 
 H200 = Gpu(0, "NVIDIA H200", "9.0", 150 << 30, 140 << 30, "580.1")
 RANGE = InputRange(min=(1, 3, 8, 8), opt=(4, 3, 8, 8), max=(16, 3, 8, 8))
@@ -41,9 +41,9 @@ def refused(plans: ModuleType, graph: Path, *profiles: dict[str, InputRange], **
 
 @pytest.fixture
 def plans(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """build/tensorrt_plan.py on a machine with one H200."""
+    """build/steps/tensorrt/plan.py on a machine with one H200."""
     with importable():
-        module = importlib.import_module("tensorrt_plan")
+        module = importlib.import_module("steps.tensorrt.plan")
         monkeypatch.setattr(module, "visible_gpus", lambda: [H200])
         yield module
 
@@ -53,7 +53,7 @@ def trt(
     plans: ModuleType, tensorrt_double: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> SimpleNamespace:
     """TensorRT there whose plans are ONNX graphs and run on the CPU, in its memory."""
-    monkeypatch.setattr(importlib.import_module("tensorrt_run"), "DEVICE", "cpu")
+    monkeypatch.setattr(importlib.import_module("steps.tensorrt.run"), "DEVICE", "cpu")
     tensorrt_double.module.__version__ = f"{tensorrt_double.version}.1.48"
     parses(tensorrt_double)
     executes(tensorrt_double)

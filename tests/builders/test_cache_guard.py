@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests.builders.scripts import importable
-from trimodal.bench.cache_pairs import read_pairs
-from trimodal.embedding.engine import Embedded
+from trimodal.bench.cache.pairs import read_pairs
+from trimodal.embedding.engines.protocol import Embedded
 
 
 class Words:

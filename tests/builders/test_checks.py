@@ -31,7 +31,7 @@ def whole(pixels: Any) -> Any:
 
 @pytest.mark.parametrize("broken", [1, 3, 5])
 def test_a_classifier_that_fails_in_one_size_of_batch(broken: int) -> None:
-    vision_check = importlib.import_module("vision_check")
+    vision_check = importlib.import_module("steps.vision.check")
     pixels = np.arange(8, dtype=np.uint8)[:, None]
 
     def run(batch: Any) -> Any:
@@ -46,7 +46,7 @@ def test_a_classifier_that_fails_in_one_size_of_batch(broken: int) -> None:
 
 @pytest.mark.parametrize(("error", "kept"), [(0.01, True), (0.5, False), (float("nan"), False)])
 def test_a_recogniser_whose_encoder_is_off(error: float, kept: bool) -> None:
-    speech_check = importlib.import_module("speech_check")
+    speech_check = importlib.import_module("steps.speech.check")
     manifest = Manifest(
         task="speech", runtime="onnxruntime", runtime_version="1", precision="fp16", source="here",
         source_sha256="none", command="python build/speech_onnx.py here",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.builders.scripts import importable, refusal, run
-from trimodal.embedding.engine_onnxruntime import open_engine
+from trimodal.embedding.engines.onnxruntime import open_engine
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.manifest import read_manifest
 

@@ -13,12 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.cache.doubles import ScriptedGuard, ask
-from tests.cache.rig import LONG
+from tests.cache.doubles import LONG, ScriptedGuard, ask
 from trimodal.cache.answers import AnswerCache
 from trimodal.cache.metrics import STORED, CacheMetrics
 from trimodal.cache.options import CacheOptions
-from trimodal.cache.store import Limits, open_store
+from trimodal.cache.stores.base import Limits, open_store
 from trimodal.cache.values import Entry
 from trimodal.metrics import MemoryMetrics
 

@@ -13,7 +13,7 @@ from trimodal.client import (
     Timeouts,
 )
 from trimodal.client.batches import BATCHES_AT_ONCE, in_batches
-from trimodal.client.fake_transport import labelled, scripted
+from trimodal.client.transports.fake import labelled, scripted
 from trimodal.errors import InvalidArgument
 
 

@@ -4,13 +4,13 @@ import dataclasses
 
 import pytest
 
-from tests.gpu.test_libraries import distribution, site  # noqa: F401
+from tests.runtimes.test_gpu_libraries import distribution, site  # noqa: F401  a fixture
 from tests.server.artefacts import H200, PLAN, add_model, python_model
 from trimodal.doctor.gpu import check_gpus, cuda_needs, find_gpus
 from trimodal.errors import ServerError
-from trimodal.gpu import libraries
+from trimodal.repository import read_model
+from trimodal.runtimes import gpu_libraries
 from trimodal.server import preflight
-from trimodal.server.repository import read_model
 
 GTX = dataclasses.replace(H200, name="NVIDIA GeForce GTX 1080", sm="6.1")
 
@@ -27,13 +27,13 @@ def model(tmp_path):
 @pytest.fixture
 def on_cuda_13(model, monkeypatch):
     """A model whose library is built for CUDA 13."""
-    monkeypatch.setattr(libraries, "cuda_of", lambda name, python="": 13)
+    monkeypatch.setattr(gpu_libraries, "cuda_of", lambda name, python="": 13)
     return model(python_model("embedding", engine="onnxruntime", device="cuda", artefact="onnx-fp16"))
 
 
 def driver(version: str, serves, model, monkeypatch):
     """The line about a driver of this version, whose libcuda serves this CUDA."""
-    monkeypatch.setattr(libraries, "driver_cuda", lambda: serves)
+    monkeypatch.setattr(gpu_libraries, "driver_cuda", lambda: serves)
     gpu = dataclasses.replace(H200, driver=version)
     return next(check_gpus([gpu], [model], 0))
 
@@ -83,7 +83,7 @@ def test_the_least_driver_for_cuda_12(model, monkeypatch, version, level):
 
 
 def test_gpus(on_cuda_13, monkeypatch):
-    monkeypatch.setattr(libraries, "driver_cuda", lambda: (13, 0))
+    monkeypatch.setattr(gpu_libraries, "driver_cuda", lambda: (13, 0))
     busy = dataclasses.replace(H200, index=1, free=30 << 30)
     _, first, second, third = check_gpus([H200, busy, dataclasses.replace(GTX, index=2)], [on_cuda_13], 0)
     assert (first.name, first.level) == ("GPU 0", "ok")
@@ -93,7 +93,7 @@ def test_gpus(on_cuda_13, monkeypatch):
 
 
 def test_engines_must_fit_into_what_is_free(on_cuda_13, monkeypatch):
-    monkeypatch.setattr(libraries, "driver_cuda", lambda: (13, 0))
+    monkeypatch.setattr(gpu_libraries, "driver_cuda", lambda: (13, 0))
     *_, fits = check_gpus([H200], [on_cuda_13], 16 << 30)
     *_, large = check_gpus([H200], [on_cuda_13], 141 << 30)
     assert (fits.level, large.level) == ("ok", "failure")

@@ -6,8 +6,8 @@ import pytest
 
 from tests.server.artefacts import PLAN, add_model, python_model
 from trimodal.doctor.libraries import check_libraries
-from trimodal.gpu import libraries
-from trimodal.server.repository import read_model
+from trimodal.repository import read_model
+from trimodal.runtimes import gpu_libraries
 
 ON_CUDA = {"engine": "onnxruntime", "device": "cuda", "artefact": "onnx-fp16"}
 
@@ -16,17 +16,17 @@ ON_CUDA = {"engine": "onnxruntime", "device": "cuda", "artefact": "onnx-fp16"}
 def look(tmp_path, monkeypatch):
     """`look(installed, *configs)`: name → check, with these packages and no CUDA in the system."""
 
-    def check(installed, *configs, extra="gpu"):
+    def check(installed, *configs, extra="cuda"):
         def version(names, python=""):
             names = [names] if isinstance(names, str) else names
             return next((installed[name, python] for name in names if (name, python) in installed), None)
 
         installed = {key if isinstance(key, tuple) else (key, ""): value for key, value in installed.items()}
-        monkeypatch.setattr(libraries, "installed", version)
-        monkeypatch.setattr(libraries, "cuda_of", lambda name, python="": 13)
-        monkeypatch.setattr(libraries, "has_library", lambda stem, major: False)
+        monkeypatch.setattr(gpu_libraries, "installed", version)
+        monkeypatch.setattr(gpu_libraries, "cuda_of", lambda name, python="": 13)
+        monkeypatch.setattr(gpu_libraries, "has_library", lambda stem, major: False)
         names = [add_model(tmp_path, config).parent.name for config in configs]
-        models = [read_model(tmp_path, name, "gpu") for name in names]
+        models = [read_model(tmp_path, name, "tensorrt") for name in names]
         return {one.name: one for one in check_libraries(models, extra)}
 
     return check
@@ -78,7 +78,9 @@ def test_the_classifier_wants_it_too(look):
 
 @pytest.mark.parametrize(("in_place", "level"), [(True, "warning"), (False, "failure")])
 def test_both_onnxruntimes_share_a_folder(look, monkeypatch, in_place, level):
-    monkeypatch.setattr(libraries, "is_on_disk", lambda name, file: name == "onnxruntime-gpu" and in_place)
+    monkeypatch.setattr(
+        gpu_libraries, "is_on_disk", lambda name, file: name == "onnxruntime-gpu" and in_place
+    )
     packages = {"tokenizers": "0.22", "onnxruntime": "1.31.1", "onnxruntime-gpu": "1.31.1"}
     checks = look(packages, python_model("embedding", **ON_CUDA))
     assert checks["onnxruntime-gpu"].level == level
@@ -105,8 +107,8 @@ def test_tensorrt_in_python_keeps_its_tensors_in_torch(look, torch, level):
 def test_a_library_of_the_system_will_do(look, monkeypatch, tmp_path):
     config = python_model("speech_recognize", engine="ctranslate2", device="cuda", artefact="a")
     look({"ctranslate2": "4.8.5", "tokenizers": "0.22"}, config)
-    monkeypatch.setattr(libraries, "has_library", lambda stem, major: (stem, major) == ("libcublas", 12))
-    (*_, cublas) = check_libraries([read_model(tmp_path, "speech_recognize", "gpu")], "gpu")
+    monkeypatch.setattr(gpu_libraries, "has_library", lambda stem, major: (stem, major) == ("libcublas", 12))
+    (*_, cublas) = check_libraries([read_model(tmp_path, "speech_recognize", "tensorrt")], "cuda")
     assert (cublas.level, cublas.found) == ("ok", "libcublas.so.12 of the system (for ctranslate2)")
 
 

@@ -5,8 +5,8 @@ import pytest
 from tests.server.artefacts import PLAN, add_model, python_model
 from trimodal.doctor.triton import check_triton
 from trimodal.errors import ServerError
-from trimodal.server import locate, preflight
-from trimodal.server.repository import read_model
+from trimodal.repository import read_model
+from trimodal.server import installation, preflight
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def models(tmp_path):
     """One of the Python backend, one of TensorRT's."""
     add_model(tmp_path, PLAN)
     add_model(tmp_path, python_model("vision_rank", classifier="x"))
-    return [read_model(tmp_path, name, "gpu") for name in ("vision_rank", "vision_classify")]
+    return [read_model(tmp_path, name, "tensorrt") for name in ("vision_rank", "vision_classify")]
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def container(tmp_path, monkeypatch):
     for place in ("bin", "backends/python", "backends/tensorrt"):
         (root / place).mkdir(parents=True)
     (root / "bin" / "tritonserver").touch()
-    (root / "backends" / "python" / locate.STUB).touch()
+    (root / "backends" / "python" / installation.STUB).touch()
     monkeypatch.setenv("TRIMODAL_TRITONSERVER", str(root))
     monkeypatch.setenv("TRITON_SERVER_VERSION", "2.68.0")
     return root
@@ -42,7 +42,7 @@ def test_a_container(container, models):
 
 def test_the_wheel(monkeypatch, models):
     monkeypatch.delenv("TRIMODAL_TRITONSERVER", raising=False)
-    monkeypatch.setattr(locate, "CONTAINER", locate.Path("/nonexistent"))
+    monkeypatch.setattr(installation, "CONTAINER", installation.Path("/nonexistent"))
     checks = {check.name: check for check in check_triton(models)}
     assert checks["libpython"].level == "ok"
     assert "nvidia-pytriton" in checks["tritonserver"].found
@@ -51,7 +51,7 @@ def test_the_wheel(monkeypatch, models):
 
 
 def test_what_is_missing(container, models, monkeypatch):
-    (container / "backends" / "python" / locate.STUB).write_bytes(b"..libpython3.7.so.1.0..")
+    (container / "backends" / "python" / installation.STUB).write_bytes(b"..libpython3.7.so.1.0..")
     (container / "backends" / "tensorrt").rmdir()
 
     def numpy():

@@ -120,7 +120,7 @@ class Command:
         self.http_port, self.grpc_port, self.metrics_port = chosen.values()
         given = [part for flag, port in chosen.items() if flag not in arguments for part in (flag, str(port))]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "trimodal.cli", "serve", *given, *arguments],
+            [sys.executable, "-m", "trimodal.cli.app", "serve", *given, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

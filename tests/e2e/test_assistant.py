@@ -21,13 +21,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.e2e.conftest import wait_until
 from tests.vision.pictures import artefact
 from trimodal.client import AskStream, Client, Delta, Heard, Saw, Timeouts
 from trimodal.errors import InternalError, InvalidArgument, RequestError, Unavailable
 from trimodal.server.process import TritonServer
-from trimodal.speech.engine_fake import speak
-
-from .conftest import wait_until
+from trimodal.speech.engines.fake import speak
 
 pytestmark = pytest.mark.e2e
 
@@ -195,7 +194,7 @@ async def test_the_client_is_gone(server: TritonServer, files: Path, stage: str)
     for name in ("image", "audio", "max_tokens"):
         arguments += [f"--{name.replace('_', '-')}", str(given[name])] if name in given else []
     program = subprocess.Popen(
-        [sys.executable, "-m", "trimodal.cli", "ask", *arguments, "--url", server.grpc_url],
+        [sys.executable, "-m", "trimodal.cli.app", "ask", *arguments, "--url", server.grpc_url],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -287,7 +286,7 @@ def test_the_programs(server: TritonServer, files: Path) -> None:
     findings, timing = copied.stderr.rstrip().rsplit("\n", 1)
     assert set(findings.split("\n")) - {""} >= {"heard: what is a lambda", "saw: class 2 (1.00)"}
     assert json.loads(timing)["total"] > 0
-    command = run("-m", "trimodal.cli", "ask", *given, "--json", "--stats", "--max-tokens", 9)
+    command = run("-m", "trimodal.cli.app", "ask", *given, "--json", "--stats", "--max-tokens", 9)
     *items, summary = [json.loads(line) for line in command.stdout.splitlines()]
     assert {item["stage"] for item in items} == {"heard", "saw", "answer"}
     assert summary["text"] == "".join(item["delta"] for item in items if item["stage"] == "answer")

@@ -103,13 +103,13 @@ async def test_models_without_the_operators_key(client):
 
 
 def test_the_command(server, folder):
-    done = run("-m", "trimodal.cli", "classify", folder, "--url", server.grpc_url, "--json", "--top-k", 1)
+    done = run("-m", "trimodal.cli.app", "classify", folder, "--url", server.grpc_url, "--json", "--top-k", 1)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 1
     assert [row["predictions"][0]["label"] for row in rows[:20]] == [f"class {n % 3}" for n in range(20)]
     assert rows[20]["code"] == "INVALID_ARG"
     (folder / "20.jpg").unlink()
-    assert run("-m", "trimodal.cli", "classify", folder, "--url", server.grpc_url).returncode == 0
+    assert run("-m", "trimodal.cli.app", "classify", folder, "--url", server.grpc_url).returncode == 0
 
 
 def test_the_copyable_classifier(server, folder):

@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.conftest import wait_until
 from tests.e2e.test_clients import picture
 from trimodal.client.errors import ConnectError
-from trimodal.regress.identity import identify
+from trimodal.regress.run.identity import identify
 from trimodal.server.process import TritonServer
 
 pytestmark = pytest.mark.e2e
@@ -48,7 +48,7 @@ def server(serve: Callable[..., TritonServer]) -> TritonServer:
 
 def regress(golden: Path, url: str, *options: object) -> subprocess.CompletedProcess[str]:
     # Times depend on this machine: whatever they are, they are not judged here.
-    command = ["-m", "trimodal.cli", "regress", golden, "--against", url, "--repeat", 3]
+    command = ["-m", "trimodal.cli.app", "regress", golden, "--against", url, "--repeat", 3]
     command += ["--latency-tolerance", 100, *options]
     return subprocess.run(
         [sys.executable, *map(str, command)],

@@ -17,10 +17,9 @@ import tritonclient.http as httpclient
 from PIL import Image
 from tritonclient.utils import InferenceServerException
 
+from tests.e2e.conftest import wait_until
 from tests.vision.pictures import encode, exif, noise, png_claiming, quarters, webp_claiming
 from trimodal.server.process import TritonServer
-
-from .conftest import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build]
 ROOT = Path(__file__).parents[2]

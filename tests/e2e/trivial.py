@@ -9,7 +9,7 @@ import urllib.request
 import numpy as np
 import tritonclient.grpc as grpcclient
 
-from .conftest import wait_until
+from tests.e2e.conftest import wait_until
 
 
 def text(name: str, shape: list[int], value: str) -> grpcclient.InferInput:

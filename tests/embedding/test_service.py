@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from trimodal.embedding.engine_fake import FakeEmbedder
+from trimodal.embedding.engines.fake import FakeEmbedder
 from trimodal.embedding.service import EmbeddingService
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.errors import ArtefactError, InvalidArgument

@@ -10,15 +10,15 @@ from unittest import mock
 
 import pytest
 
-from tests.llm.tensorrt_llm_rig import H100, PlayedLlm, settings
-from trimodal.llm import gpu_artefact
-from trimodal.llm.engine import Engine, open_engine
+from tests.llm.engines.tensorrt_llm.rig import H100, PlayedLlm, settings
+from trimodal.llm.engines import artefact
+from trimodal.llm.engines.protocol import Engine, open_engine
 
 
 @pytest.fixture
 def llm(tensorrt_llm_double: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedLlm]:
     """The library, on a machine with one GPU."""
-    monkeypatch.setattr(gpu_artefact, "visible_gpus", lambda: [H100])
+    monkeypatch.setattr(artefact, "visible_gpus", lambda: [H100])
     with mock.patch.dict(os.environ):  # opening sets what the library reads when it is imported
         yield PlayedLlm(tensorrt_llm_double)
 

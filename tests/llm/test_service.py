@@ -4,12 +4,12 @@ import time
 
 import pytest
 
-from tests.llm.sinks import Collector, FakeServer, eventually
+from tests.llm.doubles.sinks import Collector, FakeServer, eventually
 from trimodal.errors import Cancelled, InternalError, InvalidArgument, Unavailable
-from trimodal.llm.engine import Sampling
-from trimodal.llm.link import start_process
-from trimodal.llm.metrics import LlmMetrics
-from trimodal.llm.request import GenerationRequest
+from trimodal.llm.engine_core.client import start_process
+from trimodal.llm.engines.protocol import Sampling
+from trimodal.llm.frontend.metrics import LlmMetrics
+from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.service import LlmService
 from trimodal.llm.settings import LlmSettings
 from trimodal.metrics import MemoryMetrics

@@ -6,21 +6,27 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.llm.sinks import Collector, FakeServer, eventually
+from tests.llm.doubles.answers import Answers, ask
+from tests.llm.doubles.sinks import Collector, FakeServer, eventually
 from trimodal.errors import Cancelled, InternalError, OperatorError, RequestError, Unavailable
-from trimodal.llm.engine import EngineRequest, Output, Sampling
-from trimodal.llm.engine_fake import FakeEngine
-from trimodal.llm.link import EngineLink, start_process, start_thread
-from trimodal.llm.metrics import LlmMetrics
-from trimodal.llm.reading import Reader
-from trimodal.llm.request import GenerationRequest
+from trimodal.llm.engine_core.client import EngineLink, start_process, start_thread
+from trimodal.llm.engines.fake import FakeEngine
+from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
+from trimodal.llm.frontend.cache_lookup import Front
+from trimodal.llm.frontend.dispatcher import Dispatch
+from trimodal.llm.frontend.input_processor import Reader
+from trimodal.llm.frontend.metrics import LlmMetrics
+from trimodal.llm.frontend.request_state import Stream
+from trimodal.llm.request.outputs import Delta
+from trimodal.llm.request.request import GenerationRequest
+from trimodal.llm.scheduler import Scheduler
 from trimodal.llm.service import LlmService
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.stream import Delta, Stream
 from trimodal.metrics import MemoryMetrics
 
 SETTINGS = LlmSettings(engine="fake", fake_step_ms=2, max_num_seqs=2, cancel_poll_ms=2)
@@ -239,3 +245,78 @@ def test_an_engine_that_refuses_a_prompt_keeps_the_others(capsys: Any) -> None:
     assert submit(service).wait().deltas[-1].finish_reason == "length"
     assert "no x" in capsys.readouterr().err
     service.close()
+
+
+@pytest.fixture(params=["no cache", "cache"])
+def server(request: pytest.FixtureRequest) -> Iterator[FakeServer]:
+    with FakeServer(answers=Answers() if request.param == "cache" else None, fake_step_ms=2.0) as running:
+        yield running
+
+
+def fault(*_: Any, **__: Any) -> Any:
+    raise ZeroDivisionError("a fault")
+
+
+def failed(sink: Collector, server: FakeServer) -> None:
+    """It got one end, nothing is left of it, and the next one is served."""
+    assert isinstance(sink.wait().error, InternalError)
+    eventually(lambda: server.service.counts == (0, 0, 0))
+    assert server.service._book.streams == set()
+    assert server.service._book.looking == 0
+    assert not sink.after_end
+
+
+@pytest.mark.parametrize(
+    ("where", "what"), [(Scheduler, "admit"), (Dispatch, "changed"), (Scheduler, "next"), (Dispatch, "add")]
+)
+def test_a_fault_while_it_is_queued(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch, capsys: Any, where: type, what: str
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(where, what, fault)
+        sink = ask(server)
+        sink.wait()
+    failed(sink, server)
+    assert ask(server, "next").wait().error is None
+    assert "a fault" in capsys.readouterr().err
+
+
+def test_a_fault_while_a_stored_answer_is_taken(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    with FakeServer(answers=Answers()) as server:
+        ask(server).wait()
+        with monkeypatch.context() as patch:
+            patch.setattr(Stream, "answer", fault)
+            sink = ask(server)
+            sink.wait()
+        failed(sink, server)
+        assert "a fault" in capsys.readouterr().err
+
+
+def test_a_fault_while_it_joins(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    with FakeServer(answers=Answers(), fake_step_ms=2.0) as server:
+        first = ask(server, max_tokens=200)
+        eventually(lambda: first.deltas != [])
+        with monkeypatch.context() as patch:
+            patch.setattr(Dispatch, "hasten", fault)
+            second = ask(server, max_tokens=200)
+            eventually(lambda: second.deltas != [])
+        assert first.wait().text == second.wait().text
+        assert not second.after_end
+        assert "a fault" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("where", "what"), [(LlmService, "_complete"), (Front, "keep"), (Scheduler, "finish")]
+)
+def test_a_fault_when_an_answer_is_complete_costs_nobody_its_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any, where: type, what: str
+) -> None:
+    monkeypatch.setattr(where, what, fault)
+    with FakeServer(answers=Answers(), fake_step_ms=2.0) as server:
+        sinks = [ask(server, max_tokens=20) for _ in range(3)]
+        for sink in sinks:
+            sink.wait()
+        eventually(lambda: server.service.counts == (0, 0, 0))
+        assert server.service._book.streams == set()
+        assert not any(sink.after_end for sink in sinks)
+        assert "a fault" in capsys.readouterr().err

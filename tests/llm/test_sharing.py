@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.llm.answers import Answers, ask
-from tests.llm.sinks import Collector, FakeServer, eventually
+from tests.llm.doubles.answers import Answers, ask
+from tests.llm.doubles.sinks import Collector, FakeServer, eventually
 from trimodal.cache.values import Entry, Hit
 from trimodal.errors import Cancelled, InternalError, InvalidArgument, Unavailable
-from trimodal.llm.terms import CancelRequest
+from trimodal.llm.request.terms import CancelRequest
 
 KEY = "0123456789abcdef"
 

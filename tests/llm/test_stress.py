@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from tests.llm.chaos import TIERS, ChaosAnswers, ChaosClient, ChaosEngine, request_of
-from tests.llm.sinks import eventually
+from tests.llm.doubles.chaos import TIERS, ChaosAnswers, ChaosClient, ChaosEngine, request_of
+from tests.llm.doubles.sinks import eventually
 from trimodal.errors import RequestError
-from trimodal.llm.link import start_thread
-from trimodal.llm.metrics import LlmMetrics
+from trimodal.llm.engine_core.client import start_thread
+from trimodal.llm.frontend.metrics import LlmMetrics
+from trimodal.llm.request.terms import CancelRequest
 from trimodal.llm.service import LlmService
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.terms import CancelRequest
 from trimodal.metrics import MemoryMetrics
 
 SUBMITTERS = 4
@@ -119,7 +119,7 @@ class Chaos:
         assert len(book._cancelled) <= 1024
         assert dict(scheduler.admission.reserved_by_tier) == {}
         assert (scheduler.admission.reserved, scheduler._dropped) == (0, {})
-        speed = scheduler._foresight._speed
+        speed = scheduler._predictor._speed
         assert (speed.streams, speed.pending, speed._runs) == (0, 0, {})
         assert service._front
         assert service._front._looking._value == 64  # type: ignore[attr-defined]

@@ -2,8 +2,8 @@
 
 import itertools
 
-from trimodal.regress.cases import Case
-from trimodal.regress.golden import LINE
+from trimodal.regress.golden.cases import Case
+from trimodal.regress.golden.schema import LINE
 from trimodal.regress.values import Observation, Record, Run, Said, Server
 
 DIGEST = "d" * 64

@@ -4,8 +4,8 @@ import json
 from rich.console import Console
 
 from tests.regress.runs import case, record, run
-from trimodal.regress.comparing import compare
-from trimodal.regress.findings import Finding, Limits
+from trimodal.regress.compare.compare import compare
+from trimodal.regress.compare.findings import Finding, Limits
 from trimodal.regress.report import as_data, print_comparison, print_findings, summary
 
 SLOW = [20.0 + place / 10 for place in range(10)]

@@ -9,8 +9,8 @@ from typing import Any
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from trimodal.gpu.device import Gpu
 from trimodal.manifest import GpuTarget, InputRange, Manifest, write_manifest
+from trimodal.runtimes.gpu_device import Gpu
 
 H200 = Gpu(index=0, name="NVIDIA H200", sm="9.0", memory=141 << 30, free=140 << 30, driver="580.95.05")
 L4 = Gpu(index=0, name="NVIDIA L4", sm="8.9", memory=24 << 30, free=23 << 30, driver="550.54.15")

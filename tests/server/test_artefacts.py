@@ -6,10 +6,10 @@ import pytest
 
 from tests.server.artefacts import H200, L4, PLAN, add_model, build, plan_fields, python_model
 from trimodal.errors import ArtefactError, ServerError
-from trimodal.gpu import libraries
 from trimodal.manifest import Manifest, write_manifest
+from trimodal.repository import Model, read_model
+from trimodal.runtimes import gpu_libraries
 from trimodal.server.artefacts import artefacts_of, check_artefact, check_artefacts
-from trimodal.server.repository import Model, read_model
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
 
@@ -17,10 +17,10 @@ REPOSITORY = Path(__file__).parents[2] / "model_repository"
 @pytest.fixture(autouse=True)
 def tensorrt(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library of Triton's backend, whose file name lacks the build number."""
-    monkeypatch.setattr(libraries, "native_tensorrt", lambda: "10.14.1")
+    monkeypatch.setattr(gpu_libraries, "native_tensorrt", lambda: "10.14.1")
 
 
-def model(repository: Path, name: str, profile: str = "gpu") -> Model:
+def model(repository: Path, name: str, profile: str = "tensorrt") -> Model:
     return read_model(repository, name, profile)
 
 
@@ -96,9 +96,9 @@ def test_a_plan_that_does_not_fit(tmp_path, fields, sentence):
 
 def test_a_build_number_differs_only_where_both_say_it(tmp_path, monkeypatch):
     plan(tmp_path)
-    monkeypatch.setattr(libraries, "native_tensorrt", lambda: "10.14.1.99")
+    monkeypatch.setattr(gpu_libraries, "native_tensorrt", lambda: "10.14.1.99")
     assert "here is 10.14.1.99" in refusal(tmp_path)
-    monkeypatch.setattr(libraries, "native_tensorrt", lambda: None)  # not found: Triton will say
+    monkeypatch.setattr(gpu_libraries, "native_tensorrt", lambda: None)  # not found: Triton will say
     check_artefacts([model(tmp_path, "vision_classify")], [H200])
 
 
@@ -171,9 +171,6 @@ def test_a_missing_engine_says_where_and_how_it_is_built(tmp_path):
     ):
         version = add_model(tmp_path, config)
         assert f"there is no built engine {sentence}" in refusal(tmp_path, version.parent.name)
-    whisper = python_model("speech_recognize", engine="tensorrt_llm", artefact="tensorrt-llm-fp16")
-    add_model(tmp_path / "other", whisper)
-    assert refusal(tmp_path / "other", "speech_recognize").endswith("build/speech_tensorrt_llm.py CHECKPOINT")
     add_model(tmp_path, python_model("speech_recognize", engine="tensorrt", artefact="/engines/whisper"))
     said = refusal(tmp_path, "speech_recognize")
     assert said.endswith(
@@ -200,7 +197,7 @@ def test_tensorrt_of_python_models_is_the_package(tmp_path, monkeypatch):
         tmp_path, python_model("speech_recognize", engine="tensorrt", artefact="tensorrt-fp16")
     )
     build(version / "tensorrt-fp16", "speech", "tensorrt", runtime_version="10.14.1.48")
-    monkeypatch.setattr(libraries, "python_tensorrt", lambda: "11.4.0.106")
+    monkeypatch.setattr(gpu_libraries, "python_tensorrt", lambda: "11.4.0.106")
     assert "built with tensorrt 10.14.1.48, here is 11.4.0.106" in refusal(tmp_path, "speech_recognize")
 
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from tests.speech.service_rig import Bench, ScriptedSession
-from trimodal.speech import service as module
-from trimodal.speech.engine import SpeechEngine
+from tests.speech.live.rig import Bench, ScriptedSession
+from trimodal.speech.engines.protocol import SpeechEngine
+from trimodal.speech.live import service as module
 
 
 @pytest.fixture(scope="session")
 def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """FP32 graphs of a multilingual Whisper, its checkpoint beside them; tests that change one copy it."""
-    from tests.speech.checkpoints import LANGUAGES, write_checkpoint
-    from tests.speech.test_engine_onnxruntime import export
+    from tests.speech.engines.test_onnxruntime import export
+    from tests.speech.whisper.checkpoints import LANGUAGES, write_checkpoint
 
     directory = tmp_path_factory.mktemp("multilingual")
     write_checkpoint(directory / "checkpoint", LANGUAGES, end_gain=1)
@@ -31,7 +31,7 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def reference(graphs: Path) -> Iterator[SpeechEngine]:
     """Those graphs in the engine onnxruntime."""
-    from tests.speech.test_engine_onnxruntime import opened
+    from tests.speech.engines.test_onnxruntime import opened
 
     engine = opened(graphs)
     yield engine
@@ -41,10 +41,10 @@ def reference(graphs: Path) -> Iterator[SpeechEngine]:
 @pytest.fixture
 def runs(tensorrt_double: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Any:
     """TensorRT's double that computes, one GPU, memory on the processor, of which every block is known."""
-    from tests.speech.tensorrt_on_onnx import TensorRTOnOnnx
-    from tests.speech.whisper_plans import H200
-    from trimodal.speech import engine_tensorrt
-    from trimodal.speech.tensorrt_memory import Memory
+    from tests.speech.engines.tensorrt.on_onnx import TensorRTOnOnnx
+    from tests.speech.engines.tensorrt.plans import H200
+    from trimodal.speech.engines.tensorrt import engine as engine_tensorrt
+    from trimodal.speech.engines.tensorrt.memory import Memory
 
     runs = TensorRTOnOnnx(tensorrt_double)
     block, open_plans = Memory.block, engine_tensorrt.open_plans

@@ -7,7 +7,7 @@ from tests.vision.pictures import artefact, encode, noise, quarters
 from trimodal.errors import ArtefactError, InvalidArgument
 from trimodal.metrics import MemoryMetrics
 from trimodal.vision.artefact import InputSpec
-from trimodal.vision.engine_fake import FakeClassifier
+from trimodal.vision.engines.fake import FakeClassifier
 from trimodal.vision.service import ClassifyService, PreprocessService, RankService
 from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
 

@@ -4,7 +4,7 @@ import re
 import pytest
 from google.protobuf import text_format
 
-from tests.vision.test_profiles import REPOSITORY
+from tests.project.test_profiles import REPOSITORY
 from trimodal.errors import SettingsError
 from trimodal.settings import parse_parameters
 from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings

@@ -1,7 +1,7 @@
-"""A question as the client sent it, checked: text, image, audio; every refusal names the field and the limit.
+"""Reads and checks a question: text, image, audio; every refusal names the field and the limit.
 
-What is only handed on to the llm (sampling, tenant, tier, cache control) is checked there; what
-an image file or speech holds, by the models that look at it.
+The llm checks what is only handed on to it (sampling, tenant, tier, cache control); the vision and speech
+models check what the image and the audio hold.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimodal.assistant.settings import AssistantSettings
+from trimodal.audio.values import MAX_LEVEL, SAMPLE_RATE, Samples
 from trimodal.errors import InvalidArgument
-from trimodal.llm.fields import Inputs, integer, scalar, text
-from trimodal.llm.terms import MAX_DEADLINE_MS, MAX_TTFT_DEADLINE_MS, with_parameters
-from trimodal.speech.request import MAX_LEVEL
-from trimodal.speech.values import SAMPLE_RATE, Samples
+from trimodal.llm.request.terms import MAX_DEADLINE_MS, MAX_TTFT_DEADLINE_MS, with_parameters
+from trimodal.triton.fields import Inputs, integer, scalar, text
 
 _SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "seed", "stop")
 HANDED_ON = (*_SAMPLING, "tenant", "tier", "cache_control", "cache_namespace")

@@ -18,16 +18,16 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from trimodal.bench.bare import BareProcess, Works
-from trimodal.bench.closed_loop import LoopRound, LoopSummary, run_clients, summarise_loops
-from trimodal.bench.counters import Statistics, between
-from trimodal.bench.repository import bench_options
-from trimodal.bench.samples import paired_ratio
+from trimodal.bench.common.bare_process import BareProcess, Works
+from trimodal.bench.common.closed_loop import LoopRound, LoopSummary, run_clients, summarise_loops
+from trimodal.bench.common.repository import bench_options
+from trimodal.bench.common.samples import paired_ratio
+from trimodal.bench.common.triton_counters import Statistics, between
 from trimodal.client import Client
 from trimodal.embedding.settings import EmbeddingSettings
+from trimodal.repository import select_models
 from trimodal.server.options import Profile
 from trimodal.server.process import TritonServer
-from trimodal.server.repository import select_models
 from trimodal.settings import parse_parameters
 
 TEXTS = 256
@@ -55,7 +55,7 @@ def random_texts(words: int) -> list[str]:
 
 def open_bare(directory: Path, settings: EmbeddingSettings, texts: Sequence[str]) -> Works:
     """`embed` on a batch of texts; opened in the bare side's process."""
-    from trimodal.embedding.engine import open_engine
+    from trimodal.embedding.engines.protocol import open_engine
 
     engine = open_engine(directory, settings)
 

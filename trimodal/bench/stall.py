@@ -28,7 +28,7 @@ async def measure(requests: int, console: Console) -> dict[str, Any]:
         OperatorError: the server cannot start.
     """
     changes = {"embedding": {"engine": "fake"}}
-    options = ServerOptions(models=("embedding",), http_port=0, grpc_port=0, metrics_port=0, changes=changes)
+    options = ServerOptions.on_free_ports("embedding", changes=changes)
     latencies = []
     with TritonServer(options) as server:
         async with Client(server.grpc_url) as client:

@@ -14,13 +14,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
-from trimodal.cache.budget import Bypassed, Guarded, Workers
+from trimodal.cache.bounded_calls import Bypassed, Guarded, Workers
 from trimodal.cache.embedder import Embedder
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.options import CacheOptions
-from trimodal.cache.store import Limits, Store, open_store
+from trimodal.cache.stores.base import Limits, Store, open_store
 from trimodal.cache.values import Entry, Hit, Question, Vector
-from trimodal.cache.writer import Writer
+from trimodal.cache.write_behind import Writer
 from trimodal.errors import InvalidArgument, SettingsError
 
 CANDIDATES = 4
@@ -33,7 +33,7 @@ _VECTORS_KEPT = 1024
 
 
 class Judge(Protocol):
-    """What decides whether two near questions may have the same answer; see `trimodal.cache.guard`."""
+    """What decides whether two near questions may have the same answer; see `trimodal.cache.guard.guard`."""
 
     def judge(self, asked: str, stored: str, similarity: float) -> str:
         """The reason against it; "" when there is none."""
@@ -212,7 +212,7 @@ def _usable(entry: Entry, question: Question) -> bool:
 
 
 def _guard(max_false_hit: float, checkpoint: str) -> Judge:
-    from trimodal.cache.guard import Guard
+    from trimodal.cache.guard.guard import Guard
 
     guard = Guard(max_false_hit, checkpoint)
     guard.judge("What is a lexicon?", "What is a dictionary?")  # Loads them now: no request waits for it.

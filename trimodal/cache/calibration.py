@@ -1,7 +1,7 @@
 """Which cosine threshold keeps a bound on wrong answers: reads what `trimodal bench cache` calibrated.
 
 A table is for one checkpoint of the embedding model, and counts what passes threshold and
-guard together. It computes nothing: `trimodal.bench.cache` measures, and writes the file.
+guard together. It computes nothing: `trimodal.bench.cache.bench` measures, and writes the file.
 """
 
 from __future__ import annotations

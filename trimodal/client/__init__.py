@@ -1,6 +1,6 @@
 """A typed asyncio client of a trimodal server: see `Client`. `errors` draws the tree of errors."""
 
-from trimodal.client.ask import AskStream
+from trimodal.audio.values import Word
 from trimodal.client.client import Client
 from trimodal.client.errors import (
     ConnectError,
@@ -10,11 +10,12 @@ from trimodal.client.errors import (
     Timeout,
     TransportError,
 )
-from trimodal.client.fake_transport import FakeTransport
-from trimodal.client.listen import LiveStream
-from trimodal.client.stream import AnswerStream
+from trimodal.client.streams.answer import AnswerStream
+from trimodal.client.streams.ask import AskStream
+from trimodal.client.streams.live import LiveStream
 from trimodal.client.timing import Timing
-from trimodal.client.transport import Timeouts
+from trimodal.client.transports.base import Timeouts
+from trimodal.client.transports.fake import FakeTransport
 from trimodal.client.values import (
     Answer,
     Delta,
@@ -29,7 +30,6 @@ from trimodal.client.values import (
     Usage,
 )
 from trimodal.errors import Cancelled, InternalError, InvalidArgument, RequestError, Unavailable
-from trimodal.speech.values import Word
 
 __all__ = [
     "Answer",

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from trimodal.client.ask import AskStream, ask_inputs
 from trimodal.client.batches import each_alone, in_batches
 from trimodal.client.connection import Connection
-from trimodal.client.generation import Options, generation_inputs, utf8
-from trimodal.client.listen import Listening, LiveStream
-from trimodal.client.rows import predictions, vectors
-from trimodal.client.stream import AnswerStream
-from trimodal.client.tensors import strings
-from trimodal.client.transcribe import FILE_LISTENING, OnUpdate, transcribe
-from trimodal.client.transport import Request, Responses
+from trimodal.client.decoding import predictions, vectors
+from trimodal.client.options import Options, generation_inputs, utf8
+from trimodal.client.streams.answer import AnswerStream
+from trimodal.client.streams.ask import AskStream, ask_inputs
+from trimodal.client.streams.live import Listening, LiveStream
+from trimodal.client.streams.transcribe import FILE_LISTENING, OnUpdate, transcribe
+from trimodal.client.transports.base import Request, Responses
+from trimodal.client.transports.tensors import strings
 from trimodal.client.values import Answer, Message, Prediction, Transcript
 from trimodal.errors import InvalidArgument, RequestError
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from trimodal.client.samples import Audio
+    from trimodal.client.streams.chunks import Audio
 
 
 class Client(Connection):

@@ -6,10 +6,9 @@ It knows no model; `client.py` has the calls.
 from __future__ import annotations
 
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING
 
-from trimodal.client.transport import Request, Responses, Tensors, Timeouts, Transport
+from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport
 from trimodal.client.values import Model
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ class Connection:
     ) -> None:
         self._timeouts = timeouts or Timeouts()
         if transport is None:
-            from trimodal.client.grpc_transport import GrpcTransport
+            from trimodal.client.transports.grpc import GrpcTransport
 
             transport = GrpcTransport(url, self._timeouts, connections)
         self._transport = transport
@@ -56,9 +55,7 @@ class Connection:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def _within(self, timeout: float | None) -> Timeouts:

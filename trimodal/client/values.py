@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict
 
+from trimodal.audio.values import Word
 from trimodal.client.timing import Timing
-from trimodal.speech.values import Word
 
 
 class Message(TypedDict):

@@ -22,8 +22,8 @@ import trimodal
 from trimodal.client import Client
 from trimodal.demo import acts, assistant, listening, remembering
 from trimodal.errors import TrimodalError
+from trimodal.server.foreground import summary
 from trimodal.server.options import ServerOptions
-from trimodal.server.present import summary
 from trimodal.server.process import TritonServer
 
 DEMO = Path(trimodal.__file__).resolve().parents[1] / "build" / "demo"

@@ -19,10 +19,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from trimodal.audio.files import read_blocks
+from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.client import Client
 from trimodal.client.timing import percentile
-from trimodal.speech.files import read_blocks
-from trimodal.speech.values import SAMPLE_RATE, Samples
 
 CHUNK_S = 0.1
 PAUSE_S = 0.7  # between two recordings of a talk

@@ -14,9 +14,9 @@ from trimodal.doctor.models import MODELS, check_models, weights_on_gpu
 from trimodal.doctor.triton import check_triton
 from trimodal.doctor.values import Check
 from trimodal.errors import ServerError
+from trimodal.repository import Model, select_models
 from trimodal.server.options import ServerOptions
 from trimodal.server.overlay import overlay
-from trimodal.server.repository import Model, select_models
 
 
 def examine(options: ServerOptions, *, deep: bool = False) -> list[Check]:
@@ -51,5 +51,5 @@ def _all(options: ServerOptions, models: list[Model], deep: bool) -> Iterator[Ch
     yield from check_machine(options, models, len(gpus or ()))
     yield from check_triton(models)
     yield from check_gpus(found, models, weights_on_gpu(models))
-    yield from check_libraries(models, "cpu" if options.profile == "cpu" else "gpu")
+    yield from check_libraries(models, "cpu" if options.profile == "cpu" else "cuda")
     yield from check_models(models, gpus, deep=deep)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from trimodal.doctor.values import Check, Group, size
 from trimodal.errors import ServerError
-from trimodal.gpu import libraries
-from trimodal.gpu.device import Gpu
+from trimodal.repository import Model
+from trimodal.runtimes import gpu_libraries
+from trimodal.runtimes.gpu_device import Gpu
 from trimodal.server import preflight
-from trimodal.server.repository import Model
 
 GPU = Group("gpu")
 LEAST_FREE = 0.8  # of a GPU's memory: the llm engine takes nearly all that is free
@@ -58,14 +58,14 @@ def cuda_needs(models: Iterable[Model]) -> dict[str, int]:
         if not model.wants_gpu:
             continue
         if model.engine == "onnxruntime":
-            needs["onnxruntime-gpu"] = libraries.cuda_of("onnxruntime-gpu")
+            needs["onnxruntime-gpu"] = gpu_libraries.cuda_of("onnxruntime-gpu")
         elif model.engine == "ctranslate2":
             needs["ctranslate2"] = 12  # its wheels open libcublas.so.12, whatever else is installed
         elif model.engine in ("vllm", "tensorrt_llm", "tensorrt_llm_pytorch"):
-            needs["torch"] = libraries.cuda_of("torch", python)
+            needs["torch"] = gpu_libraries.cuda_of("torch", python)
         elif model.engine == "tensorrt":
-            needs["tensorrt"] = libraries.cuda_of("tensorrt")
-            needs["torch"] = libraries.cuda_of("torch")
+            needs["tensorrt"] = gpu_libraries.cuda_of("tensorrt")
+            needs["torch"] = gpu_libraries.cuda_of("torch")
         else:
             # NVIDIA's images say their CUDA here.
             major = os.environ.get("CUDA_VERSION", "").split(".")[0]
@@ -74,24 +74,26 @@ def cuda_needs(models: Iterable[Model]) -> dict[str, int]:
 
 
 def _driver(gpu: Gpu, needs: Mapping[str, int]) -> Check:
-    serves = libraries.driver_cuda()
+    serves = gpu_libraries.driver_cuda()
     found = f"{gpu.driver}" + (f", serves CUDA {serves[0]}.{serves[1]}" if serves else "")
     if not needs:
         return GPU.ok("driver", found)
     name, major = max(needs.items(), key=lambda item: item[1])
-    least = libraries.LEAST_DRIVER.get(major, 0)
+    least = gpu_libraries.LEAST_DRIVER.get(major, 0)
     found += f"; {name} is built for CUDA {major}, which needs {least}"
     if int(gpu.driver.split(".")[0]) >= least:
         return GPU.ok("driver", found)
     if serves and serves[0] >= major:
         return GPU.ok("driver", f"{found}, or the forward compatibility package, which is here")
-    return GPU.failure("driver", found, f"install driver {least} or newer; {libraries.FORWARD_COMPATIBILITY}")
+    return GPU.failure(
+        "driver", found, f"install driver {least} or newer; {gpu_libraries.FORWARD_COMPATIBILITY}"
+    )
 
 
 def _gpu(gpu: Gpu, needs: Mapping[str, int]) -> Check:
     name = f"GPU {gpu.index}"
     found = f"{gpu.name}, SM {gpu.sm}, {size(gpu.free)} of {size(gpu.memory)} are free"
-    least = libraries.LEAST_SM.get(max(needs.values(), default=0), (0, 0))
+    least = gpu_libraries.LEAST_SM.get(max(needs.values(), default=0), (0, 0))
     if tuple(int(part) for part in gpu.sm.split(".")) < least:
         return GPU.failure(
             name,

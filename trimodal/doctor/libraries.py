@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from trimodal.doctor.values import Check, Group
-from trimodal.gpu import libraries
-from trimodal.onnx_session import REPLACE
-from trimodal.server.repository import FAKE, Model
+from trimodal.repository import FAKE, Model
+from trimodal.runtimes import gpu_libraries
+from trimodal.runtimes.onnx_session import REPLACE
 
 LIBRARIES = Group("libraries")
 ONNXRUNTIME_CPU, ONNXRUNTIME_GPU = "onnxruntime", "onnxruntime-gpu"
@@ -18,7 +18,7 @@ PYBIND = "onnxruntime_pybind11_state"
 ENGINES: dict[str, tuple[str, ...]] = {
     "openvino": ("openvino-genai",),
     "ctranslate2": ("ctranslate2",),
-    "tensorrt": libraries.TENSORRT,
+    "tensorrt": gpu_libraries.TENSORRT,
     "tensorrt_llm": ("tensorrt-llm",),
     "tensorrt_llm_pytorch": ("tensorrt-llm",),
     "vllm": ("vllm",),
@@ -48,7 +48,7 @@ def check_libraries(models: Iterable[Model], extra: str) -> Iterator[Check]:
     """One line a library, naming the models that want it.
 
     Args:
-        extra: of this package, that brings them: cpu or gpu.
+        extra: of this package, that brings them: cpu or cuda.
     """
     wanted: dict[Need, list[str]] = {}
     models = [model for model in models if model.backend == "python" and model.name in MODELS]
@@ -80,13 +80,13 @@ def _library(need: Need, models: list[str], extra: str) -> Check:
     name, users = need.names[0], ", ".join(models)
     where = f" in {need.python}" if need.python else ""
     for one in need.names:
-        if version := libraries.installed(one, need.python):
+        if version := gpu_libraries.installed(one, need.python):
             return LIBRARIES.ok(one, f"{version}{where} (for {users})")
     remedy = f"pip install 'trimodal[{extra}]'"
     if need.python and not shutil.which(need.python):
         missing = f"{need.python} is no program that can be run (for {users})"
         return LIBRARIES.failure(name, missing, f"set the parameter python of {users} to one that has {name}")
-    if name == ONNXRUNTIME_GPU and libraries.installed(ONNXRUNTIME_CPU):
+    if name == ONNXRUNTIME_GPU and gpu_libraries.installed(ONNXRUNTIME_CPU):
         remedy = REPLACE
     if name in APART:
         remedy = f"pip install {name} in an environment of its own; llm's parameter `python` names its python"
@@ -96,23 +96,23 @@ def _library(need: Need, models: list[str], extra: str) -> Check:
 
 
 def _onnxruntime_on_cuda() -> Iterator[Check]:
-    both = [name for name in (ONNXRUNTIME_CPU, ONNXRUNTIME_GPU) if libraries.installed(name)]
+    both = [name for name in (ONNXRUNTIME_CPU, ONNXRUNTIME_GPU) if gpu_libraries.installed(name)]
     if len(both) == 2:
         # faster-whisper brings the one for processors. They share a folder: it holds what was installed last.
-        if libraries.is_on_disk(ONNXRUNTIME_GPU, PYBIND):
+        if gpu_libraries.is_on_disk(ONNXRUNTIME_GPU, PYBIND):
             found = "and onnxruntime are both installed; the one with CUDA is in place"
             yield LIBRARIES.warning(ONNXRUNTIME_GPU, found, f"before the next update: {REPLACE}")
         else:
             found = "and onnxruntime are both installed, and the one without CUDA is in place"
             yield LIBRARIES.failure(ONNXRUNTIME_GPU, found, REPLACE)
     if ONNXRUNTIME_GPU in both:
-        major = libraries.cuda_of(ONNXRUNTIME_GPU) or 12
+        major = gpu_libraries.cuda_of(ONNXRUNTIME_GPU) or 12
         yield _shared("cuDNN 9", "libcudnn", 9, (f"nvidia-cudnn-cu{major}",), ONNXRUNTIME_GPU)
 
 
 def _torch(users: str) -> Check:
     """It holds the tensors of our TensorRT engines on the GPU."""
-    version = libraries.installed("torch")
+    version = gpu_libraries.installed("torch")
     if version and not version.endswith("+cpu"):
         return LIBRARIES.ok("torch", f"{version} (for {users})")
     found = f"{version} is the build for processors" if version else "is not installed"
@@ -121,8 +121,8 @@ def _torch(users: str) -> Check:
 
 def _shared(name: str, stem: str, major: int, wheels: tuple[str, ...], user: str) -> Check:
     """A CUDA library, as a wheel or where the loader looks."""
-    if version := libraries.installed(wheels):
+    if version := gpu_libraries.installed(wheels):
         return LIBRARIES.ok(name, f"{version}, a wheel (for {user})")
-    if libraries.has_library(stem, major):
+    if gpu_libraries.has_library(stem, major):
         return LIBRARIES.ok(name, f"{stem}.so.{major} of the system (for {user})")
     return LIBRARIES.failure(name, f"is not there (for {user})", f"pip install {wheels[0]}")

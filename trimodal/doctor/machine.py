@@ -13,17 +13,21 @@ from pathlib import Path
 
 from trimodal.doctor.values import Check, Group, size
 from trimodal.errors import ServerError
+from trimodal.paths import cache_directory
+from trimodal.repository import Model
 from trimodal.server import ports, preflight
-from trimodal.server.api import Api
+from trimodal.server.admin import Api
 from trimodal.server.options import ServerOptions
-from trimodal.server.process import cache_directory
-from trimodal.server.repository import Model
 
 MACHINE = Group("machine")
 LEAST_MEMORY = 2 << 30  # bytes; the demo models take half of it
 LEAST_SHM = 256 << 20  # Docker gives 64 MiB; a batch of large images takes more than is there at the start
 LEAST_DISK = 256 << 20  # for logs alone
-ROOM_TO_BUILD = {"cpu": 5 << 30, "cuda": 20 << 30, "gpu": 60 << 30}  # a checkpoint of 8B parameters is 16 GB
+ROOM_TO_BUILD = {
+    "cpu": 5 << 30,
+    "cuda": 20 << 30,
+    "tensorrt": 60 << 30,
+}  # a checkpoint of 8B parameters is 16 GB
 LEAST_FILES = 4096  # each connection and each stub holds some
 UNLIMITED = resource.RLIM_INFINITY
 CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))

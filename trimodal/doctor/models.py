@@ -11,10 +11,11 @@ from pydantic import ValidationError
 
 from trimodal.doctor.values import Check, Group, size
 from trimodal.errors import ArtefactError, OperatorError, SettingsError
-from trimodal.gpu.device import Gpu
 from trimodal.manifest import MANIFEST, Manifest, sha256
+from trimodal.repository import Model
+from trimodal.runtimes.gpu_device import Gpu
 from trimodal.server.artefacts import Artefact, artefacts_of, check_artefact
-from trimodal.server.repository import Model
+from trimodal.server.preflight import check_graphs
 from trimodal.settings import parse_parameters
 
 MODELS = Group("models")
@@ -68,7 +69,8 @@ def check_models(models: Iterable[Model], gpus: Sequence[Gpu] | None, *, deep: b
 
 
 def check_settings(model: Model) -> None:
-    """Raises: SettingsError naming file and key, as the model itself would when it loads."""
+    """Raises: SettingsError naming file and key, as the model itself or the launcher would."""
+    check_graphs(model)
     if model.backend == "python" and model.name in SETTINGS:
         module, _, name = SETTINGS[model.name].rpartition(".")
         source = str(model.config_file.relative_to(model.directory.parent))

@@ -10,10 +10,10 @@ from functools import partial
 
 from trimodal.doctor.values import Check, Group
 from trimodal.errors import ServerError
-from trimodal.gpu.libraries import installed
-from trimodal.server import locate, preflight
-from trimodal.server.locate import Triton
-from trimodal.server.repository import Model
+from trimodal.repository import Model
+from trimodal.runtimes.gpu_libraries import installed
+from trimodal.server import installation, preflight
+from trimodal.server.installation import Triton
 
 TRITON = Group("triton")
 
@@ -22,14 +22,14 @@ def check_triton(models: Iterable[Model]) -> Iterator[Check]:
     yield TRITON.ok("python", f"{platform.python_version()} in {sys.prefix}")
     yield _try("numpy", preflight.check_numpy, f"{installed('numpy')}, below 2")
     try:
-        triton = locate.find_triton()
+        triton = installation.find_triton()
     except ServerError as error:
         yield TRITON.refused("tritonserver", error)
         return
     yield TRITON.ok("tritonserver", f"{_version(triton)} in {triton.root}")
     yield _try("python backend", triton.stub, "has a stub for this Python")
     if triton.is_wheel:
-        yield _try("libpython", locate.find_libpython, "found, the stub links it")
+        yield _try("libpython", installation.find_libpython, "found, the stub links it")
     for model in models:  # one line for each backend that is missing
         if model.backend and model.backend != "python":
             yield _try(

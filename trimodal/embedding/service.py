@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from trimodal.embedding.engine import TextEmbedder, Vectors, open_engine
+from trimodal.embedding.engines.protocol import TextEmbedder, Vectors, open_engine
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.errors import InternalError, InvalidArgument, RequestError
 from trimodal.metrics import Metrics

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from trimodal.onnx_session import Device
+from trimodal.runtimes.onnx_session import Device
 from trimodal.settings import Settings
 
 

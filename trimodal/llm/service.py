@@ -12,24 +12,25 @@ import threading
 import traceback
 from collections.abc import Callable
 
+from trimodal.cache.protocol import Answers
 from trimodal.cache.values import Hit, Question
 from trimodal.errors import Cancelled, InternalError, RequestError, Unavailable
-from trimodal.llm.book import Book
-from trimodal.llm.courier import Courier
-from trimodal.llm.detokenize import TextStream
-from trimodal.llm.dispatch import Dispatch
-from trimodal.llm.engine import EngineInfo, EngineStats
-from trimodal.llm.front import Answers, Front
-from trimodal.llm.generation import Generation
-from trimodal.llm.link import EngineLink, start_process
-from trimodal.llm.metrics import LlmMetrics
-from trimodal.llm.reading import Reader
-from trimodal.llm.request import GenerationRequest
+from trimodal.llm.detokenizer import TextStream
+from trimodal.llm.engine_core.client import EngineLink, start_process
+from trimodal.llm.engines.protocol import EngineInfo, EngineStats
+from trimodal.llm.frontend.cache_lookup import Front
+from trimodal.llm.frontend.dispatcher import Dispatch
+from trimodal.llm.frontend.input_processor import Reader
+from trimodal.llm.frontend.metrics import LlmMetrics
+from trimodal.llm.frontend.monitor import Watch
+from trimodal.llm.frontend.registry import Book
+from trimodal.llm.frontend.request_state import Generation, Stream
+from trimodal.llm.frontend.response_sender import Courier
+from trimodal.llm.frontend.ticketing import ttft_deadline
+from trimodal.llm.request.outputs import Delta, Note, Sink
+from trimodal.llm.request.request import GenerationRequest
+from trimodal.llm.request.terms import CancelRequest
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.stream import Delta, Note, Sink, Stream
-from trimodal.llm.terms import CancelRequest
-from trimodal.llm.ticketing import ttft_deadline
-from trimodal.llm.watch import Watch
 
 
 class LlmService:

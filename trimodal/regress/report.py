@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trimodal.regress.comparing import Comparison
-from trimodal.regress.findings import VERDICTS, Finding
-from trimodal.regress.latencies import Latency
+from trimodal.regress.compare.compare import Comparison
+from trimodal.regress.compare.findings import VERDICTS, Finding
+from trimodal.regress.compare.latencies import Latency
 from trimodal.regress.values import Run
 
 _STYLES = {"worse": "red", "doubtful": "red", "better": "green", "changed": "yellow", "known": "yellow"}

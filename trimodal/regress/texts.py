@@ -28,7 +28,7 @@ def word_errors(said: str, heard: str) -> float:
     Raises:
         OperatorError: the package for it is not installed.
     """
-    from trimodal.bench.speech_truth import normalise, word_error_rate
+    from trimodal.audio.word_errors import normalise, word_error_rate
 
     if not normalise(said):
         return float(bool(normalise(heard)))

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trimodal.errors import ArtefactError, OperatorError, ServerError
-from trimodal.gpu import fit, libraries
-from trimodal.gpu.device import Gpu
 from trimodal.manifest import MANIFEST, Manifest, Shape, read_manifest
-from trimodal.server.repository import Model
+from trimodal.repository import Model
+from trimodal.runtimes import gpu_fit, gpu_libraries
+from trimodal.runtimes.gpu_device import Gpu
 from trimodal.vision.artefact import read_classifier
 
 TASKS = {"llm": "llm", "vision_classify": "vision", "speech_recognize": "speech", "embedding": "embedding"}
@@ -25,8 +25,6 @@ RUNTIMES = {"tensorrt_llm_pytorch": "checkpoint", "vllm": "checkpoint"}
 # Runtime → ending of the build script's name, and beginning of the artefact's, where these are not its own.
 SCRIPTS = {"onnxruntime": "onnx", "checkpoint": "place"}
 PREFIXES = {"onnxruntime": "onnx", "tensorrt_llm": "tensorrt-llm"}
-# Scripts that know one precision only, and no option for it.
-FIXED = {"speech_tensorrt_llm"}
 
 
 @dataclass(frozen=True)
@@ -50,10 +48,9 @@ class Artefact:
         runtime = self.runtime
         if runtime is None:
             return "build it first"
-        script = f"{self.task}_{SCRIPTS.get(runtime, runtime)}"
-        command = f"python build/{script}.py CHECKPOINT"
+        command = f"python build/{self.task}_{SCRIPTS.get(runtime, runtime)}.py CHECKPOINT"
         prefix, name = PREFIXES.get(runtime, runtime), self.directory.name
-        if script not in FIXED and name.startswith(f"{prefix}-"):
+        if name.startswith(f"{prefix}-"):
             command += f" --precision {name[len(prefix) + 1 :]}"
         return f"build one with: {command}"
 
@@ -111,13 +108,13 @@ def check_artefact(artefact: Artefact, gpus: Sequence[Gpu] | None) -> Manifest:
         return read_classifier(directory).manifest
     manifest = read_manifest(directory, task=artefact.task, runtime=artefact.runtime)
     parameters = artefact.model.parameters
-    fit.check_checkpoint(directory, manifest, parameters.get("checkpoint_sha256", ""))
-    fit.check_precision(directory, manifest, parameters.get("precision", ""))
+    gpu_fit.check_checkpoint(directory, manifest, parameters.get("checkpoint_sha256", ""))
+    gpu_fit.check_precision(directory, manifest, parameters.get("precision", ""))
     found = library_version(artefact)
-    if found is not None and not libraries.same_version(manifest.runtime_version, found):
-        fit.check_version(directory, manifest, found)
+    if found is not None and not gpu_libraries.same_version(manifest.runtime_version, found):
+        gpu_fit.check_version(directory, manifest, found)
     if gpus is not None:
-        fit.check_gpu(directory, manifest, list(gpus))
+        gpu_fit.check_gpu(directory, manifest, list(gpus))
     if artefact.by_triton:
         _check_file(artefact, manifest)
         _check_plan(artefact, manifest)
@@ -127,9 +124,9 @@ def check_artefact(artefact: Artefact, gpus: Sequence[Gpu] | None) -> Manifest:
 def library_version(artefact: Artefact) -> str | None:
     """Version of the library here that opens a compiled engine; None when it is not found or not compiled."""
     if artefact.runtime == "tensorrt":
-        return libraries.native_tensorrt() if artefact.by_triton else libraries.python_tensorrt()
+        return gpu_libraries.native_tensorrt() if artefact.by_triton else gpu_libraries.python_tensorrt()
     if artefact.runtime == "tensorrt_llm":
-        return libraries.installed("tensorrt-llm", artefact.model.parameters.get("python", ""))
+        return gpu_libraries.installed("tensorrt-llm", artefact.model.parameters.get("python", ""))
     return None
 
 
@@ -157,7 +154,7 @@ def _check_plan(artefact: Artefact, manifest: Manifest) -> None:
         chosen = [manifest.profiles[number] for number in numbers]
         manifest = manifest.model_copy(update={"profiles": chosen})
     for why, wanted in _shapes(artefact.model, manifest):
-        fit.check_shapes(artefact.directory, manifest, wanted, why)
+        gpu_fit.check_shapes(artefact.directory, manifest, wanted, why)
 
 
 def _shapes(model: Model, manifest: Manifest) -> Iterator[tuple[str, dict[str, Shape]]]:

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import trimodal
-from trimodal.build_support import ENGINES_VARIABLE
 from trimodal.errors import ServerError
+from trimodal.paths import default_engines, default_repository
 
-# cpu: CPU engines · cuda: GPU engines from wheels, nothing compiled · gpu: compiled engines in NVIDIA's image
-Profile = Literal["cpu", "cuda", "gpu"]
+# cpu: CPU engines · cuda: GPU engines from wheels, nothing compiled · tensorrt: compiled, in NVIDIA's image
+Profile = Literal["cpu", "cuda", "tensorrt"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 # Changes one parsed ModelConfig of an overlay in place: (model name, ModelConfig).
 Edit = Callable[[str, Any], None]
 
 
-def default_repository() -> Path:
-    """`model_repository` of the working directory, else the one beside the package's source tree."""
-    here = Path.cwd() / "model_repository"
-    return here if here.is_dir() else Path(trimodal.__file__).resolve().parents[1] / "model_repository"
-
-
-def default_engines() -> Path | None:
-    """Where the build scripts of this environment put artefacts, when that is not the repository itself."""
-    directory = os.environ.get(ENGINES_VARIABLE)
-    return Path(directory) if directory else None
-
-
 def parse_profile(text: str) -> Profile:
     """Raises: ServerError naming the profiles that there are."""
     if text not in PROFILES:
-        raise ServerError(f"{text} is not a profile: {', '.join(PROFILES[:-1])} or {PROFILES[-1]}")
+        known = f"{', '.join(PROFILES[:-1])} or {PROFILES[-1]}"
+        renamed = " (the compiled engines that were gpu are tensorrt)" if text == "gpu" else ""
+        raise ServerError(f"{text} is not a profile: {known}{renamed}")
     return text
 
 
@@ -57,6 +45,27 @@ class ServerOptions:
     operator_key: str | None = None  # None: a random one per server
     changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # model → parameter → text
     edit: Edit | None = None
+
+    @classmethod
+    def on_free_ports(
+        cls,
+        *models: str,
+        changes: Mapping[str, Mapping[str, str]] | None = None,
+        repository: Path | None = None,
+        profile: Profile = "cpu",
+        edit: Edit | None = None,
+    ) -> ServerOptions:
+        """A server of these models on ports that are free; of the default repository, if none is given."""
+        return cls(
+            repository=repository or default_repository(),
+            profile=profile,
+            models=models,
+            http_port=0,
+            grpc_port=0,
+            metrics_port=0,
+            changes=changes or {},
+            edit=edit,
+        )
 
     @property
     def ports(self) -> dict[str, int]:

@@ -15,8 +15,8 @@ from pathlib import Path
 from google.protobuf import text_format  # type: ignore[import-untyped]
 
 from trimodal.errors import ServerError
+from trimodal.repository import Model, model_names, read_model
 from trimodal.server.options import Edit
-from trimodal.server.repository import Model, model_names, read_model
 
 Changes = Mapping[str, Mapping[str, str]]
 

@@ -3,7 +3,7 @@
     with TritonServer(ServerOptions(models=("llm",), http_port=0, grpc_port=0, metrics_port=0)) as server:
         client = InferenceServerClient(server.grpc_url)
 
-It prints nothing and installs no signal handlers: trimodal.server.command does.
+It prints nothing and installs no signal handlers: trimodal.cli.serve does.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
-from trimodal.assistant.line import ADDRESS_VARIABLE
 from trimodal.errors import ServerError
-from trimodal.server import guard, launch, ports, preflight
-from trimodal.server.api import Api
-from trimodal.server.drain import drain
-from trimodal.server.locate import Triton, assemble, find_triton
-from trimodal.server.log import LoadLog, LogReader
+from trimodal.paths import ADDRESS_VARIABLE, cache_directory
+from trimodal.repository import Model, select_models, waves
+from trimodal.server import launch, ports, preflight, process_guard
+from trimodal.server.admin import Api, drain
+from trimodal.server.installation import Triton, assemble, find_triton
 from trimodal.server.options import ServerOptions
 from trimodal.server.overlay import overlay
-from trimodal.server.repository import Model, select_models, waves
+from trimodal.server.triton_log import LoadLog, LogReader
 
 _POLL = 0.05  # seconds
 _ATTEMPTS = 3  # a port that was picked may be taken until Triton binds it, after the models
@@ -138,7 +137,7 @@ class TritonServer:
                 command, environment, self.log_path, shm_prefix=shm_prefix, run_directory=run_directory
             )
         except BaseException:
-            guard.clean(shm_prefix, str(run_directory))
+            process_guard.clean(shm_prefix, str(run_directory))
             raise
         self.pid = self._child.pid
 
@@ -220,12 +219,6 @@ class TritonServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-
-def cache_directory() -> Path:
-    """This user's cache: TRIMODAL_CACHE, else XDG's."""
-    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trimodal"
-    return Path(os.environ.get("TRIMODAL_CACHE") or default)
 
 
 def _new_log() -> Path:

@@ -6,16 +6,12 @@ brought to it where it enters. The values hold; they do nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
+from trimodal.audio.values import Samples, Word
 
-SAMPLE_RATE = 16_000
 # Whisper's encoder takes 30 s; what is longer must be cut by the caller.
 MAX_WINDOW_S = 30.0
-
-Samples = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,25 +27,6 @@ class Window:
     samples: Samples
     language: str = ""
     prompt: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """A word as it is written, with the space before it if there is one (" lambda").
-
-    Attributes:
-        start, end: seconds from the beginning of the window or, in a stream, of the stream.
-        probability: of its tokens, their mean, 0 to 1.
-    """
-
-    text: str
-    start: float
-    end: float
-    probability: float
-
-    def shifted(self, seconds: float) -> Word:
-        """The same word on a clock that began `seconds` earlier."""
-        return replace(self, start=self.start + seconds, end=self.end + seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from trimodal.vision.artefact import InputSpec
-from trimodal.vision.engine import Pixels
+from trimodal.vision.engines.protocol import Pixels
 from trimodal.vision.image import Limits, Picture, decode
 
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from trimodal.errors import InvalidArgument, RequestError
 from trimodal.metrics import Metrics
 from trimodal.vision.artefact import InputSpec, read_classifier
-from trimodal.vision.engine import ImageClassifier, Logits, Pixels, open_engine, runtime_of
+from trimodal.vision.engines.protocol import ImageClassifier, Logits, Pixels, open_engine, runtime_of
 from trimodal.vision.rank import Ranker
 from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
 

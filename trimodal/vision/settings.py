@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from trimodal.onnx_session import Device
+from trimodal.runtimes.onnx_session import Device
 from trimodal.settings import Settings
 
 

@@ -4,18 +4,22 @@ import json
 
 import triton_python_backend_utils as pb_utils
 
+from trimodal import logs
 from trimodal.assistant.metrics import AssistantMetrics
-from trimodal.assistant.relay import Models
+from trimodal.assistant.models import Models
 from trimodal.assistant.request import INPUTS, read_request
 from trimodal.assistant.service import AssistantService
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.glue import ResponseStream, as_request_error, version_directory
-from trimodal.metrics import TritonMetrics
+from trimodal.errors import as_request_error
 from trimodal.settings import parameters_of, parse_parameters
+from trimodal.triton.batch import version_directory
+from trimodal.triton.metrics import TritonMetrics
+from trimodal.triton.responses import ResponseStream
 
 
 class TritonPythonModel:
     def initialize(self, args):
+        logs.configure(args["model_name"])
         parameters = parameters_of(args["model_config"]) | {"version_directory": str(version_directory(args))}
         self.settings = parse_parameters(AssistantSettings, parameters, source="assistant/config.pbtxt")
         self.metrics = TritonMetrics(pb_utils)
@@ -31,7 +35,7 @@ class TritonPythonModel:
                 parameters = json.loads(request.parameters() or "{}")
                 self.service.submit(read_request(inputs, parameters, self.settings), sink)
             except Exception as error:
-                told = as_request_error(error)
+                told = as_request_error(error, request.request_id())
                 self.service.refused(told)
                 sink.fail(told)
 

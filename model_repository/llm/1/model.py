@@ -4,21 +4,25 @@ import json
 
 import triton_python_backend_utils as pb_utils
 
-from trimodal.cache.opening import open_answers
-from trimodal.glue import ResponseStream, as_request_error, version_directory
-from trimodal.llm.answer import columns
-from trimodal.llm.metrics import LlmMetrics
-from trimodal.llm.request import INPUTS, read_request
+from trimodal import logs
+from trimodal.errors import as_request_error
+from trimodal.llm.answer_cache import open_answers
+from trimodal.llm.frontend.metrics import LlmMetrics
+from trimodal.llm.request.request import INPUTS, read_request
+from trimodal.llm.request.tensors import columns
 from trimodal.llm.service import LlmService
 from trimodal.llm.settings import LlmSettings
-from trimodal.metrics import TritonMetrics
 from trimodal.settings import parameters_of, parse_parameters
+from trimodal.triton.batch import version_directory
+from trimodal.triton.metrics import TritonMetrics
+from trimodal.triton.responses import ResponseStream
 
 
 class TritonPythonModel:
     def initialize(self, args):
+        logs.configure(args["model_name"])
         parameters = parameters_of(args["model_config"]) | {"version_directory": str(version_directory(args))}
-        source = "llm/configs/cpu.pbtxt (GPU profile: config.pbtxt, CUDA: configs/cuda.pbtxt)"
+        source = "llm/configs/cpu.pbtxt (profile cuda: configs/cuda.pbtxt, tensorrt: config.pbtxt)"
         self.settings = parse_parameters(LlmSettings, parameters, source=source)
         self.metrics = TritonMetrics(pb_utils)
         self.counts = LlmMetrics(self.metrics, args["model_name"])
@@ -37,7 +41,7 @@ class TritonPythonModel:
                     wanted = read_request(inputs, parameters, self.settings)
                 self.service.submit(wanted, sink)
             except Exception as error:
-                sink.fail(as_request_error(error))
+                sink.fail(as_request_error(error, request.request_id()))
 
     def finalize(self):
         self.service.close()

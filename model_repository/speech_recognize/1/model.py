@@ -2,21 +2,23 @@
 
 import triton_python_backend_utils as pb_utils
 
+from trimodal import logs
 from trimodal.errors import InvalidArgument
-from trimodal.glue import answer_batch, version_directory
-from trimodal.metrics import TritonMetrics
 from trimodal.settings import parameters_of, parse_parameters
-from trimodal.speech.recognize import RecognizeService
+from trimodal.speech.recognise.request import RecognizeRequest
+from trimodal.speech.recognise.service import RecognizeService
 from trimodal.speech.settings import RecognizeSettings
-from trimodal.speech.windows import RecognizeRequest
+from trimodal.triton.batch import answer_batch, version_directory
+from trimodal.triton.metrics import TritonMetrics
 
 
 class TritonPythonModel:
     def initialize(self, args):
+        logs.configure(args["model_name"])
         settings = parse_parameters(
             RecognizeSettings,
             parameters_of(args["model_config"]),
-            source="speech_recognize/configs/cpu.pbtxt (GPU profile: config.pbtxt)",
+            source="speech_recognize/configs/cpu.pbtxt (profile tensorrt: config.pbtxt)",
         )
         self.metrics = TritonMetrics(pb_utils)
         self.service = RecognizeService.open(version_directory(args), settings, self.metrics)

@@ -2,15 +2,17 @@
 
 import triton_python_backend_utils as pb_utils
 
-from trimodal.glue import answer_batch, version_directory
-from trimodal.metrics import TritonMetrics
+from trimodal import logs
 from trimodal.settings import parameters_of, parse_parameters
+from trimodal.triton.batch import answer_batch, version_directory
+from trimodal.triton.metrics import TritonMetrics
 from trimodal.vision.service import ClassifyService
 from trimodal.vision.settings import ClassifySettings
 
 
 class TritonPythonModel:
     def initialize(self, args):
+        logs.configure(args["model_name"])
         settings = parse_parameters(
             ClassifySettings,
             parameters_of(args["model_config"]),

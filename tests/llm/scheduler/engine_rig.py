@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from trimodal.llm.engine import EngineInfo
-from trimodal.llm.scheduler.speed import Speed
+from trimodal.llm.engines.protocol import EngineInfo
+from trimodal.llm.request.tiers import Tier
+from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.tiers import Tier
 
 STEP, STREAM, TOKEN = 0.010, 0.0005, 0.00005
 """Seconds of a step: at least, a stream, a prompt token."""
@@ -30,9 +30,9 @@ def ticket(id: int, prompt: int = 100, tokens: int = 50, tier: Tier | None = Non
     return made
 
 
-def practised(streams: int = 4, rounds: int = 60, factor: float = 1.0, seed: int = 0) -> Speed:
+def practised(streams: int = 4, rounds: int = 60, factor: float = 1.0, seed: int = 0) -> LatencyModel:
     """A model that has seen an engine with so many streams at most; `factor`: of all its times."""
-    speed, now, draw = Speed(), 1.0, random.Random(seed)
+    speed, now, draw = LatencyModel(), 1.0, random.Random(seed)
     running: list[Ticket] = []
     for id in range(rounds):
         if len(running) >= draw.randint(1, streams):

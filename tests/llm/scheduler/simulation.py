@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 from trimodal.errors import Unavailable
-from trimodal.llm.engine import EngineInfo
+from trimodal.llm.engines.protocol import EngineInfo
+from trimodal.llm.request.tiers import Tier
 from trimodal.llm.scheduler import Scheduler, Ticket
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.tiers import Tier
 
 
 @dataclass

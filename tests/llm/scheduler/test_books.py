@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.llm.scheduler.engine_rig import info, settings
 from trimodal.errors import Unavailable
+from trimodal.llm.request.tiers import Tier
 from trimodal.llm.scheduler import Scheduler, Ticket
-from trimodal.llm.tiers import Tier
 
 TIERS = {
     "premium": Tier(priority=10, itl_bound_ms=50, ttft_deadline_ms=500),
@@ -109,7 +109,7 @@ class Books(RuleBasedStateMachine):
         assert scheduler.reserved_blocks == blocks <= BLOCKS
         assert sum(books.reserved_by_tier.values()) == blocks
         assert min(books.reserved_by_tier.values(), default=1) > 0
-        speed = scheduler._foresight._speed
+        speed = scheduler._predictor._speed
         unanswered = [each for each in self.running.values() if not each.first_token]
         assert speed.pending == sum(each.uncached for each in unanswered)
         assert speed.streams == len(self.running) - len(unanswered)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.llm.scheduler.engine_rig import info, settings
 from tests.llm.scheduler.simulation import Client, Pace, Server, poisson
-from trimodal.llm.tiers import Tier
+from trimodal.llm.request.tiers import Tier
 
 SECONDS = 30
 CAPACITY = 13.0

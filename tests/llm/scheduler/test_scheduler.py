@@ -4,8 +4,8 @@ import pytest
 
 from tests.llm.scheduler.engine_rig import info, settings
 from trimodal.errors import Unavailable
+from trimodal.llm.request.tiers import Tier
 from trimodal.llm.scheduler import Scheduler, Ticket
-from trimodal.llm.tiers import Tier
 
 
 class Clock:

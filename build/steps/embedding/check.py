@@ -1,0 +1,98 @@
+"""A built embedder's graph against torch, on texts short and long, plain and odd, alone and padded.
+
+FP16 graphs are run twice: as they are, which ONNX Runtime computes in FP32 on CPUs, and with every tensor
+rounded to FP16 (`onnx_rounding.py`), which is what a GPU does to them. Nothing runs on a GPU here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from steps.embedding.checkpoint import Inputs, encode
+from steps.onnx.rounding import rounded
+from steps.tensorrt.operators import unsupported
+
+from trimodal.errors import ArtefactError
+
+if TYPE_CHECKING:
+    import torch
+    from tokenizers import Tokenizer
+
+Vectors = npt.NDArray[np.float32]
+# Relative error of all vectors. INT8 is judged by the lowest cosine alone.
+MAX_ERROR = {"fp32": 1e-3, "fp16": 1e-2}
+SENTENCES = (
+    "How do I open a file in Python?",
+    "What is the way to read a file?",
+    "Disable the cache.",
+    "Trains from Paris to London leave every hour.",
+    "Café, naïve, 日本語, Ελλάδα and 😀.",
+    "x",
+    "Numbers: 1, 22, 333, 4,444 and 5.5e5; signs: @ # % & * ( ) [ ] { }.",
+    "One moment. " * 30,
+    "A text that is longer than the model can read is cut at its limit. " * 40,
+)
+
+
+def run_torch(model: torch.nn.Module, inputs: Inputs) -> Vectors:
+    """Unit vectors float32[N, d]."""
+    import torch
+
+    with torch.inference_mode():
+        vectors = model(**{name: torch.from_numpy(value) for name, value in inputs.items()})
+    return np.asarray(vectors.numpy(), np.float32)
+
+
+def compare(
+    path: Path, tokenizer: Tokenizer, inputs: Inputs, reference: Vectors, precision: str
+) -> dict[str, Any]:
+    """Figures of ONNX Runtime's vectors against torch's; and one text alone against itself in the batch."""
+    vectors = _run(path.read_bytes(), inputs)
+    alone = _run(path.read_bytes(), encode(tokenizer, SENTENCES[:1]))
+    error = np.abs(vectors - reference)
+    pairs = np.abs(vectors @ vectors.T - reference @ reference.T)
+    figures: dict[str, Any] = {
+        "texts": len(vectors),
+        "max_error": float(error.max()),
+        "mean_error": float(error.mean()),
+        "relative_error": _relative(vectors, reference),
+        "min_cosine": float((vectors * reference).sum(1).min()),
+        "max_change_of_a_pair_cosine": float(pairs.max()),
+        "cosine_alone_to_padded": float(alone[0] @ vectors[0]),
+    }
+    if precision == "fp16":
+        model = onnx.load(path)
+        halves = _run(rounded(model).SerializeToString(), inputs)
+        figures["relative_error_rounded"] = _relative(halves, reference)
+        figures["min_cosine_rounded"] = float((halves * reference).sum(1).min())
+        figures["tensorrt_lacks"] = unsupported(model) or "nothing"
+    return figures
+
+
+def judge(name: str, precision: str, figures: dict[str, Any], min_cosine: float) -> None:
+    """Raises: ArtefactError where a figure is out of bounds."""
+    limit = MAX_ERROR.get(precision, np.inf)
+    for key in ("relative_error", "relative_error_rounded"):
+        if not figures.get(key, 0.0) <= limit:  # Not a number is out of bounds, too.
+            raise ArtefactError(f"{name} not written: {key} {figures[key]:.2g} is above {limit:g}")
+    for key in ("min_cosine", "min_cosine_rounded"):
+        if not figures.get(key, 1.0) >= min_cosine:
+            raise ArtefactError(
+                f"{name} not written: the lowest cosine with torch, {figures[key]:.4f}, "
+                f"is below --min-cosine {min_cosine}"
+            )
+
+
+def _relative(vectors: Vectors, reference: Vectors) -> float:
+    return float(np.linalg.norm(vectors - reference) / np.linalg.norm(reference))
+
+
+def _run(model: bytes, inputs: Inputs) -> Vectors:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    return np.asarray(session.run(["sentence_embedding"], inputs)[0], np.float32)

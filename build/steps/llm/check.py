@@ -1,0 +1,218 @@
+"""Compares a built language model with the torch checkpoint that it came from.
+
+Teacher forcing on one text for both gives logit errors, agreement and perplexity;
+the serving pipeline's own greedy tokens give the number of identical answers. It
+builds nothing and judges nothing: the caller sets the threshold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from steps.llm.checkpoint import Checkpoint
+from steps.llm.export import MODEL, feeds
+
+from trimodal.build_support import progress
+from trimodal.errors import ArtefactError
+
+Logits = npt.NDArray[np.float32]
+GREEDY_TOKENS = 32
+MOST_TEXTS = 64
+KV_BLOCK = 32  # tokens
+TEXT_TOKENS = 256  # A check text is cut here: logits of a large vocabulary take 0.6 MB a token.
+PROMPTS = (
+    "What is a list?",
+    "How do I open a file?",
+    "Name three colours.",
+    "Why is the sky blue?",
+    "What is the capital of France?",
+    "Count from one to ten.",
+    "Translate good morning into Spanish.",
+    "What does a compiler do?",
+    "Write a haiku about rain.",
+    "What is 17 plus 25?",
+    "How does a for loop work?",
+    "Explain what an exception is.",
+    "Who wrote Hamlet?",
+    "What is a dictionary?",
+    "Give me a recipe for pancakes.",
+    "How do I sort a sequence?",
+)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Token ids that both models see; what follows position `start` is compared."""
+
+    ids: list[int]
+    start: int
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the torch model is compared on.
+
+    Attributes:
+        answers: built-in prompts with torch's greedy answers, for the number of identical ones.
+        compared: the texts for teacher forcing: check texts if given, else those answers.
+    """
+
+    answers: list[Sample]
+    compared: list[Sample]
+
+
+def reference_samples(checkpoint: Checkpoint, texts: list[str]) -> Reference:
+    """Answers the built-in prompts with torch, and encodes the check texts.
+
+    Raises:
+        ArtefactError: no check text has two tokens.
+    """
+    with progress("Answering the check prompts with torch"):
+        answers = greedy_samples(checkpoint, [checkpoint.encode_prompt(each) for each in PROMPTS])
+    encoded = [checkpoint.encode(text)[:TEXT_TOKENS] for text in texts[:MOST_TEXTS]]
+    compared = [Sample(ids, 1) for ids in encoded if len(ids) > 1]
+    if texts and not compared:
+        raise ArtefactError("the check texts are too short: two tokens are the least")
+    return Reference(answers, compared or answers)
+
+
+def greedy_samples(checkpoint: Checkpoint, prompts: list[list[int]]) -> list[Sample]:
+    """Each prompt with the torch model's greedy answer, its end token included; one left-padded batch."""
+    import torch
+
+    special = checkpoint.special_ids()
+    ends = set(special["eos_token_ids"])
+    padding = next((one for one in (special["pad_token_id"], *sorted(ends)) if one is not None), 0)
+    width = max(len(prompt) for prompt in prompts)
+    device = checkpoint.model.device
+    ids = torch.tensor([[padding] * (width - len(prompt)) + prompt for prompt in prompts], device=device)
+    mask = torch.tensor(
+        [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device
+    )
+    with torch.inference_mode():
+        rows = checkpoint.model.generate(
+            ids,
+            attention_mask=mask,
+            max_new_tokens=GREEDY_TOKENS,
+            do_sample=False,
+            repetition_penalty=1.0,
+            eos_token_id=sorted(ends) or None,
+            pad_token_id=padding,
+        )
+    samples = []
+    for prompt, row in zip(prompts, rows[:, width:].tolist(), strict=True):
+        length = next((index + 1 for index, one in enumerate(row) if one in ends), len(row))
+        samples.append(Sample(prompt + row[:length], len(prompt)))
+    return samples
+
+
+def check(checkpoint: Checkpoint, directory: Path, reference: Reference) -> dict[str, Any]:
+    """All figures of the artefact in `directory`, for its manifest."""
+    import torch
+
+    threads = torch.get_num_threads()
+    with progress("Comparing with torch", total=len(reference.compared)) as advance:
+        built = StatefulModel(directory / MODEL, threads)
+        figures = compare(checkpoint.model, built, reference.compared, advance)
+        del built  # Its weights need not be in memory twice.
+    ends = set(checkpoint.special_ids()["eos_token_ids"])
+    with progress("Answering in the serving pipeline"):
+        identical = identical_answers(directory, reference.answers, ends, threads)
+    return figures | {"greedy_answers": len(reference.answers), "greedy_answers_identical": identical}
+
+
+class StatefulModel:
+    """The built IR outside the serving pipeline: one text in, the logits of all its positions out."""
+
+    def __init__(self, xml: Path, threads: int) -> None:
+        import openvino
+
+        self._request = openvino.Core().compile_model(xml, "CPU", numerics(threads)).create_infer_request()
+        self._inputs = {name for port in self._request.model_inputs for name in port.get_names()}
+
+    def logits(self, ids: list[int]) -> Logits:
+        """[len(ids), vocabulary] in FP32."""
+        self._request.reset_state()
+        self._request.infer(feeds(ids, self._inputs))
+        return np.array(self._request.get_tensor("logits").data[0], np.float32)
+
+
+def numerics(threads: int) -> dict[str, Any]:
+    """CPU properties of the check: FP32 arithmetic and KV cache, so that only the build differs from torch.
+
+    Without them a processor with AMX would compute in BF16 and the cache would be 8 bits wide.
+    """
+    return {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32", "INFERENCE_NUM_THREADS": threads}
+
+
+def compare(
+    reference: Any, built: StatefulModel, samples: list[Sample], advance: Callable[[], None]
+) -> dict[str, Any]:
+    """Figures of `built` against the torch model `reference` over all compared positions."""
+    import torch
+
+    positions, agreed, largest, total, entries = 0, 0, 0.0, 0.0, 0
+    losses = [0.0, 0.0]
+    for sample in samples:
+        with torch.inference_mode():
+            expected = reference(torch.tensor([sample.ids])).logits[0].float().numpy()
+        window = slice(sample.start - 1, len(sample.ids) - 1)
+        pair = expected[window], built.logits(sample.ids)[window]
+        targets = sample.ids[sample.start :]
+        for index, logits in enumerate(pair):
+            losses[index] += _negative_log_likelihood(logits, targets)
+        error = np.abs(pair[0] - pair[1])
+        largest = float(np.maximum(largest, error.max()))  # NaN stays; max() would drop it.
+        total, entries = total + float(error.sum(dtype=np.float64)), entries + error.size
+        agreed += int((pair[0].argmax(-1) == pair[1].argmax(-1)).sum())
+        positions += len(targets)
+        advance()
+    return {
+        "positions": positions,
+        "token_agreement": agreed / positions,
+        "logit_error_max": largest,
+        "logit_error_mean": total / entries,
+        "perplexity_torch": math.exp(losses[0] / positions),
+        "perplexity_built": math.exp(losses[1] / positions),
+    }
+
+
+def _negative_log_likelihood(logits: Logits, targets: list[int]) -> float:
+    peak = logits.max(-1, keepdims=True)
+    normaliser = np.log(np.exp(logits - peak).sum(-1, dtype=np.float64)) + peak[:, 0]
+    return float((normaliser - logits[np.arange(len(targets)), targets]).sum())
+
+
+def identical_answers(directory: Path, samples: list[Sample], ends: set[int], threads: int) -> int:
+    """Opens `directory` as the server does and counts the greedy answers that equal torch's."""
+    import openvino
+    import openvino_genai
+
+    scheduler = openvino_genai.SchedulerConfig()
+    scheduler.num_kv_blocks = sum(len(sample.ids) // KV_BLOCK + 2 for sample in samples)
+    greedy = openvino_genai.GenerationConfig()
+    greedy.max_new_tokens = GREEDY_TOKENS
+    greedy.stop_token_ids = ends
+    prompts = [openvino.Tensor(np.array([sample.ids[: sample.start]], np.int64)) for sample in samples]
+    try:
+        pipeline = openvino_genai.ContinuousBatchingPipeline(directory, scheduler, "CPU", numerics(threads))
+        results = pipeline.generate(prompts, [greedy] * len(prompts))
+    except RuntimeError as error:
+        reason = str(error).strip().split("\n")[-1][:200]
+        raise ArtefactError(f"the serving pipeline does not take this model: {reason}") from error
+    expected = [_before_end(sample.ids[sample.start :], ends) for sample in samples]
+    return sum(
+        _before_end(result.m_generation_ids[0], ends) == answer
+        for result, answer in zip(results, expected, strict=True)
+    )
+
+
+def _before_end(ids: list[int], ends: set[int]) -> list[int]:
+    """Without the closing end token, which one runtime returns and another may not."""
+    return list(ids[:-1] if ids and ids[-1] in ends else ids)

@@ -1,0 +1,166 @@
+"""The conversion itself: torch model → OpenVINO IR → compressed weights.
+
+Knows optimum-intel and nncf. It checks no figures and replaces no artefact.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from steps.llm.checkpoint import Checkpoint
+
+from trimodal.errors import ArtefactError
+
+MODEL = "openvino_model.xml"
+TOKENIZERS = "openvino_tokenizer", "openvino_detokenizer"
+CONFIG_FILES = ("config.json", "generation_config.json")
+LARGEST_GROUP, SMALLEST_GROUP = 64, 16
+SAMPLE_TOKENS = 256
+
+
+@dataclass(frozen=True)
+class Compression:
+    """How the weights are stored. All but `precision` matter to int4 alone.
+
+    Attributes:
+        precision: fp32, fp16, int8 or int4.
+        group_size: weights that share a scale; −1 for a whole row.
+        ratio: share of the layers in int4, the others get int8.
+        awq: activation-aware scaling of the weights first.
+        samples: token ids of calibration texts; with any, scales are fitted to the activations.
+    """
+
+    precision: str
+    group_size: int = LARGEST_GROUP
+    ratio: float = 1.0
+    awq: bool = False
+    samples: list[list[int]] = field(default_factory=list)
+
+
+def import_converters() -> None:
+    """Imports the heavy packages, so that a progress display can cover it.
+
+    Raises:
+        ArtefactError: one is missing.
+    """
+    try:
+        import nncf
+        import openvino_genai  # noqa: F401
+        import optimum.exporters.openvino  # noqa: F401
+    except ImportError as error:
+        raise ArtefactError(f"{error.name} is not installed: the build and cpu extras are needed") from None
+    import rich
+
+    nncf.set_log_level("ERROR")
+    rich.get_console().quiet = True  # nncf draws its own bars there; ours has a console of its own.
+
+
+def export(checkpoint: Checkpoint, directory: Path) -> None:
+    """Writes the stateful FP32 IR, its configuration and, where it can be converted, the tokenizer."""
+    import openvino
+    import openvino_tokenizers
+    from optimum.exporters.openvino import export_from_model
+    from optimum.intel import OVConfig
+
+    try:
+        export_from_model(
+            checkpoint.model,
+            directory,
+            task="text-generation-with-past",
+            stateful=True,
+            ov_config=OVConfig(dtype="fp32"),
+        )
+    except Exception as error:  # An architecture that the converter does not know, out of memory, …
+        reason = str(error).strip().split("\n")[0][:200]
+        raise ArtefactError(
+            f"{checkpoint.directory.name} cannot be exported to OpenVINO: {reason}"
+        ) from error
+    try:
+        parts = openvino_tokenizers.convert_tokenizer(checkpoint.tokenizer, with_detokenizer=True)
+    except Exception:  # The server encodes and decodes with tokenizer.json, and the pipeline opens without.
+        return
+    for part, name in zip(parts, TOKENIZERS, strict=True):
+        openvino.save_model(part, directory / f"{name}.xml", compress_to_fp16=False)
+
+
+def group_size(checkpoint: Checkpoint) -> int:
+    """The largest power of two up to 64 that divides every row of a weight matrix, else −1: whole rows."""
+    shapes = checkpoint.shapes()
+    rows = [
+        shapes["hidden_size"],
+        shapes["num_attention_heads"] * shapes["head_dim"],
+        getattr(checkpoint.config, "intermediate_size", None) or 4 * shapes["hidden_size"],
+    ]
+    size = LARGEST_GROUP
+    while any(row % size for row in rows):
+        size //= 2
+    return size if size >= SMALLEST_GROUP else -1
+
+
+def compress(exported: Path, directory: Path, how: Compression) -> dict[str, Any]:
+    """Writes the IR of `exported` with its weights compressed, and what stands beside it.
+
+    Returns:
+        What was done, for the manifest.
+    """
+    import openvino
+
+    model = openvino.Core().read_model(exported / MODEL)
+    done: dict[str, Any] = {}
+    if how.precision == "int8":
+        model, done = _int8(model)
+    elif how.precision == "int4":
+        model, done = _int4(model, how)
+    openvino.save_model(model, directory / MODEL, compress_to_fp16=how.precision == "fp16")
+    for path in exported.iterdir():
+        if path.stem in TOKENIZERS or path.name in CONFIG_FILES:
+            shutil.copyfile(path, directory / path.name)
+    return done
+
+
+def _int8(model: Any) -> tuple[Any, dict[str, Any]]:
+    import nncf
+
+    mode = nncf.CompressWeightsMode.INT8_ASYM
+    return nncf.compress_weights(model, mode=mode), {"mode": mode.value}
+
+
+def _int4(model: Any, how: Compression) -> tuple[Any, dict[str, Any]]:
+    import nncf
+
+    mode = nncf.CompressWeightsMode.INT4_SYM
+    names = {name for port in model.inputs for name in port.get_names()}
+    data = nncf.Dataset([feeds(ids, names) for ids in how.samples]) if how.samples else None
+    compressed = nncf.compress_weights(
+        model,
+        mode=mode,
+        group_size=how.group_size,
+        ratio=how.ratio,
+        awq=how.awq or None,
+        scale_estimation=True if data else None,
+        dataset=data,
+        subset_size=max(len(how.samples), 1),
+    )
+    return compressed, {
+        "mode": mode.value,
+        "group_size": how.group_size,
+        "ratio": how.ratio,
+        "awq": how.awq,
+        "scale_estimation": data is not None,
+    }
+
+
+def feeds(ids: list[int], names: set[str]) -> dict[str, Any]:
+    """One text, [1, len(ids)], as the inputs of the stateful model, those of `names` that it has."""
+    length = len(ids)
+    inputs = {
+        "input_ids": np.array([ids], np.int64),
+        "attention_mask": np.ones((1, length), np.int64),
+        "position_ids": np.arange(length, dtype=np.int64)[None],
+        "beam_idx": np.zeros(1, np.int32),
+    }
+    return {name: feed for name, feed in inputs.items() if name in names}

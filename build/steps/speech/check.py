@@ -1,0 +1,212 @@
+"""Compares a built Whisper with the torch checkpoint that it came from, on the same audio.
+
+Torch decodes every window once, greedily; each artefact is then compared in what its
+runtime encodes and writes, and in the words that the serving engine makes of it. It builds
+nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from steps.speech.audio import Recording
+from steps.speech.checkpoint import Checkpoint
+from steps.speech.torch_reference import encode as encode_with_torch
+from steps.speech.torch_reference import greedy
+
+from trimodal.audio.values import Samples
+from trimodal.build_support import progress, report
+from trimodal.errors import ArtefactError
+from trimodal.manifest import Manifest
+from trimodal.paths import artefact_root
+from trimodal.speech.engines.protocol import open_engine
+from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.values import Window
+from trimodal.speech.whisper.features import Features, log_mel_batch, smallest_context
+
+REPOSITORY = artefact_root("speech_recognize")
+# What a sound build reaches on clear speech; a wrong tokenizer or graph falls far below.
+MIN_AGREEMENT = 0.9
+# INT8 stays below 0.1 in models of all sizes, also with random weights, which are judged by it alone.
+MAX_ENCODER_ERROR = 0.25
+BATCH = 8
+ENCODED_BATCHES = 1  # of each context: the encoder's outputs are large.
+
+# Features [batch, mel, frames] and one prompt for all → encoder output, and the ids written for each row.
+Encode = Callable[[Features], npt.NDArray[np.float32]]
+Write = Callable[[Features, list[int]], list[list[int]]]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Windows of one context with torch's results: ids without the end token, encoder output if kept."""
+
+    features: Features
+    ids: list[list[int]]
+    encoded: npt.NDArray[np.float32] | None
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What torch makes of the recordings: `texts` are one a window, in the recordings' order."""
+
+    recordings: list[Recording]
+    language: str
+    batches: list[Batch]
+    texts: list[str]
+
+    @property
+    def windows(self) -> list[Samples]:
+        return [window for recording in self.recordings for window in recording.windows]
+
+
+def reference(
+    checkpoint: Checkpoint, recordings: list[Recording], contexts_s: list[float], language: str
+) -> Reference:
+    """Decodes all windows with torch, those of one context in batches; `language` is a code, "" the first."""
+    import torch
+
+    windows = [window for recording in recordings for window in recording.windows]
+    texts, batches = [""] * len(windows), []
+    of_context: dict[float, list[int]] = {}
+    for index, window in enumerate(windows):
+        of_context.setdefault(smallest_context(contexts_s, len(window)), []).append(index)
+    with progress("Hearing the audio with torch", total=len(windows)) as advance, torch.inference_mode():
+        for context_s, indices in of_context.items():
+            for start in range(0, len(indices), BATCH):
+                part = indices[start : start + BATCH]
+                features = log_mel_batch(
+                    [windows[index] for index in part],
+                    context_s,
+                    checkpoint.config.num_mel_bins,
+                    checkpoint.padding,
+                )
+                hidden = encode_with_torch(checkpoint, features)
+                ids = [_before_end(row, checkpoint) for row in greedy(checkpoint, hidden, language)]
+                kept = hidden.numpy() if start < ENCODED_BATCHES * BATCH else None
+                batches.append(Batch(features, ids, kept))
+                for index, row in zip(part, ids, strict=True):
+                    texts[index] = str(checkpoint.tokenizer.decode(row, skip_special_tokens=True))
+                advance(len(part))
+    return Reference(recordings, language or checkpoint.languages[0], batches, texts)
+
+
+def compare(checkpoint: Checkpoint, reference: Reference, encode: Encode, write: Write) -> dict[str, Any]:
+    """Figures of the runtime itself: relative error of the encoder's output, agreement of the ids."""
+    error = norm = 0.0
+    expected: list[list[str]] = []
+    found: list[list[str]] = []
+    total = sum(len(batch.ids) for batch in reference.batches)
+    with progress("Comparing with torch", total=total) as advance:
+        for batch in reference.batches:
+            if batch.encoded is not None:
+                difference = encode(batch.features) - batch.encoded
+                error += float(np.square(difference, dtype=np.float64).sum())
+                norm += float(np.square(batch.encoded, dtype=np.float64).sum())
+            rows = write(batch.features, checkpoint.prompt(reference.language))
+            written = [_before_end(row, checkpoint) for row in rows]
+            expected += [list(map(str, row)) for row in batch.ids]
+            found += [list(map(str, row)) for row in written]
+            advance(len(written))
+    return {
+        "windows": total,
+        "tokens": sum(len(row) for row in expected),
+        "encoder_relative_error": (error / norm) ** 0.5,
+        "token_agreement": agreement(expected, found),
+        "windows_identical": sum(a == b for a, b in zip(expected, found, strict=True)) / total,
+    }
+
+
+def compare_words(
+    reference: Reference, directory: Path, engine_name: str, *, random_weights: bool
+) -> dict[str, Any]:
+    """Figures of the serving engine: its words against torch's, and error rates where the truth is known."""
+    import torch
+
+    settings = {
+        "artefact": str(directory),
+        "engine": engine_name,
+        "intra_op_threads": torch.get_num_threads(),
+    }
+    engine = open_engine(directory, RecognizeSettings.model_validate(settings))
+    windows = [Window(samples, reference.language) for samples in reference.windows]
+    heard: list[str] = []
+    with progress("Hearing it in the serving engine", total=len(windows)) as advance:
+        for start in range(0, len(windows), BATCH):
+            heard += [result.text for result in engine.recognize(windows[start : start + BATCH])]
+            advance(len(windows[start : start + BATCH]))
+    engine.close()
+    figures = {"word_agreement": agreement([spoken(t) for t in reference.texts], [spoken(t) for t in heard])}
+    truth, torch_words, built_words = [], [], []
+    start = 0
+    for recording in reference.recordings:
+        end = start + len(recording.windows)
+        if recording.text is not None:
+            truth.append(spoken(recording.text))
+            torch_words.append(spoken(" ".join(reference.texts[start:end])))
+            built_words.append(spoken(" ".join(heard[start:end])))
+        start = end
+    if any(truth) and not random_weights:
+        figures["word_error_rate_torch"] = 1 - agreement(truth, torch_words, least=-np.inf)
+        figures["word_error_rate_built"] = 1 - agreement(truth, built_words, least=-np.inf)
+    return figures
+
+
+def spoken(text: str) -> list[str]:
+    """Words without case and punctuation."""
+    return re.findall(r"[\w']+", text.lower())
+
+
+def agreement(expected: Sequence[list[str]], found: Sequence[list[str]], least: float = 0.0) -> float:
+    """1 less the edits for each expected item, at least `least`; 1 where nothing is expected and found."""
+    import jiwer
+
+    pairs = [(" ".join(a), " ".join(b)) for a, b in zip(expected, found, strict=True) if a or b]
+    if not pairs:
+        return 1.0
+    references, hypotheses = zip(*pairs, strict=True)
+    if not any(references):
+        return least if np.isfinite(least) else 0.0
+    return max(least, 1 - float(jiwer.wer(list(references), list(hypotheses))))
+
+
+def target(precision: str, name: str, out: str) -> Path:
+    """Where the artefact goes."""
+    if out:
+        return Path(out.replace("{precision}", precision)).resolve()
+    if Path(name).name != name:
+        raise ArtefactError(f"--name {name!r} is not a plain directory name: use --out for a path")
+    return REPOSITORY / name.replace("{precision}", precision)
+
+
+def judge(manifest: Manifest, checkpoint: Checkpoint, asked: float | None, name: str) -> None:
+    """Prints the figures, and adds the limits to them.
+
+    Raises:
+        ArtefactError: the encoder's error is too large, or the agreement too low.
+    """
+    check = manifest.check
+    limit = asked if asked is not None else 0.0 if checkpoint.random_weights else MIN_AGREEMENT
+    check |= {"min_agreement": limit, "max_encoder_error": MAX_ENCODER_ERROR}
+    report(f"{name}: {manifest.source} against torch", check)
+    if not check["encoder_relative_error"] <= MAX_ENCODER_ERROR:  # so that NaN is above every limit
+        raise ArtefactError(
+            f"{manifest.precision} encodes audio with an error of {check['encoder_relative_error']:.1%}, "
+            f"more than {MAX_ENCODER_ERROR:.0%}: nothing was replaced"
+        )
+    if check["token_agreement"] < limit:
+        raise ArtefactError(
+            f"{manifest.precision} agrees with torch on {check['token_agreement']:.1%} of the tokens, less "
+            f"than --min-agreement {limit:g}: nothing was replaced"
+        )
+
+
+def _before_end(ids: Sequence[int], checkpoint: Checkpoint) -> list[int]:
+    end = checkpoint.token_id("<|endoftext|>")
+    return list(ids[:-1] if ids and ids[-1] == end else ids)

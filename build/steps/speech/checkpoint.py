@@ -1,0 +1,242 @@
+"""A Hugging Face checkpoint of a Whisper, as both speech builds need it.
+
+It loads the torch model in FP32, tells contexts, languages and alignment heads, and copies
+what serving reads beside the weights. It runs nothing and knows no serving runtime.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+from steps.llm.checkpoint import TOKENIZER_FILES, quiet
+
+from trimodal.audio.values import SAMPLE_RATE
+from trimodal.build_support import console
+from trimodal.errors import ArtefactError
+from trimodal.speech.values import MAX_WINDOW_S
+from trimodal.speech.whisper.features import FRAMES_PER_S, Padding
+
+if TYPE_CHECKING:
+    from transformers import WhisperForConditionalGeneration
+
+PREPROCESSOR = "preprocessor_config.json"
+GENERATION = "generation_config.json"
+# Key of config.json: encoder lengths in seconds that the checkpoint was trained with.
+CONTEXTS = "trimodal_contexts_s"
+# Key of config.json: what follows shorter audio, silence (OpenAI's way) or zeros in the features.
+PADDING = "trimodal_padding"
+FRAMES_PER_POSITION = 2
+
+
+def load(directory: Path, source: str) -> Checkpoint:
+    """The checkpoint in `directory`, which the user named `source`.
+
+    Raises:
+        ArtefactError: not a Whisper, or transformers cannot load it.
+    """
+    _check_whisper(directory, source)
+    quiet()
+    return Checkpoint(directory)
+
+
+def _check_whisper(directory: Path, source: str) -> None:
+    try:
+        config = json.loads((directory / "config.json").read_text())
+        kind = str(config.get("model_type") or "none named")
+    except (OSError, ValueError, AttributeError):
+        raise ArtefactError(
+            f"{source} holds no readable config.json: not a Hugging Face checkpoint"
+        ) from None
+    if kind != "whisper":
+        raise ArtefactError(f"{source} is not a Whisper (model_type: {kind})")
+    if not any(path.suffix in (".safetensors", ".bin") for path in directory.iterdir()):
+        raise ArtefactError(f"{source} holds no weights (*.safetensors or *.bin)")
+
+
+def parse_contexts(text: str) -> list[float]:
+    """Seconds of `--contexts 5,10,30`, ascending.
+
+    Raises:
+        ArtefactError: not such a list.
+    """
+    try:
+        return sorted({float(part) for part in text.split(",")})
+    except ValueError:
+        raise ArtefactError(f"--contexts {text!r} is not a list of seconds such as 5,10,30") from None
+
+
+class Checkpoint:
+    """The torch model and tokenizer of one directory.
+
+    Attributes:
+        model: transformers' WhisperForConditionalGeneration in FP32, in evaluation mode.
+        config: its configuration.
+        multilingual: whether a language and a task stand in the prompt.
+        languages: ISO 639-1 codes; ("en",) of an English-only Whisper.
+        alignment_heads: [layer, head] pairs of the decoder whose attention follows the audio.
+        alignment_heads_known: whether the checkpoint names them; else all heads of its later half serve.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        import torch
+        from transformers import AutoTokenizer, WhisperForConditionalGeneration
+
+        self.directory = directory
+        try:
+            self.tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+            # With output_loading_info it returns a pair, which transformers does not declare.
+            loaded: Any = WhisperForConditionalGeneration.from_pretrained(
+                directory, dtype=torch.float32, local_files_only=True, output_loading_info=True
+            )
+            loading: dict[str, Any]
+            self.model: WhisperForConditionalGeneration
+            self.model, loading = loaded
+        except Exception as error:  # Damaged weights, a missing tokenizer, …
+            reason = str(error).strip().split("\n")[0][:200]
+            raise ArtefactError(f"{directory.name} cannot be loaded by transformers: {reason}") from None
+        missing = sorted(set(loading["missing_keys"]) - {"proj_out.weight"})  # Tied to the embeddings.
+        if missing:
+            raise ArtefactError(f"{directory.name} lacks weights: {', '.join(missing[:3])}")
+        if not self.tokenizer.is_fast:
+            raise ArtefactError(f"{directory.name} has no fast tokenizer, and serving reads tokenizer.json")
+        self.model.eval()
+        self.config = self.model.config
+        generation = self.model.generation_config
+        multilingual = getattr(generation, "is_multilingual", None)
+        if multilingual is None:  # A fine-tune may have lost the flag; English-only vocabularies lack "".
+            multilingual = "" in self.tokenizer.get_vocab()
+        self.multilingual = bool(multilingual)
+        named = getattr(generation, "lang_to_id", None) or {}
+        by_id = sorted(
+            named, key=lambda token: int(named[token])
+        )  # The file has them by name; "en" is first.
+        self.languages = tuple(token.strip("<|>") for token in by_id) if self.multilingual else ("en",)
+        heads = getattr(generation, "alignment_heads", None)
+        self.alignment_heads_known = bool(heads)
+        self.alignment_heads = [list(map(int, pair)) for pair in heads or self._later_half()]
+        if self.multilingual and not self.languages:
+            raise ArtefactError(f"{directory.name}: {GENERATION} names no languages (lang_to_id)")
+
+    def _later_half(self) -> list[list[int]]:
+        layers, heads = self.config.decoder_layers, self.config.decoder_attention_heads
+        return [[layer, head] for layer in range(layers // 2, layers) for head in range(heads)]
+
+    def override(self, *, padding: str) -> None:
+        """Takes another padding than the checkpoint's, if one is named."""
+        if padding:
+            setattr(self.config, PADDING, padding)
+
+    @property
+    def random_weights(self) -> bool:
+        """Made by random_checkpoint.py: its tokens hang on rounding, so agreement says little."""
+        return bool(getattr(self.config, "random_weights", False))
+
+    def contexts_s(self, asked: list[float] | None = None) -> list[float]:
+        """Encoder lengths in seconds: as asked, or as the checkpoint was trained, or its longest.
+
+        Raises:
+            ArtefactError: longer than the encoder, or not a whole number of its positions.
+        """
+        longest = self.config.max_source_positions * FRAMES_PER_POSITION / FRAMES_PER_S
+        contexts = [float(each) for each in asked or getattr(self.config, CONTEXTS, None) or [longest]]
+        for context in contexts:
+            positions = context * FRAMES_PER_S / FRAMES_PER_POSITION
+            if not 0 < context <= min(longest, MAX_WINDOW_S) or positions != round(positions):
+                raise ArtefactError(
+                    f"a context of {context:g} s does not fit: at most {longest:g} s, in steps of 0.02 s"
+                )
+        return sorted(contexts)
+
+    @property
+    def padding(self) -> Padding:
+        """What follows audio that is shorter than its context.
+
+        Raises:
+            ArtefactError: config.json names something else.
+        """
+        padding = getattr(self.config, PADDING, "silence")
+        if padding not in get_args(Padding):
+            raise ArtefactError(
+                f"padding ({PADDING} in config.json) is one of {', '.join(get_args(Padding))}"
+            )
+        return cast(Padding, padding)
+
+    def shapes(self, contexts_s: list[float]) -> dict[str, Any]:
+        """What a serving engine relies on, for the manifest."""
+        return {
+            "contexts_s": contexts_s,
+            "languages": list(self.languages),
+            "mel_bins": self.config.num_mel_bins,
+            "sample_rate": SAMPLE_RATE,
+            "padding": self.padding,
+            "positions": self.config.max_target_positions,
+        }
+
+    def prompt(self, language: str = "") -> list[int]:
+        """<|startoftranscript|>, language ("": the first) and task of a multilingual model, <|notimestamps|>.
+
+        Raises:
+            ArtefactError: the model does not know the language.
+        """
+        if language and language not in self.languages:
+            raise ArtefactError(f"{self.directory.name} does not know the language {language!r}")
+        names = ["<|startoftranscript|>"]
+        if self.multilingual:
+            names += [f"<|{language or self.languages[0]}|>", "<|transcribe|>"]
+        return [self.token_id(name) for name in (*names, "<|notimestamps|>")]
+
+    def token_id(self, name: str) -> int:
+        """Of a special token.
+
+        Raises:
+            ArtefactError: the tokenizer has no such token.
+        """
+        token = self.tokenizer.get_vocab().get(name)
+        if token is None:
+            raise ArtefactError(f"{self.directory.name}: its tokenizer has no token {name}")
+        return int(token)
+
+    def suppressed(self) -> tuple[list[int], list[int]]:
+        """Ids that are never written, and those that are not written first."""
+        generation = self.model.generation_config
+        return list(generation.suppress_tokens or []), list(generation.begin_suppress_tokens or [])
+
+    def described(self) -> dict[str, Any]:
+        """What a manifest says of the checkpoint itself."""
+        heads = "named by the checkpoint" if self.alignment_heads_known else "all of the decoder's later half"
+        return {
+            "alignment_heads": heads,
+            "multilingual": self.multilingual,
+            "random_weights": self.random_weights,
+        }
+
+    def tell(self) -> None:
+        """Prints what its user should know."""
+        if not self.alignment_heads_known:
+            console.print(
+                f"note: {GENERATION} names no alignment_heads, so word times come from all heads of the "
+                "decoder's later half; copy the base model's alignment_heads there for better ones"
+            )
+        if self.random_weights:
+            console.print(
+                "note: random weights: the encoder's error is judged, the agreement of tokens only told"
+            )
+
+    def write_files(self, directory: Path) -> None:
+        """Copies tokenizer, generation config and preprocessor config, or writes what is only implied."""
+        if not (self.directory / "tokenizer.json").is_file():
+            self.tokenizer.save_pretrained(directory)
+        for name in (*TOKENIZER_FILES, PREPROCESSOR, GENERATION):
+            if (self.directory / name).is_file():
+                shutil.copyfile(self.directory / name, directory / name)
+        if not (directory / PREPROCESSOR).is_file():
+            self._write_preprocessor(directory / PREPROCESSOR)
+        if not (directory / GENERATION).is_file():
+            self.model.generation_config.save_pretrained(directory)
+
+    def _write_preprocessor(self, path: Path) -> None:
+        config = {"feature_size": self.config.num_mel_bins, "sampling_rate": SAMPLE_RATE, "chunk_length": 30}
+        path.write_text(json.dumps(config | {"hop_length": 160, "n_fft": 400}, indent=2) + "\n")

@@ -1,0 +1,73 @@
+"""Optimisation profiles of Whisper's two plans: which shapes a server runs, from the graphs' free dimensions.
+
+The encoder has a profile for each context, since each is of one length. The decoder has one for single
+tokens, which is most of its work, and one for prompts, whose first run has no past at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import onnx
+
+from trimodal.errors import ArtefactError
+from trimodal.manifest import InputRange
+from trimodal.speech.whisper.artefact import SpeechShapes
+from trimodal.speech.whisper.features import FRAMES_PER_S
+
+Size = tuple[int, int, int]  # smallest, tuned for, largest
+Profile = dict[str, InputRange]
+# A sentence of a few seconds; <|startoftranscript|> is there before language, task and <|notimestamps|>.
+USUAL_PAST, USUAL_PROMPT = 32, (4, 1)
+# The longest opening: half of the places, with <|startofprev|>, <|startoftranscript|>, language, task, mode.
+OPENING = 4
+# Of the decoder's inputs, those that a manifest names: every layer has the same.
+NAMED = ("tokens", "cross_key_0", "past_key_0")
+
+
+def encoder_profiles(graph: Path, shapes: SpeechShapes, batch: Size) -> list[Profile]:
+    """One for each context, ascending. Raises: ArtefactError when the graph has other free dimensions."""
+    frames = [round(context_s * FRAMES_PER_S) for context_s in shapes.contexts_s]
+    return [_profile(graph, {"batch": batch, "frames": (each, each, each)}) for each in frames]
+
+
+def decoder_profiles(graph: Path, shapes: SpeechShapes, batch: Size) -> list[Profile]:
+    """Of single tokens, then of prompts. Raises: ArtefactError when the graph has other free dimensions."""
+    positions = [round(context_s * FRAMES_PER_S) // 2 for context_s in shapes.contexts_s]
+    common = {"batch": batch, "positions": (positions[0], positions[0], positions[-1])}
+    last = shapes.positions - 1
+    prompt = shapes.positions // 2 + OPENING
+    steps: Mapping[str, Size] = {"n": (1, 1, 1), "past": (1, min(USUAL_PAST, last), last)}
+    count, past = USUAL_PROMPT
+    prompts: Mapping[str, Size] = {"n": (1, count, prompt), "past": (0, past, prompt)}
+    return [_profile(graph, common | dict(sizes)) for sizes in (steps, prompts)]
+
+
+def manifest_profiles(encoder: list[Profile], decoder: list[Profile]) -> list[Profile]:
+    """What may be run together: every profile of the encoder with every one of the decoder."""
+    return [
+        {"encoder:features": one["features"], **{f"decoder:{name}": other[name] for name in NAMED}}
+        for one in encoder
+        for other in decoder
+    ]
+
+
+def _profile(graph: Path, sizes: Mapping[str, Size]) -> Profile:
+    """Each input's shape, its free dimensions filled in by name."""
+    model = onnx.load(graph, load_external_data=False)
+    profile = {}
+    for value in model.graph.input:
+        dims = value.type.tensor_type.shape.dim
+        unknown = [dim.dim_param for dim in dims if dim.dim_param and dim.dim_param not in sizes]
+        if unknown:
+            raise ArtefactError(
+                f"{graph}: {value.name} has a free dimension {unknown[0]!r}, which is not one of "
+                f"build/speech_onnx.py's ({', '.join(sizes)})"
+            )
+        low, usual, high = (
+            tuple(sizes[dim.dim_param][at] if dim.dim_param else dim.dim_value for dim in dims)
+            for at in range(3)
+        )
+        profile[value.name] = InputRange(min=low, opt=usual, max=high)
+    return profile

@@ -1,0 +1,131 @@
+"""An ONNX graph read into a TensorRT network, and optimisation profiles that fit it.
+
+Every complaint of the parser is printed whole. It builds nothing (tensorrt_plan.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from rich.console import Console
+from steps.tensorrt.progress import Messages
+
+from trimodal.errors import ArtefactError
+from trimodal.manifest import InputRange, Shape
+
+if TYPE_CHECKING:
+    import tensorrt
+
+T = TypeVar("T")
+Profile = Mapping[str, InputRange]
+
+
+def made(what: str, make: Callable[[], T], messages: Messages) -> T:
+    """`make()`, whose bindings raise TypeError where the library gives them nothing (no CUDA device, say).
+
+    Raises:
+        ArtefactError: with what the library logged.
+    """
+    try:
+        return make()
+    except (TypeError, RuntimeError) as error:
+        why = messages.last_errors() if messages.errors else str(error)
+        raise ArtefactError(
+            f"TensorRT makes no {what.removeprefix('a ').removeprefix('an ')}: {why}"
+        ) from None
+
+
+def parse(parser: tensorrt.OnnxParser, graph: Path) -> None:
+    """Reads `graph` by its path, so that weights beside it are found.
+
+    Raises:
+        ArtefactError: how many errors, and the first; all of them are on stderr by then.
+    """
+    if parser.parse_from_file(str(graph)):
+        return
+    errors: list[tensorrt.ParserError] = [parser.get_error(index) for index in range(parser.num_errors)]
+    screen = Console(stderr=True)
+    for number, error in enumerate(errors, 1):
+        screen.print(
+            f"{number}. {describe(error)}", markup=False, emoji=False, highlight=False, soft_wrap=True
+        )
+    first = f", the first: {errors[0].desc()}" if errors else ""
+    raise ArtefactError(f"TensorRT's ONNX parser refuses {graph} ({len(errors)} errors above{first})")
+
+
+def describe(error: tensorrt.ParserError) -> str:
+    """All that the parser tells: code, node, description, its own source line, functions around the node."""
+    where = f"node {error.node()} {error.node_name()!r} ({error.node_operator() or 'no operator'})"
+    around = error.local_function_stack()
+    inside = f", inside {' > '.join(around)}" if around else ""
+    source = f"{error.file()}:{error.line()} {error.func()}"
+    return f"{error.code()} at {where}{inside}: {error.desc()} [{source}]"
+
+
+def check_profiles(network: tensorrt.INetworkDefinition, graph: Path, profiles: Sequence[Profile]) -> None:
+    """Raises: ArtefactError when a profile names other inputs than the network has, or shapes it cannot take.
+
+    The builder itself tells of these by returning nothing, minutes later or in the middle of its log.
+    """
+    inputs = [network.get_input(index) for index in range(network.num_inputs)]
+    shapes: dict[str, Shape] = {
+        one.name: tuple(int(one.shape[axis]) for axis in range(len(one.shape))) for one in inputs
+    }
+    if not profiles and any(-1 in shape for shape in shapes.values()):
+        raise ArtefactError(f"{graph.name} has inputs with free dimensions and no profile was given")
+    for number, profile in enumerate(profiles):
+        where = f"profile {number} of {graph.name}"
+        for name in profile:
+            if name not in shapes:
+                raise ArtefactError(f"{where}: no input '{name}'; the graph has {', '.join(shapes)}")
+        for name, shape in shapes.items():
+            if name in profile:
+                _check_range(profile[name], shape, f"{where}: {name}")
+            elif -1 in shape:
+                raise ArtefactError(f"{where} does not name {name} {_text(shape)}")
+
+
+def add_profile(
+    builder: tensorrt.Builder,
+    config: tensorrt.IBuilderConfig,
+    profile: Profile,
+    where: str,
+    messages: Messages,
+) -> None:
+    """Adds an optimisation profile. Raises: ArtefactError when TensorRT does not take it, with its reason."""
+    import tensorrt as trt
+
+    made = builder.create_optimization_profile()
+    try:
+        for name, shapes in profile.items():
+            made.set_shape(
+                name, trt.Dims(list(shapes.min)), trt.Dims(list(shapes.opt)), trt.Dims(list(shapes.max))
+            )
+    except (ValueError, RuntimeError) as error:
+        raise ArtefactError(f"{where}: TensorRT refuses {name} {profile[name]}: {error}") from None
+    if not made or config.add_optimization_profile(made) < 0:
+        raise ArtefactError(f"{where}: TensorRT refuses it: {messages.last_errors()}")
+
+
+def _check_range(shapes: InputRange, shape: Shape, where: str) -> None:
+    for low, best, high, fixed in _axes(shapes, shape, where):
+        if not 0 <= low <= best <= high:
+            raise ArtefactError(f"{where}: min {low}, opt {best}, max {high} are not in order")
+        if fixed >= 0 and not low == high == fixed:
+            raise ArtefactError(
+                f"{where}: {_text(shapes.min)} to {_text(shapes.max)}, the graph has {_text(shape)}"
+            )
+
+
+def _axes(shapes: InputRange, shape: Shape, where: str) -> list[tuple[int, int, int, int]]:
+    if not len(shapes.min) == len(shapes.opt) == len(shapes.max) == len(shape):
+        raise ArtefactError(
+            f"{where}: {_text(shapes.opt)} has other dimensions than the graph's {_text(shape)}"
+        )
+    return list(zip(shapes.min, shapes.opt, shapes.max, shape, strict=True))
+
+
+def _text(shape: Shape) -> str:
+    return "×".join("?" if size < 0 else str(size) for size in shape)

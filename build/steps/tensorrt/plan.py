@@ -1,0 +1,208 @@
+"""ONNX graph → TensorRT plan: strongly typed, with profiles, timing cache, progress and every error told.
+
+One way for TensorRT 10 and 11: the network is strongly typed, so precision is what the graph says (FP16
+tensors; Q/DQ nodes for INT8 and FP8) and none of the builder flags and calibrators that 11 dropped are
+used. It knows no model: build/vision_tensorrt.py and build/speech_tensorrt.py say which graphs and shapes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from steps.tensorrt.network import Profile, add_profile, check_profiles, made, parse
+from steps.tensorrt.progress import (
+    Messages,
+    Phases,
+    make_logger,
+    make_monitor,
+    run_cancellable,
+    shown_phases,
+)
+from steps.tensorrt.timing import load_timing_cache, store_timing_cache, timing_cache_file
+
+from trimodal.build_support import console
+from trimodal.errors import ArtefactError, ServerError
+from trimodal.manifest import GpuTarget, InputRange
+from trimodal.runtimes.gpu_device import visible_gpus
+
+if TYPE_CHECKING:
+    import tensorrt
+    from typing_extensions import Buffer
+
+GIB = 1 << 30
+MOST_GIB = 1 << 20  # no GPU has a PiB
+OLDEST = 10  # major version
+WARNINGS = 5  # shown of a build
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """How the builder works. Precision is the graph's affair; only `tf32` is told here."""
+
+    workspace_gib: float | None = None  # scratch memory of one layer at most; None: all that the GPU has
+    optimization_level: int = 3  # 0 to 5: how long it searches; TensorRT's own choice is 3
+    timing_cache: Path | None = None  # a file, or a directory with a file for each version and GPU
+    tf32: bool = False  # FP32 layers may round to 10 bits of mantissa, as TensorRT lets them by default
+
+    def __post_init__(self) -> None:
+        """Raises: ArtefactError when there is nothing to work in."""
+        if self.workspace_gib is not None and not 0 < self.workspace_gib < MOST_GIB:
+            raise ArtefactError(f"--workspace-gib {self.workspace_gib:g}: above 0 and below {MOST_GIB}")
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser, timing_cache: Path) -> None:
+        """The same three arguments for every script that builds a plan."""
+        parser.add_argument("--workspace-gib", type=float, help="scratch memory at most (all of the GPU's)")
+        parser.add_argument(
+            "--optimization-level",
+            type=int,
+            choices=range(6),
+            default=3,
+            help="0 builds in seconds, 5 searches longest; 3",
+        )
+        parser.add_argument(
+            "--timing-cache",
+            type=Path,
+            default=timing_cache,
+            help="file, or directory with one per TensorRT version and SM; builds again in a fraction",
+        )
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> PlanOptions:
+        """Of what was parsed. Raises: ArtefactError as above."""
+        return cls(arguments.workspace_gib, arguments.optimization_level, arguments.timing_cache)
+
+
+@dataclass(frozen=True)
+class PlanFigures:
+    """What a manifest says of a plan."""
+
+    tensorrt_version: str
+    gpu: GpuTarget
+    profiles: list[dict[str, InputRange]]
+    layers: int  # of the network, before the builder fuses them
+    bytes: int
+    seconds: float  # of the build alone
+
+
+def build_plan(
+    graph: Path, plan: Path, profiles: Sequence[Profile], options: PlanOptions | None = None
+) -> PlanFigures:
+    """Compiles `graph` (weights may lie beside it) for this machine's first visible GPU and writes `plan`.
+
+    Args:
+        profiles: one or more; each names every input that has a free dimension.
+
+    Raises:
+        ArtefactError: no library or GPU, a graph that TensorRT cannot read (its errors are printed whole),
+            profiles that do not fit the graph, too little memory, Ctrl-C. `plan` is then as it was.
+    """
+    options = options or PlanOptions()
+    version, target = tensorrt_version(), gpu_target()
+    if int(version.partition(".")[0]) < OLDEST:
+        raise ArtefactError(f"here is TensorRT {version}: strongly typed plans need {OLDEST} or later")
+    if not graph.is_file():
+        raise ArtefactError(f"no ONNX graph at {graph}")
+    cache = timing_cache_file(options.timing_cache, version, target)
+    import tensorrt as trt
+
+    messages = Messages()
+    logger = make_logger(messages)
+    builder = made("a builder", lambda: trt.Builder(logger), messages)
+    network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+    # The network's weights are the parser's memory: it has to live until the build has ended.
+    parser = made("an ONNX parser", lambda: trt.OnnxParser(network, logger), messages)
+    parse(parser, graph)
+    check_profiles(network, graph, profiles)
+    config = builder.create_builder_config()
+    for number, profile in enumerate(profiles):
+        add_profile(builder, config, profile, f"profile {number} of {graph.name}", messages)
+    if options.workspace_gib is not None:
+        config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, int(options.workspace_gib * GIB))
+    config.builder_optimization_level = options.optimization_level
+    if not options.tf32:
+        config.clear_flag(trt.BuilderFlag.TF32)
+    if cache:
+        load_timing_cache(config, cache, version, target)
+    started = time.monotonic()
+    with shown_phases() as phases:
+        config.progress_monitor = make_monitor(phases)
+        serialized = _build(builder, network, config, phases, graph, messages)
+    seconds = time.monotonic() - started
+    for warning in messages.distinct_warnings()[:WARNINGS]:
+        console.print(
+            f"TensorRT warns: {warning}", markup=False, emoji=False, highlight=False, soft_wrap=True
+        )
+    _write(plan, serialized)
+    if cache:
+        store_timing_cache(config, cache, version, target)
+    ranges = [dict(profile) for profile in profiles]
+    return PlanFigures(version, target, ranges, network.num_layers, plan.stat().st_size, seconds)
+
+
+def tensorrt_version() -> str:
+    """As 10.14.1.48. Raises: ArtefactError without the library."""
+    try:
+        import tensorrt
+    except ImportError as error:
+        raise ArtefactError(
+            f"TensorRT's Python package does not import ({error}): run this in the build container, "
+            "or install the tensorrt wheel of the version that will serve"
+        ) from None
+    return str(vars(tensorrt)["__version__"])  # The bindings' published signatures lack the name.
+
+
+def gpu_target() -> GpuTarget:
+    """The GPU that TensorRT builds on: the first that this process sees. Raises: ArtefactError without."""
+    try:
+        gpus = visible_gpus()
+    except ServerError as error:
+        raise ArtefactError(f"a plan is built on the GPU that it will run on: {error}") from None
+    if not gpus:
+        raise ArtefactError("a plan is built on a GPU, and CUDA_VISIBLE_DEVICES leaves none")
+    return GpuTarget(sm=gpus[0].sm, name=gpus[0].name, count=1)
+
+
+def _build(
+    builder: tensorrt.Builder,
+    network: tensorrt.INetworkDefinition,
+    config: tensorrt.IBuilderConfig,
+    phases: Phases,
+    graph: Path,
+    messages: Messages,
+) -> tensorrt.IHostMemory:
+    def work() -> tensorrt.IHostMemory | None:  # None on failure; the published signature does not say so.
+        return builder.build_serialized_network(network, config)
+
+    why = ""
+    try:
+        serialized = run_cancellable(work, phases.cancelled)
+    except (MemoryError, RuntimeError) as error:
+        serialized, why = None, f"{type(error).__name__}: {error}"
+        if isinstance(error, MemoryError):
+            messages.errors.append("out of memory")
+    if serialized is not None:
+        return serialized
+    if messages.out_of_memory():
+        raise ArtefactError(
+            f"TensorRT ran out of memory building {graph.name} ({messages.last_errors(1)}): end what else "
+            "uses the GPU, or lower the largest batch of the profiles, or --workspace-gib"
+        )
+    raise ArtefactError(f"TensorRT built no plan from {graph.name}: {why or messages.last_errors()}")
+
+
+def _write(plan: Path, serialized: tensorrt.IHostMemory) -> None:
+    partial = plan.with_name(f".{plan.name}.partial")
+    try:
+        # A block of host memory is a buffer; the published signatures do not say so either.
+        partial.write_bytes(cast("Buffer", serialized))
+        os.replace(partial, plan)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise ArtefactError(f"{plan} could not be written: {error.strerror or error}") from None

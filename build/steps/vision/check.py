@@ -1,0 +1,124 @@
+"""A built classifier's graph against what it was built from, by numbers, at several batch sizes.
+
+FP16 graphs are run twice: as they are, which ONNX Runtime computes in FP32 on CPUs, and with every tensor
+rounded to FP16 (`onnx_rounding.py`), which is what a GPU does to them. Nothing runs on a GPU here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from steps.onnx.rounding import rounded
+from steps.tensorrt.operators import unsupported
+from steps.vision.export import INPUT, OUTPUT
+from steps.vision.images import ImageSet
+
+from trimodal.build_support import progress
+from trimodal.errors import ArtefactError
+from trimodal.vision.engines.protocol import Logits, Pixels
+
+BATCH = 16
+# Relative error of all logits: √Σ(a − b)² / √Σb². INT8 and FP8 are judged by the answers they give.
+MAX_ERROR = {"fp32": 1e-3, "fp16": 1e-2}
+FOR_TENSORRT = ("fp16", "int8-gpu", "fp8")
+Run = Callable[[Pixels], Logits]
+
+
+def compare(
+    path: Path, images: ImageSet, reference: Logits, precision: str, max_batch: int
+) -> dict[str, Any]:
+    """Figures of the graph in `path` on ONNX Runtime against `reference`, for the manifest."""
+    run = runner(path.read_bytes(), as_written=precision in FOR_TENSORRT)
+    with progress(f"{precision}: check", len(images.pixels)) as advance:
+        logits = batched(run, images.pixels, advance)
+    figures: dict[str, Any] = {"images": len(logits), "images_from": images.origin}
+    figures |= _distance(logits, reference)
+    if images.truth is not None:
+        figures["top1_accuracy"] = float((logits.argmax(1) == images.truth).mean())
+        figures["top1_accuracy_before"] = float((reference.argmax(1) == images.truth).mean())
+    with progress(f"{precision}: batches of 1, 3 and {max_batch}"):
+        figures["batch_change"] = batch_change(run, images.pixels, logits, max_batch)
+    if precision == "int8":  # for CPUs: with zero points, which TensorRT does not take
+        return figures
+    model = onnx.load(path)
+    if precision in FOR_TENSORRT:
+        with progress(f"{precision}: every tensor rounded to FP16", len(images.pixels)) as advance:
+            run = runner(rounded(model).SerializeToString(), as_written=True)
+            found = _distance(batched(run, images.pixels, advance), reference)
+        figures |= {f"{name}_rounded": found[name] for name in ("relative_error", "top1_agreement")}
+    figures["tensorrt_lacks"] = unsupported(model) or "nothing"
+    return figures
+
+
+def judge(name: str, precision: str, figures: dict[str, Any], min_agreement: float) -> None:
+    """Raises: ArtefactError where a figure is out of bounds, or TensorRT could not take the graph."""
+    lacking = figures.get("tensorrt_lacks", "nothing")
+    if lacking != "nothing" and precision in FOR_TENSORRT:
+        told = "; ".join(lacking)
+        raise ArtefactError(f"{name} not written: TensorRT's ONNX parser refuses {told}")
+    limit = MAX_ERROR.get(precision, np.inf)
+    for key in ("relative_error", "relative_error_rounded", "batch_change"):
+        if not figures.get(key, 0.0) <= limit:  # Not a number is out of bounds, too.
+            raise ArtefactError(f"{name} not written: {key} {figures[key]:.2g} is above {limit:g}")
+    for key in ("top1_agreement", "top1_agreement_rounded"):
+        if figures.get(key, 1.0) < min_agreement:
+            raise ArtefactError(
+                f"{name} not written: {key.replace('_', ' ').replace('top1', 'top-1')} {figures[key]:.4f} "
+                f"is below --min-agreement {min_agreement}"
+            )
+
+
+def batched(run: Run, pixels: Pixels, advance: Callable[[int], None] | None = None) -> Logits:
+    """`run` over slices of the batch, put together again."""
+    parts = []
+    for start in range(0, len(pixels), BATCH):
+        parts.append(run(pixels[start : start + BATCH]))
+        if advance:
+            advance(len(parts[-1]))
+    return np.concatenate(parts)
+
+
+def batch_change(run: Run, pixels: Pixels, logits: Logits, max_batch: int) -> float:
+    """The largest relative error of an image's logits when it comes alone, with two others, or in a full
+    batch, which repeats the images where there are fewer.
+    """
+    worst = 0.0
+    for size in sorted({1, 3, max_batch}):
+        chosen = np.arange(size) % len(pixels)
+        found, expected = run(pixels[chosen]), logits[chosen]
+        error = np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1)
+        worst = float(np.maximum(worst, error.max()))  # NaN stays; max() would drop it.
+    return worst
+
+
+def _distance(logits: Logits, reference: Logits) -> dict[str, float]:
+    error = np.abs(logits - reference)
+    return {
+        "max_error": float(error.max()),
+        "mean_error": float(error.mean()),
+        "relative_error": float(np.linalg.norm(error) / np.linalg.norm(reference)),
+        "top1_agreement": float((logits.argmax(1) == reference.argmax(1)).mean()),
+    }
+
+
+def runner(model: bytes, *, as_written: bool) -> Run:
+    """Runs a graph with ONNX Runtime on the CPU. `as_written`: Q/DQ as they stand, for graphs for GPUs."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    if as_written:
+        # Else it makes integer kernels of Q/DQ and quantises biases, which TensorRT does not; and its last
+        # level, which lays tensors out for the CPU, gets FP8 between casts wrong (1.31).
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+    def run(pixels: Pixels) -> Logits:
+        (logits,) = session.run([OUTPUT], {INPUT: pixels})
+        return np.asarray(logits, np.float32)
+
+    return run

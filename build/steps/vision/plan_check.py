@@ -1,0 +1,104 @@
+"""A classifier's plan against the graph that it was built from, on the same pixels, at every kind of batch.
+
+The graph runs on ONNX Runtime's CPU provider; how far that is from torch, the graph's own check says
+(build/vision_onnx.py). Nothing is timed here.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from steps.tensorrt.run import PlanRunner
+from steps.vision.check import runner
+from steps.vision.images import load_images, random_images
+from steps.vision.profiles import INPUT, Profiles
+
+from trimodal.build_support import progress
+from trimodal.errors import ArtefactError
+from trimodal.vision.artefact import InputSpec
+
+IMAGES = 64
+BATCHES = 8  # of each size
+OUTPUT = "logits"
+# Same graph, other kernels: they round and accumulate in another order, and INT8 and FP8 snap to other steps.
+MAX_ERROR = {"fp32": 1e-3, "fp16": 1e-2, "int8": 5e-2, "fp8": 5e-2}
+Floats = NDArray[np.float32]
+
+
+def compare_plan(
+    plan: Path, graph: Path, spec: InputSpec, profiles: Profiles, precision: str, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Figures of the plan's logits against the graph's, the worst of all profiles and batch sizes.
+
+    Raises:
+        ArtefactError: they differ by more than --max-error, or agree on fewer images than --min-agreement.
+    """
+    images = (
+        load_images(options.calibration, spec) if options.calibration else random_images(spec, IMAGES, seed=3)
+    )
+    pixels = images.pixels[:IMAGES]
+    try:
+        errors, agreements, batches = _compared(plan, profiles, pixels, _of_graph(graph, pixels))
+    except RuntimeError as error:  # torch's out of memory, CUDA's own
+        reason = str(error).strip().split("\n")[0][:200]
+        raise ArtefactError(f"the plan was built and does not run ({reason}): it is not written") from None
+    figures: dict[str, Any] = {
+        "images": len(pixels),
+        "images_from": images.origin,
+        "batches": sorted(batches),
+        "relative_error": float(np.max(errors)),
+        "top1_agreement": min(agreements),
+    }
+    limit = MAX_ERROR[precision] if options.max_error is None else options.max_error
+    if not figures["relative_error"] <= limit:  # so that NaN is above every limit
+        raise ArtefactError(
+            f"the plan is not written: its logits differ from the graph's by {figures['relative_error']:.2g} "
+            f"(relative), --max-error is {limit:g}"
+        )
+    if figures["top1_agreement"] < options.min_agreement:
+        raise ArtefactError(
+            f"the plan is not written: top-1 agreement with the graph is {figures['top1_agreement']:.4f}, "
+            f"--min-agreement {options.min_agreement:g}"
+        )
+    return figures
+
+
+def _compared(
+    plan: Path, profiles: Profiles, pixels: NDArray[np.uint8], reference: Floats
+) -> tuple[list[float], list[float], set[int]]:
+    """Relative errors, shares of equal best classes, and the sizes of batches, of all profiles."""
+    errors, agreements, batches = [], [], set()
+    for number, profile in enumerate(profiles):
+        compiled = PlanRunner(plan, number)
+        sizes = sorted({shape[0] for shape in (profile[INPUT].min, profile[INPUT].opt, profile[INPUT].max)})
+        with progress(f"profile {number}: check against the graph", len(sizes)) as advance:
+            for size in sizes:
+                # A batch that is larger than the set takes images twice.
+                count = max(1, min(BATCHES, len(pixels) // size)) * size
+                rows = np.arange(count) % len(pixels)
+                logits = np.concatenate(
+                    [
+                        compiled.run({INPUT: pixels[rows[start : start + size]]})[OUTPUT]
+                        for start in range(0, count, size)
+                    ]
+                )
+                expected = reference[rows]
+                errors.append(float(np.linalg.norm(logits - expected) / np.linalg.norm(expected)))
+                agreements.append(float((logits.argmax(1) == expected.argmax(1)).mean()))
+                batches.add(size)
+                advance()
+    return errors, agreements, batches
+
+
+def _of_graph(graph: Path, pixels: NDArray[np.uint8]) -> Floats:
+    run = runner(graph.read_bytes(), as_written=True)
+    with progress("the graph's own logits", len(pixels)) as advance:
+        parts = []
+        for start in range(0, len(pixels), 16):
+            parts.append(run(pixels[start : start + 16]))
+            advance(len(parts[-1]))
+    return np.concatenate(parts)

@@ -1,0 +1,122 @@
+"""The llm over gRPC: its answers, its errors with their codes, and calls that end when they are cancelled."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from tests.assistant.doubles import BOUND
+from tests.assistant.endpoint import Endpoint, response
+from tests.doubles import pb_utils
+from trimodal.assistant.llm_connection import LlmConnection
+from trimodal.assistant.models import Models
+from trimodal.assistant.settings import AssistantSettings
+from trimodal.assistant.values import Stopped
+from trimodal.errors import Cancelled, InternalError, Unavailable
+from trimodal.paths import ADDRESS_VARIABLE
+
+QUESTION = {"text_input": np.array([b"q"], object), "max_tokens": np.array([7], np.int32)}
+
+
+def never():
+    pass
+
+
+@pytest.fixture
+def endpoint():
+    made = []
+
+    def make(answer):
+        made.append(Endpoint(answer))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def models(endpoint):
+    return Models(pb_utils, AssistantSettings(grpc_address=endpoint.address))
+
+
+def test_an_answer_streams_and_its_last_piece_has_a_note(endpoint):
+    def llm(inputs):
+        yield response("é".encode())
+        yield response(b"", b"stop", cache=np.array([b"exact"], object), queue_ms=np.array([2.5], np.float32))
+        yield {}  # as the empty final response
+
+    served = endpoint(llm)
+    first, last = models(served).answer("key", QUESTION, never)
+    assert (first.text, first.finish_reason, first.note) == ("é", "", {})
+    assert (last.finish_reason, last.completion_tokens) == ("stop", 2)
+    assert {name: array[0] for name, array in last.note.items()} == {"cache": b"exact", "queue_ms": 2.5}
+    (asked,) = served.asked
+    assert {name: array.tolist() for name, array in asked.items()} == {
+        "text_input": [b"q"],
+        "max_tokens": [7],
+    }
+
+
+def test_an_error_in_the_middle_has_its_code(endpoint):
+    def llm(inputs):
+        yield response(b"so far")
+        yield "UNAVAILABLE: the queue is full; retry after 0.4 s"
+
+    pieces = models(endpoint(llm)).answer("key", QUESTION, never)
+    assert next(pieces).text == "so far"
+    with pytest.raises(Unavailable, match="the queue is full") as caught:
+        next(pieces)
+    assert caught.value.retry_after_s == 0.4
+
+
+def test_cancelling_ends_the_call_at_the_server_and_no_other(endpoint):
+    go = threading.Event()
+
+    def llm(inputs):
+        yield response(b"first")
+        assert go.wait(BOUND)
+        yield response(b"", b"stop")
+
+    served = endpoint(llm)
+    line = models(served)
+    one, other = (line.answer(key, QUESTION, never) for key in ("one", "other"))
+    assert (next(one).text, next(other).text) == ("first", "first")
+    line.cancel("nobody's")
+    line.cancel("one")
+    with pytest.raises(Cancelled):
+        next(one)
+    assert served.ended.wait(BOUND)
+    line.cancel("one")
+    go.set()
+    assert next(other).finish_reason == "stop"
+
+
+def test_one_that_was_stopped_before_it_began_ends(endpoint):
+    def check():
+        raise Stopped
+
+    served = endpoint(lambda inputs: iter([response(b"a")]))
+    with pytest.raises(Stopped):
+        next(models(served).answer("key", QUESTION, check))
+
+
+def test_more_answers_at_once_than_a_backend_has_threads(endpoint):
+    served = endpoint(lambda inputs: iter([response(b"a"), response(b"", b"stop")]))
+    line = models(served)
+    under_way = [line.answer(str(number), QUESTION, never) for number in range(40)]
+    assert {next(answer).text for answer in under_way[:16]} == {"a"}
+    assert {piece.finish_reason for answer in under_way for piece in answer} == {"", "stop"}
+
+
+def test_an_endpoint_that_is_not_there():
+    line = LlmConnection("127.0.0.1:1", "llm")
+    with pytest.raises(InternalError, match="the server's own gRPC endpoint 127.0.0.1:1 fails: no server at"):
+        next(line.responses("key", QUESTION, never))
+
+
+def test_where_it_is_comes_from_the_server_that_started_the_process(endpoint, monkeypatch):
+    served = endpoint(lambda inputs: iter([response(b"a", b"stop")]))
+    monkeypatch.setenv(ADDRESS_VARIABLE, served.address)
+    assert next(LlmConnection("", "llm").responses("key", QUESTION, never))["text_output"].tolist() == [b"a"]

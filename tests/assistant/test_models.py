@@ -1,0 +1,132 @@
+"""Calls of the other models through a fake Triton: pieces of audio, typed errors, and what stops them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.doubles import pb_utils
+from tests.doubles.pb_utils import TritonError
+from trimodal.assistant.models import Models
+from trimodal.assistant.settings import AssistantSettings
+from trimodal.assistant.values import Stopped
+from trimodal.errors import Cancelled, InternalError, InvalidArgument, Unavailable
+from trimodal.triton.calls import called_error
+
+START, END = (getattr(pb_utils, f"TRITONSERVER_REQUEST_FLAG_SEQUENCE_{name}") for name in ("START", "END"))
+SECOND = 16_000
+
+
+def never():
+    pass
+
+
+class Speech:
+    """Says how many samples came; keeps each call."""
+
+    def __init__(self):
+        self.calls = []
+        self.errors = {}  # number of the call → error
+
+    def __call__(self, inputs):
+        call = inputs.call
+        samples = inputs.get("audio")
+        count = 0 if samples is None else samples.size
+        self.calls.append((call.correlation_id(), count, call.flags, call.parameters()))
+        assert samples is None or (samples.dtype == np.float32 and samples.shape[0] == 1)
+        error = self.errors.get(len(self.calls))
+        return error or {"committed": np.array([[f" {count}é".encode()]], object)}
+
+
+@pytest.fixture
+def speech(monkeypatch):
+    speech = Speech()
+    monkeypatch.setitem(pb_utils.MODELS, "speech", speech)
+    return speech
+
+
+@pytest.fixture
+def models():
+    return Models(pb_utils, AssistantSettings(chunk_s=5))
+
+
+def seconds(count):
+    return np.zeros(round(count * SECOND), np.float32)
+
+
+def test_audio_goes_in_pieces_of_one_stream(speech, models):
+    assert models.hear(seconds(12), 77, never) == "80000é 80000é 32000é 0é"
+    streams, counts, flags, parameters = zip(*speech.calls, strict=True)
+    assert set(streams) == {77}
+    assert counts == (80_000, 80_000, 32_000, 0)
+    assert flags == (START, 0, 0, END)
+    assert parameters[0] == '{"policy": "vad", "max_pending_s": 0}'
+    assert set(parameters[1:]) == {""}
+
+
+@pytest.mark.parametrize("count", [1, 100, 5 * SECOND])
+def test_a_short_recording_is_one_request(speech, models, count):
+    models.hear(np.zeros(count, np.float32), 1, never)
+    assert [(call[1], call[2]) for call in speech.calls] == [(count, START | END)]
+
+
+def test_a_rest_too_short_to_stand_alone_stays_with_the_one_before_it(speech, models):
+    models.hear(seconds(10.01), 1, never)
+    assert [call[1] for call in speech.calls] == [80_000, 80_160, 0]
+
+
+def test_it_stops_between_pieces_and_frees_the_stream(speech, models):
+    def check():
+        if len(speech.calls) == 2:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        models.hear(seconds(30), 5, check)
+    assert [call[:3] for call in speech.calls[2:]] == [(5, 0, START | END)]
+
+
+def test_a_refused_piece_frees_the_stream_and_is_told(speech, models):
+    speech.errors = {2: TritonError("speech_recognize: broken", TritonError.INTERNAL), 3: TritonError("x")}
+    with pytest.raises(InternalError, match="speech_recognize: broken"):
+        models.hear(seconds(30), 5, never)
+    assert [call[:3] for call in speech.calls[2:]] == [(5, 0, START | END)]
+
+
+def test_seeing(monkeypatch, models):
+    def vision(inputs):
+        assert inputs["image"].tolist() == [[b"a file"]]
+        return {
+            "labels": np.array([[b"7", "é".encode()]], object),
+            "scores": np.array([[0.75, 0.25]], np.float32),
+        }
+
+    monkeypatch.setitem(pb_utils.MODELS, "vision", vision)
+    saw = models.see(b"a file", never)
+    assert (saw.labels, saw.scores) == (("7", "é"), (0.75, 0.25))
+
+
+@pytest.mark.parametrize(
+    ("told", "code", "kind", "sentence"),
+    [
+        ("INVALID_ARG: max_tokens is 0", TritonError.INTERNAL, InvalidArgument, "max_tokens is 0"),
+        ("CANCELLED: the client\nleft", TritonError.INTERNAL, Cancelled, "the client\nleft"),
+        ("in ensemble 'vision', image: no file", TritonError.INTERNAL, InvalidArgument, "image: no file"),
+        ("image[0]: no file", TritonError.INTERNAL, InvalidArgument, "image[0]: no file"),
+        ("speech: 256 streams are open", TritonError.INTERNAL, Unavailable, "speech: 256 streams are open"),
+        ("stream 7 was started anew", TritonError.INTERNAL, Cancelled, "stream 7 was started anew"),
+        ("language: 'xx'", TritonError.UNKNOWN, InvalidArgument, "language: 'xx'"),
+        ("no room", TritonError.UNAVAILABLE, Unavailable, "no room"),
+        ("images are bad", TritonError.INTERNAL, InternalError, "images are bad"),
+        (
+            "Model llm - Error when running inference: Failed for execute the inference request. "
+            "Model 'llm' is not ready.",
+            TritonError.INTERNAL,
+            Unavailable,
+            "the model 'llm' is not ready; try again later",
+        ),
+    ],
+)
+def test_errors_of_called_models_have_their_kind(told, code, kind, sentence):
+    error = pb_utils.CalledResponse({}, TritonError(told, code)).error()
+    found = called_error(pb_utils, error)
+    assert (type(found), str(found)) == (kind, sentence)

@@ -1,0 +1,176 @@
+"""Recordings that soundfile writes here, read again."""
+
+import io
+import os
+import subprocess
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+import soundfile
+
+from trimodal.audio import files
+from trimodal.audio.files import AudioError, Resampler, read_blocks, read_raw
+
+RATE = 16_000
+
+
+def tone(duration, rate=RATE, frequency=440.0):
+    return 0.5 * np.sin(2 * np.pi * frequency * np.arange(round(duration * rate)) / rate).astype(np.float32)
+
+
+def read(path, block_s=1.0):
+    return np.concatenate(list(read_blocks(path, block_s)))
+
+
+def test_a_file_at_the_right_rate_comes_out_bit_by_bit(tmp_path):
+    samples = tone(2.5)
+    soundfile.write(tmp_path / "a.wav", samples, RATE, subtype="FLOAT")
+    blocks = list(read_blocks(tmp_path / "a.wav", 1.0))
+    assert [len(block) for block in blocks] == [16_000, 16_000, 8_000]
+    assert {block.dtype for block in blocks} == {np.dtype(np.float32)}
+    np.testing.assert_array_equal(np.concatenate(blocks), samples)
+
+
+FORMS = [(8_000, 1), (22_050, 2), (44_100, 1), (48_000, 6)]
+
+
+@pytest.mark.parametrize(("rate", "channels"), FORMS)
+@pytest.mark.parametrize("name", ["a.wav", "a.flac"])
+def test_rates_and_channels(tmp_path, name, rate, channels):
+    soundfile.write(tmp_path / name, np.repeat(tone(3.0, rate)[:, None], channels, axis=1), rate)
+    heard = read(tmp_path / name, 0.7)
+    assert len(heard) == 3 * RATE
+    inner = slice(RATE // 2, -RATE // 2)  # at the borders the filter sees silence
+    np.testing.assert_allclose(heard[inner], tone(3.0)[inner], atol=2e-3)
+
+
+@pytest.mark.parametrize(("name", "rate", "channels"), [("a.ogg", *form) for form in FORMS[:3]])
+def test_ogg(tmp_path, name, rate, channels):
+    soundfile.write(tmp_path / name, np.repeat(tone(3.0, rate)[:, None], channels, axis=1), rate)
+    heard = read(tmp_path / name, 0.7)
+    assert len(heard) == 3 * RATE
+    inner = slice(RATE, 2 * RATE)
+    assert np.corrcoef(heard[inner], tone(3.0)[inner])[0, 1] > 0.99
+
+
+@pytest.mark.parametrize(("rate", "channels"), FORMS[:3])
+def test_mp3(tmp_path, rate, channels):
+    soundfile.write(tmp_path / "a.mp3", np.repeat(tone(3.0, rate)[:, None], channels, axis=1), rate)
+    heard = read(tmp_path / "a.mp3", 0.7)
+    assert 3 * RATE <= len(heard) <= 3.3 * RATE  # whole frames, and the encoder's delay
+    spectrum = np.abs(np.fft.rfft(heard[RATE : 2 * RATE]))
+    assert spectrum.argmax() == 440
+    assert (spectrum[430:450] ** 2).sum() > 0.99 * (spectrum**2).sum()
+
+
+def test_channels_are_averaged(tmp_path):
+    soundfile.write(tmp_path / "a.wav", np.array([[0.5, -0.25]] * 100), RATE, subtype="FLOAT")
+    np.testing.assert_allclose(read(tmp_path / "a.wav"), 0.125)
+
+
+def test_blocks_are_exact_whatever_the_resampler_gives(tmp_path):
+    soundfile.write(tmp_path / "a.flac", tone(5.0, 44_100), 44_100)
+    lengths = [len(block) for block in read_blocks(tmp_path / "a.flac", 0.1)]
+    assert set(lengths[:-1]) == {1_600}
+    assert sum(lengths) == 5 * RATE
+
+
+def test_a_long_file_does_not_lie_in_memory(tmp_path):
+    path = tmp_path / "long.flac"
+    with soundfile.SoundFile(path, "w", 48_000, 2) as file:
+        for _ in range(120):
+            file.write(np.zeros((48_000 * 5, 2), np.float32))
+    tracemalloc.start()
+    try:
+        count = sum(len(block) for block in read_blocks(path, 10))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert count == 600 * RATE
+    assert peak < 24 << 20  # all of it, decoded, is 230 MB
+
+
+def test_files_that_are_none(tmp_path):
+    (tmp_path / "text.wav").write_text("not audio at all")
+    (tmp_path / "nothing.mp3").write_bytes(b"")
+    (tmp_path / "a.raw").write_bytes(b"\0" * 3200)
+    soundfile.write(tmp_path / "empty.wav", np.zeros(0), RATE)
+    for name, words in [
+        ("missing.wav", "no such file or directory"),
+        ("text.wav", "cannot be read as audio"),
+        ("nothing.mp3", "cannot be read as audio"),
+        ("a.raw", "raw audio"),
+        ("empty.wav", "there is no audio in it"),
+        (".", "a folder"),
+    ]:
+        with pytest.raises(AudioError, match=words) as caught:
+            read(tmp_path / name)
+        assert str(tmp_path) in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("rate", [1, 999, 768_001, 2_000_000_000])
+def test_absurd_rates(tmp_path, rate):
+    soundfile.write(tmp_path / "a.wav", tone(0.1), RATE)
+    header = bytearray((tmp_path / "a.wav").read_bytes())
+    header[24:28] = rate.to_bytes(4, "little")
+    (tmp_path / "a.wav").write_bytes(header)
+    with pytest.raises(AudioError, match=f"{rate:,} samples a second: 1,000 to 768,000"):
+        read(tmp_path / "a.wav")
+
+
+def test_a_file_that_is_cut_off_gives_what_is_there(tmp_path):
+    soundfile.write(tmp_path / "a.wav", tone(2.0), RATE)
+    whole = (tmp_path / "a.wav").read_bytes()
+    (tmp_path / "a.wav").write_bytes(whole[: 44 + RATE * 2])
+    assert len(read(tmp_path / "a.wav")) == RATE
+
+
+def test_raw_samples_split_anywhere():
+    data = np.array([0, 16384, -32768, 1], "<i2").tobytes() + b"\1"
+
+    class Dribble(io.BytesIO):
+        def read1(self, size):
+            return self.read(3)
+
+    heard = np.concatenate(list(read_raw(Dribble(data))))
+    assert heard.tolist() == [0, 0.5, -1, pytest.approx(1 / 32768)]
+
+
+def test_stdin():
+    code = "from trimodal.audio import files; print(*(len(b) for b in files.read_blocks('-', 0.1)), sep=',')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=b"\0" * 8_000, capture_output=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == b"1600,1600,800"
+    with pytest.MonkeyPatch.context() as patch, open(os.devnull) as nothing:
+        patch.setattr(sys, "stdin", nothing)
+        with pytest.raises(AudioError, match="stdin: there is no audio"):
+            read("-")
+
+
+def test_the_resampler_loses_nothing():
+    samples = tone(3.0, 44_100)
+    resample = Resampler(44_100)
+    parts = [resample(samples[at : at + 1000]) for at in range(0, len(samples), 1000)]
+    parts.append(resample(np.zeros(0, np.float32), last=True))
+    assert sum(map(len, parts)) == 3 * RATE
+
+
+@pytest.mark.parametrize("name", ["soundfile", "soxr"])
+def test_a_missing_package_is_named(tmp_path, monkeypatch, name):
+    soundfile.write(tmp_path / "a.wav", tone(0.1), 8_000)
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(AudioError, match=rf"{name}: pip install 'trimodal\[audio\]'"):
+        read(tmp_path / "a.wav")
+
+
+def test_a_missing_library_is_named(monkeypatch):
+    def fail(name):
+        raise OSError("sndfile library not found")
+
+    monkeypatch.setattr(files.importlib, "import_module", fail)
+    with pytest.raises(AudioError, match="soundfile: sndfile library not found; .* libsndfile1"):
+        files.package("soundfile")

@@ -1,0 +1,113 @@
+"""A microphone played by a module in sounddevice's place."""
+
+import sys
+import threading
+import types
+
+import numpy as np
+import pytest
+
+from trimodal.audio import microphone
+from trimodal.audio.files import AudioError
+from trimodal.audio.microphone import record
+
+
+class PortAudioError(Exception):
+    pass
+
+
+class FakeSoundDevice(types.ModuleType):
+    """A device that counts: sample n is n / 1e6. It gives `blocks` blocks, then nothing."""
+
+    PortAudioError = PortAudioError
+
+    def __init__(self, *, rate=48_000, any_rate=True, blocks=40, devices=1):
+        super().__init__("sounddevice")
+        self.rate, self.any_rate, self.blocks, self.devices = rate, any_rate, blocks, devices
+        self.opened = None
+        self.given = threading.Event()
+        self.closed = threading.Event()
+
+    def query_devices(self, kind):
+        assert kind == "input"
+        if not self.devices:
+            raise PortAudioError("Error querying device -1")
+        return {"default_samplerate": float(self.rate)}
+
+    def check_input_settings(self, *, channels, dtype, samplerate):
+        if not self.any_rate and samplerate != self.rate:
+            raise PortAudioError("Invalid sample rate")
+
+    def InputStream(self, *, samplerate, channels, dtype, blocksize, callback):  # noqa: N802
+        self.opened = (samplerate, channels, dtype, blocksize)
+        module = self
+
+        class Stream:
+            def __enter__(self):
+                buffer = np.empty((blocksize, 1), np.float32)  # PortAudio's own, used again and again
+                for number in range(module.blocks):
+                    buffer[:, 0] = np.arange(number * blocksize, (number + 1) * blocksize) / 1e6
+                    callback(buffer, blocksize, None, None)
+                module.given.set()
+
+            def __exit__(self, *error):
+                module.closed.set()
+
+        return Stream()
+
+
+@pytest.fixture
+def device(monkeypatch):
+    def make(**more):
+        module = FakeSoundDevice(**more)
+        monkeypatch.setitem(sys.modules, "sounddevice", module)
+        return module
+
+    return make
+
+
+def test_chunks_at_16_khz(device):
+    module = device()
+    blocks = record(0.1)
+    heard = np.concatenate([next(blocks) for _ in range(5)])
+    assert module.opened == (16_000, 1, "float32", 1_600)
+    np.testing.assert_array_equal(heard, np.arange(8_000, dtype=np.float32) / np.float32(1e6))
+    assert not module.closed.is_set()
+    blocks.close()
+    assert module.closed.is_set()
+
+
+def test_a_device_with_a_rate_of_its_own_is_resampled(device):
+    module = device(any_rate=False, rate=48_000)
+    blocks = record(0.1)
+    heard = [next(blocks) for _ in range(20)]
+    assert module.opened == (48_000, 1, "float32", 4_800)
+    assert {len(block) for block in heard} == {1_600}
+    # The ramp rises by 3 samples of 48 kHz a sample of 16 kHz.
+    np.testing.assert_allclose(np.diff(np.concatenate(heard)[2_000:20_000]), 3e-6, atol=1e-6)
+
+
+def test_a_server_that_is_too_slow_ends_it(device, monkeypatch):
+    monkeypatch.setattr(microphone, "PATIENCE_S", 1.0)
+    device(blocks=30)
+    with pytest.raises(AudioError, match="too slow"):
+        list(record(0.1))
+
+
+def test_no_microphone(device):
+    device(devices=0)
+    with pytest.raises(AudioError, match="no microphone: Error querying device -1"):
+        next(record(0.1))
+
+
+def test_no_package_and_no_library(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sounddevice", None)
+    with pytest.raises(AudioError, match=r"sounddevice: pip install 'trimodal\[audio\]'"):
+        next(record(0.1))
+
+    def fail(name):
+        raise OSError("PortAudio library not found")
+
+    monkeypatch.setattr("trimodal.audio.files.importlib.import_module", fail)
+    with pytest.raises(AudioError, match="PortAudio library not found; .* libportaudio2"):
+        next(record(0.1))

@@ -1,0 +1,179 @@
+"""build/llm_openvino.py and build/random_checkpoint.py, in this process: torch is imported once."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from trimodal.manifest import read_manifest
+
+pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
+BUILD = Path(__file__).resolve().parents[3] / "build"
+Command = Callable[..., Result]
+
+
+def command(script: str) -> Command:
+    """The script as a function of its command line; its stdout and stderr come back in one `output`."""
+    app = typer.Typer()
+    app.command()(importlib.import_module(script).main)
+    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def sentence(result: Result) -> str:
+    """The one red sentence of a failed build, after it is known to be no traceback."""
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    lines = [line for line in result.output.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1
+    return lines[0]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _scripts() -> Iterator[None]:
+    with mock.patch.dict(os.environ), mock.patch.object(sys, "path", [str(BUILD), *sys.path]):
+        yield
+
+
+@pytest.fixture(scope="module")
+def build() -> Command:
+    return command("llm_openvino")
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("checkpoints") / "tiny"
+    result = command("random_checkpoint")("llama-tiny", "--out", directory)
+    assert result.exit_code == 0, result.output
+    return directory
+
+
+@pytest.fixture(scope="module")
+def artefacts(checkpoint: Path, build: Command, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("artefacts")
+    calibration = directory / "calibration.txt"
+    calibration.write_text("\n".join(f"sample {index} of a text" for index in range(16)))
+    result = build(
+        *(checkpoint, "--precision", "int8", "--precision", "int4", "--out", directory / "{precision}"),
+        *("--calibration", calibration),
+    )
+    assert result.exit_code == 0, result.output
+    return directory
+
+
+def test_random_checkpoint_decodes_every_id_and_encodes_any_text(checkpoint: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    tokenizer = tokenizers.Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
+    words = [tokenizer.decode([index]) for index in range(256, 509)]
+    assert len(set(words)) == len(words)
+    assert tokenizer.encode("".join(words)).ids == list(range(256, 509))
+    assert tokenizer.decode(tokenizer.encode("naïve café 😀").ids) == "naïve café 😀"
+
+
+def test_artefact_holds_what_serving_needs(artefacts: Path) -> None:
+    names = {path.name for path in (artefacts / "int8").iterdir()}
+    assert names >= {
+        *("openvino_model.xml", "openvino_model.bin", "config.json", "generation_config.json"),
+        *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "manifest.json"),
+    }
+    assert [path.name for path in artefacts.iterdir() if path.name.startswith(".")] == []
+
+
+def test_manifest_tells_shapes_and_check(artefacts: Path) -> None:
+    manifest = read_manifest(artefacts / "int8", task="llm", runtime="openvino")
+    assert manifest.precision == "int8"
+    assert manifest.source == "tiny"
+    assert manifest.shapes == {
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "vocab_size": 512,
+        "max_position_embeddings": 512,
+    }
+    assert manifest.extra["eos_token_ids"] == [511]
+    assert manifest.extra["has_chat_template"] is True
+    assert manifest.check["positions"] == 16 * 32
+    assert manifest.check["token_agreement"] > 0.8
+    assert 0 < manifest.check["logit_error_mean"] < manifest.check["logit_error_max"] < 2
+    assert manifest.check["perplexity_built"] == pytest.approx(manifest.check["perplexity_torch"], rel=0.1)
+
+
+def test_int4_fits_its_scales_to_the_calibration_texts(artefacts: Path) -> None:
+    int4 = read_manifest(artefacts / "int4", task="llm", runtime="openvino")
+    assert int4.calibration == {"file": "calibration.txt", "samples": 16}
+    assert (int4.extra["group_size"], int4.extra["scale_estimation"]) == (64, True)
+    int8 = read_manifest(artefacts / "int8", task="llm", runtime="openvino")
+    assert int4.check["logit_error_mean"] > int8.check["logit_error_mean"]
+
+
+def test_fp32_gives_the_answers_of_torch(checkpoint: Path, build: Command, tmp_path: Path) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("The first paragraph\nhas two lines.\n\nThe second has one.\n")
+    result = build(checkpoint, "--precision", "fp32", "--out", tmp_path / "fp32", "--check-file", texts)
+    assert result.exit_code == 0, result.output
+    check = read_manifest(tmp_path / "fp32", task="llm", runtime="openvino").check
+    assert check["greedy_answers_identical"] == check["greedy_answers"] == 16
+    assert check["logit_error_max"] < 1e-3
+    assert check["positions"] == len("The first paragraph\nhas two lines.") + len("The second has one.") - 2
+
+
+def test_low_agreement_leaves_the_old_artefact(
+    checkpoint: Path, artefacts: Path, build: Command, tmp_path: Path
+) -> None:
+    target = tmp_path / "int4"
+    target.mkdir()
+    (target / "old").write_text("old")
+    result = build(checkpoint, "--precision", "int4", "--out", target, "--min-agreement", "1")
+    assert "less than --min-agreement 1: nothing was replaced" in sentence(result)
+    assert [path.name for path in tmp_path.rglob("*")] == ["int4", "old"]
+
+
+def test_a_missing_source_is_one_sentence(build: Command, tmp_path: Path) -> None:
+    assert "name an existing directory or a hub id" in sentence(build(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ("{", "no readable config.json"),
+        (
+            json.dumps({"architectures": ["BertModel"]}),
+            "not a causal language model (architectures: BertModel)",
+        ),
+        (json.dumps({"architectures": ["LlamaForCausalLM"]}), "holds no weights"),
+    ],
+)
+def test_an_unfit_source_is_one_sentence(build: Command, tmp_path: Path, config: str, expected: str) -> None:
+    (tmp_path / "config.json").write_text(config)
+    assert expected in sentence(build(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (
+            ("--precision", "int4", "--calibration", "few.txt"),
+            "few.txt holds 2 lines or paragraphs: at least 16",
+        ),
+        (("--precision", "int4", "--calibration", "none.txt"), "none.txt cannot be read as UTF-8 text"),
+        (("--precision", "int8", "--awq"), "apply to --precision int4 only"),
+        (("--precision", "int8", "--precision", "int4", "--out", "same"), "needs its own directory"),
+        (("--name", "a/b"), "not a plain directory name"),
+    ],
+)
+def test_unfit_options_are_one_sentence(
+    build: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], expected: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("few.txt").write_text("one\ntwo\n")
+    assert expected in sentence(build(tmp_path, *options))

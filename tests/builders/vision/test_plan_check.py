@@ -1,0 +1,99 @@
+"""build/steps/vision/plan_check.py and tensorrt_run.py: the plan runs, and computes what its graph does."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.builders.graphs import SIDE
+from tests.builders.onnx.doubles import executes
+from tests.builders.scripts import refusal, run
+from trimodal.manifest import read_manifest
+
+SCRIPT = "vision_tensorrt"
+
+
+def build(source: Path, *arguments: object) -> Path:
+    run(SCRIPT, source, "--out-dir", source.parent, *arguments)
+    return source.parent / "tensorrt-fp16"
+
+
+def test_the_check_runs_the_plan_at_its_smallest_best_and_largest_batch(trt, artefact):
+    plan = build(artefact, "--max-batch", 32, "--opt-batch", 5)
+    check = read_manifest(plan, task="vision", runtime="tensorrt").check
+    assert check["batches"] == [1, 5, 32]
+    assert check["images"] == 64
+    assert check["relative_error"] < 1e-6
+    assert check["top1_agreement"] == 1
+    given = [tuple(call.arguments["shape"]) for call in trt.recorder.named("set_input_shape")]
+    assert set(given) == {(batch, 3, SIDE, SIDE) for batch in (1, 5, 32)}
+    names = [call.name.rpartition(".")[2] for call in trt.recorder.calls]
+    first = names.index("set_input_shape")
+    assert names[first : first + 5] == [
+        "set_input_shape",
+        "get_tensor_shape",
+        "get_tensor_dtype",
+        "set_tensor_address",
+        "set_tensor_address",
+    ]
+    assert names[first + 5] == "execute_async_v3"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda logits: logits * 1.02, "differ from the graph's by 0.02 (relative), --max-error is 0.01"),
+        (lambda logits: logits * np.nan, "differ from the graph's by nan"),
+    ],
+)
+def test_a_plan_that_computes_something_else_replaces_nothing(trt, artefact, capsys, change, told):
+    build(artefact)
+    before = (artefact.parent / "tensorrt-fp16" / "manifest.json").read_text()
+    executes(trt, change)
+    assert told in refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent)
+    assert (artefact.parent / "tensorrt-fp16" / "manifest.json").read_text() == before
+    assert sorted(path.name for path in artefact.parent.iterdir()) == ["onnx-fp16", "tensorrt-fp16"]
+
+
+def test_other_classes_are_refused_though_the_error_is_allowed(trt, artefact, capsys):
+    executes(trt, lambda logits: logits[:, ::-1])
+    sentence = refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent, "--max-error", 10)
+    assert "top-1 agreement with the graph is" in sentence
+    assert "--min-agreement 0.95" in sentence
+
+
+@pytest.mark.parametrize(
+    ("call", "value", "told"),
+    [
+        ("deserialize_cuda_engine", None, "TensorRT does not load"),
+        ("create_execution_context", None, "no execution context"),
+        ("set_optimization_profile_async", False, "has no profile 0"),
+        ("set_input_shape", False, f"takes no pixels 1×3×{SIDE}×{SIDE}"),
+        ("execute_async_v3", False, "does not run"),
+    ],
+)
+def test_a_plan_that_does_not_run_is_told_in_a_sentence(trt, artefact, capsys, call, value, told):
+    trt.recorder.returns(call, lambda instance, **arguments: value)
+    assert told in refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent)
+    assert not (artefact.parent / "tensorrt-fp16").exists()
+
+
+def test_what_the_gpu_itself_refuses_is_told_in_a_sentence(trt, artefact, capsys):
+    trt.recorder.raises("execute_async_v3", RuntimeError("CUDA error: out of memory\nCompile with …"))
+    sentence = refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent)
+    assert sentence.endswith("was built and does not run (CUDA error: out of memory): it is not written")
+    assert not (artefact.parent / "tensorrt-fp16").exists()
+
+
+def test_without_cuda_in_torch_the_check_can_be_left_out(trt, artefact, capsys, monkeypatch):
+    monkeypatch.setattr(importlib.import_module("steps.tensorrt.run"), "DEVICE", "cuda")
+    sentence = refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent)
+    assert "torch has no CUDA here" in sentence
+    assert "--no-check" in sentence
+    assert trt.recorder.calls == [], "not after a build of minutes"
+    manifest = read_manifest(build(artefact, "--no-check"), task="vision", runtime="tensorrt")
+    assert manifest.check["not run"] == "--no-check"
+    assert trt.recorder.named("deserialize_cuda_engine") == []

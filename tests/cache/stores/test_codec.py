@@ -1,0 +1,142 @@
+"""Stored bytes: only what was packed for this very place and key comes back."""
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.cache.stores.rig import axis, entry, place
+from trimodal.cache.stores.base import StoreError
+from trimodal.cache.stores.codec import (
+    CHECK,
+    _check,
+    checked_vector,
+    digest,
+    pack,
+    place_name,
+    read_vectors,
+    unpack,
+)
+from trimodal.cache.values import Entry, Place
+
+untimed = settings(deadline=None)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+
+
+def sealed(body: bytes) -> bytes:
+    """As an attacker would who knows the format."""
+    return _check("p", "k", body) + body
+
+
+@untimed
+@given(TEXTS, TEXTS, st.integers(0, 1 << 40), st.floats(allow_nan=False, allow_infinity=False))
+def test_what_was_packed_comes_back(text: str, answer: str, tokens: int, expires_at: float) -> None:
+    kept = entry(answer, text=text, completion_tokens=tokens, expires_at=expires_at)
+    assert unpack("p", "k", pack("p", "k", kept)) == kept
+
+
+def test_only_for_its_place_and_key() -> None:
+    packed = pack("p", "k", entry())
+    assert unpack("p", "k2", packed) is None
+    assert unpack("pk", "", packed) is None
+
+
+@untimed
+@given(st.data())
+def test_a_changed_byte_is_no_answer(data: st.DataObject) -> None:
+    packed = bytearray(pack("p", "k", entry()))
+    at = data.draw(st.integers(0, len(packed) - 1))
+    packed[at] ^= data.draw(st.integers(1, 255))
+    assert unpack("p", "k", bytes(packed)) is None
+    assert unpack("p", "k", bytes(packed[:at])) is None
+
+
+@untimed
+@given(st.binary(max_size=200))
+def test_any_bytes_are_no_answer(noise: bytes) -> None:
+    assert unpack("p", "k", noise) is None
+    assert unpack("p", "k", sealed(noise)) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"answer": None},
+        {"answer": 7},
+        {"answer": ["x"]},
+        {"completion_tokens": "7"},
+        {"completion_tokens": 7.0},
+        {"completion_tokens": -1},
+        {"max_tokens": True},
+        {"expires_at": "never"},
+        {"expires_at": float("inf")},
+        {"stored_at": float("nan")},
+        {"stored_at": None},
+        {"more": 1},
+    ],
+    ids=repr,
+)
+def test_values_of_the_wrong_kind_are_no_answer(changes: dict[str, object]) -> None:
+    body = {**asdict(entry()), **changes}
+    assert unpack("p", "k", sealed(json.dumps(body).encode())) is None
+    for name in asdict(entry()):
+        less = {key: value for key, value in asdict(entry()).items() if key != name}
+        assert unpack("p", "k", sealed(json.dumps(less).encode())) is None
+
+
+def test_deep_json_is_no_answer() -> None:
+    assert unpack("p", "k", sealed(b"[" * 100_000)) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"answer": "\ud800"}, {"expires_at": float("nan")}, {"stored_at": float("inf")}, {"text": b"x"}],
+)
+def test_what_has_no_form_is_not_packed(changes: dict[str, object]) -> None:
+    with pytest.raises(StoreError, match="not stored"):
+        pack("p", "k", entry(**changes))  # type: ignore[arg-type]
+
+
+@untimed
+@given(st.lists(st.text(), max_size=4), st.lists(st.text(), max_size=4))
+def test_digests_of_different_parts_differ(first: list[str], second: list[str]) -> None:
+    assert (digest(*first) == digest(*second)) == (first == second)
+
+
+PLACES = st.builds(Place, *[st.text("ab:\0\ud800", max_size=3)] * 4)
+
+
+@untimed
+@given(PLACES, PLACES)
+def test_names_of_different_places_differ(first: Place, second: Place) -> None:
+    assert (place_name(first) == place_name(second)) == (first == second)
+    assert len(place_name(first)) == 64
+
+
+def test_vectors_are_checked() -> None:
+    strided = np.stack([axis(0), axis(1)], axis=1).astype(np.float64)[:, 0]
+    checked = checked_vector(strided)  # type: ignore[arg-type]
+    assert checked.dtype == np.float32
+    assert checked.flags.c_contiguous
+    with pytest.raises(StoreError, match=r"not of shape \[1, 16\]"):
+        checked_vector(axis(0)[None])
+
+
+def test_the_check_is_in_front() -> None:
+    packed = pack(place_name(place()), "k", entry())
+    assert Entry(**json.loads(packed[CHECK:])) == entry()
+
+
+def test_only_unit_vectors_of_this_length_are_read() -> None:
+    good, other = axis(3).tobytes(), axis(3, 8).tobytes()
+    noise = [b"", b"x", None, "text", 7, other, bytes(64), b"\xff" * 64, (axis(0) * 1e30).tobytes()]
+    rows, vectors = read_vectors([*noise, good, axis(5).tobytes(), other], 16)
+    assert rows == [len(noise), len(noise) + 1]
+    assert np.array_equal(vectors, [axis(3), axis(5)])
+    for packed in ([], noise):
+        rows, vectors = read_vectors(packed, 16)
+        assert rows == []
+        assert vectors.shape == (0, 16)

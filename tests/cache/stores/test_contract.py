@@ -1,0 +1,268 @@
+"""One contract for every store: what `Store` promises, whatever keeps the answers."""
+
+import threading
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cache.stores.qdrant_local import local_client
+from tests.cache.stores.redis_server import RedisServer
+from tests.cache.stores.rig import Clock, axis, between, entry, place, random_vectors
+from trimodal.cache.stores.base import Limits, Store, StoreError
+from trimodal.cache.stores.memory import MemoryStore
+from trimodal.cache.stores.qdrant import QdrantStore
+from trimodal.cache.stores.redis import RedisStore
+from trimodal.cache.stores.sqlite import EmbeddedStore
+from trimodal.cache.values import Place
+
+Make = Callable[..., Store]
+
+
+@pytest.fixture(scope="module")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture(params=["memory", "embedded", "redis", "qdrant"])
+def make(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Make]:
+    """A function that opens an empty store of each kind, with `max_entries`."""
+    opened: list[Store] = []
+    if request.param == "redis":
+        server: RedisServer = request.getfixturevalue("redis_server")
+        with server.client() as client:
+            client.flushall()
+
+    def make(max_entries: int = 1_000) -> Store:
+        limits = Limits(max_entries, timeout_s=2.0)
+        if request.param == "memory":
+            opened.append(MemoryStore(limits, clock))
+        elif request.param == "redis":
+            opened.append(RedisStore(server.client(), limits, clock))
+        elif request.param == "qdrant":
+            local = local_client()
+            opened.append(QdrantStore(local, local, "trimodal", limits, clock))
+        else:
+            opened.append(EmbeddedStore(tmp_path / f"{len(opened)}.sqlite", limits, clock))
+        return opened[-1]
+
+    yield make
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(make: Make) -> Store:
+    return make()
+
+
+def test_gives_back_what_was_put(store: Store) -> None:
+    kept = entry("naïve \0 𝄞 \u202e answer\n", text="", finish_reason="length", completion_tokens=0)
+    store.put(place(), "k", kept, None)
+    assert store.get(place(), "k") == kept
+    assert store.get(place(), "other") is None
+
+
+def test_the_last_put_counts(store: Store) -> None:
+    store.put(place(), "k", entry("first"), axis(0))
+    store.put(place(), "k", entry("second"), axis(1))
+    assert store.get(place(), "k") == entry("second")
+    assert store.nearest(place(), axis(1), 4) == [(1.0, entry("second"))]
+    assert store.stats().entries == 1
+
+
+def test_nearest_is_by_cosine_best_first(store: Store) -> None:
+    for number, cosine in enumerate((0.5, 0.9, 0.7)):
+        store.put(place(), f"k{number}", entry(f"{cosine}"), between(0, number + 1, cosine))
+    found = store.nearest(place(), axis(0), 2)
+    assert [(round(score, 4), kept.answer) for score, kept in found] == [(0.9, "0.9"), (0.7, "0.7")]
+    assert len(store.nearest(place(), axis(0), 10)) == 3
+
+
+def test_nearest_agrees_with_a_search_of_all(store: Store) -> None:
+    vectors, asked = random_vectors(300), random_vectors(5, seed=1)
+    for number, vector in enumerate(vectors):
+        store.put(place(), f"k{number}", entry(str(number)), vector)
+        if number == 150:
+            store.nearest(place(), asked[0], 4)  # the rest must be found too
+    for vector in asked:
+        scores = vectors @ vector
+        found = store.nearest(place(), vector, 4)
+        assert [kept.answer for _, kept in found] == [str(row) for row in np.argsort(-scores)[:4]]
+        assert np.allclose([score for score, _ in found], np.sort(scores)[::-1][:4], atol=1e-5)
+
+
+def test_without_a_vector_it_is_for_get_alone(store: Store) -> None:
+    store.put(place(), "a", entry("a"), None)
+    store.put(place(), "b", entry("with"), axis(0))
+    store.nearest(place(), axis(0), 1)
+    store.put(place(), "b", entry("without"), None)
+    assert store.nearest(place(), axis(0), 4) == []
+    assert store.get(place(), "b") == entry("without")
+
+
+def test_nothing_is_found_across_places(store: Store) -> None:
+    # Fields that run together, whatever separates them: "a" + "bc" and "ab" + "c".
+    fields = [
+        ("f" * 16, "0" * 16),
+        ("", "a", "a:b", "*", "a\0b", "ã", "a\u0303"),
+        ("n", "b:n"),
+        ("1" * 64, "2" * 64),
+    ]
+    places = [Place(*parts) for parts in product(*fields)]
+    for where in places:
+        store.put(where, "k", entry(repr(where)), axis(0))
+    for where in places:
+        assert store.get(where, "k") == entry(repr(where))
+        assert store.nearest(where, axis(0), 4) == [(1.0, entry(repr(where)))]
+    assert store.get(place("f" * 16, "b"), "k") is None
+    assert store.stats().tenants == 7
+
+
+def test_an_answer_ends_when_its_time_is_over(store: Store, clock: Clock) -> None:
+    store.put(place(), "short", entry("short", ttl=1.5), axis(0))
+    store.put(place(), "long", entry("long", ttl=60), between(0, 1, 0.8))
+    clock.now += 1.499
+    assert store.get(place(), "short") is not None
+    assert [kept.answer for _, kept in store.nearest(place(), axis(0), 4)] == ["short", "long"]
+    clock.now += 0.001
+    assert store.get(place(), "short") is None
+    assert [kept.answer for _, kept in store.nearest(place(), axis(0), 4)] == ["long"]
+    assert store.stats().entries == 1
+
+
+def test_the_least_recently_used_makes_room(make: Make, clock: Clock) -> None:
+    store = make(3)
+    for number in range(3):
+        clock.now += 1
+        store.put(place(), f"k{number}", entry(f"{number}"), axis(number))
+    clock.now += 1
+    assert store.get(place(), "k0") is not None
+    assert len(store.nearest(place(), axis(1), 1)) == 1
+    clock.now += 1
+    store.put(place(), "k3", entry("3"), axis(3))
+    assert [store.get(place(), f"k{number}") is not None for number in range(4)] == [True, True, False, True]
+    assert store.nearest(place(), axis(2), 1)[0][0] == 0.0
+    assert store.stats().entries == 3
+
+
+def test_expired_answers_make_room_first(make: Make, clock: Clock) -> None:
+    store = make(2)
+    store.put(place(), "lasting", entry("lasting"), axis(0))
+    clock.now += 1
+    store.put(place(), "brief", entry("brief", now=clock.now, ttl=1), axis(1))
+    clock.now += 2
+    store.put(place(), "new", entry("new"), axis(2))
+    assert store.get(place(), "lasting") is not None
+    assert store.get(place(), "new") is not None
+
+
+@pytest.mark.parametrize(
+    ("chosen", "left"),
+    [
+        ({}, set()),
+        ({"tenant": ""}, {"ax", "ay", "bx"}),
+        ({"tenant": "a"}, {"x", "bx"}),
+        ({"tenant": "a", "namespace": "x"}, {"x", "ay", "bx"}),
+        ({"namespace": "x"}, {"ay"}),
+        ({"fingerprint": "0" * 16}, {"x", "ax", "ay"}),
+        ({"namespace": "a"}, {"x", "ax", "ay", "bx"}),
+        ({"tenant": "x"}, {"x", "ax", "ay", "bx"}),
+        ({"tenant": "*"}, {"x", "ax", "ay", "bx"}),
+    ],
+)
+def test_clear_drops_what_matches(store: Store, chosen: dict[str, str], left: set[str]) -> None:
+    places = {
+        "x": place(tenant="", namespace="x"),
+        "ax": place(tenant="a", namespace="x"),
+        "ay": place(tenant="a", namespace="y"),
+        "bx": place("0" * 16, tenant="b", namespace="x"),
+    }
+    for name, where in places.items():
+        store.put(where, "k", entry(name), axis(0))
+        store.nearest(where, axis(0), 1)
+    assert store.clear(**chosen) == 4 - len(left)
+    assert {name for name, where in places.items() if store.get(where, "k")} == left
+    assert {name for name, where in places.items() if store.nearest(where, axis(0), 1)} == left
+    assert store.stats().entries == len(left)
+    assert store.count() == len(left)
+    store.put(places["ax"], "k", entry("again"), axis(0))
+    assert store.nearest(places["ax"], axis(0), 1) == [(1.0, entry("again"))]
+
+
+def test_clear_of_many(make: Make) -> None:
+    store = make(3_000)
+    vectors = random_vectors(2_400)
+    for number, vector in enumerate(vectors):
+        store.put(place(tenant="ab"[number % 2]), f"k{number}", entry(), vector if number < 50 else None)
+    store.nearest(place(tenant="a"), vectors[0], 4)
+    assert store.clear(tenant="a") == 1_200
+    assert store.nearest(place(tenant="a"), vectors[0], 4) == []
+    assert len(store.nearest(place(tenant="b"), vectors[0], 4)) == 4
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [np.zeros(16), np.full(16, np.nan), np.full(16, np.inf), np.ones(16), np.zeros((1, 16)), np.zeros(0)],
+    ids=["zero", "nan", "inf", "long", "matrix", "empty"],
+)
+def test_an_embedding_that_is_no_unit_vector_is_refused(store: Store, vector: np.ndarray) -> None:
+    with pytest.raises(StoreError, match="unit length"):
+        store.put(place(), "k", entry(), vector.astype(np.float32))
+    with pytest.raises(StoreError, match="unit length"):
+        store.nearest(place(), vector.astype(np.float32), 1)
+    assert store.get(place(), "k") is None
+
+
+def test_vectors_of_another_length_are_not_compared(store: Store) -> None:
+    store.put(place(), "a", entry("16"), axis(0))
+    store.put(place(), "b", entry("8"), axis(0, 8))
+    assert store.nearest(place(), axis(0, 8), 4) == [(1.0, entry("8"))]
+    assert store.nearest(place(), axis(0), 4) == [(1.0, entry("16"))]
+
+
+def test_stats_count_entries_bytes_and_tenants(store: Store) -> None:
+    assert (store.stats().entries, store.stats().tenants) == (0, 0)
+    assert store.count() == 0
+    before = store.stats().bytes
+    for tenant, key in product("abc", "xy"):
+        store.put(place(tenant=tenant), key, entry("z" * 5_000), axis(0))
+    assert (store.stats().entries, store.stats().tenants) == (6, 3)
+    assert store.count() == 6
+    assert store.stats().bytes - before >= 6 * 5_000
+
+
+def test_many_threads(make: Make) -> None:
+    store = make(200)
+    failures: list[BaseException] = []
+    vectors = random_vectors(50)
+
+    def work(number: int) -> None:
+        try:
+            where = place(tenant=str(number % 2))
+            for key in range(50):
+                name = f"{number}-{key}"
+                store.put(where, name, entry(name), vectors[key])
+                found = store.get(where, name)
+                assert found is None or found.answer == name
+                assert all(kept.answer for _, kept in store.nearest(where, vectors[key], 4))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not failures
+    # Where counting and removing are two calls, each writer may remove one too many.
+    assert 200 - len(threads) <= store.stats().entries <= 200

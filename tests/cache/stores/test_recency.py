@@ -1,0 +1,24 @@
+"""Uses are gathered, handed over once, and bounded."""
+
+import pytest
+
+from trimodal.cache.stores import recency
+from trimodal.cache.stores.recency import Uses
+
+
+def test_the_last_use_of_each_is_handed_over_once() -> None:
+    uses = Uses()
+    uses.note("p", "a", 1.0)
+    uses.note("p", "b", 2.0)
+    uses.note("p", "a", 3.0)
+    uses.note("q", "a", 4.0)
+    assert uses.take() == [("p", "b", 2.0), ("p", "a", 3.0), ("q", "a", 4.0)]
+    assert uses.take() == []
+
+
+def test_the_oldest_are_forgotten_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recency, "LIMIT", 3)
+    uses = Uses()
+    for number in (0, 1, 2, 0, 3):
+        uses.note("p", str(number), float(number))
+    assert [key for _, key, _ in uses.take()] == ["2", "0", "3"]

@@ -1,0 +1,389 @@
+"""The Redis store against a real server: lost, slow, full, and poisoned ones."""
+
+import os
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.cache.stores.redis_server import RedisServer
+from tests.cache.stores.rig import Clock, axis, between, entry, place, random_vectors
+from trimodal.cache.stores import redis as store_redis
+from trimodal.cache.stores.base import Limits, StoreError, open_store
+from trimodal.cache.stores.redis import RedisStore
+from trimodal.cache.stores.redis_layout import EXPIRES, USED, Names
+from trimodal.errors import OperatorError
+
+LIMITS = Limits(1_000, timeout_s=5.0)
+NAMES = Names.of(place())
+VECTORS = f"{NAMES.vectors}16"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def raw(shared: RedisServer) -> Iterator[redis.Redis]:
+    """Another program's connection to an empty server."""
+    with shared.client() as client:
+        client.flushall()
+        client.config_set("maxmemory", 0)
+        yield client
+
+
+@pytest.fixture
+def store(shared: RedisServer, raw: redis.Redis) -> Iterator[RedisStore]:
+    store = opened(shared)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[RedisServer]:
+    """A server that the test may kill."""
+    server = RedisServer(tmp_path)
+    yield server
+    server.kill()
+
+
+def opened(server: RedisServer, limits: Limits = LIMITS, clock: Clock | None = None) -> RedisStore:
+    store = open_store(server.url, limits)
+    assert isinstance(store, RedisStore)
+    store._clock = clock or Clock()
+    return store
+
+
+def test_two_servers_share_their_answers(shared: RedisServer, store: RedisStore) -> None:
+    other = opened(shared)
+    assert other.nearest(place(), axis(0), 4) == []
+    for number in range(5):
+        store.put(place(), f"k{number}", entry(f"{number}"), axis(number))
+        assert other.nearest(place(), axis(number), 1) == [(1.0, entry(f"{number}"))]
+    assert other.get(place(), "k4") == entry("4")
+    assert other.clear() == 5
+    assert store.nearest(place(), axis(0), 4) == []
+    other.put(place(), "k", entry("after"), axis(0))
+    assert store.nearest(place(), axis(0), 4) == [(1.0, entry("after"))]
+    other.close()
+
+
+def test_the_server_ends_answers_too(store: RedisStore, raw: redis.Redis) -> None:
+    store.put(place(), "k", entry(ttl=100), axis(0))
+    for name in (f"{NAMES.answer}k", VECTORS):
+        assert 99_000 < raw.pttl(name) <= 100_000
+    store.put(place(), "long", entry(ttl=200), axis(1))
+    store.put(place(), "short", entry(ttl=50), axis(1))
+    assert 199_000 < raw.pttl(VECTORS) <= 200_000
+    store.put(place(), "k", entry(ttl=-1), axis(0))
+    assert store.get(place(), "k") is None
+    assert raw.exists(f"{NAMES.answer}k") == 0
+
+
+def test_what_the_server_evicted_is_gone(store: RedisStore, raw: redis.Redis) -> None:
+    for number in range(4):
+        store.put(place(), f"k{number}", entry(f"{number}"), between(0, 1, 0.9 - number / 10))
+    store.nearest(place(), axis(0), 4)
+    raw.delete(f"{NAMES.answer}k0")
+    assert [kept.answer for _, kept in store.nearest(place(), axis(0), 4)] == ["1", "2", "3"]
+    assert store.stats().entries == 3
+    raw.delete(VECTORS)
+    assert store.nearest(place(), axis(0), 4) == []
+    assert store.get(place(), "k1") is not None
+
+
+def test_names_hold_nothing_of_a_client(store: RedisStore, raw: redis.Redis) -> None:
+    where = place(tenant="Tenant", namespace="Namespace")
+    store.put(where, "k", entry(), axis(0))
+    names = raw.keys("*")
+    assert len(names) == 4
+    assert all(name.startswith(b"trimodal:") for name in names)
+    assert not any(b"enant" in name or b"amespace" in name for name in names)
+
+
+def test_keys_of_others_are_left_alone(store: RedisStore, raw: redis.Redis) -> None:
+    raw.set("mine", "1")
+    raw.set("trimodal", "2")
+    for number in range(700):
+        store.put(place(), f"k{number}", entry(), axis(0))
+    assert store.clear() == 700
+    assert set(raw.keys("*")) == {b"mine", b"trimodal"}
+
+
+@pytest.mark.parametrize(
+    "poison",
+    [b"", b"garbage", b"1" + b"\x80\x04." * 9, b"0" * 200, b"\xff" * 5_000],
+    ids=["empty", "text", "pickle", "zeros", "binary"],
+)
+def test_a_poisoned_value_is_a_miss_and_dropped(store: RedisStore, raw: redis.Redis, poison: bytes) -> None:
+    for number in range(2):
+        store.put(place(), f"k{number}", entry(f"{number}"), between(0, 1, 0.9 - number / 10))
+    raw.set(f"{NAMES.answer}k0", poison)
+    assert [kept.answer for _, kept in store.nearest(place(), axis(0), 4)] == ["1"]
+    raw.set(f"{NAMES.answer}k0", poison)
+    assert store.get(place(), "k0") is None
+    assert raw.strlen(f"{NAMES.answer}k0") == 0
+    store.put(place(), "k0", entry("again"), axis(0))
+    assert store.get(place(), "k0") == entry("again")
+
+
+def test_another_places_value_is_a_miss(store: RedisStore, raw: redis.Redis) -> None:
+    store.put(place(tenant="a"), "k", entry("of a"), axis(0))
+    stolen = raw.get(f"{Names.of(place(tenant='a')).answer}k")
+    raw.set(f"{Names.of(place(tenant='b')).answer}k", stolen)
+    assert store.get(place(tenant="b"), "k") is None
+    assert store.get(place(tenant="a"), "k") == entry("of a")
+
+
+def test_a_huge_value_is_cut_and_dropped(
+    store: RedisStore, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_redis, "VALUE_BYTES", 10_000)
+    raw.setrange(f"{NAMES.answer}k", 50_000_000, b"x")
+    assert store.get(place(), "k") is None
+    assert raw.exists(f"{NAMES.answer}k") == 0
+
+
+@pytest.mark.parametrize("name", [f"{NAMES.answer}k", VECTORS, USED, EXPIRES])
+def test_another_type_at_a_name_is_dropped(store: RedisStore, raw: redis.Redis, name: str) -> None:
+    raw.rpush(name, "a list")
+    assert store.get(place(), "k") is None
+    assert store.nearest(place(), axis(0), 4) == []
+    raw.delete(name)
+    raw.rpush(name, "a list")
+    store.put(place(), "k", entry(), axis(0))
+    assert store.get(place(), "k") == entry()
+    assert store.nearest(place(), axis(0), 4) == [(1.0, entry())]
+    raw.delete(name)
+    raw.rpush(name, "a list")  # while uses wait to be written
+    store.put(place(), "k2", entry(), axis(1))
+    assert store.get(place(), "k2") == entry()
+
+
+def test_a_poisoned_stream_gives_only_what_is_right(store: RedisStore, raw: redis.Redis) -> None:
+    good = axis(0).tobytes()
+    for fields in (
+        {"x": "y"},
+        {"k": "k", "v": "short", "e": "9e9"},
+        {"k": "k", "v": struct.pack("<16f", *[float("nan")] * 16), "e": "9e9"},
+        {"k": "k", "v": good, "e": "soon"},
+        {"k": "k", "v": good, "e": "nan"},
+        {"k": b"\xff\xfe", "v": good, "e": "9e9"},
+        {"k": "not an answer", "v": good, "e": "9e9"},
+        {"k": "*", "v": good, "e": "9e9"},
+    ):
+        raw.xadd(VECTORS, fields)
+    store.put(place(), "k", entry(), axis(1))
+    assert store.nearest(place(), axis(0), 4) == [(0.0, entry())]
+
+
+def test_a_stream_that_began_anew_is_read_from_its_start(store: RedisStore, raw: redis.Redis) -> None:
+    store.put(place(), "k", entry(), axis(0))
+    assert store.nearest(place(), axis(1), 4) == [(0.0, entry())]
+    raw.delete(VECTORS)
+    # As after a fail-over to a server whose clock is behind.
+    raw.xadd(VECTORS, {"k": "k", "v": axis(1).tobytes(), "e": "9e9"}, id="1-1")
+    assert store.nearest(place(), axis(1), 4) == [(1.0, entry())]
+
+
+def test_a_large_place_is_read_in_steps(
+    shared: RedisServer, store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, vector in enumerate(random_vectors(50)):
+        store.put(place(), f"k{number}", entry(str(number)), vector)
+    monkeypatch.setattr(store_redis, "CHUNK", 20)
+    other = opened(shared)
+    other._limits = Limits(1_000, timeout_s=0.0)
+    assert [len(other.nearest(place(), axis(0), 100)) for _ in range(4)] == [20, 40, 50, 50]
+    other.close()
+
+
+def test_a_full_server_fails_puts_and_still_answers(store: RedisStore, raw: redis.Redis) -> None:
+    store.put(place(), "k", entry("kept"), axis(0))
+    raw.config_set("maxmemory-policy", "noeviction")
+    raw.config_set("maxmemory", 1)
+    with pytest.raises(StoreError, match="maxmemory"):
+        store.put(place(), "k2", entry(), axis(1))
+    assert store.get(place(), "k") == entry("kept")
+    assert store.nearest(place(), axis(0), 4) == [(1.0, entry("kept"))]
+    raw.config_set("maxmemory", 0)
+    store.put(place(), "k2", entry(), axis(1))
+    assert store.get(place(), "k2") == entry()
+
+
+def test_killed_and_back_it_is_used_again(own: RedisServer) -> None:
+    store = opened(own)
+    store.put(place(), "k", entry(), axis(0))
+    assert len(store.nearest(place(), axis(0), 4)) == 1
+    own.kill()
+    for call in calls(store):
+        with pytest.raises(StoreError, match="Redis"):
+            call()
+    own.start()
+    # It kept nothing; the mirror must not either.
+    assert store.nearest(place(), axis(0), 4) == []
+    assert store.get(place(), "k") is None
+    store.put(place(), "k", entry("new"), axis(0))
+    assert store.nearest(place(), axis(0), 4) == [(1.0, entry("new"))]
+    store.close()
+
+
+def test_killed_in_the_middle_of_a_load(own: RedisServer) -> None:
+    store = opened(own)
+    vectors, failed, wrong = random_vectors(50), [], []
+    go_on = threading.Event()
+    go_on.set()
+
+    def work(number: int) -> None:
+        while go_on.is_set():
+            for key in range(50):
+                name = f"{number}-{key}"
+                try:
+                    store.put(place(), name, entry(name), vectors[key])
+                    found = store.get(place(), name)
+                    if found is not None and found.answer != name:
+                        wrong.append(found)
+                    store.nearest(place(), vectors[key], 2)
+                except StoreError as error:
+                    failed.append(error)
+                    time.sleep(0.001)
+                except BaseException as error:
+                    wrong.append(error)
+                    return
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(2):
+        time.sleep(0.1)
+        own.kill()
+        time.sleep(0.05)
+        own.start()
+    go_on.clear()
+    for thread in threads:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in threads)
+    assert failed
+    assert not wrong
+    store.put(place(), "k", entry("after"), axis(0))
+    assert store.get(place(), "k") == entry("after")
+    store.close()
+
+
+def test_a_server_that_does_not_answer_fails_and_is_used_again(own: RedisServer) -> None:
+    patient = opened(own)
+    patient.put(place(), "k", entry(), axis(0))
+    store = opened(own, Limits(1_000, timeout_s=0.1))
+    own.stop()
+    for call in calls(store):
+        with pytest.raises(StoreError, match="[Tt]ime"):
+            call()
+    own.go_on()
+    assert patient.get(place(), "k") == entry()
+    assert patient.nearest(place(), axis(0), 1) == [(1.0, entry())]
+    patient.close()
+    store.close()
+
+
+def calls(store: RedisStore) -> list:
+    return [
+        lambda: store.get(place(), "k"),
+        lambda: store.nearest(place(), axis(0), 4),
+        lambda: store.put(place(), "k3", entry(), axis(0)),
+        store.clear,
+        store.stats,
+        store.count,
+    ]
+
+
+def test_no_reply_is_waited_for_twice(own: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened(own, Limits(1_000, timeout_s=1.0))
+    store.get(place(), "k")
+    waits = []
+    connect = redis.Connection._connect
+
+    def counted(self: redis.Connection) -> object:
+        waits.append(self.socket_timeout)
+        return connect(self)
+
+    monkeypatch.setattr(redis.Connection, "_connect", counted)
+    own.stop()
+    with pytest.raises(StoreError):
+        store.get(place(), "k")
+    assert waits == []  # one reply was waited for, no connection made to try again
+    own.go_on()
+    store.close()
+
+
+def test_a_password_is_sent_and_never_told(tmp_path: Path) -> None:
+    server = RedisServer(tmp_path, "--requirepass", "s3cret")
+    try:
+        store = open_store(server.url.replace("//", "//:s3cret@"), LIMITS)
+        store.put(place(), "k", entry(now=time.time()), None)
+        assert store.get(place(), "k") is not None
+        store.close()
+        for user in ("", ":wr0ng@"):
+            store = open_store(server.url.replace("//", f"//{user}"), LIMITS)
+            with pytest.raises(StoreError) as caught:
+                store.get(place(), "k")
+            assert "wr0ng" not in str(caught.value)
+            store.close()
+    finally:
+        server.kill()
+
+
+def test_nothing_at_the_address() -> None:
+    store = open_store("redis://127.0.0.1:1/0", LIMITS)
+    with pytest.raises(StoreError, match="refused"):
+        store.get(place(), "k")
+    store.close()
+
+
+def test_tls_by_url() -> None:
+    store = open_store("rediss://127.0.0.1:1/0?ssl_cert_reqs=required", LIMITS)
+    assert isinstance(store, RedisStore)
+    connection = store._client.connection_pool.make_connection()
+    assert isinstance(connection, redis.SSLConnection)
+    assert connection.cert_reqs == ssl.CERT_REQUIRED
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://:s3cret@host:port/0",
+        "redis://:s3cret@host:70000/0",
+        "redis://:s3cret@host/0?socket_timeout=9",
+        "redis://:s3cret@host/0?decode_responses=true",
+        "redis://:s3cret@host/0?unknown=",
+        "redis://:s3cret@host/0?ssl_ca_certs=ca.pem",
+        "rediss://:s3cret@host/0?ssl_unknown=1",
+        "redis://:s3cret@[host/0",
+        "redis://user:s3cret/x@host/0",
+    ],
+)
+def test_a_bad_url_is_told_without_its_password(url: str) -> None:
+    with pytest.raises(OperatorError) as caught:
+        open_store(url, LIMITS)
+    assert "s3cret" not in str(caught.value)
+    assert "cache_store" in str(caught.value)
+
+
+def test_threads_share_a_few_connections(store: RedisStore) -> None:
+    store.put(place(), "k", entry(), axis(0))
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        threads = [threading.Thread(target=store.get, args=(place(), "k")) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    assert len(os.listdir("/proc/self/fd")) - before <= 16

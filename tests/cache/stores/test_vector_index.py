@@ -1,0 +1,200 @@
+"""The vectors in memory: right neighbours, bounded size, nothing that is gone."""
+
+import threading
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.cache.stores.rig import START, axis, between, entry, random_vectors
+from trimodal.cache.stores import vector_index
+from trimodal.cache.stores.vector_index import OVERHEAD, Mirror, Mirrors
+from trimodal.cache.values import Entry
+
+LATER = START + 100
+
+
+class Shelf:
+    """Answers by name, and how often and how many were asked for."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.entries = {name: entry(name) for name in names}
+        self.asked: list[int] = []
+
+    def __call__(self, names: Sequence[str]) -> Mapping[str, Entry]:
+        self.asked.append(len(names))
+        return {name: self.entries[name] for name in names if name in self.entries}
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["add", "drop"]), st.integers(0, 12), st.integers(0, 199), st.integers(0, 9)
+        ),
+        max_size=60,
+    )
+)
+def test_it_is_a_table_by_name(steps: list[tuple[str, int, int, int]]) -> None:
+    vectors = random_vectors(200)
+    mirror, table = Mirror(16), {}
+    for what, name, row, life in steps:
+        if what == "add":
+            mirror.add([str(name)], vectors[[row]], [START + life])
+            table[str(name)] = (row, START + life)
+        else:
+            mirror.drop([str(name), "unknown"])
+            table.pop(str(name), None)
+    live = {name: vectors[row] @ vectors[0] for name, (row, expires) in table.items() if expires > START + 4}
+    found = mirror.best(vectors[0], 100, START + 4)
+    assert {name: pytest.approx(score, abs=1e-6) for score, name in found} == live
+    assert [score for score, _ in found] == sorted((score for score, _ in found), reverse=True)
+    assert len(mirror) == len(live)  # expired ones are forgotten
+
+
+def test_no_more_than_was_asked_for() -> None:
+    mirror = Mirror(16)
+    for number, vector in enumerate(random_vectors(40)):
+        mirror.add([str(number)], vector[None], [LATER])
+    assert len(mirror.best(axis(0), 3, START)) == 3
+    assert mirror.best(axis(0), 0, START) == []
+    assert len(mirror.best(axis(0), 40, START)) == 40
+
+
+def test_beyond_its_limit_those_that_expire_first_are_left_out() -> None:
+    mirror = Mirror(16, rows=100)
+    for number, vector in enumerate(random_vectors(250)):
+        mirror.add([str(number)], vector[None], [LATER + (number * 7) % 250])
+    assert 90 <= len(mirror) <= 100
+    assert mirror.nbytes <= OVERHEAD + 101 * (16 * 4 + 8 + 250)
+    kept = {int(name) * 7 % 250 for _, name in mirror.best(axis(0), 100, START)}
+    assert 249 in kept
+    assert 0 not in kept
+
+
+def test_many_at_once_are_as_one_by_one() -> None:
+    vectors, names = random_vectors(60), [str(number % 40) for number in range(60)]
+    one, all_ = Mirror(16), Mirror(16)
+    for name, vector in zip(names, vectors, strict=True):
+        one.add([name], vector[None], [LATER])
+    all_.add(names[:10], vectors[:10], [LATER] * 10)
+    all_.add(names[10:], vectors[10:], [LATER] * 50)  # some names twice: the last one counts
+    all_.add([], vectors[:0], [])
+    assert sorted(one.best(axis(0), 99, START)) == sorted(all_.best(axis(0), 99, START))
+    assert len(all_) == 40
+
+
+def test_many_at_once_beyond_the_limit() -> None:
+    mirror = Mirror(16, rows=50)
+    vectors = random_vectors(200)
+    for turn, start in enumerate((0, 40, 80, 60, 20, 120)):
+        names = [str(number) for number in range(start, start + 40)]
+        mirror.add(names, vectors[start : start + 40], [LATER + turn] * 40)
+        found = {int(name) for _, name in mirror.best(axis(0), 99, START)}
+        assert set(range(start, start + 40)) <= found
+        assert len(mirror) == len(found) <= 50
+    for score, name in mirror.best(axis(0), 99, START):
+        assert score == pytest.approx(vectors[int(name)][0], abs=1e-6)
+
+
+def test_what_is_gone_is_forgotten_and_the_next_best_found() -> None:
+    vectors = random_vectors(500)
+    mirror, shelf = Mirror(16), Shelf([str(number) for number in range(0, 500, 50)])
+    for number, vector in enumerate(vectors):
+        mirror.add([str(number)], vector[None], [LATER])
+    found = mirror.find(axis(0), 3, START, shelf)
+    best = sorted(range(0, 500, 50), key=lambda row: -vectors[row][0])[:3]
+    assert [name for _, name, _ in found] == [str(row) for row in best]
+    assert len(shelf.asked) < 10  # in growing steps, not one by one
+    shelf.asked.clear()
+    assert mirror.find(axis(0), 3, START, shelf) == found
+    assert len(shelf.asked) <= 3
+
+
+def test_all_gone() -> None:
+    mirror, shelf = Mirror(16), Shelf([])
+    for number, vector in enumerate(random_vectors(5_000)):
+        mirror.add([str(number)], vector[None], [LATER])
+    assert mirror.find(axis(0), 4, START, shelf) == []
+    assert len(mirror) == 0
+    assert len(shelf.asked) < 20
+    assert mirror.find(axis(0), 4, START, shelf) == []
+
+
+def test_the_same_direction_is_1_at_most() -> None:
+    mirror = Mirror(16)
+    vector = between(0, 1, 0.9) * np.float32(1.004)  # of a length that is still taken for one
+    mirror.add(["a"], vector[None], [LATER])
+    assert mirror.best(vector, 1, START) == [(1.0, "a")]
+
+
+def test_least_recently_used_mirrors_make_room() -> None:
+    full = Mirror(16)
+    full.add(["a"], axis(0)[None], [LATER])
+    mirrors = Mirrors(limit=3 * full.nbytes)
+    for place in ("a", "b", "c", "a", "d"):
+        with mirrors.use(place, 16) as mirror:
+            mirror.add(["a"], axis(0)[None], [LATER])
+    sizes = {}
+    for place in ("a", "c", "d", "b"):
+        with mirrors.use(place, 16) as mirror:
+            sizes[place] = len(mirror)
+    assert sizes == {"a": 1, "c": 1, "d": 1, "b": 0}
+
+
+def test_empty_mirrors_are_not_kept() -> None:
+    mirrors = Mirrors()
+    for number in range(1_000):
+        with mirrors.use(str(number), 16):
+            pass
+    with mirrors.use("a", 16) as mirror:
+        mirror.add(["a"], axis(0)[None], [LATER])
+    with mirrors.use("a", 16) as mirror:
+        mirror.drop(["a"])
+    assert len(mirrors) == 0
+
+
+def test_dimensions_are_apart() -> None:
+    mirrors = Mirrors()
+    with mirrors.use("a", 16) as mirror:
+        mirror.add(["a"], axis(0)[None], [LATER])
+    with mirrors.use("a", 8) as mirror:
+        assert len(mirror) == 0
+
+
+def test_a_place_in_use_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    mirrors, done = Mirrors(), threading.Event()
+
+    def other() -> None:
+        with mirrors.use("b", 16):
+            done.set()
+
+    with mirrors.use("a", 16):
+        thread = threading.Thread(target=other)
+        thread.start()
+        assert done.wait(20)
+    thread.join(20)
+
+
+def test_an_error_leaves_the_mirror_free() -> None:
+    mirrors = Mirrors()
+
+    def fail() -> None:
+        with mirrors.use("a", 16):
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    with mirrors.use("a", 16) as mirror:
+        assert mirror.lock.locked()
+
+
+def test_steps_of_a_search_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_index, "FETCH", 64)
+    mirror, shelf = Mirror(16), Shelf([])
+    for number, vector in enumerate(random_vectors(500)):
+        mirror.add([str(number)], vector[None], [LATER])
+    mirror.find(axis(0), 4, START, shelf)
+    assert max(shelf.asked) == 64

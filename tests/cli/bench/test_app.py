@@ -1,0 +1,108 @@
+"""`trimodal bench …` as a user calls it: refusals at once, and each bench once with its fake engine."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.vision.pictures import artefact
+from trimodal.cli.app import app
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["bench", *map(str, arguments)], env={"COLUMNS": "120", "TERM": "dumb"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["vision", "--image-size", "big"], "--image-size big: 224 or 640x480 is needed"),
+        (["vision", "--image-size", "8x8"], "16 to 4096 pixels a side"),
+        (["vision", "--concurrency", "0"], "concurrency"),
+        (["vision", "--set", "vision_rank"], "--set vision_rank: write it as model.parameter=value"),
+        (["vision", "--set", "vision_rank.top_z=1"], "unknown parameter 'top_z'"),
+        (["vision", "--set", "vision_rank.top_k=none"], "parameter 'top_k' = 'none'"),
+        (["vision", "--profile", "tpu"], "tpu is not a profile: cpu, cuda or tensorrt"),
+        (["vision", "--profile", "tensorrt", "--bare"], "only Triton runs this classifier"),
+        (["embedding", "--profile", "tpu"], "tpu is not a profile"),
+        (["embedding", "--profile", "cuda", "--set", "colour=red"], "unknown parameter 'colour'"),
+        (["speech", "--profile", "tpu"], "tpu is not a profile"),
+        (["embedding", "--set", "engine"], "--set engine: parameter=value is needed"),
+        (["embedding", "--set", "engine=none"], "parameter 'engine' = 'none'"),
+        (["llm", "--set", "engine"], "--set engine: parameter=value is needed"),
+        (["stall", "--requests", "0"], "requests"),
+        (["stall", "--json", "/nowhere/figures.json"], "--json /nowhere/figures.json: no file can be"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_starts(arguments, sentence):
+    result = run(*arguments)
+    assert result.exit_code in (1, 2)
+    assert sentence in result.output.replace("│\n│", "")
+    assert "Traceback" not in result.output
+
+
+@pytest.fixture
+def figures(tmp_path, monkeypatch):
+    """`figures("llm", …)`: output and JSON of a bench that ends well."""
+    monkeypatch.setenv("TRIMODAL_CACHE", str(tmp_path / "cache"))
+
+    def measure(*arguments):
+        target = tmp_path / "figures.json"
+        result = run(*arguments, "--json", target)
+        assert result.exit_code == 0, result.output
+        return result.output, json.loads(target.read_text())
+
+    return measure
+
+
+@pytest.mark.e2e
+def test_llm(figures, tmp_path):
+    questions = tmp_path / "questions.txt"
+    questions.write_text("one question\n\nanother question\n")
+    options = ("--streams", "2", "--rounds", "1", "--max-tokens", "10", "--prefix", "64")
+    sides = ("--bare", "--versus", "fake_step_ms=5", "--prompts", questions)
+    output, found = figures("llm", "--set", "engine=fake", "--set", "fake_step_ms=10", *options, *sides)
+    assert "shared prefix of 64 tokens" in output
+    two = found["streams_2"]
+    assert set(two) == {"bare", "versus", "served"}
+    assert all(side["tokens_per_second"] > 0 for side in two.values())
+    assert two["versus"]["ratio"] > 1.2, "half the step time must show"
+
+
+def test_questions_that_cannot_be_read_are_one_sentence(tmp_path):
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n")
+    for file, sentence in ((empty, "no line with text"), (tmp_path / "none.txt", "cannot be read")):
+        result = run("llm", "--set", "engine=fake", "--prompts", file)
+        assert result.exit_code == 1
+        assert sentence in result.output
+
+
+@pytest.mark.e2e
+def test_vision(figures, tmp_path):
+    fake = ("--artefact", artefact(tmp_path / "fake"), "--set", "vision_classify.engine=fake")
+    cases = ("--concurrency", "1", "--concurrency", "3", "--batch", "4", "--image-size", "64x48")
+    output, found = figures("vision", *fake, *cases, "--rounds", "1", "--seconds", "0.2", "--bare")
+    assert "best served case" in output
+    assert set(found["served"]) == {"1x1", "3x1", "3x4"}
+    assert set(found["bare"]) == {f"{kind}_{size}" for kind in ("engine", "pipeline") for size in (1, 3, 4)}
+    assert found["served"]["1x1"]["steps"]["vision_classify"]["batch"] == 1
+    assert found["served"]["3x4"]["steps"]["vision_classify"]["batch"] >= 4
+    assert all(one["rate"] > 0 and one["requests"] > 0 for one in found["served"].values())
+
+
+@pytest.mark.e2e
+def test_embedding(figures):
+    options = ("--set", "engine=fake", "--concurrency", "1", "--concurrency", "4")
+    output, found = figures("embedding", *options, "--rounds", "1", "--seconds", "0.2", "--bare")
+    assert "texts/s" in output
+    assert found["served_1"]["batch"] == 1
+    assert found["ratio_4"] > 0
+    assert found["added_ms_1"] > 0  # a fake embeds in no time: what is left is the way
+
+
+@pytest.mark.e2e
+def test_stall(figures):
+    output, found = figures("stall", "--requests", "50")
+    assert "50 sequential requests" in output
+    assert found["requests"] == 50

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.server.artefacts import H200, PLAN, add_model, build, plan_fields, python_model
+from trimodal.cli.app import app
+from trimodal.runtimes import gpu_libraries
+from trimodal.server import preflight
+
+REPOSITORY = Path(__file__).parents[2] / "model_repository"
+PORTS = ("--http-port", "0", "--grpc-port", "0", "--metrics-port", "0")
+
+
+def doctor(*arguments: object):
+    """`trimodal doctor …` on a wide terminal without colours."""
+    given = ["doctor", *PORTS, *map(str, arguments)]
+    return CliRunner().invoke(app, given, env={"COLUMNS": "200", "TERM": "dumb", "TRIMODAL_ENGINES": ""})
+
+
+def report(*arguments: object) -> dict[str, dict[str, str]]:
+    """Name → check, of --json."""
+    return {check["name"]: check for check in json.loads(doctor("--json", *arguments).stdout)["checks"]}
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """An embedder that this machine can serve without a GPU."""
+    version = add_model(
+        tmp_path / "r", python_model("embedding", engine="onnxruntime", artefact="onnx-fp32", max_bytes="64")
+    )
+    build(version / "onnx-fp32", "embedding", "onnxruntime")
+    return tmp_path / "r"
+
+
+def test_a_machine_that_can_serve(repository):
+    done = doctor("--model-repository", repository)
+    assert done.exit_code == 0, done.output
+    lines = [line.rstrip() for line in done.output.splitlines()]
+    assert lines[0] == f"profile cpu, models of {repository}"
+    for group in ("machine", "triton", "libraries", "models"):
+        assert group in lines
+    assert "gpu" not in lines
+    assert lines[-1].endswith("Next: trimodal serve --profile cpu")
+
+
+def test_an_engine_that_is_missing(repository):
+    done = doctor("--model-repository", repository, "--set", "embedding.artefact=onnx-fp16")
+    assert done.exit_code == 1
+    assert "→ build one with: python build/embedding_onnx.py CHECKPOINT --precision fp16" in done.output
+    assert "there is no built engine embedding/1/onnx-fp16" in done.output
+    assert done.output.rstrip().endswith("the server will not start as it is.")
+
+
+def test_engines_of_another_place(repository, tmp_path):
+    build(tmp_path / "engines" / "embedding" / "onnx-fp16", "embedding", "onnxruntime", precision="fp16")
+    changed = ("--model-repository", repository, "--set", "embedding.artefact=onnx-fp16")
+    done = doctor(*changed, "--engines", tmp_path / "engines")
+    assert done.exit_code == 0, done.output
+    assert f"engines of {tmp_path / 'engines'}" in done.output
+    assert done.output.rstrip().endswith(f"trimodal serve --profile cpu --engines {tmp_path / 'engines'}")
+    assert report(*changed)["embedding"]["level"] == "failure"
+    nothing = report(*changed, "--engines", tmp_path / "nothing")
+    assert nothing["repository"]["found"].endswith("nothing does not exist")
+    assert nothing["tritonserver"]["level"] == "ok"
+
+
+def test_json_says_the_same(repository):
+    done = doctor("--json", "--deep", "--model-repository", repository)
+    told = json.loads(done.stdout)
+    assert (told["profile"], told["ok"], told["engines"]) == ("cpu", True, None)
+    assert {check["group"] for check in told["checks"]} == {"machine", "triton", "libraries", "models"}
+    (embedding,) = [check for check in told["checks"] if check["name"] == "embedding"]
+    assert embedding["found"].endswith("1 files as they were built")
+
+
+def test_a_gpu_machine(tmp_path, monkeypatch):
+    version = add_model(tmp_path, PLAN)
+    build(version / "tensorrt-fp16", "vision", "tensorrt", "model.plan", **plan_fields())
+    monkeypatch.setattr(preflight, "visible_gpus", lambda: [H200])
+    monkeypatch.setattr(gpu_libraries, "driver_cuda", lambda: (13, 0))
+    monkeypatch.setattr(gpu_libraries, "native_tensorrt", lambda: "10.14.1")
+    checks = report("--profile", "tensorrt", "--model-repository", tmp_path)
+    assert {name: checks[name]["level"] for name in ("driver", "GPU 0", "vision_classify")} == {
+        "driver": "ok",
+        "GPU 0": "ok",
+        "vision_classify": "ok",
+    }
+    monkeypatch.setattr(gpu_libraries, "native_tensorrt", lambda: "11.4.0")
+    stale = report("--profile", "tensorrt", "--model-repository", tmp_path)["vision_classify"]
+    assert "was built with tensorrt 10.14.1.48, here is 11.4.0" in stale["found"]
+    assert stale["remedy"] == "build again with: python build/vision.py checkpoint"
+
+
+@pytest.mark.parametrize("profile", ["cpu", "cuda", "tensorrt"])
+def test_every_profile_of_the_repository_is_understood(profile):
+    """Whatever this machine lacks: no traceback, a line for every model, and settings that are all known."""
+    done = doctor("--json", "--profile", profile, "--model-repository", REPOSITORY)
+    assert done.exit_code in (0, 1), done.output
+    checks = json.loads(done.stdout)["checks"]
+    models = {path.parent.name for path in REPOSITORY.glob("*/config.pbtxt")}
+    assert models == {check["name"] for check in checks if check["group"] == "models"}
+    assert not [check for check in checks if "parameter" in check["found"]]
+
+
+def test_a_profile_that_is_none():
+    done = doctor("--profile", "tpu")
+    assert done.exit_code == 2
+    assert "tpu is not a profile: cpu, cuda or tensorrt" in done.output

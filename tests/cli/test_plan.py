@@ -1,0 +1,107 @@
+"""`trimodal plan llm` as it is called: tables, JSON, exit codes, sentences."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.plan.model_shapes import LLAMA_8B, LLAMA_70B
+from trimodal import build_support
+from trimodal.cli.app import app
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA_8B))
+    return path
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["plan", "llm", *map(str, arguments)])
+
+
+def rows(*arguments: object) -> list[dict[str, Any]]:
+    result = run(*arguments, "--json")
+    return list(json.loads(result.stdout)["cards"])
+
+
+def test_one_card_in_json(config: Path) -> None:
+    (row,) = rows(config, "--card", "H100", "--precision", "fp8", "--kv-precision", "fp8")
+    assert row["kv_bytes_per_token"] == 65_536
+    assert row["kv_tokens"] == row["kv_blocks"] * 32
+    assert row["kv_sequences"] == row["kv_tokens"] // 8192
+    assert row["fits"] is True
+    assert row["usd_per_million_tokens"] is None
+
+
+def test_every_card_by_default(config: Path) -> None:
+    table = rows(config.parent, "--tokens-per-second", "1000", "--price", "3.6")
+    assert [row["card"] for row in table][:2] == ["RTX 4090", "L4"]
+    assert len(table) == 8
+    assert {row["usd_per_million_tokens"] for row in table} == {1.0}
+    pools = {row["card"]: row["kv_pool_bytes"] for row in table}
+    assert pools["L4"] < pools["L40S"] < pools["H100"] < pools["H200"] < pools["B200"]
+
+
+def test_tables(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_support.console, "width", 160)
+    one = run(config, "--card", "H100", "--tokens-per-second", "1000")
+    assert one.exit_code == 0, one.output
+    assert "8,030,261,248" in one.output
+    assert "131,072" in one.output
+    every = run(config)
+    assert every.exit_code == 0
+    assert "A100 40GB" in every.output
+
+
+def test_what_does_not_fit_says_the_remedies_and_fails(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_70B))
+    result = run(tmp_path, "--card", "H200")
+    assert result.exit_code == 0
+    result = run(tmp_path, "--card", "H100", "--max-num-tokens", "2048", "--max-batch-size", "64")
+    assert result.exit_code == 1
+    assert "H100: it fits with --precision fp8 --kv-precision auto or with --tp 2 --pp 1" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--tp", "3"), "--tp 3 does not divide the 32 attention heads"),
+        (("--card", "T4"), "--card T4: known are"),
+    ],
+)
+def test_bad_options_are_one_sentence(config: Path, arguments: tuple[str, ...], sentence: str) -> None:
+    result = run(config, *arguments)
+    assert result.exit_code == 1
+    assert sentence in result.output
+    assert len(result.output.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("option", ["--price", "--tokens-per-second", "--memory-fraction"])
+@pytest.mark.parametrize("value", ["nan", "inf", "-1"])
+def test_rates_and_prices_are_numbers_that_json_has(config: Path, option: str, value: str) -> None:
+    assert run(config, option, value).exit_code == 2
+
+
+def test_a_hub_id_fetches_config_json_alone(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def download(repository: str, name: str) -> str:
+        asked.append((repository, name))
+        if repository == "no/body":
+            raise ConnectionError("offline")
+        return str(config)
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=download))
+    (row,) = rows("meta-llama/Llama-3.1-8B", "--card", "H100")
+    assert asked == [("meta-llama/Llama-3.1-8B", "config.json")]
+    assert row["fits"]
+    assert "the hub did not give config.json of no/body (ConnectionError)" in run("no/body").output
+    assert "it is no hub id" in run("not there").output

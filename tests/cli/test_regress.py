@@ -1,0 +1,206 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from trimodal.cli import common, regress
+from trimodal.cli.app import app
+from trimodal.client import Client, FakeTransport
+from trimodal.client.transports.fake import scripted
+from trimodal.regress.values import Server
+
+LINES = [
+    {"id": "one", "task": "llm", "input": {"prompt": "hi"}},
+    {"id": "two", "task": "llm", "input": {"prompt": "there"}, "expect": {"contains": "one"}},
+]
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    transport = FakeTransport(llm=scripted("one two"))
+
+    async def identify(url, models, timeout):
+        return Server(name="triton", version="2.51")
+
+    monkeypatch.setattr(common, "connect", lambda url, silence: Client(transport=transport))
+    monkeypatch.setattr(regress, "identify_server", identify)
+    monkeypatch.setenv("COLUMNS", "200")
+    return transport
+
+
+@pytest.fixture
+def golden(tmp_path):
+    path = tmp_path / "golden.jsonl"
+    path.write_text("\n".join(map(json.dumps, LINES)))
+    return path
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["regress", *map(str, arguments)])
+
+
+def test_record_and_compare(fake, golden):
+    recorded = run(golden, "--record", "--repeat", 4)
+    assert recorded.exit_code == 0, recorded.output
+    baseline = golden.with_name("golden.baseline.json")
+    assert recorded.stdout == f"recorded 2 cases in {baseline}\n"
+    assert len(fake.requests) == 10
+    # A time is never "worse" here: only what is said is judged.
+    again = run(golden, "--repeat", 4, "--latency-tolerance", 100)
+    assert again.exit_code == 0, again.output
+    assert "2 cases compared: " in again.stdout
+    assert "worse" not in again.stdout
+
+
+def test_a_worse_answer(fake, golden):
+    run(golden, "--record", "--repeat", 1)
+    fake.functions["llm"] = scripted("other words")
+    worse = run(golden, "--repeat", 1)
+    assert worse.exit_code == 1
+    assert "does not contain 'one'" in worse.stdout
+    assert "2 cases compared: 2 worse, 1 changed" in worse.stdout
+    alike = run(golden, "--repeat", 1, "--min-overlap", 0)
+    assert alike.exit_code == 1  # the expectation is still broken
+    fake.functions["llm"] = scripted("one other")
+    assert run(golden, "--repeat", 1).exit_code == 1
+    assert run(golden, "--repeat", 1, "--min-overlap", 0.5).exit_code == 0
+
+
+def test_json(fake, golden, tmp_path):
+    path = tmp_path / "kept.json"
+    recorded = run(golden, "--record", "--repeat", 1, "--baseline", path, "--json")
+    assert json.loads(recorded.stdout) == {"baseline": str(path), "broken": []}
+    fake.functions["llm"] = scripted("two")
+    compared = run(golden, "--repeat", 1, "--baseline", path, "--json")
+    assert compared.exit_code == 1
+    data = json.loads(compared.stdout)
+    assert data["worse"] is True
+    assert {one["case"] for one in data["findings"]} == {"one", "two"}
+
+
+def test_recording_a_broken_expectation_is_told(fake, golden, tmp_path):
+    fake.functions["llm"] = scripted("two")
+    recorded = run(golden, "--record", "--repeat", 1)
+    assert recorded.exit_code == 1
+    assert "does not contain 'one'" in recorded.stdout
+    assert (tmp_path / "golden.baseline.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            lambda fake, golden: None,
+            "no baseline {folder}/golden.baseline.json: record one with --record, or name it",
+        ),
+        (
+            lambda fake, golden: golden.unlink(),
+            "{folder}/golden.jsonl cannot be read: no such file or directory",
+        ),
+        (
+            lambda fake, golden: golden.write_text("\n{}"),
+            "{folder}/golden.jsonl, line 2: task is missing: one of",
+        ),
+    ],
+)
+def test_it_cannot_run(fake, golden, change, sentence):
+    change(fake, golden)
+    result = run(golden)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("trimodal: " + sentence.format(folder=golden.parent))
+    assert result.stderr.count("\n") == 1
+    assert fake.requests == []
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("golden.jsonl", "is the golden set itself: name another file with --baseline"),
+        (".", "is no file: name another file with --baseline"),
+        ("gone/baseline.json", "cannot be written: no such directory"),
+    ],
+)
+def test_where_no_baseline_can_be_written_is_told_before_anything_is_asked(fake, golden, name, sentence):
+    before = golden.read_bytes()
+    result = run(golden, "--record", "--baseline", str(golden.parent / name))
+    assert result.exit_code == 2
+    assert result.stderr.endswith(f"{sentence}\n")
+    assert fake.requests == []
+    assert golden.read_bytes() == before
+
+
+def test_recording_a_refusal_is_told(fake, golden):
+    golden.write_text(
+        json.dumps({"id": "big", "task": "llm", "input": {"prompt": "?", "max_tokens": 10**20}})
+    )
+    result = run(golden, "--record", "--repeat", 1)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("refused: big: INVALID_ARG: max_tokens is 1000000")
+    assert "recorded 1 cases" in result.stdout
+
+
+@pytest.mark.parametrize("golden_set", [".", "/"])
+def test_a_golden_set_without_a_name_is_a_directory(fake, golden_set):
+    result = run(golden_set)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"trimodal: {golden_set} cannot be read: is a directory\n",
+    )
+
+
+def test_no_server_and_no_model(fake, golden):
+    fake.reachable = False
+    result = run(golden, "--record")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "trimodal: no server at nowhere: start one with `trimodal serve`\n",
+    )
+    fake.reachable = True
+    del fake.functions["llm"]
+    result = run(golden, "--record")
+    assert result.exit_code == 2
+    assert result.stderr == "trimodal: the server has no model 'llm' ready, which line 1 (one) needs\n"
+    assert not golden.with_name("golden.baseline.json").exists()
+
+
+def test_two_servers_beside_each_other(fake, golden, monkeypatch):
+    other = FakeTransport(llm=scripted("one three"))
+    sides = {"new:1": fake, "old:1": other}
+    monkeypatch.setattr(common, "connect", lambda url, silence: Client(transport=sides[url]))
+    done = run(golden, "--against", "new:1", "--versus", "old:1", "--repeat", 2, "--latency-tolerance", 100)
+    assert done.exit_code == 1
+    assert done.stdout.startswith("old:1: 2 cases, 6 requests; now 2 cases, 6 requests\n")
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("one")]
+    assert " ".join(line.split()) == "one worse answer one three one two overlap 0.50; 3 of 3 requests"
+    assert "2 cases compared: 1 worse, 1 changed" in done.stdout
+    assert not golden.with_name("golden.baseline.json").exists()
+    for more in (["--record"], ["--baseline", "x.json"]):
+        refused = run(golden, "--versus", "old:1", *more)
+        assert refused.exit_code == 2
+        assert "--versus needs no baseline" in refused.stderr
+
+
+def test_times_that_cannot_be_judged(fake, golden, monkeypatch):
+    run(golden, "--record", "--repeat", 8)
+    fake.functions["llm"] = scripted("one two", step=0.05)  # against none: worse on whatever machine
+    done = run(golden, "--repeat", 8, "--concurrency", 2)
+    assert done.exit_code == 2
+    assert "times cannot be judged: 1 requests at once were recorded, 2 are sent now" in done.stdout
+    assert "doubtful" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--repeat", 0),
+        ("--concurrency", 0),
+        ("--latency-tolerance", -1),
+        ("--latency-tolerance", "nan"),
+        ("--min-overlap", 2),
+        ("--timeout", 0),
+        ("--timeout", "inf"),
+    ],
+)
+def test_options_out_of_range(fake, golden, options):
+    assert run(golden, "--record", *options).exit_code == 2
+    assert fake.requests == []

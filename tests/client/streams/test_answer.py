@@ -1,0 +1,152 @@
+import asyncio
+import gc
+
+import pytest
+
+from trimodal.client import Client, ConnectionLost, Delta, FakeTransport, ProtocolError, Timeout, Usage
+from trimodal.client.transports.fake import llm_outputs, scripted
+from trimodal.errors import InternalError, InvalidArgument
+
+
+def client_of(model, **more):
+    transport = FakeTransport(llm=model, **more)
+    return Client(transport=transport), transport
+
+
+async def test_deltas_usage_and_timing():
+    client, transport = client_of(scripted("one two  three"))
+    stream = client.generate("count")
+    deltas = [delta async for delta in stream]
+    assert deltas == [Delta("one", 1), Delta(" two", 1), Delta("  three", 1, "stop")]
+    assert (stream.text, stream.finish_reason) == ("one two  three", "stop")
+    assert stream.usage == Usage(prompt=8, cached=0, completion=3)
+    assert stream.timing.ttft is not None
+    assert len(stream.timing.itl) == 2
+    assert stream.timing.latency >= stream.timing.ttft + sum(stream.timing.itl)
+    assert transport.cancelled == []
+    assert [delta async for delta in stream] == []
+
+
+async def test_tokens_of_a_delta_are_what_its_count_grew_by():
+    async def model(request):
+        yield llm_outputs("ab", completion_tokens=4, prompt_tokens=9, cached_tokens=6)
+        yield llm_outputs("", completion_tokens=5)
+        yield llm_outputs("", "length", completion_tokens=6, prompt_tokens=9, cached_tokens=6)
+
+    client, _ = client_of(model)
+    stream = client.generate("x")
+    assert [delta async for delta in stream] == [Delta("ab", 4), Delta("", 1, "length")]
+    assert stream.usage == Usage(9, 6, 6)
+    assert stream.timing.itl == ()
+
+
+async def test_whole_answer():
+    client, _ = client_of(scripted("one two three"))
+    answer = await client.complete("x", max_tokens=2)
+    assert (answer.text, answer.finish_reason, answer.usage.completion) == ("one two", "length", 2)
+    assert answer.timing.tpot is not None
+
+
+async def test_nothing_is_sent_before_iteration():
+    client, transport = client_of(scripted("a"))
+    stream = client.generate("x")
+    assert transport.requests == []
+    await stream.answer()
+    assert len(transport.requests) == 1
+
+
+async def test_break_cancels_at_once():
+    client, transport = client_of(scripted("one two three"))
+    async for _ in client.generate("x"):
+        break
+    gc.collect()
+    assert len(transport.cancelled) == 1
+
+
+async def test_leaving_the_block_cancels():
+    client, transport = client_of(scripted("one two three"))
+    async with client.generate("x") as stream:
+        await stream.__anext__()
+    assert len(transport.cancelled) == 1
+    assert stream.finish_reason == "cancelled"
+
+
+async def test_cancel_while_a_delta_is_awaited_ends_the_iteration():
+    client, transport = client_of(scripted("one two", step=30))
+    stream = client.generate("x")
+    asyncio.get_running_loop().call_later(0.02, stream.cancel)
+    assert [delta async for delta in stream] == []
+    assert stream.finish_reason == "cancelled"
+    assert len(transport.cancelled) == 1
+    stream.cancel()
+    assert len(transport.cancelled) == 1
+
+
+async def test_a_cancelled_task_cancels_the_request():
+    client, transport = client_of(scripted("one two", step=30))
+    task = asyncio.create_task(client.complete("x"))
+    await asyncio.sleep(0.02)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(transport.cancelled) == 1
+
+
+async def test_cancel_after_the_end_changes_nothing():
+    client, transport = client_of(scripted("one"))
+    stream = client.generate("x")
+    await stream.answer()
+    await stream.aclose()
+    assert stream.finish_reason == "stop"
+    assert transport.cancelled == []
+
+
+async def test_an_error_keeps_its_type_and_the_text_before_it():
+    async def model(request):
+        yield llm_outputs("half")
+        raise InternalError("the engine stopped")
+
+    client, _ = client_of(model)
+    stream = client.generate("x")
+    with pytest.raises(InternalError, match="the engine stopped"):
+        await stream.answer()
+    assert (stream.text, stream.finish_reason) == ("half", "error")
+    assert [delta async for delta in stream] == []
+
+
+async def test_a_stream_that_just_ends_is_an_error():
+    async def model(request):
+        yield llm_outputs("half")
+
+    client, _ = client_of(model)
+    with pytest.raises(ConnectionLost, match="finish_reason"):
+        await client.complete("x")
+
+
+async def test_silence_and_the_deadline_are_timeouts():
+    client, transport = client_of(scripted("one two", step=30))
+    with pytest.raises(Timeout):
+        await client.complete("x", timeout=0.05)
+    assert len(transport.cancelled) == 1
+
+
+async def test_outputs_that_are_not_the_contract():
+    async def model(request):
+        outputs = llm_outputs("x")
+        del outputs["finish_reason"]
+        yield outputs
+
+    client, transport = client_of(model)
+    with pytest.raises(ProtocolError, match="finish_reason"):
+        await client.complete("x")
+    assert len(transport.cancelled) == 1
+
+
+async def test_refusals_of_the_client_itself_name_the_field():
+    client, transport = client_of(scripted("x"))
+    for field, value in (("max_tokens", 1 << 31), ("seed", -1), ("top_k", 1.5), ("stop", "\ud800")):
+        with pytest.raises(InvalidArgument, match=field):
+            client.generate("x", **{field: value})
+    with pytest.raises(InvalidArgument, match="prompt"):
+        client.generate("\ud800")
+    assert transport.requests == []

@@ -1,0 +1,394 @@
+"""Live streams against the fake speech model."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from trimodal.client import (
+    Client,
+    ConnectError,
+    ConnectionLost,
+    FakeTransport,
+    LiveUpdate,
+    ProtocolError,
+    Timeout,
+    Timeouts,
+    Word,
+)
+from trimodal.client.streams import live as listening
+from trimodal.client.transports.fake_speech import FakeSpeech, speech_outputs
+from trimodal.errors import InternalError, InvalidArgument, Unavailable
+
+RATE = 16_000
+WORDS = [("what", 0.1, 0.3), ("is", 0.4, 0.6), ("a", 1.0, 1.1), ("lambda", 1.2, 1.8)]
+
+
+def seconds(duration, dtype=np.float32):
+    return (np.arange(round(duration * RATE)) % 100).astype(dtype)
+
+
+@pytest.fixture
+def speech():
+    return FakeSpeech(*WORDS)
+
+
+@pytest.fixture
+def transport(speech):
+    return FakeTransport(speech=speech)
+
+
+def sent(transport):
+    """All samples that went out, as one array."""
+    return np.concatenate([array[0] for request in transport.requests for array in request.inputs.values()])
+
+
+def controls(transport):
+    return [
+        (request.parameters["sequence_start"], request.parameters["sequence_end"])
+        for request in transport.requests
+    ]
+
+
+async def test_words_come_while_audio_goes_in(transport, speech):
+    audio = seconds(2.0)
+    updates = []
+    async with Client(transport=transport).listen() as stream:
+        for at in range(0, len(audio), RATE // 2):
+            updates.append(await stream.send(audio[at : at + RATE // 2]))
+        assert stream.latest == updates[-1]
+        updates.append(await stream.end())
+    assert [update.text for update in updates] == ["", " what", " is", " a", " lambda"]
+    assert [update.tentative for update in updates] == [" what", " is", " a", " lambda", ""]
+    assert [update.final for update in updates] == [False] * 4 + [True]
+    assert updates[1].committed == (Word(" what", 0.1, 0.3, pytest.approx(0.9)),)
+    assert (updates[1].received_s, updates[1].lag_s) == (1.0, pytest.approx(0.7))
+    assert stream.text == "what is a lambda"
+    assert [word.text for word in stream.words] == [" what", " is", " a", " lambda"]
+    np.testing.assert_array_equal(sent(transport), audio)
+    assert controls(transport) == [(True, False), *[(False, False)] * 3, (False, True)]
+    assert transport.requests[-1].inputs == {}
+    assert not speech.streams
+
+
+async def test_options_go_with_the_first_chunk_only(transport):
+    async with Client(transport=transport).listen(
+        policy="vad", language="en", prompt="é", step_s=0.5, model="speech"
+    ) as stream:
+        await stream.send(seconds(0.1))
+        await stream.send(seconds(0.1))
+        await stream.end()
+    first, *others = ({**request.parameters} for request in transport.requests)
+    identity = first.pop("sequence_id")
+    assert identity == stream.id
+    assert 0 < identity < 1 << 63
+    assert first == {
+        "sequence_start": True,
+        "sequence_end": False,
+        "policy": "vad",
+        "language": "en",
+        "prompt": "é",
+        "step_s": 0.5,
+    }
+    assert [set(other) for other in others] == [{"sequence_id", "sequence_start", "sequence_end"}] * 2
+
+
+async def test_ids_are_each_ones_own():
+    client = Client(transport=FakeTransport())
+    assert len({client.listen().id for _ in range(200)}) == 200
+
+
+async def test_int16_travels_as_it_is(transport):
+    audio = seconds(0.2, np.int16)
+    async with Client(transport=transport).listen() as stream:
+        await stream.send(audio[:1600])
+        await stream.end(audio[1600:])
+        assert [list(request.inputs) for request in transport.requests] == [["audio_int16"]] * 2
+    assert sent(transport).dtype == np.int16
+    np.testing.assert_array_equal(sent(transport), audio)
+
+
+async def test_short_chunks_are_gathered_and_long_ones_split(transport):
+    audio = seconds(75.013)
+    reused = np.empty(80, np.float32)
+    async with Client(transport=transport).listen() as stream:
+        for at in range(0, 480, 80):  # 5 ms each, in one buffer that is used again
+            reused[:] = audio[at : at + 80]
+            nothing = await stream.send(reused)
+            assert nothing.committed == ()
+        assert [request.inputs["audio"].shape for request in transport.requests] == [(1, 320)]
+        assert nothing.received_s == 0.02
+        update = await stream.send(audio[480:])
+        assert update.text == " what is a lambda"
+        assert update.received_s == pytest.approx(75.013)
+        await stream.end()
+    lengths = [request.inputs["audio"].shape[1] for request in transport.requests[:-1]]
+    assert lengths == [320, 480_000, 480_000, len(audio) - 320 - 960_000]
+    np.testing.assert_array_equal(sent(transport), audio)
+
+
+async def test_end_takes_the_rest_of_any_length(transport, speech):
+    audio = seconds(61.0)
+    client = Client(transport=transport)
+    async with client.listen() as stream:
+        update = await stream.end(audio)
+    assert (update.final, update.text, update.received_s) == (True, " what is a lambda", 61.0)
+    assert controls(transport) == [(True, False), (False, False), (False, True)]
+    transport.requests.clear()
+    async with client.listen() as stream:
+        await stream.send(audio[:10])
+        assert transport.requests == []
+        assert (await stream.end()).received_s == 10 / RATE
+    assert controls(transport) == [(True, True)]
+    assert not speech.streams
+
+
+async def test_a_stream_without_audio_asks_nothing(transport):
+    async with Client(transport=transport).listen() as stream:
+        assert await stream.send(np.zeros(0, np.float32)) == LiveUpdate()
+        assert await stream.end() == LiveUpdate(final=True)
+    async with Client(transport=transport).listen():
+        pass
+    assert transport.requests == []
+
+
+@pytest.mark.parametrize(
+    ("samples", "kind", "words"),
+    [
+        (np.zeros(400, np.int32), TypeError, r"int32.*samples / 2\*\*31"),
+        (np.zeros(400), TypeError, r"float64.*astype\(np.float32\)"),
+        (np.zeros(400, ">i2"), TypeError, ">i2"),
+        ([0.0] * 400, TypeError, r"list.*np\.asarray"),
+        (b"\0" * 800, TypeError, r"bytes.*np\.frombuffer"),
+        (np.zeros((400, 2), np.int16), ValueError, r"\(400, 2\).*mean\(axis=1\)"),
+        (np.zeros((2, 400), np.float32), ValueError, r"mean\(axis=0\)"),
+        (np.array(1, np.float32), ValueError, r"\(n,\)"),
+    ],
+)
+async def test_other_forms_of_audio_are_refused_and_the_stream_goes_on(
+    transport, speech, samples, kind, words
+):
+    async with Client(transport=transport).listen() as stream:
+        await stream.send(seconds(1.0))
+        with pytest.raises(kind, match=words):
+            await stream.send(samples)
+        with pytest.raises(TypeError, match="int16: the stream began with float32"):
+            await stream.send(seconds(1.0, np.int16))
+        assert (await stream.end(seconds(1.0))).received_s == 2.0
+    assert not speech.streams
+
+
+async def test_leaving_without_end_frees_the_stream(transport, speech):
+    client = Client(transport=transport)
+    stream = client.listen()
+
+    async def fail():
+        async with stream:
+            await stream.send(seconds(1.0))
+            raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match="mine"):
+        await fail()
+    assert not speech.streams
+    assert controls(transport)[-1] == (False, True)
+    with pytest.raises(InvalidArgument, match="closed: open another one"):
+        await stream.send(seconds(1.0))
+    count = len(transport.requests)
+    await stream.aclose()
+    assert len(transport.requests) == count
+
+
+async def test_calls_after_the_end(transport):
+    async with Client(transport=transport).listen() as stream:
+        await stream.end(seconds(1.0))
+        for call in (stream.send(seconds(1.0)), stream.end()):
+            with pytest.raises(InvalidArgument, match="has ended"):
+                await call
+    assert len(transport.requests) == 1
+
+
+async def test_a_cancelled_task_frees_the_stream(speech):
+    asked = asyncio.Event()
+
+    async def slow(request):
+        outputs = speech(request)
+        if len(transport.requests) == 2:
+            asked.set()
+            await asyncio.sleep(30)
+        return outputs
+
+    transport = FakeTransport(speech=slow)
+
+    async def talk():
+        async with Client(transport=transport).listen() as stream:
+            await stream.send(seconds(1.0))
+            await stream.send(seconds(1.0))
+
+    task = asyncio.create_task(talk())
+    await asyncio.wait_for(asked.wait(), 5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not speech.streams
+    assert controls(transport) == [(True, False), (False, False), (False, True)]
+
+
+async def test_abandoning_does_not_wait_for_the_last_words(speech, monkeypatch):
+    monkeypatch.setattr(listening, "ABANDON_S", 0.05)
+
+    async def busy_at_the_end(request):
+        outputs = speech(request)
+        if request.parameters["sequence_end"]:
+            await asyncio.sleep(30)
+        return outputs
+
+    transport = FakeTransport(speech=busy_at_the_end)
+
+    async def talk():
+        async with Client(transport=transport).listen() as stream:
+            await stream.send(seconds(1.0))
+
+    await asyncio.wait_for(talk(), 5)
+    assert not speech.streams
+
+
+async def test_a_refused_chunk_adds_nothing_and_the_stream_goes_on(speech):
+    def picky(request):
+        if any(np.isnan(array).any() for array in request.inputs.values()):
+            raise InvalidArgument("audio: sample 3 is NaN")
+        return speech(request)
+
+    transport = FakeTransport(speech=picky)
+    bad = seconds(40.0)
+    bad[35 * RATE] = np.nan
+    async with Client(transport=transport).listen() as stream:
+        with pytest.raises(InvalidArgument, match="NaN"):
+            await stream.send(bad[35 * RATE :])  # a refused START makes no stream
+        await stream.send(seconds(1.0))
+        with pytest.raises(InvalidArgument, match="NaN"):
+            await stream.send(bad)
+        assert stream.text == "what is a lambda"  # of the 30 s before the refused piece
+        assert (await stream.send(seconds(1.0))).received_s == 32.0
+        with pytest.raises(InvalidArgument, match="NaN"):
+            await stream.end(bad[35 * RATE :])
+        with pytest.raises(InvalidArgument, match="has ended"):
+            await stream.send(seconds(1.0))
+    assert [start for start, _ in controls(transport)] == [True, True, False, False, False, False]
+
+
+async def test_no_room_for_a_stream():
+    def full(request):
+        raise Unavailable("256 streams are open: no room for another one")
+
+    transport = FakeTransport(speech=full)
+    async with Client(transport=transport).listen() as stream:
+        with pytest.raises(Unavailable, match="256"):
+            await stream.send(seconds(1.0))
+    assert len(transport.requests) == 1
+
+
+@pytest.mark.parametrize("error", [Unavailable("speech_recognize: no room"), InternalError("it broke")])
+async def test_a_stream_that_fails_on_the_server_is_over(speech, error):
+    def fails(request):
+        if transport.requests[1:]:
+            raise error
+        return speech(request)
+
+    transport = FakeTransport(speech=fails)
+    async with Client(transport=transport).listen() as stream:
+        await stream.send(seconds(1.0))
+        with pytest.raises(type(error), match=str(error)):
+            await stream.send(seconds(1.0))
+        with pytest.raises(InvalidArgument, match="the stream has failed: open another one"):
+            await stream.send(seconds(1.0))
+        assert stream.text == "what"
+    assert len(transport.requests) == 2
+
+
+async def test_a_lost_stream_says_that_it_cannot_be_taken_up_again(transport, speech):
+    client = Client(transport=transport)
+    transport.reachable = False
+    async with client.listen() as stream:
+        with pytest.raises(ConnectError, match="no server at nowhere$"):
+            await stream.send(seconds(1.0))
+    transport.reachable = True
+    async with client.listen() as stream:
+        await stream.send(seconds(1.0))
+        transport.reachable = False
+        with pytest.raises(ConnectError, match="the stream is lost: open another one"):
+            await stream.send(seconds(1.0))
+        transport.reachable = True
+        with pytest.raises(ConnectionLost, match="open another one"):
+            await stream.send(seconds(1.0))
+        assert stream.text == "what"
+
+
+async def test_a_silent_server(speech):
+    async def silent(request):
+        speech(request)
+        await asyncio.sleep(0 if request.parameters["sequence_end"] else 30)
+        return speech_outputs(final=True)
+
+    client = Client(transport=FakeTransport(speech=silent), timeouts=Timeouts(silence=0.05))
+    async with client.listen() as stream:
+        with pytest.raises(Timeout):
+            await stream.send(seconds(1.0))
+        with pytest.raises(ConnectionLost):
+            await stream.end()
+    assert not speech.streams
+    with pytest.raises(Timeout, match=r"0\.03 s"):
+        await client.listen(timeout=0.03).send(seconds(1.0))
+
+
+async def test_the_last_words_may_take_longer_than_any_other_answer(speech):
+    async def slow(request):
+        await asyncio.sleep(0.3 if request.parameters["sequence_end"] else 0)
+        return speech(request)
+
+    client = Client(transport=FakeTransport(speech=slow), timeouts=Timeouts(silence=0.1))
+    async with client.listen() as stream:
+        await stream.send(seconds(2.0))
+        assert (await stream.end()).final
+    async with client.listen(timeout=0.1) as stream:
+        await stream.send(seconds(2.0))
+        with pytest.raises(Timeout):  # who sets a deadline gets it
+            await stream.end()
+
+
+@pytest.mark.parametrize(
+    "change", [{"words": None}, {"word_starts": np.zeros(2)}, {"final": np.zeros(0)}, {"committed": None}]
+)
+async def test_answers_that_are_not_the_contract(change):
+    outputs = {**speech_outputs(Word(" a", 0.0, 0.1, 0.5)), **change}
+    outputs = {name: array for name, array in outputs.items() if array is not None}
+    with pytest.raises(ProtocolError, match="speech model"):
+        await Client(transport=FakeTransport(speech=lambda request: outputs)).listen().send(seconds(1.0))
+
+
+async def test_chunks_of_two_tasks_do_not_overtake_each_other(speech):
+    async def slow(request):
+        await asyncio.sleep(0.02 if request.parameters["sequence_start"] else 0)
+        return speech(request)
+
+    transport = FakeTransport(speech=slow)
+    stream = Client(transport=transport).listen()
+    await asyncio.gather(*(stream.send(np.full(320, number, np.float32)) for number in range(5)))
+    await stream.end()
+    assert sent(transport)[::320].tolist() == [0, 1, 2, 3, 4]
+
+
+async def test_samples_are_transcribed_whole(transport):
+    updates = []
+    audio = seconds(25.0)
+    transcript = await Client(transport=transport).transcribe(audio, on_update=updates.append, language="en")
+    assert (transcript.text, transcript.seconds) == ("what is a lambda", 25.0)
+    assert [word.start for word in transcript.words] == [0.1, 0.4, 1.0, 1.2]
+    assert [update.received_s for update in updates] == [10, 20, 25, 25]
+    assert transport.requests[0].parameters["policy"] == "vad"
+    assert transport.requests[0].parameters["language"] == "en"
+    np.testing.assert_array_equal(sent(transport), audio)
+    transport.requests.clear()
+    await Client(transport=transport).transcribe(audio, policy="window")
+    assert transport.requests[0].parameters["policy"] == "window"
+    with pytest.raises(TypeError, match="int32"):
+        await Client(transport=transport).transcribe(audio.astype(np.int32))

@@ -1,0 +1,77 @@
+import math
+
+import numpy as np
+import pytest
+
+from trimodal.client import Client, FakeTransport, ProtocolError
+from trimodal.client.transports.tensors import strings
+
+USAGE = {name: np.array([1], np.int32) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
+
+
+def response(text, finish_reason=b"", **more):
+    return {"text_output": strings([text]), "finish_reason": strings([finish_reason]), **USAGE, **more}
+
+
+def note(**changes):
+    return {
+        "cache": strings([b"semantic"]),
+        "similarity": np.array([0.5], np.float32),
+        "trimmed": strings([b'{"messages": 4, "tokens": 81}']),
+        "queue_ms": np.array([2.5], np.float32),
+        "predicted_ttft_ms": np.array([40], np.float32),
+    } | changes
+
+
+def client(last):
+    async def llm(request):
+        yield response(b"Hi")
+        yield response(b"", b"stop", **last)
+
+    return Client(transport=FakeTransport(llm=llm))
+
+
+async def test_the_last_response_says_how_the_answer_came_about():
+    answer = await client(note()).complete("hello")
+    assert answer.note.cache == "semantic"
+    assert answer.note.similarity == 0.5
+    assert answer.note.trimmed == {"messages": 4, "tokens": 81}
+    assert (answer.note.queue_ms, answer.note.predicted_ttft_ms) == (2.5, 40)
+
+
+async def test_a_ttft_that_was_not_foreseen_is_nan():
+    answer = await client(note(predicted_ttft_ms=np.array([-1], np.float32))).complete("hello")
+    assert math.isnan(answer.note.predicted_ttft_ms)
+
+
+async def test_a_server_that_says_nothing_of_it_is_fine():
+    answer = await client({}).complete("hello")
+    assert (answer.note.cache, dict(answer.note.trimmed)) == ("", {})
+    assert math.isnan(answer.note.predicted_ttft_ms)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"trimmed": strings([b"{"])},
+        {"trimmed": strings([b"[1]"])},
+        {"similarity": np.array([], np.float32)},
+        {"cache": strings([b"\xff"])},
+    ],
+)
+async def test_a_note_that_cannot_be_read_is_a_protocol_error(damage):
+    with pytest.raises(ProtocolError, match="the answer of the llm model cannot be read"):
+        await client(note(**damage)).complete("hello")
+
+
+async def test_cancel_asks_for_the_request_with_that_key():
+    keys = []
+
+    async def llm(request):
+        keys.append(bytes(request.inputs["cancel"][0]))
+        yield response(b"", b"cancelled" if len(keys) == 1 else b"not_found")
+
+    asking = Client(transport=FakeTransport(llm=llm))
+    assert await asking.cancel("k" * 16)
+    assert not await asking.cancel("k" * 16)
+    assert keys == [b"k" * 16] * 2

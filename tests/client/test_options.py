@@ -1,0 +1,101 @@
+import json
+
+import numpy as np
+import pytest
+
+from trimodal.client.options import generation_inputs
+from trimodal.errors import InvalidArgument
+
+
+def test_only_what_is_given_becomes_a_tensor():
+    assert list(generation_inputs("hé", None, {"max_tokens": None, "stop": ()})) == ["text_input"]
+    assert generation_inputs("hé", None, {})["text_input"].tolist() == ["hé".encode()]
+
+
+def test_types_are_those_of_the_model():
+    inputs = generation_inputs(
+        None,
+        [{"role": "user", "content": "日"}],
+        {
+            "max_tokens": 5,
+            "temperature": 0.5,
+            "top_p": 1,
+            "top_k": 0,
+            "seed": (1 << 64) - 1,
+            "stop": ["a", "b"],
+        },
+    )
+    assert json.loads(inputs["messages"][0]) == [{"role": "user", "content": "日"}]
+    kinds = {name: array.dtype for name, array in inputs.items() if name not in ("messages", "stop")}
+    assert kinds == {
+        "max_tokens": np.int32,
+        "temperature": np.float32,
+        "top_p": np.float32,
+        "top_k": np.int32,
+        "seed": np.uint64,
+    }
+    assert inputs["seed"].tolist() == [(1 << 64) - 1]
+    assert inputs["stop"].tolist() == [b"a", b"b"]
+    assert generation_inputs("x", None, {"stop": "one"})["stop"].tolist() == [b"one"]
+
+
+def test_terms_are_tensors_of_the_models_types():
+    inputs = generation_inputs(
+        "x",
+        None,
+        {
+            "tenant": "acme",
+            "tier": "premium",
+            "priority": -2,
+            "ttft_deadline_ms": 300,
+            "deadline_ms": 5000,
+            "cache_control": "no-store",
+            "cache_namespace": "faq",
+            "cancel_key": "k" * 16,
+        },
+    )
+    assert {name: array[0] for name, array in inputs.items() if array.dtype == np.int32} == {
+        "priority": -2,
+        "ttft_deadline_ms": 300,
+        "deadline_ms": 5000,
+    }
+    assert {name: array[0] for name, array in inputs.items() if array.dtype == object} == {
+        "text_input": b"x",
+        "tenant": b"acme",
+        "tier": b"premium",
+        "cache_control": b"no-store",
+        "cache_namespace": b"faq",
+        "cancel_key": b"k" * 16,
+    }
+
+
+@pytest.mark.parametrize("name", ["tenant", "tier", "cancel_key"])
+def test_a_lone_surrogate_is_named(name: str):
+    with pytest.raises(InvalidArgument, match=f"{name} holds a lone surrogate"):
+        generation_inputs("x", None, {name: "\ud800"})  # type: ignore[misc]
+
+
+def test_an_unknown_option_is_named():
+    with pytest.raises(InvalidArgument, match="unknown option 'max_token': cache_control, .*max_tokens"):
+        generation_inputs("x", None, {"max_token": 5})  # type: ignore[typeddict-unknown-key]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"temperature": "hot"}, "temperature is 'hot': a number is needed"),
+        ({"temperature": [1, 2]}, r"temperature is \[1, 2\]: a number is needed"),
+        ({"top_p": 10**400}, "top_p is 10+: a number is needed"),
+        ({"max_tokens": "5"}, "max_tokens is 5: a whole number from"),
+        ({"deadline_ms": 1.5}, "deadline_ms is 1.5: a whole number from"),
+        ({"seed": -1}, "seed is -1: a whole number from 0"),
+    ],
+)
+def test_a_value_of_another_type_is_named(options: dict[str, object], sentence: str):
+    with pytest.raises(InvalidArgument, match=sentence):
+        generation_inputs("x", None, options)  # type: ignore[arg-type]
+
+
+def test_messages_that_json_cannot_hold_are_named():
+    with pytest.raises(InvalidArgument, match="messages cannot be written as JSON"):
+        generation_inputs(None, [{"role": "user", "content": b"x"}], {})  # type: ignore[typeddict-item]

@@ -1,0 +1,243 @@
+"""The real transport against a server in this process that plays Triton's part as it is needed."""
+
+import asyncio
+import contextlib
+import gc
+
+import grpc
+import numpy as np
+import pytest
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from trimodal.client import Client, ConnectError, ConnectionLost, ModelNotFound, Timeout, Timeouts
+from trimodal.client.transports.base import Request
+from trimodal.client.transports.fake import llm_outputs
+from trimodal.client.transports.tensors import encode
+from trimodal.errors import InvalidArgument, RequestError, Unavailable
+
+
+def response(text, finish_reason=""):
+    message = service_pb2.ModelStreamInferResponse()
+    inferred = message.infer_response
+    inferred.model_name = "llm"
+    as_request = encode(Request("llm", llm_outputs(text, finish_reason)))
+    for tensor in as_request.inputs:
+        inferred.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+    inferred.raw_output_contents.extend(as_request.raw_input_contents)
+    inferred.parameters["triton_final_response"].bool_param = bool(finish_reason)
+    return message
+
+
+class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):
+    """`script` is what a stream does: messages to send, seconds to wait, or an exception to end with."""
+
+    def __init__(self):
+        self.script = []
+        self.requests = []
+        self.cancelled = 0
+        self.running = 0
+
+    async def ModelStreamInfer(self, requests, context):
+        self.running += 1
+        try:
+            async for request in requests:
+                self.requests.append(request)
+                for step in self.script:
+                    if isinstance(step, float):
+                        await asyncio.sleep(step)
+                    elif isinstance(step, tuple):
+                        await context.abort(*step)
+                    else:
+                        yield step
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        finally:
+            self.running -= 1
+
+    async def ModelInfer(self, request, context):
+        if request.model_name == "nope":
+            await context.abort(grpc.StatusCode.NOT_FOUND, "Request for unknown model: 'nope' is not found")
+        if request.model_name == "busy":
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the queue is full")
+        if request.model_name == "slow":
+            await asyncio.sleep(30)
+        answer = service_pb2.ModelInferResponse(model_name=request.model_name)
+        answer.outputs.add(name="embedding", datatype="FP32", shape=[1, 2])
+        answer.raw_output_contents.append(np.array([3, 4], np.float32).tobytes())
+        return answer
+
+    async def ModelConfig(self, request, context):
+        answer = service_pb2.ModelConfigResponse()
+        answer.config.max_batch_size = 4
+        return answer
+
+    async def ServerReady(self, request, context):
+        return service_pb2.ServerReadyResponse(ready=True)
+
+    async def ModelReady(self, request, context):
+        return service_pb2.ModelReadyResponse(ready=request.name == "llm")
+
+    async def ModelStatistics(self, request, context):
+        answer = service_pb2.ModelStatisticsResponse()
+        answer.model_stats.add(name="vision", version="1", inference_count=3)
+        answer.model_stats.add(name="llm", version="2")
+        return answer
+
+
+@contextlib.asynccontextmanager
+async def serving(**timeouts):
+    servicer = Servicer()
+    server = grpc.aio.server()
+    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with Client(f"127.0.0.1:{port}", timeouts=Timeouts(**timeouts)) as client:
+        try:
+            yield servicer, client, server
+        finally:
+            await server.stop(0)
+
+
+async def until(holds):
+    for _ in range(500):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("waited 5 s in vain")
+
+
+async def test_a_stream():
+    async with serving() as (servicer, client, _):
+        servicer.script = [response("hé"), response("日"), response("", "stop")]
+        answer = await client.complete("hi", max_tokens=3, request_id="mine")
+        assert (answer.text, answer.finish_reason) == ("hé日", "stop")
+        request = servicer.requests[0]
+        assert (request.model_name, request.id) == ("llm", "mine")
+        assert request.parameters["triton_enable_empty_final_response"].bool_param
+        assert servicer.cancelled == 0
+
+
+async def test_the_empty_final_response_of_other_models_is_passed_over():
+    async with serving() as (servicer, client, _):
+        empty = service_pb2.ModelStreamInferResponse()
+        empty.infer_response.parameters["triton_final_response"].bool_param = True
+        servicer.script = [response("a"), empty, response("", "stop")]
+        assert (await client.complete("hi")).text == "a"
+
+
+@pytest.mark.parametrize(
+    ("message", "by_model", "kind"),
+    [
+        ("INVALID_ARG: max_tokens is 0", True, InvalidArgument),
+        ("UNAVAILABLE: the queue is full", True, Unavailable),
+        ("no code here", True, RequestError),
+        ("unexpected inference input 'x'", False, InvalidArgument),
+        ("Request for unknown model: 'llm' is not found", False, ModelNotFound),
+    ],
+)
+async def test_errors_in_a_stream(message, by_model, kind):
+    async with serving() as (servicer, client, _):
+        failure = service_pb2.ModelStreamInferResponse(error_message=message)
+        failure.infer_response.model_name = "llm" if by_model else ""
+        servicer.script = [response("a"), failure, 30.0]
+        with pytest.raises(kind) as caught:
+            await client.complete("hi")
+        assert type(caught.value) is kind
+        await until(lambda: servicer.running == 0)
+
+
+@pytest.mark.parametrize("how", ["break", "cancel", "aclose", "task", "deadline", "silence", "client"])
+async def test_the_server_sees_every_way_of_leaving(how):
+    async with serving(silence=0.3 if how == "silence" else 20) as (servicer, client, _):
+        servicer.script = [response("a"), 30.0, response("b", "stop")]
+        stream = client.generate("hi", timeout=0.3 if how == "deadline" else None)
+        first = await stream.__anext__()
+        assert first.text == "a"
+        if how == "break":
+            del stream
+            gc.collect()
+        elif how == "cancel":
+            asyncio.get_running_loop().call_later(0.05, stream.cancel)
+            assert [delta async for delta in stream] == []
+        elif how == "aclose":
+            await stream.aclose()
+        elif how == "client":
+            await client.aclose()
+        elif how == "task":
+            task = asyncio.create_task(stream.answer())
+            await asyncio.sleep(0.05)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        else:
+            with pytest.raises(Timeout, match="deadline" if how == "deadline" else "silent for 0.3 s"):
+                await stream.answer()
+        await until(lambda: servicer.running == 0)
+        assert servicer.cancelled == 1
+
+
+async def test_a_slow_reader_is_not_taken_for_a_silent_server():
+    async with serving(silence=0.2) as (servicer, client, _):
+        servicer.script = [response("a"), response("b", "stop")]
+        texts = []
+        async for delta in client.generate("hi"):
+            texts.append(delta.text)
+            await asyncio.sleep(0.5)
+        assert texts == ["a", "b"]
+
+
+async def test_a_server_that_goes_away_is_an_error_and_not_a_hang():
+    async with serving() as (servicer, client, server):
+        servicer.script = [response("a"), 30.0]
+        stream = client.generate("hi")
+        await stream.__anext__()
+        stopping = asyncio.create_task(server.stop(0))
+        with pytest.raises((ConnectionLost, RequestError)):
+            await stream.answer()
+        await stopping
+        with pytest.raises((ConnectError, ConnectionLost), match="server at 127.0.0.1"):
+            await client.complete("again")
+        assert not await client.ready()
+
+
+async def test_nobody_there():
+    async with Client("127.0.0.1:1") as client:
+        assert not await client.ready()
+        for call in (client.complete("x"), client.models(), client.embed(["x"])):
+            with pytest.raises(ConnectError, match="no server at 127.0.0.1:1"):
+                await call
+
+
+async def test_a_stream_that_the_server_ends_with_a_status():
+    async with serving() as (servicer, client, _):
+        servicer.script = [(grpc.StatusCode.INVALID_ARGUMENT, "no such thing")]
+        with pytest.raises(InvalidArgument, match="no such thing"):
+            await client.complete("hi")
+
+
+async def test_unary_calls():
+    async with serving(silence=0.3) as (_, client, _):
+        assert (await client.embed(["x"])).tolist() == [[3, 4]]
+        assert await client.max_batch_size("any") == 4
+        assert await client.ready()
+        assert await client.ready("llm")
+        assert not await client.ready("vision")
+        assert [(model.name, model.version) for model in await client.models()] == [
+            ("llm", "2"),
+            ("vision", "1"),
+        ]
+        with pytest.raises(ModelNotFound, match="the server has no model 'nope'"):
+            await client.embed(["x"], model="nope")
+        with pytest.raises(Unavailable, match="the queue is full"):
+            await client.embed(["x"], model="busy")
+        with pytest.raises(Timeout):
+            await client.embed(["x"], model="slow")
+
+
+async def test_many_streams_share_few_connections():
+    async with serving() as (servicer, client, _):
+        servicer.script = [response("a"), 0.05, response("b", "stop")]
+        answers = await asyncio.gather(*(client.complete(f"prompt {number}") for number in range(40)))
+        assert {answer.text for answer in answers} == {"ab"}
+        assert len(servicer.requests) == 40

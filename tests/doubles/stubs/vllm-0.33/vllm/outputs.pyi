@@ -1,0 +1,15 @@
+# mypy: ignore-errors
+# Signatures of vLLM 0.33.0, read from its wheel: the part that trimodal/llm/engines/vllm.py uses. No code.
+class CompletionOutput:
+    index: int
+    text: str
+    token_ids: list[int]
+    finish_reason: str | None
+    stop_reason: int | str | None
+
+class RequestOutput:
+    request_id: str
+    prompt_token_ids: list[int] | None
+    outputs: list[CompletionOutput]
+    finished: bool
+    num_cached_tokens: int | None

@@ -1,0 +1,92 @@
+"""Bad input over gRPC and HTTP: each gets its answer, and every model still answers rightly afterwards.
+
+The rows are in bad_input_*.py; `python -m tests.e2e.bad_input.report` prints them with their answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.e2e.bad_input.report import ROWS, table
+from tests.e2e.bad_input.server import COUNTS, GOOD, MODELS, changes, counts
+from tests.e2e.bad_input.wire import Answer, Row, Wire
+from tests.e2e.conftest import own_processes, wait_until
+from trimodal.server.process import TritonServer
+
+pytestmark = pytest.mark.e2e
+
+# What tells a stranger about the machine. A path begins at a blank or a quote; "/v2/…" is a part of the API.
+LEAK = re.compile(r"Traceback|site-packages|shm|\.py\b|\.cc\b|0x[0-9a-f]{6}|(?:^|[\s'\"(])/(?!v2/)\w", re.I)
+
+
+@pytest.fixture(scope="module")
+def server(serve: Callable[..., TritonServer], tmp_path_factory: pytest.TempPathFactory) -> TritonServer:
+    return serve(MODELS, changes(tmp_path_factory.mktemp("bad-input")))
+
+
+@pytest.fixture(scope="module")
+def wire(server: TritonServer) -> Iterator[Wire]:
+    wire = Wire(server.grpc_url, server.http_url)
+    for good in GOOD.values():
+        good(wire)
+    yield wire
+    wire.close()
+
+
+@pytest.fixture(scope="module")
+def before(server: TritonServer, wire: Wire) -> set[int]:
+    """Process ids before the first bad input."""
+    return family(server)
+
+
+def family(server: TritonServer) -> set[int]:
+    """Process ids of tritonserver, its models' stubs and the engine."""
+    found = set()
+    for pid in own_processes():
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(pid) == server.pid:
+                found.add(pid)
+    return found
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.model}-{row.transport}-{row.name}")
+def test_a_bad_input_gets_its_answer_and_harms_nobody(wire: Wire, before: set[int], row: Row) -> None:
+    answer = row.send(wire)
+    assert re.fullmatch(row.status, answer.status), answer
+    assert re.search(row.message, answer.message), answer
+    assert not LEAK.search(answer.message), answer
+    if row.own:
+        assert len(answer.message) <= 200, "one sentence"
+    for good in GOOD.values():
+        good(wire)
+
+
+def test_the_server_is_idle_and_made_of_the_same_processes(server: TritonServer, before: set[int]) -> None:
+    wait_until(lambda: not any(counts(server.metrics_url).values()), "an idle server", 10)
+    assert {name.partition("{")[0] for name in counts(server.metrics_url)} == set(COUNTS)
+    assert family(server) == before
+    assert len(before) >= 1 + 7 + 1, "tritonserver, seven models in Python, the engine"
+
+
+def test_there_are_enough_rows_of_every_kind() -> None:
+    assert len(ROWS) >= 60
+    assert len({(row.model, row.name, row.transport) for row in ROWS}) == len(ROWS)
+    for model in MODELS:
+        for protocol in ("gRPC", "HTTP"):
+            assert sum(row.model == model and protocol in row.transport for row in ROWS) >= 5
+    for row in ROWS:
+        assert row.message or not row.own or row.status in ("OK", "200"), row.name
+
+
+def test_the_table_shows_a_row_for_each_input() -> None:
+    row = Row("llm", "a | b", "gRPC", lambda wire: Answer("OK"), "OK")
+    refused = Answer("INVALID_ARGUMENT", "line one\nline two")
+    assert table([(row, refused), (row, Answer("OK"))]).splitlines()[2:] == [
+        "| llm | a \\| b | gRPC | INVALID_ARGUMENT | line one line two |",
+        "| llm | a \\| b | gRPC | OK | (served) |",
+    ]

@@ -1,0 +1,133 @@
+"""The demo's language model on the real server: what stands beside a request does not change its answer.
+
+The demo model is built by `./scripts/test` before the suite runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.request
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from tests.e2e.conftest import wait_until
+from tests.llm.engines.openvino.test_engine import QUESTIONS
+from trimodal.client import Answer, Client, Message, Timeouts
+from trimodal.server.process import TritonServer
+
+pytestmark = [pytest.mark.e2e, pytest.mark.build]
+
+MODES = [
+    (speculation, caching)
+    for speculation in ("none", "draft", "prompt_lookup")
+    for caching in ("true", "false")
+]
+FIRST: list[Message] = [
+    {"role": "user", "content": "what is a lambda? " * 20},
+    {"role": "assistant", "content": "An anonymous function."},
+]
+# Single questions, and ends of one long conversation: a prefix of some hundred tokens that all share.
+CHATS: list[list[Message]] = [
+    *([{"role": "user", "content": question}] for question in QUESTIONS[:8]),
+    *([*FIRST, {"role": "user", "content": question}] for question in QUESTIONS[8:]),
+]
+Said = list[tuple[str, int, str]]
+
+
+@pytest.fixture(
+    params=MODES, ids=lambda mode: f"{mode[0]}-{'caching' if mode[1] == 'true' else 'no caching'}"
+)
+def mode(request: pytest.FixtureRequest) -> tuple[str, str]:
+    chosen: tuple[str, str] = request.param
+    return chosen
+
+
+def start(serve: Callable[..., TritonServer], speculation: str, caching: str) -> TritonServer:
+    knobs = {"speculation": speculation, "enable_prefix_caching": caching, "threads": "1"}
+    return serve(("llm",), changes={"llm": knobs})
+
+
+def speculating(server: TritonServer) -> float:
+    """The gauge, once the metrics page is open and the model has shown its state."""
+    values: list[float] = []
+
+    def look() -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{server.metrics_url}/metrics", timeout=10) as page:
+                lines = page.read().decode().splitlines()
+        except OSError:
+            return False
+        values[:] = [float(line.split()[-1]) for line in lines if "llm_speculation_active{" in line]
+        return bool(values)
+
+    wait_until(look, "the metrics page", 20)
+    return values[0]
+
+
+def said(answers: Sequence[Answer]) -> Said:
+    return [(answer.text, answer.usage.completion, answer.finish_reason) for answer in answers]
+
+
+async def alone(client: Client) -> list[Answer]:
+    return [await client.complete(messages=chat, max_tokens=48) for chat in CHATS]
+
+
+async def together(client: Client) -> list[Answer]:
+    return await asyncio.gather(*(client.complete(messages=chat, max_tokens=48) for chat in CHATS))
+
+
+@pytest.fixture(scope="module")
+def solo(serve: Callable[..., TritonServer]) -> Said:
+    """Greedy answers, one after the other, from a server without prefix caching and speculation."""
+
+    async def ask() -> Said:
+        async with Client(start(serve, "none", "false").grpc_url, timeouts=Timeouts(silence=60)) as client:
+            return said(await alone(client))
+
+    return asyncio.run(ask())
+
+
+async def test_sixteen_streams_give_the_solo_answers(
+    own_server: Callable[..., TritonServer], solo: Said, mode: tuple[str, str]
+) -> None:
+    speculation, caching = mode
+    server = start(own_server, speculation, caching)
+    async with Client(server.grpc_url, timeouts=Timeouts(silence=60)) as client:
+        # First together: speculation that loses is switched off after a while, and this must be with it.
+        first = await together(client)
+        assert said(first) == solo
+        assert speculating(server) == (speculation != "none")
+        await check_seeds(client)
+        assert said(await together(client)) == solo
+        last = await alone(client)
+        assert said(last) == solo
+    cached = sum(answer.usage.cached for answer in last)
+    if caching == "false":
+        assert cached == 0
+    elif speculation != "draft":  # caches nothing until it is switched off
+        assert cached > 8 * 64, "the long conversation was computed once"
+
+
+async def check_seeds(client: Client) -> None:
+    """The same seed is the same text, other seeds and none are not."""
+
+    async def ask(seeds: Sequence[int | None]) -> list[str]:
+        more = [{} if seed is None else {"seed": seed} for seed in seeds]
+        return [
+            (await client.complete("what is a list?", max_tokens=40, temperature=3.0, **one)).text
+            for one in more
+        ]
+
+    (first,) = await ask([7])
+    assert await ask([7, 7]) == [first, first]
+    assert len(set(await ask([1, 2, 2**32 + 1, 2**64 - 1]))) > 2
+    assert len(set(await ask([None] * 5))) > 2
+
+
+async def test_greedy_answers_beside_sampled_ones(serve: Callable[..., TritonServer], solo: Said) -> None:
+    async with Client(start(serve, "none", "false").grpc_url, timeouts=Timeouts(silence=60)) as client:
+        sampled = [client.complete("tell me more", max_tokens=48, temperature=2.0) for _ in range(8)]
+        greedy = [client.complete(messages=chat, max_tokens=48) for chat in CHATS[:8]]
+        answers = await asyncio.gather(*sampled, *greedy)
+    assert said(answers[8:]) == solo[:8]

@@ -1,0 +1,268 @@
+"""Streamed text over gRPC and HTTP from the real server with the fake engine, whose answer is foreseeable."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import wait_until
+from trimodal.client import Client, ConnectError, ConnectionLost, ModelNotFound, Timeout, Timeouts
+from trimodal.errors import InvalidArgument, RequestError, Unavailable
+
+pytestmark = pytest.mark.e2e
+
+CLIENTS = Path(__file__).parents[3] / "clients"
+SCRIPT = "naïve café, 日本語, 😀 and back;"
+CHANGES = {"llm": {"engine": "fake", "fake_answer": SCRIPT, "fake_step_ms": "2", "max_num_seqs": "4"}}
+
+
+@pytest.fixture(scope="module")
+def server(serve):
+    return serve(("llm",), changes=CHANGES)
+
+
+@pytest.fixture
+async def client(server):
+    async with Client(server.grpc_url, timeouts=Timeouts(silence=20)) as client:
+        yield client
+
+
+def metric(server, name):
+    """The sum over all labels."""
+    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name + "{"))
+
+
+def idle(server):
+    return not metric(server, "trimodal_llm_active_requests") and not metric(
+        server, "trimodal_llm_queued_requests"
+    )
+
+
+def settled(server):
+    """How many requests have ended, once none runs; the server refreshes its figures twice a second."""
+    seen = -1.0
+    while not idle(server) or metric(server, "trimodal_llm_requests_total") != seen:
+        seen = metric(server, "trimodal_llm_requests_total")
+        time.sleep(0.7)
+    return seen
+
+
+def belongs_to_script(text):
+    """Whether a text is a piece of the script said over and over; its edges may cut a character."""
+    return text.strip("\ufffd") in SCRIPT * (len(text) // len(SCRIPT) + 2)
+
+
+def events(server, body):
+    """Status and events of generate_stream."""
+    connection = http.client.HTTPConnection(server.http_url, timeout=20)
+    try:
+        connection.request("POST", "/v2/models/llm/generate_stream", json.dumps(body))
+        response = connection.getresponse()
+        lines = [line.decode().removeprefix("data:").strip() for line in response]
+        return response.status, [json.loads(line) for line in lines if line]
+    finally:
+        connection.close()
+
+
+async def test_deltas_over_grpc(client):
+    stream = client.generate("hello", max_tokens=300)
+    deltas = [delta async for delta in stream]
+    assert "".join(delta.text for delta in deltas) == stream.text
+    assert belongs_to_script(stream.text)
+    assert "\ufffd" not in "".join(delta.text for delta in deltas[1:-1])
+    assert [delta.finish_reason for delta in deltas[-2:]] == ["", "length"]
+    assert sum(delta.tokens for delta in deltas) == stream.usage.completion == 300
+    assert stream.usage.prompt > 0
+    assert 0 < stream.timing.ttft < stream.timing.latency
+
+
+async def test_http_gives_the_same_answer(server, client):
+    answer = await client.complete("hello", max_tokens=120)
+    status, parts = events(server, {"text_input": "hello", "max_tokens": 120})
+    assert status == 200
+    assert "".join(part["text_output"] for part in parts) == answer.text
+    assert parts[-1]["finish_reason"] == "length"
+    assert {part["finish_reason"] for part in parts[:-1]} == {""}
+    assert parts[-1]["completion_tokens"] == 120
+    assert parts[-1]["prompt_tokens"] == answer.usage.prompt
+
+
+async def test_a_stop_string_is_not_sent(server, client):
+    answer = await client.complete("hello", max_tokens=300, stop=["日本語", "never"])
+    assert answer.finish_reason == "stop"
+    assert belongs_to_script(answer.text + "日本語")
+    assert "日" not in answer.text
+    assert answer.usage.completion < 300
+    _, parts = events(server, {"text_input": "hello", "max_tokens": 300, "stop": ["日本語"]})
+    assert "".join(part["text_output"] for part in parts) == answer.text
+    assert parts[-1]["finish_reason"] == "stop"
+
+
+async def test_a_chat_and_a_cached_prefix(client):
+    messages = [{"role": "system", "content": "be brief " * 40}, {"role": "user", "content": "hé"}]
+    cold = await client.complete(messages=messages, max_tokens=4)
+    warm = await client.complete(messages=messages, max_tokens=4)
+    assert cold.text == warm.text
+    assert cold.usage.prompt == warm.usage.prompt > 300
+    assert warm.usage.cached > cold.usage.cached
+
+
+@pytest.mark.parametrize(
+    ("request_", "kind", "words"),
+    [
+        ({"max_tokens": 0}, InvalidArgument, "max_tokens is 0"),
+        ({"temperature": float("nan")}, InvalidArgument, "temperature is nan"),
+        ({"stop": ["x"] * 9}, InvalidArgument, "stop holds 9 strings"),
+        ({"messages": [{"role": "user", "content": "x"}]}, InvalidArgument, "both are given"),
+        ({"model": "nope"}, ModelNotFound, "the server has no model 'nope'"),
+    ],
+)
+async def test_errors_are_typed_and_the_server_lives_on(client, request_, kind, words):
+    for _ in range(5):
+        with pytest.raises(kind, match=words) as caught:
+            await client.complete("x", **request_)
+        assert not str(caught.value).startswith(kind.code)
+    assert (await client.complete("x", max_tokens=1)).finish_reason == "length"
+
+
+async def test_a_full_queue_is_unavailable(serve):
+    server = serve(("llm",), changes={"llm": CHANGES["llm"] | {"max_queue": "1", "max_num_seqs": "1"}})
+    async with Client(server.grpc_url) as client:
+        async with client.generate("x", max_tokens=1000) as running, client.generate("x") as waiting:
+            await running.__anext__()
+            first = asyncio.ensure_future(waiting.__anext__())
+            while not metric(server, "trimodal_llm_queued_requests"):
+                await asyncio.sleep(0.02)
+            with pytest.raises(Unavailable):
+                await client.complete("x")
+            first.cancel()
+            await asyncio.wait([first])
+        wait_until(lambda: idle(server), "an idle server")
+
+
+def test_errors_over_http_have_a_status(server):
+    status, (event,) = events(server, {"text_input": "x", "max_tokens": 0})
+    assert status == 400
+    assert event["error"] == "INVALID_ARG: max_tokens is 0: it must be between 1 and 1024"
+
+
+@pytest.mark.parametrize("how", ["break", "cancel", "task", "deadline"])
+async def test_leaving_early_frees_the_slot(server, client, how):
+    """More requests than slots: some run, some wait; all of them go."""
+    before = settled(server)
+
+    async def one():
+        stream = client.generate("x", max_tokens=1000, timeout=0.4 if how == "deadline" else None)
+        async for _ in stream:
+            if how == "break":
+                break
+            if how == "cancel":
+                stream.cancel()
+
+    if how in ("break", "cancel"):
+        await asyncio.gather(*(one() for _ in range(8)))
+    elif how == "task":
+        tasks = [asyncio.create_task(one()) for _ in range(8)]
+        await asyncio.sleep(0.3)
+        for task in tasks:
+            task.cancel()
+        assert {type(end) for end in await asyncio.gather(*tasks, return_exceptions=True)} == {
+            asyncio.CancelledError
+        }
+    else:
+        ends = await asyncio.gather(*(one() for _ in range(8)), return_exceptions=True)
+        assert {type(end) for end in ends} == {Timeout}
+    wait_until(lambda: metric(server, "trimodal_llm_requests_total") == before + 8, "8 outcomes", 10)
+    wait_until(lambda: idle(server), "an idle server", 10)
+    assert (await client.complete("x", max_tokens=3)).usage.completion == 3
+
+
+async def test_a_server_that_dies_is_an_error_and_not_a_hang(own_server):
+    server = own_server(("llm",), changes=CHANGES)
+    async with Client(server.grpc_url, timeouts=Timeouts(silence=20)) as client:
+        stream = client.generate("x", max_tokens=1000)
+        await stream.__anext__()
+        os.kill(server.pid, signal.SIGKILL)
+        with pytest.raises((ConnectionLost, RequestError)):
+            await stream.answer()
+        with pytest.raises((ConnectError, ConnectionLost)):  # as the second connection has noticed or not
+            await client.complete("x")
+
+
+def run(*command):
+    return subprocess.run(
+        [sys.executable, *map(str, command)], capture_output=True, check=False, timeout=60, encoding="utf-8"
+    )
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+async def test_the_copyable_programs(server, client, protocol):
+    program = CLIENTS / f"chat_{protocol}.py"
+    url = server.grpc_url if protocol == "grpc" else server.http_url
+    wanted = await client.complete("hello 日", max_tokens=90)
+    done = run(program, "hello 日", "--max-tokens", 90, "--url", url)
+    assert (done.returncode, done.stdout) == (0, wanted.text), done.stderr
+    assert "[length" in done.stderr
+    refused = run(program, "x", "--max-tokens", 0, "--url", url)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "max_tokens is 0" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    nobody = run(program, "x", "--url", "127.0.0.1:1")
+    assert nobody.returncode == 1
+    assert "Traceback" not in nobody.stderr
+
+
+@pytest.mark.parametrize("program", ["clients/chat_grpc.py", "clients/chat_http.py", "trimodal chat"])
+def test_ctrl_c_ends_the_answer_on_the_server(server, program):
+    if program == "trimodal chat":
+        command = ["-m", "trimodal.cli.app", "chat"]
+    else:
+        command = [str(CLIENTS.parent / program)]
+    url = server.http_url if "http" in program else server.grpc_url
+    process = subprocess.Popen(
+        [sys.executable, *command, "x", "--max-tokens", "1000", "--url", url],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # A shell's background job ignores SIGINT, and so would what it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    try:
+        assert process.stdout.read(1)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130, errors
+    assert b"Traceback" not in errors
+    wait_until(lambda: idle(server), "an idle server", 10)
+
+
+async def test_the_command(server, client):
+    wanted = await client.complete("hello", max_tokens=40)
+    done = run(
+        "-m", "trimodal.cli.app", "chat", "hello", "--max-tokens", 40, "--url", server.grpc_url, "--json"
+    )
+    *deltas, summary = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0
+    assert summary["text"] == wanted.text == "".join(delta["delta"] for delta in deltas)
+    assert summary["usage"]["completion_tokens"] == 40
+
+
+async def test_ready_and_models(server, client):
+    assert await client.ready()
+    assert await client.ready("llm")
+    assert not await client.ready("nope")
+    assert [model.name for model in await client.models()] == ["llm"]

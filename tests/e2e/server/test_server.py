@@ -1,0 +1,147 @@
+"""`trimodal serve` and TritonServer against the real tritonserver: starting, and refusing to."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import signal
+import socket
+import threading
+import time
+
+import pytest
+import tritonclient.grpc as grpcclient
+
+from tests.e2e.trivial import echo, status, text
+from trimodal.errors import ServerError
+from trimodal.server.launch import GRPC_PREFIX, OPERATOR_HEADER
+from trimodal.server.process import TritonServer
+
+pytestmark = pytest.mark.e2e
+
+
+def test_serves_and_stops(no_leftovers, own_server):
+    server = own_server(("echo",))
+    assert server.api.ready()
+    assert server.versions == {"echo": "1"}
+    assert server.load.seconds["echo"] > 0
+    with grpcclient.InferenceServerClient(server.grpc_url) as client:
+        assert echo(client, "hello") == "hello"
+    assert server.stop() == []
+    assert not server.alive
+
+
+def test_settings_of_an_overlay_reach_the_model(serve):
+    server = serve(("echo",), {"echo": {"greeting": "dear-"}})
+    with grpcclient.InferenceServerClient(server.grpc_url) as client:
+        assert echo(client, "world") == "dear-world"
+
+
+def test_operator_apis_need_the_key(serve):
+    server = serve(("echo", "ticker"))
+    index = f"http://{server.http_url}/v2/repository/index"
+    shared = f"http://{server.http_url}/v2/systemsharedmemory/status"
+    key = {OPERATOR_HEADER: server.operator_key}
+    assert status(index, data=b"{}") == 403
+    assert status(index, data=b"{}", headers={OPERATOR_HEADER: "guessed"}) == 403
+    assert status(index, data=b"{}", headers=key) == 200
+    assert status(shared) == 403
+    assert status(f"http://{server.http_url}/v2/models/stats") == 200
+    with grpcclient.InferenceServerClient(server.grpc_url) as client:
+        with pytest.raises(grpcclient.InferenceServerException, match="[Rr]estricted|not allowed|expecting"):
+            client.unload_model("echo")
+        key = {GRPC_PREFIX + OPERATOR_HEADER: server.operator_key}
+        assert client.get_model_repository_index(headers=key).models
+        assert echo(client, "still here") == "still here"
+
+
+def test_dynamic_batching_does_not_stall(serve):
+    server = serve(("echo", "ticker"))
+    tensor = text("text_input", [1, 1], "x")
+    seconds = []
+    with grpcclient.InferenceServerClient(server.grpc_url) as client:
+        for _ in range(3000):
+            start = time.perf_counter()
+            client.infer("echo", [tensor])
+            seconds.append(time.perf_counter() - start)
+    assert not [second for second in seconds if 0.45 <= second <= 0.55]
+
+
+def test_two_servers_start_at_once(no_leftovers, own_server):
+    servers: list[TritonServer] = []
+    threads = [
+        threading.Thread(target=lambda: servers.append(own_server(("echo",), drain_timeout=5.0)))
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(servers) == 2
+    assert all(server.api.ready() for server in servers)
+    for server in servers:
+        server.stop(0)
+
+
+def test_command_shows_a_table_and_drains_on_sigterm(no_leftovers, command):
+    run = command("--model", "echo")
+    run.wait_for("Ready. Press Ctrl-C to stop.")
+    for shown in ("echo", "python", f"http://127.0.0.1:{run.http_port}", f"127.0.0.1:{run.grpc_port}"):
+        assert shown in run.output
+    run.process.send_signal(signal.SIGTERM)
+    assert run.finish() == 0, run.output
+
+
+def test_port_in_use(no_leftovers, command):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        run = command("--model", "echo", "--grpc-port", str(port))
+        assert run.finish() == 1
+    assert f"port {port} on 127.0.0.1 is in use: choose another with --grpc-port" in run.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["--model", "broken", "--model", "echo"],
+            "model broken: no built engine in broken/1/onnx-int8: build",
+        ),
+        (["--model", "broken", "--set", "broken.how=bug"], "model broken: KeyError: 'missing'"),
+        (["--model", "broken", "--set", "broken.how=dies"], "model broken: its Python process died while"),
+        (
+            ["--model", "echo", "--set", "echo.loud=1"],
+            "model echo: echo/config.pbtxt: unknown parameter 'loud'",
+        ),
+        (["--model", "echo", "--set", "ticker2.x=1"], "cannot set a parameter of 'ticker2': the models are"),
+        (["--model", "nothing"], "no model 'nothing' in"),
+        (["--model-repository", "/nonexistent"], "model repository /nonexistent does not exist"),
+    ],
+)
+def test_one_sentence_for_what_cannot_start(no_leftovers, command, arguments, sentence):
+    run = command(*arguments)
+    assert run.finish() == 1
+    assert f"trimodal serve: {sentence}" in run.output
+    assert "Traceback" not in run.output
+
+
+def test_no_tritonserver(no_leftovers, command):
+    run = command("--model", "echo", environment={"TRIMODAL_TRITONSERVER": "/nonexistent/bin/tritonserver"})
+    assert run.finish() == 1
+    assert "trimodal serve: TRIMODAL_TRITONSERVER names /nonexistent" in run.output
+
+
+def test_ready_timeout_names_what_still_loads(no_leftovers, own_server):
+    with pytest.raises(ServerError, match="not ready after 2 s .*waiting for: slow_start"):
+        own_server(("slow_start",), {"slow_start": {"seconds": "30"}}, ready_timeout=2.0)
+
+
+def test_json_nested_a_million_deep_is_refused_and_the_server_lives(serve):
+    """Triton reads JSON by recursion; on the usual stack 150,000 levels kill it."""
+    server = serve(models=("echo",))
+    with contextlib.closing(http.client.HTTPConnection(server.http_url, timeout=60)) as connection:
+        connection.request("POST", "/v2/models/echo/infer", body=b"[" * 1_000_000)
+        response = connection.getresponse()
+        assert response.status >= 400
+        assert b"parse" in response.read()
+    assert server.alive

@@ -1,0 +1,85 @@
+"""What stands beside a live stream does not change its words: eight together give what eight alone gave.
+
+Each stream has its own connection and its own chunk sizes, others in each run. Steps do not widen here
+(max_step_s is step_s): which windows are heard then depends on the audio alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.e2e.conftest import BOUND
+from tests.e2e.speech.streams import MODELS, POLICIES, batches, changes, cut, sentences, spelled
+from trimodal.audio.files import read_blocks
+from trimodal.audio.values import PolicyName, Samples, Word
+from trimodal.client import Client, Timeouts
+from trimodal.server.process import TritonServer
+
+pytestmark = pytest.mark.e2e
+
+STREAMS = 8
+FRAME_S = 0.02
+SAMPLES = Path(__file__).parents[3] / "build" / "demo" / "speech" / "samples"
+
+
+async def play(url: str, samples: Samples, policy: PolicyName, seed: int) -> list[Word]:
+    """The words of one stream, in the order in which they were committed."""
+    async with (
+        Client(url, timeouts=Timeouts(total=BOUND), connections=1) as client,
+        client.listen(policy=policy) as stream,
+    ):
+        for chunk in cut(samples, seed, 0.02, 1.5):
+            await stream.send(chunk)
+        await stream.end()
+        return list(stream.words)
+
+
+async def alone_and_together(
+    server: TritonServer, clips: Sequence[Samples], policy: PolicyName
+) -> tuple[list[list[Word]], list[list[Word]]]:
+    alone = [await play(server.grpc_url, clip, policy, seed) for seed, clip in enumerate(clips)]
+    runs, windows = batches(server)
+    together = await asyncio.gather(
+        *(play(server.grpc_url, clip, policy, 100 + seed) for seed, clip in enumerate(clips))
+    )
+    runs_now, windows_now = batches(server)
+    assert windows_now - windows > runs_now - runs, "streams that share no batch show nothing"
+    return alone, together
+
+
+def same(alone: Sequence[Word], together: Sequence[Word]) -> None:
+    assert spelled(together) == spelled(alone)
+    for word, other in zip(alone, together, strict=True):
+        assert abs(word.start - other.start) < FRAME_S
+        assert abs(word.end - other.end) < FRAME_S
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+async def test_eight_streams_get_the_words_of_eight_solo_runs(
+    serve: Callable[..., TritonServer], policy: PolicyName
+) -> None:
+    server = serve(MODELS, changes(batch_ms=10, step_s=0.5, max_step_s=0.5))
+    said = [sentences(seed, 24) for seed in range(STREAMS)]
+    alone, together = await alone_and_together(server, [samples for samples, _ in said], policy)
+    for one, other, (_, words) in zip(alone, together, said, strict=True):
+        same(one, other)
+        assert spelled(one) == spelled(words)
+
+
+@pytest.mark.build
+@pytest.mark.parametrize("policy", ["live", "vad"])
+async def test_so_do_eight_streams_of_speech_on_the_demo_model(
+    serve: Callable[..., TritonServer], policy: PolicyName
+) -> None:
+    server = serve(MODELS, {"speech": {"step_s": "1.0", "max_step_s": "1.0"}})
+    recordings = [next(read_blocks(path, 30.0)) for path in sorted(SAMPLES.glob("*.wav"))]
+    clips = [np.concatenate(recordings[number : number + 2]) for number in range(STREAMS)]
+    alone, together = await alone_and_together(server, clips, policy)
+    assert sum(map(len, alone)) > 20
+    for one, other in zip(alone, together, strict=True):
+        same(one, other)

@@ -1,0 +1,55 @@
+"""A cache of answers that a test fills, slows down and breaks, and requests on terms."""
+
+from __future__ import annotations
+
+import threading
+
+from tests.llm.doubles.sinks import Collector, FakeServer
+from trimodal.cache.values import Entry, Hit, Question
+from trimodal.llm.engines.protocol import Sampling
+from trimodal.llm.request.request import GenerationRequest
+from trimodal.llm.request.terms import Terms
+
+
+class Answers:
+    """A cache that holds what the test puts in, and may be slow or raise."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[Question, str, str, int]] = []
+        self.held: dict[str, Hit] = {}
+        self.near: Hit | None = None
+        self.gate = threading.Event()
+        self.gate.set()
+        self.broken = False
+        self.full = False
+        self.closed = False
+
+    def exact(self, question: Question) -> Hit | None:
+        self.gate.wait(10)
+        if self.broken:
+            raise RuntimeError("the cache broke its promise")
+        return self.held.get(question.key)
+
+    def semantic(self, question: Question) -> Hit | None:
+        return self.near
+
+    def keep(self, question: Question, answer: str, finish_reason: str, completion_tokens: int) -> None:
+        if self.full:
+            raise RuntimeError("no room for an answer")
+        self.kept.append((question, answer, finish_reason, completion_tokens))
+        self.held[question.key] = Hit(
+            Entry(question.text, answer, finish_reason, completion_tokens, question.max_tokens, 0, 1), "exact"
+        )
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def ask(server: FakeServer, prompt: str = "hello", max_tokens: int = 30, **terms: object) -> Collector:
+    """Submits a prompt on some terms."""
+    sink = Collector()
+    temperature = float(terms.pop("temperature", 0.0))  # type: ignore[arg-type]
+    sampling = Sampling(max_tokens, temperature=temperature)
+    request = GenerationRequest(prompt, None, sampling, terms=Terms(**terms))  # type: ignore[arg-type]
+    server.service.submit(request, sink)
+    return sink

@@ -1,0 +1,94 @@
+"""A client that collects its answer, and the service on a fake engine, for tests."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from trimodal.cache.protocol import Answers
+from trimodal.errors import RequestError
+from trimodal.llm.engine_core.client import start_thread
+from trimodal.llm.engines.fake import FakeEngine
+from trimodal.llm.engines.protocol import Sampling
+from trimodal.llm.frontend.metrics import LlmMetrics
+from trimodal.llm.request.outputs import Delta
+from trimodal.llm.request.request import GenerationRequest
+from trimodal.llm.service import LlmService
+from trimodal.llm.settings import LlmSettings
+from trimodal.metrics import MemoryMetrics
+
+
+class Collector:
+    """A sink that keeps all it gets; `cancelled` is what a client that leaves sets."""
+
+    def __init__(self) -> None:
+        self.deltas: list[Delta] = []
+        self.error: RequestError | None = None
+        self.ended = threading.Event()
+        self.cancelled = False
+        self.after_end = 0
+
+    def send(self, delta: Delta) -> None:
+        self.after_end += self.ended.is_set()
+        self.deltas.append(delta)
+        if delta.finish_reason:
+            self.ended.set()
+
+    def fail(self, error: RequestError) -> None:
+        self.after_end += self.ended.is_set()
+        self.error = error
+        self.ended.set()
+
+    def is_cancelled(self) -> bool:
+        return self.cancelled
+
+    @property
+    def text(self) -> str:
+        return "".join(delta.text for delta in self.deltas)
+
+    def wait(self, timeout: float = 20.0) -> "Collector":
+        assert self.ended.wait(timeout), "the answer did not end in time"
+        return self
+
+
+class FakeServer:
+    """An LlmService on the fake engine, in this process."""
+
+    def __init__(self, answers: Answers | None = None, **settings: object) -> None:
+        values = {
+            "engine": "fake",
+            "fake_step_ms": 1.0,
+            "fake_prefill_us": 1.0,
+            "cancel_poll_ms": 2,
+            **settings,
+        }
+        self.settings = LlmSettings.model_validate(values)
+        self.metrics = MemoryMetrics()
+        self.service = LlmService(
+            self.settings,
+            LlmMetrics(self.metrics, "llm"),
+            lambda s: start_thread(FakeEngine(s)),
+            answers=answers,
+            fingerprint="0123456789abcdef",
+        )
+
+    def __enter__(self) -> "FakeServer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.service.close()
+
+    def ask(self, prompt: str = "hello", max_tokens: int = 20, stops: tuple[str, ...] = ()) -> Collector:
+        sink = Collector()
+        self.service.submit(GenerationRequest(prompt, None, Sampling(max_tokens), stops), sink)
+        return sink
+
+    def value(self, name: str, **labels: str) -> float:
+        return self.metrics.get(f"trimodal_llm_{name}", {"model": "llm", **labels}).value
+
+
+def eventually(condition: Callable[[], bool], timeout: float = 10.0) -> None:
+    """Waits until `condition` holds."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not become true in time"
+        time.sleep(0.002)

@@ -1,0 +1,255 @@
+"""The OpenVINO engine on the demo's language model, without a server: tokens in, tokens out.
+
+The demo model is built by `./scripts/test` before the suite runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from trimodal.llm.engines.protocol import Engine, EngineRequest, Output, Sampling, open_engine
+from trimodal.llm.settings import LlmSettings
+from trimodal.llm.tokenizer import CheckpointTokenizer
+
+VERSION = Path(__file__).parents[4] / "model_repository" / "llm" / "1"
+QUESTIONS = [
+    "what is a lambda?", "how do I open a file?", "what is a list?", "what is a dictionary?",
+    "tell me about classes", "what does yield do?", "what is a decorator?", "explain try and except",
+    "what is a tuple?", "what is a set?", "how does import work?", "what is a generator?",
+    "what is the with statement?", "what is a slice?", "what is None?", "what is a string?",
+]  # fmt: skip
+
+pytestmark = pytest.mark.build
+Open = Callable[..., "Driver"]
+
+
+class Driver:
+    """Steps an engine as the core's loop does, and keeps what came out of it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.outputs: list[Output] = []
+        self._id = 0
+
+    def add(self, prompt: list[int], max_tokens: int = 48, **sampling: float | int | None) -> int:
+        self._id += 1
+        self.engine.add(EngineRequest(self._id, prompt, Sampling(max_tokens, **sampling)))  # type: ignore[arg-type]
+        return self._id
+
+    def step(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.outputs += self.engine.step()
+
+    def finish(self) -> None:
+        for _ in range(5000):
+            if not self.engine.has_work():
+                return
+            self.step()
+        pytest.fail("the engine has work for ever")
+
+    def tokens(self, id: int) -> list[int]:
+        return [token for output in self.outputs if output.id == id for token in output.token_ids]
+
+    def last(self, id: int) -> Output:
+        return [output for output in self.outputs if output.id == id][-1]
+
+    def run(self, prompts: Sequence[list[int]], **sampling: float | int | None) -> list[list[int]]:
+        ids = [self.add(prompt, **sampling) for prompt in prompts]
+        self.finish()
+        return [self.tokens(id) for id in ids]
+
+    def computed(self, prompt: list[int]) -> tuple[int, int]:
+        """With one token a step: prompt tokens that were computed, and what the engine said was cached."""
+        id = self.add(prompt, max_tokens=2)
+        steps = 0
+        while not self.tokens(id):
+            self.step()
+            steps += 1
+        self.finish()
+        return steps, self.last(id).cached_tokens
+
+
+@pytest.fixture(scope="module")
+def prompts() -> list[list[int]]:
+    tokenizer = CheckpointTokenizer(VERSION / "openvino-int8")
+    chats = [[{"role": "user", "content": question}] for question in QUESTIONS]
+    return [tokenizer.encode(tokenizer.render(chat)) for chat in chats]
+
+
+@pytest.fixture
+def opened() -> Iterator[Open]:
+    drivers = []
+
+    def make(**settings: object) -> Driver:
+        values = {"threads": 1, "version_directory": VERSION, "num_kv_blocks": 256, **settings}
+        drivers.append(Driver(open_engine(LlmSettings.model_validate(values))))
+        return drivers[-1]
+
+    yield make
+    for driver in drivers:
+        driver.engine.close()
+
+
+@pytest.fixture(scope="module")
+def solo(prompts: list[list[int]]) -> list[list[int]]:
+    """Greedy tokens of each prompt, alone and without any cache."""
+    settings = LlmSettings(threads=1, version_directory=VERSION, enable_prefix_caching=False)
+    driver = Driver(open_engine(settings))
+    answers = [driver.run([prompt])[0] for prompt in prompts]
+    driver.engine.close()
+    return answers
+
+
+def long(prompts: list[list[int]], length: int, first: int) -> list[int]:
+    """A prompt of `length` tokens that shares no block with one of another `first`."""
+    return ([first] + sum(prompts, []))[:length]
+
+
+@pytest.mark.parametrize("caching", [True, False])
+@pytest.mark.parametrize("speculation", ["none", "draft", "prompt_lookup"])
+def test_sixteen_at_once_get_the_solo_tokens(opened, prompts, solo, monkeypatch, speculation, caching):
+    monkeypatch.setattr(
+        "trimodal.llm.engines.openvino.speculation._MARGIN", 0.0
+    )  # it may lose here: it must not be right only then
+    driver = opened(speculation=speculation, enable_prefix_caching=caching)
+    assert driver.run(prompts) == solo
+    assert driver.run(prompts[:8] + prompts[:8]) == solo[:8] * 2, "twice the same, out of the cache"
+    assert [driver.run([prompt])[0] for prompt in prompts] == solo
+    stats = driver.engine.stats()
+    assert stats.speculating == (speculation != "none")
+    if speculation == "draft":
+        assert stats.decoded_tokens > 2 * stats.decode_slots
+
+
+@pytest.mark.parametrize("speculation", ["none", "draft", "prompt_lookup"])
+def test_seeds(opened, prompts, monkeypatch, speculation):
+    monkeypatch.setattr("trimodal.llm.engines.openvino.speculation._MARGIN", 0.0)
+    driver = opened(speculation=speculation)
+
+    def ask(seeds: list[int | None]) -> list[tuple[int, ...]]:
+        ids = [driver.add(prompts[0], max_tokens=40, temperature=3.0, seed=seed) for seed in seeds]
+        driver.finish()
+        return [tuple(driver.tokens(id)) for id in ids]
+
+    first = ask([7])
+    assert ask([7]) == first
+    assert len(set(ask([1, 2, 3, 4, 5, 6]))) > 3
+    assert len(set(ask([None] * 6))) > 3
+
+
+def test_a_seed_means_the_same_among_others(opened, prompts):
+    driver = opened()
+    alone = [driver.run([prompt], temperature=0.8, seed=id)[0] for id, prompt in enumerate(prompts)]
+    ids = [driver.add(prompt, temperature=0.8, seed=id) for id, prompt in enumerate(prompts)]
+    driver.finish()
+    assert [driver.tokens(id) for id in ids] == alone
+
+
+def test_cached_tokens_are_true(opened, prompts):
+    """One token a step: the steps to the first token are the prompt tokens that were computed."""
+    driver = opened(max_num_batched_tokens=1)
+    cold = long(prompts, 100, first=5)
+    assert driver.computed(cold) == (100, 0)
+    for prompt in (cold, cold[:96], cold[:97], cold[:64], cold[:63], cold[:40] + [9] * 20, [6, *cold]):
+        computed, cached = driver.computed(prompt)
+        # Whole blocks are counted. A partly filled last one may be found as well: never less than was said.
+        assert cached <= len(prompt) - computed < cached + 32
+    assert driver.computed([7, *cold]) == (101, 0)
+
+
+def test_without_prefix_caching_nothing_is_cached(opened, prompts):
+    driver = opened(max_num_batched_tokens=1, enable_prefix_caching=False)
+    cold = long(prompts, 70, first=5)
+    assert driver.computed(cold) == (70, 0)
+    assert driver.computed(cold) == (70, 0)
+
+
+@pytest.mark.parametrize(("chunk", "steps"), [(1, 3), (1, 40), (5, 3), (24, 3), (32, 2)])
+def test_a_prompt_cancelled_half_way_leaves_no_unfilled_block_for_others(opened, prompts, chunk, steps):
+    """The pipeline files blocks before they are filled: a reader would skip tokens never computed."""
+    prompt = long(prompts, 108, first=5)
+    driver = opened(max_num_batched_tokens=chunk)
+    cancelled = driver.add(prompt)
+    driver.step(steps)
+    driver.engine.cancel(cancelled)
+    following = driver.add(prompt)
+    while not driver.tokens(following):
+        driver.step()
+        steps += 1
+    assert steps * chunk >= len(prompt), "every token of the prompt was computed by somebody"
+    driver.finish()
+    assert not driver.tokens(cancelled)
+
+
+@pytest.mark.parametrize("chunk", [40, 256])
+@pytest.mark.parametrize("speculation", ["none", "draft", "prompt_lookup"])
+def test_prompts_of_mixed_lengths_in_parts(opened, prompts, monkeypatch, speculation, chunk):
+    """Long prompts are computed over several steps, beside others that are already answered."""
+    monkeypatch.setattr("trimodal.llm.engines.openvino.speculation._MARGIN", 0.0)
+    tokenizer = CheckpointTokenizer(VERSION / "openvino-int8")
+    before = [
+        {"role": "user", "content": "what is a lambda? " * 10},
+        {"role": "assistant", "content": "An anonymous function."},
+    ]
+    chats = [[*before, {"role": "user", "content": question}] for question in QUESTIONS[8:]]
+    mixed = prompts[:8] + [tokenizer.encode(tokenizer.render(chat)) for chat in chats]
+    plain = opened(enable_prefix_caching=False)
+    wanted = [plain.run([prompt])[0] for prompt in mixed]
+    driver = opened(speculation=speculation, max_num_batched_tokens=chunk)
+    assert driver.run(mixed) == wanted
+    ids = []
+    for prompt in reversed(mixed):
+        ids.append(driver.add(prompt))
+        driver.step()
+    driver.finish()
+    assert [driver.tokens(id) for id in reversed(ids)] == wanted
+
+
+@pytest.mark.parametrize("after", [0, 1, 5])
+def test_a_cancelled_sequence_frees_its_blocks_and_says_no_more(opened, prompts, solo, after):
+    driver = opened()
+    leaving = [driver.add(prompt, max_tokens=200) for prompt in prompts[:4]]
+    staying = driver.add(prompts[4])
+    driver.step(after)
+    for id in leaving:
+        driver.engine.cancel(id)
+    said = len([output for output in driver.outputs if output.id in leaving])
+    driver.step()
+    assert driver.engine.stats().running == 1
+    driver.finish()
+    assert driver.tokens(staying) == solo[4]
+    assert len([output for output in driver.outputs if output.id in leaving]) == said
+    assert (driver.engine.stats().running, driver.engine.stats().kv_usage) == (0, 0)
+    driver.engine.cancel(leaving[0])  # unknown by now
+    driver.engine.cancel(999)
+    assert driver.run([prompts[0]]) == [solo[0]]
+
+
+def test_a_prompt_that_the_pool_cannot_hold_ends_alone(opened, prompts, solo):
+    driver = opened(num_kv_blocks=8)  # 256 tokens
+    fits = driver.add(prompts[0])
+    too_long = driver.add(long(prompts * 3, 400, first=5))
+    driver.finish()
+    assert driver.last(too_long).finish_reason == "error"
+    assert driver.last(too_long).error == "the engine ran out of KV blocks for this request"
+    assert driver.tokens(fits) == solo[0]
+    assert driver.engine.stats().running == 0
+
+
+def test_an_empty_prompt_is_refused_and_the_next_one_runs(opened, prompts, solo):
+    driver = opened()
+    with pytest.raises((RuntimeError, ValueError)):
+        driver.add([])
+    assert driver.run([prompts[0]]) == [solo[0]]
+
+
+def test_finish_reasons(opened, prompts):
+    driver = opened()
+    stopped, cut = driver.add(prompts[0], max_tokens=200), driver.add(prompts[0], max_tokens=5)
+    driver.finish()
+    assert (driver.last(stopped).finish_reason, driver.last(cut).finish_reason) == ("stop", "length")
+    assert len(driver.tokens(cut)) == 5
+    assert driver.tokens(stopped)[:5] == driver.tokens(cut)

@@ -1,0 +1,123 @@
+"""Opens TensorRT-LLM's two runtimes on doubles of its stubs: what the library is asked for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.llm.doubles.sinks import eventually
+from tests.llm.engines.tensorrt_llm.rig import H100, WARM_UP, PlayedLlm, ask, settings
+from trimodal.llm.engines import artefact
+from trimodal.llm.engines.protocol import Engine, open_engine
+
+
+def opened_with(llm: PlayedLlm) -> dict[str, Any]:
+    """The arguments of the LLM that was opened."""
+    (call,) = llm.recorder.named("LLM")
+    return dict(call.arguments)
+
+
+def test_a_compiled_engine_is_opened_with_the_settings(llm: PlayedLlm, tmp_path: Path) -> None:
+    chosen = settings(
+        tmp_path,
+        max_num_batched_tokens=1024,
+        max_model_len=1500,
+        num_kv_blocks=100,
+        host_cache_bytes=1 << 30,
+        kv_cache_free_gpu_memory_fraction=0.5,
+        enable_chunked_prefill=False,
+        capacity_scheduler_policy="MAX_UTILIZATION",
+    )
+    engine = open_engine(chosen)
+    (call,) = llm.recorder.named("_tensorrt_engine.LLM")
+    given: Any = dict(call.arguments)
+    kv, scheduler = given.pop("kv_cache_config"), given.pop("scheduler_config")
+    assert given == {
+        "model": str(chosen.artefact_directory),
+        "skip_tokenizer_init": True,
+        "enable_chunked_prefill": False,
+        "speculative_config": None,
+        "max_batch_size": 4,
+        "max_num_tokens": 1024,
+        "max_seq_len": 1500,
+    }
+    assert (kv.enable_block_reuse, kv.free_gpu_memory_fraction, kv.max_tokens) == (True, 0.5, 3200)
+    assert (kv.host_cache_size, kv.dtype) == (1 << 30, "auto")
+    assert scheduler.capacity_scheduler_policy.name == "MAX_UTILIZATION"
+    assert os.environ["TLLM_LOG_LEVEL"] == "WARNING"
+    # With host blocks the reported maximum is not the GPU's: what is free while nothing runs is.
+    info = engine.info
+    assert (info.name, info.precision, info.num_kv_blocks, info.block_tokens) == (
+        "tensorrt_llm",
+        "fp8",
+        750,
+        32,
+    )
+    assert (info.max_num_seqs, info.max_model_len, info.lookahead) == (4, 1500, 0)
+    assert info.extra == {"source": "tiny", "tensorrt_llm": llm.recorder.calls and "1.2.1"}
+    engine.close()
+
+
+def test_a_checkpoint_is_opened_by_the_pytorch_runtime(
+    llm: PlayedLlm, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(artefact, "visible_gpus", lambda: [H100] * 4)
+    chosen = settings(
+        tmp_path,
+        "tensorrt_llm_pytorch",
+        tensor_parallel_size=2,
+        pipeline_parallel_size=2,
+        kv_cache_dtype="fp8",
+        enable_prefix_caching=False,
+    )
+    engine = open_engine(chosen)
+    assert llm.recorder.named("_tensorrt_engine.LLM") == []
+    given = opened_with(llm)
+    assert (given["tensor_parallel_size"], given["pipeline_parallel_size"]) == (2, 2)
+    assert (given["max_seq_len"], given["max_num_tokens"], given["enable_iter_perf_stats"]) == (
+        4096,
+        8192,
+        True,
+    )
+    assert (given["kv_cache_config"].dtype, given["kv_cache_config"].enable_block_reuse) == ("fp8", False)
+    assert given["kv_cache_config"].max_tokens is None
+    assert engine.info.num_kv_blocks == 1000
+    engine.close()
+
+
+def test_a_short_request_comes_before_all_figures_and_clients(llm: PlayedLlm, engine: Engine) -> None:
+    names = [call.name.rpartition(".")[2] for call in llm.recorder.calls]
+    assert names.index("generate_async") < names.index("get_stats_async")
+    (warm,) = llm.recorder.named("BaseLLM.generate_async")
+    assert warm.arguments["inputs"] == WARM_UP
+    assert llm.aborted() == []
+    assert not engine.has_work()
+    assert (engine.stats().running, engine.stats().kv_usage) == (0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("sampling", "expected"),
+    [
+        ({}, {"top_k": 1, "temperature": None, "top_p": None, "seed": None, "max_tokens": 20}),
+        (
+            {"temperature": 0.7, "top_p": 0.9, "top_k": 40, "seed": 5, "max_tokens": 3},
+            {"top_k": 40, "temperature": 0.7, "top_p": 0.9, "seed": 5, "max_tokens": 3},
+        ),
+        ({"temperature": 1.0}, {"top_k": 0, "temperature": 1.0, "top_p": 1.0}),
+    ],
+)
+def test_sampling_in_the_librarys_words(
+    llm: PlayedLlm, engine: Engine, sampling: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    engine.add(ask(1, 101, **sampling))
+    eventually(lambda: llm.prompts() == [[101, 7, 7]])
+    call = llm.recorder.named("BaseLLM.generate_async")[-1]
+    given: Any = call.arguments["sampling_params"]
+    assert {name: getattr(given, name) for name in expected} == expected
+    assert (given.end_id, given.stop_token_ids, given.detokenize) == (2, [3], False)
+    assert call.arguments["streaming"] is True
+    if "seed" not in expected:
+        assert isinstance(given.seed, int)  # its own default is one fixed seed

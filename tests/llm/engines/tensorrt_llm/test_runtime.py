@@ -1,0 +1,167 @@
+"""TensorRT-LLM's requests, on doubles of its stubs: played in the real core loop, cancelled, failed, lost."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.llm.doubles.sinks import eventually
+from tests.llm.engine_core.rig import Loop
+from tests.llm.engines.tensorrt_llm.rig import KV, PlayedLlm, ask, settings
+from trimodal.errors import OperatorError
+from trimodal.llm.engines.protocol import Engine, EngineRequest, Sampling, open_engine
+from trimodal.llm.engines.tensorrt_llm import runtime
+
+
+def test_streams_interleave_cancel_and_end(llm: PlayedLlm, engine: Engine) -> None:
+    loop = Loop(engine)
+    for id in (1, 2, 3):
+        loop.link.add(ask(id, 100 + id))
+    eventually(lambda: len(llm.prompts()) == 3)
+    llm.say(101, [11])
+    llm.say(102, [21, 22])
+    eventually(lambda: loop.tokens(1) == [11] and loop.tokens(2) == [21, 22])
+    eventually(lambda: loop.steps[-1].stats.kv_usage == 0.25)
+    loop.link.cancel(2)
+    eventually(lambda: llm.aborted() == [102])
+    llm.say(102, [23], "cancelled")
+    llm.say(101, [12], "stop", cached_tokens=2)
+    llm.say(103, [31, 32], "length")
+    assert (loop.end(1).finish_reason, loop.end(1).cached_tokens) == ("stop", 2)
+    assert loop.end(3).finish_reason == "length"
+    assert (loop.tokens(1), loop.tokens(2), loop.tokens(3)) == ([11, 12], [21, 22], [31, 32])
+    eventually(lambda: loop.steps[-1].stats.running == 0)
+    assert loop.steps[-1].stats.kv_usage == 0.0
+    assert llm.aborted() == [102]
+    assert len(llm.threads) == 1, "all requests live on one loop"
+    loop.link.close()
+
+
+def test_a_stop_token_that_the_library_takes_back_is_no_token(llm: PlayedLlm, engine: Engine) -> None:
+    loop = Loop(engine)
+    loop.link.add(ask(1, 101))
+    eventually(lambda: len(llm.prompts()) == 1)
+    llm.say(101, [11])
+    eventually(lambda: loop.tokens(1) == [11])
+    llm.say(101, [], "stop", token_ids=[])
+    assert loop.end(1).token_ids == []
+    loop.link.close()
+
+
+@pytest.mark.parametrize("reason", ["timeout", "cancelled"])
+def test_an_end_that_nobody_asked_for_is_an_error(llm: PlayedLlm, engine: Engine, reason: str) -> None:
+    loop = Loop(engine)
+    loop.link.add(ask(1, 101))
+    eventually(lambda: len(llm.prompts()) == 1)
+    llm.say(101, [11], reason)
+    assert (loop.end(1).finish_reason, loop.end(1).error) == ("error", "the engine failed on this request")
+    loop.link.close()
+
+
+def test_a_request_that_the_library_refuses_fails_alone(
+    llm: PlayedLlm, engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tensorrt_llm.executor import RequestError
+
+    loop = Loop(engine)
+    loop.link.add(ask(1, 101))
+    loop.link.add(ask(2, 102))
+    eventually(lambda: len(llm.prompts()) == 2)
+    llm.say(101, RequestError("prompt length exceeds something"))
+    assert loop.end(1).finish_reason == "error"
+    llm.say(102, [21], "stop")
+    assert loop.end(2).finish_reason == "stop"
+    assert not loop.died.is_set()
+    assert llm.aborted() == [101], "what did not end is given back"
+    assert "exceeds something" in capsys.readouterr().err
+    loop.link.close()
+
+
+def test_a_library_that_shut_itself_down_is_a_lost_engine(
+    llm: PlayedLlm, engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = Loop(engine)
+    loop.link.add(ask(1, 101))
+    eventually(lambda: len(llm.prompts()) == 1)
+    llm.healthy = False
+    llm.recorder.raises("RequestOutput.abort", RuntimeError("no executor"))
+    llm.say(101, RuntimeError("MPI rank 0 died"))
+    assert loop.died.wait(10)
+    assert f"{engine.info.name} ended during a request: MPI rank 0 died" in capsys.readouterr().err
+    assert len(llm.recorder.named("BaseLLM.shutdown")) == 1
+    loop.link.close()
+
+
+def test_a_compiled_engine_tells_cached_tokens_by_its_blocks(llm: PlayedLlm, tmp_path: Path) -> None:
+    from tensorrt_llm.bindings.executor import RequestPerfMetrics
+
+    class Metrics(RequestPerfMetrics):  # type: ignore[misc]
+        kv_cache_metrics = SimpleNamespace(num_reused_blocks=2)
+
+    loop = Loop(open_engine(settings(tmp_path)))
+    loop.link.add(EngineRequest(1, [101] * 70, Sampling(20)))
+    loop.link.add(EngineRequest(2, [102] * 40, Sampling(20)))
+    eventually(lambda: len(llm.prompts()) == 2)
+    for first in (101, 102):
+        llm.say(first, [5])
+        llm.say(first, [6], "stop", request_perf_metrics=Metrics())
+    assert loop.end(1).cached_tokens == 64
+    assert loop.end(2).cached_tokens == 40, "no more than the prompt has"
+    given: Any = llm.recorder.named("BaseLLM.generate_async")[-1].arguments["sampling_params"]
+    assert given.return_perf_metrics is True
+    loop.link.close()
+
+
+def test_figures_are_waited_for_as_long_as_the_library_takes(llm: PlayedLlm, tmp_path: Path) -> None:
+    """They come 0.4 s after an iteration; who once waited in vain gets no more before the next request."""
+    late, asked = 0.4, llm.recorder.named
+    ended_after: list[int] = []
+
+    async def stats(instance: object) -> AsyncIterator[dict[str, Any]]:
+        requests = len(asked("BaseLLM.generate_async"))
+        if requests in ended_after:
+            return
+        timeout: Any = asked("BaseLLM.get_stats_async")[-1].arguments["timeout"]
+        await asyncio.sleep(min(late, timeout))
+        if timeout <= late:
+            ended_after.append(requests)
+            return
+        yield {"kvCacheStats": dict(KV)}
+
+    llm.recorder.returns("IterationResult.__aiter__", stats)
+    engine = open_engine(settings(tmp_path))
+    assert engine.info.num_kv_blocks == KV["maxNumBlocks"]
+    eventually(lambda: len(asked("BaseLLM.get_stats_async")) > 1)
+    engine.close()
+    assert not ended_after
+
+
+def test_without_figures_the_pool_must_be_set(
+    llm: PlayedLlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "_FIRST_STATS_SECONDS", 0.05)
+    llm.kv = None
+    with pytest.raises(OperatorError, match="does not tell how many KV blocks it has: set num_kv_blocks"):
+        open_engine(settings(tmp_path))
+    assert len(llm.recorder.named("BaseLLM.shutdown")) == 1
+    engine = open_engine(settings(tmp_path, num_kv_blocks=77))
+    assert (engine.info.num_kv_blocks, engine.info.block_tokens) == (77, 32)
+    engine.close()
+
+
+def test_a_library_that_answers_nothing_is_not_opened(llm: PlayedLlm, tmp_path: Path) -> None:
+    def nothing(instance: object) -> Any:
+        raise RuntimeError("CUDA out of memory")
+
+    llm.recorder.returns("RequestOutput.__aiter__", nothing)
+    threads = threading.active_count()
+    with pytest.raises(RuntimeError, match="out of memory"):
+        open_engine(settings(tmp_path))
+    assert len(llm.recorder.named("BaseLLM.shutdown")) == 1
+    eventually(lambda: threading.active_count() == threads)

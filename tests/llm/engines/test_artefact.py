@@ -1,0 +1,232 @@
+"""What a GPU engine refuses before a library is opened: each misfit is one sentence that says what to do."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from tests.llm.engines.tensorrt_llm.rig import H100, PlayedLlm, artefact
+from trimodal.errors import ArtefactError, OperatorError, ServerError
+from trimodal.llm.engines import artefact as gpu_artefact
+from trimodal.llm.engines.artefact import GpuArtefact
+from trimodal.llm.engines.protocol import open_engine
+from trimodal.llm.engines.tensorrt_llm.speculation import (
+    drafted_tokens,
+    lookahead_tokens,
+    speculative_config,
+)
+from trimodal.llm.settings import LlmSettings
+from trimodal.manifest import GpuTarget
+from trimodal.runtimes.gpu_device import Gpu
+
+L4 = Gpu(0, "NVIDIA L4", "8.9", 24 << 30, 23 << 30, "580.65")
+AGAIN = "build again with: python build/llm_tensorrt_llm.py tiny --precision fp8"
+LOOKAHEAD = {"method": "lookahead", "max_draft_len": 83, "lookahead": [7, 7, 7]}
+
+
+@pytest.fixture(autouse=True)
+def _machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(gpu_artefact, "visible_gpus", lambda: [H100])
+    with mock.patch.dict(os.environ):
+        yield
+
+
+def refusal(directory: Path, engine: str = "tensorrt_llm", manifest: Any = None, **changes: Any) -> str:
+    """The sentence with which the engine does not open; no library was imported for it."""
+    runtime = "tensorrt_llm" if engine == "tensorrt_llm" else "checkpoint"
+    made = artefact(directory / "made", runtime, **(manifest or {}))
+    before = set(sys.modules)
+    with pytest.raises(OperatorError) as raised:
+        open_engine(LlmSettings.model_validate({"engine": engine, "artefact": str(made)} | changes))
+    assert not {"tensorrt_llm", "vllm"} & (set(sys.modules) - before)
+    assert "\n" not in str(raised.value)
+    return str(raised.value).replace(str(made), "DIR")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"max_num_seqs": 65},
+            "the engine in DIR was built with max_batch_size 64, and max_num_seqs is 65: "
+            f"lower it, or raise max_batch_size and {AGAIN}",
+        ),
+        (
+            {"max_num_batched_tokens": 8193},
+            "the engine in DIR was built with max_num_tokens 8192, and max_num_batched_tokens is 8193: "
+            f"lower it, or raise max_num_tokens and {AGAIN}",
+        ),
+        (
+            {"max_model_len": 2049},
+            "the engine in DIR was built with max_seq_len 2048, and max_model_len is 2049: "
+            f"lower it, or raise max_seq_len and {AGAIN}",
+        ),
+        ({"precision": "fp16"}, f"the engine in DIR is fp8, and the configuration asks for fp16: {AGAIN}"),
+        (
+            {"checkpoint_sha256": "cd" * 32},
+            "the engine in DIR was built from a checkpoint with hash abababababab, not cdcdcdcdcdcd: "
+            + AGAIN,
+        ),
+        (
+            {"lookahead": "4,3,4"},
+            "the engine in DIR was built without lookahead: take 'lookahead' out, or add "
+            f"--speculation lookahead and {AGAIN}",
+        ),
+    ],
+)
+def test_settings_that_the_engine_was_not_built_for(tmp_path: Path, changes: Any, sentence: str) -> None:
+    assert refusal(tmp_path, **changes) == sentence
+
+
+def test_settings_at_the_limit_are_no_misfit(tmp_path: Path) -> None:
+    made = artefact(tmp_path / "made")
+    settings = LlmSettings(
+        engine="tensorrt_llm",
+        artefact=str(made),
+        max_num_seqs=64,
+        max_num_batched_tokens=8192,
+        max_model_len=2048,
+        precision="fp8",
+        checkpoint_sha256="abab",
+    )
+    assert gpu_artefact.compiled(settings).max_model_len == 2048
+
+
+def test_another_gpu_than_it_was_built_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_artefact, "visible_gpus", lambda: [L4])
+    assert refusal(tmp_path) == (
+        "the engine in DIR was compiled for SM 9.0 (NVIDIA H100 80GB HBM3), GPU 0 has 8.9 (NVIDIA L4): "
+        + AGAIN
+    )
+
+
+def test_fewer_gpus_than_it_was_built_for(tmp_path: Path) -> None:
+    two = {"gpu": GpuTarget(sm="9.0", name="NVIDIA H100 80GB HBM3", count=2)}
+    assert refusal(tmp_path, manifest=two) == (
+        f"the engine in DIR was built for 2 GPUs, and 1 can be seen here: {AGAIN}"
+    )
+
+
+def test_no_driver_is_the_drivers_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> list[Gpu]:
+        raise ServerError("no NVIDIA driver answers")
+
+    monkeypatch.setattr(gpu_artefact, "visible_gpus", none)
+    assert refusal(tmp_path) == "no NVIDIA driver answers"
+
+
+@pytest.mark.parametrize(
+    ("engine", "there", "wanted"),
+    [("tensorrt_llm", "checkpoint", "tensorrt_llm"), ("vllm", "tensorrt_llm", "checkpoint")],
+)
+def test_an_artefact_for_another_runtime(tmp_path: Path, engine: str, there: str, wanted: str) -> None:
+    made = artefact(tmp_path, there)
+    with pytest.raises(ArtefactError) as raised:
+        open_engine(LlmSettings.model_validate({"engine": engine, "artefact": str(made)}))
+    assert str(raised.value) == (
+        f"{made} holds a llm engine for {there}, not a llm engine for {wanted}: {AGAIN}"
+    )
+
+
+def test_no_artefact_at_all(tmp_path: Path) -> None:
+    with pytest.raises(ArtefactError, match="no built llm engine in"):
+        open_engine(LlmSettings(engine="vllm", artefact=str(tmp_path)))
+
+
+@pytest.mark.parametrize("engine", ["tensorrt_llm_pytorch", "vllm"])
+def test_a_checkpoint_needs_the_gpus_that_it_is_spread_over(tmp_path: Path, engine: str) -> None:
+    wanted = {"tensor_parallel_size": 2, "pipeline_parallel_size": 2}
+    assert refusal(tmp_path, engine, **wanted) == (
+        "tensor_parallel_size 2 × pipeline_parallel_size 2 needs 4 GPUs, and 1 can be seen here"
+    )
+    assert "max_position_embeddings 4096, and max_model_len is 5000" in refusal(
+        tmp_path, engine, max_model_len=5000
+    )
+    assert "asks for fp16" in refusal(tmp_path, engine, precision="fp16")
+    assert "not cdcd" in refusal(tmp_path, engine, checkpoint_sha256="cdcd")
+
+
+def test_another_version_of_the_library(tensorrt_llm_double: SimpleNamespace, tmp_path: Path) -> None:
+    PlayedLlm(tensorrt_llm_double)
+    tensorrt_llm_double.module.__version__ = "1.3.0"
+    made = artefact(tmp_path)
+    with pytest.raises(ArtefactError) as raised:
+        open_engine(LlmSettings(engine="tensorrt_llm", artefact=str(made)))
+    assert str(raised.value) == (
+        f"the engine in {made} was built with tensorrt_llm 1.2.1, here is 1.3.0: {AGAIN}"
+    )
+    assert tensorrt_llm_double.recorder.named("LLM") == []
+
+
+def built(tmp_path: Path, speculation: dict[str, Any]) -> GpuArtefact:
+    settings = LlmSettings(
+        engine="tensorrt_llm", artefact=str(artefact(tmp_path, extra={"speculation": speculation}))
+    )
+    return gpu_artefact.compiled(settings)
+
+
+def test_lookahead_drafts_as_the_library_counts() -> None:
+    assert lookahead_tokens(7, 7, 7) == 83  # the example of TensorRT-LLM's documentation
+    assert lookahead_tokens(4, 3, 4) == 15
+    assert lookahead_tokens(1, 1, 1) == 0
+
+
+def test_lookahead_may_be_smaller_than_built_but_not_larger(tmp_path: Path) -> None:
+    engine = built(tmp_path, LOOKAHEAD)
+    assert drafted_tokens(engine, None) == 83
+    assert drafted_tokens(engine, (4, 3, 4)) == 15
+    with pytest.raises(ArtefactError) as raised:
+        drafted_tokens(engine, (8, 7, 7))
+    assert str(raised.value) == (
+        f"lookahead 8,7,7 drafts 89 tokens, and the engine in {tmp_path} was built for 83: "
+        f"add --lookahead 8,7,7 and {AGAIN}"
+    )
+
+
+def test_a_drafting_engine_is_opened_with_what_it_was_built_with(
+    tensorrt_llm_double: SimpleNamespace, tmp_path: Path
+) -> None:
+    def config(figures: dict[str, Any], wanted: Any = None) -> Any:
+        return speculative_config(built(tmp_path, figures), wanted)
+
+    def sizes(one: Any) -> tuple[int, int, int]:
+        return one.max_window_size, one.max_ngram_size, one.max_verification_set_size
+
+    assert config({"method": "none"}) is None
+    assert sizes(config(LOOKAHEAD)) == (7, 7, 7)
+    assert sizes(config(LOOKAHEAD, (4, 3, 4))) == (4, 3, 4)
+    tree = {"max_draft_len": 63, "draft": "heads", "heads": 4, "choices": [[0], [0, 0]]}
+    medusa = config({"method": "medusa"} | tree)
+    assert (medusa.max_draft_len, medusa.num_medusa_heads, medusa.medusa_choices) == (63, 4, [[0], [0, 0]])
+    eagle = config({"method": "eagle"} | tree)
+    assert (eagle.num_eagle_layers, eagle.eagle_choices, eagle.use_dynamic_tree) == (4, [[0], [0, 0]], False)
+    grown = config({"method": "eagle"} | tree | {"choices": []})
+    assert (grown.eagle_choices, grown.use_dynamic_tree, grown.dynamic_tree_max_topK) == (None, True, 10)
+
+
+def test_lookahead_reaches_the_library_and_the_admission(
+    tensorrt_llm_double: SimpleNamespace, tmp_path: Path
+) -> None:
+    llm = PlayedLlm(tensorrt_llm_double)
+    made = artefact(tmp_path, extra={"speculation": LOOKAHEAD})
+    engine = open_engine(LlmSettings(engine="tensorrt_llm", artefact=str(made), lookahead="4,3,4"))
+    (call,) = llm.recorder.named("LLM")
+    given: Any = call.arguments["speculative_config"]
+    assert (given.max_window_size, engine.info.lookahead, engine.stats().speculating) == (4, 15, True)
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("engine", "limit"), [("tensorrt_llm", "max_seq_len"), ("vllm", "max_position_embeddings")]
+)
+def test_a_manifest_without_its_length_is_damaged(tmp_path: Path, engine: str, limit: str) -> None:
+    assert f"manifest.json is damaged (shapes.{limit}): {AGAIN}" in refusal(
+        tmp_path, engine, manifest={"shapes": {limit: None}}
+    )

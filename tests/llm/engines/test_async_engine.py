@@ -1,0 +1,247 @@
+"""An asyncio library as an engine: the real core loop and link on streams that the test plays."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.llm.doubles.sinks import eventually
+from tests.llm.engines.async_rig import INFO, PlayedRuntime, Rig, engine_of, request
+from trimodal.llm.engine_core import core
+from trimodal.llm.engines import async_engine
+from trimodal.llm.engines.async_runtime import Chunk
+from trimodal.llm.engines.protocol import EngineLost
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    started = Rig()
+    yield started
+    started.link.close()
+    assert started.runtime.closed
+
+
+def test_sequences_interleave_and_each_keeps_its_order(rig: Rig) -> None:
+    for id in (1, 2):
+        rig.link.add(request(id))
+    for turn in range(5):
+        for id in (1, 2):
+            rig.runtime.say(id, Chunk([10 * id + turn]))
+            eventually(lambda id=id, turn=turn: len(rig.tokens(id)) == turn + 1)  # type: ignore[misc]
+    rig.runtime.say(2, Chunk([28, 29], "length"))
+    eventually(lambda: rig.ends(2) == "length")
+    rig.runtime.say(1, Chunk([], "stop"))
+    eventually(lambda: rig.ends(1) == "stop")
+    assert rig.tokens(1) == [10, 11, 12, 13, 14]
+    assert rig.tokens(2) == [20, 21, 22, 23, 24, 28, 29]
+    order = [output.id for step in rig.steps for output in step.outputs]
+    assert order[:10] == [1, 2] * 5
+    assert rig.outputs(1)[-1].token_ids == []
+    assert rig.runtime.aborted == []
+
+
+def test_a_burst_comes_out_whole_and_in_order(rig: Rig) -> None:
+    rig.link.add(request(1, max_tokens=500))
+    rig.runtime.say(1, *[Chunk([token]) for token in range(400)], Chunk([400], "length"))
+    eventually(lambda: rig.ends(1) == "length")
+    assert rig.tokens(1) == list(range(401))
+
+
+def test_what_arrives_between_two_steps_is_there_for_the_next() -> None:
+    """The library's loop runs while nobody steps: TensorRT-LLM's thread wakes no loop that stands still."""
+    runtime = PlayedRuntime()
+    engine = engine_of(runtime)
+    engine.add(request(1))
+    runtime.say(1, Chunk([5]), Chunk([6], "stop"))
+    time.sleep(0.05)  # nobody steps
+    assert runtime.loop.loop.is_running()
+    assert [output.token_ids for output in engine.step()] == [[5], [6]]
+    assert not engine.has_work()
+    engine.close()
+
+
+def test_a_step_without_output_returns_soon_and_is_nobodys_news(rig: Rig) -> None:
+    rig.link.add(request(1))
+    eventually(lambda: bool(rig.runtime.requests))
+    rig.runtime.say(1, Chunk([1]))
+    eventually(lambda: rig.tokens(1) == [1])
+    before = len(rig.steps)
+    time.sleep(0.1)  # some fifty steps
+    assert len(rig.steps) == before
+    rig.link.cancel(1)
+    eventually(lambda: rig.runtime.aborted == [1])
+
+
+def test_cached_tokens_stay_known_when_later_chunks_do_not_say_them(rig: Rig) -> None:
+    rig.link.add(request(1))
+    rig.runtime.say(1, Chunk([1], cached_tokens=0), Chunk([2], cached_tokens=8), Chunk([3], "stop"))
+    eventually(lambda: rig.ends(1) == "stop")
+    assert [output.cached_tokens for output in rig.outputs(1)] == [0, 8, 8]
+
+
+def test_a_cancelled_sequence_is_aborted_and_says_no_more(rig: Rig) -> None:
+    rig.link.add(request(1))
+    rig.link.add(request(2))
+    rig.runtime.say(1, Chunk([1]))
+    eventually(lambda: rig.tokens(1) == [1])
+    assert rig.stats.kv_usage == 0.5
+    rig.link.cancel(1)
+    eventually(lambda: rig.runtime.aborted == [1])
+    rig.runtime.say(1, Chunk([9]))  # what was on its way
+    rig.runtime.say(2, Chunk([2], "length"))
+    eventually(lambda: rig.ends(2) == "length")
+    assert rig.tokens(1) == [1]
+    assert (rig.stats.running, rig.stats.kv_usage) == (0, 0.0)
+
+
+def test_a_chunk_that_waits_for_its_step_is_not_told_after_a_cancel() -> None:
+    runtime = PlayedRuntime()
+    engine = engine_of(runtime)
+    engine.add(request(1))
+    runtime.say(1, Chunk([1]), Chunk([2]))
+    engine.cancel(1)
+    assert engine.step() == []
+    assert not engine.has_work()
+    engine.add(request(1))  # the number is free again, and its new owner is not taken for the old one
+    eventually(lambda: runtime.aborted == [1] and len(runtime.requests) == 2)
+    runtime.say(1, Chunk([3], "stop"))
+    eventually(lambda: [output.token_ids for output in engine.step()] == [[3]])
+    engine.close()
+
+
+def test_cancelled_before_it_began_it_never_reaches_the_library() -> None:
+    runtime = PlayedRuntime()
+    engine = engine_of(runtime)
+    hold = threading.Event()
+    runtime.loop.loop.call_soon_threadsafe(hold.wait, 5)
+    engine.add(request(1))
+    engine.cancel(1)
+    hold.set()
+    runtime.loop.run(_nothing(), 5)
+    assert runtime.requests == []
+    engine.cancel(77)  # unknown: ignored
+    engine.close()
+
+
+async def _nothing() -> None:
+    pass
+
+
+def test_a_failing_request_fails_alone(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    for id in (1, 2, 3):
+        rig.link.add(request(id))
+    rig.runtime.say(1, Chunk([1]), RuntimeError("secret"))
+    rig.runtime.say(2, Chunk([2]), None)
+    rig.runtime.say(3, Chunk([3], "error"))
+    eventually(lambda: all(rig.ends(id) == "error" for id in (1, 2, 3)))
+    assert rig.outputs(1)[-1].error == "the engine failed on this request"
+    assert rig.outputs(2)[-1].error == "the engine ended this request before its end"
+    assert rig.outputs(3)[-1].error == "the engine failed on this request"
+    assert "secret" in capsys.readouterr().err
+    rig.link.add(request(4))
+    rig.runtime.say(4, Chunk([4], "stop"))
+    eventually(lambda: rig.ends(4) == "stop")
+    assert not rig.died.is_set()
+
+
+def test_more_than_the_engine_takes_is_refused(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    rig.link.add(request(1, max_tokens=991))
+    eventually(lambda: rig.ends(1) == "error")
+    assert "1001 tokens, and the engine takes 1000" in capsys.readouterr().err
+    assert rig.runtime.requests == []
+
+
+def test_figures_count_tokens_and_slots(rig: Rig) -> None:
+    rig.link.add(request(1))
+    rig.runtime.say(1, Chunk([1]), Chunk([2, 3]), Chunk([4]), Chunk([], "stop"))
+    eventually(lambda: rig.ends(1) == "stop")
+    # The first token is the prompt's; then two steps made three.
+    assert (rig.stats.decode_slots, rig.stats.decoded_tokens) == (2, 3)
+    assert 1 <= rig.stats.steps <= 4
+    assert not rig.stats.speculating
+    assert rig.link.info == INFO
+
+
+def test_an_engine_that_dies_in_a_request_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
+    rig = Rig()
+    rig.link.add(request(1))
+    rig.runtime.say(1, Chunk([1]))
+    eventually(lambda: rig.tokens(1) == [1])
+    rig.runtime.dead = True
+    rig.runtime.say(1, RuntimeError("the core is gone"))
+    assert rig.died.wait(10)
+    assert "played ended during a request: the core is gone" in capsys.readouterr().err
+    assert rig.runtime.closed
+    rig.link.close()
+
+
+def test_an_engine_that_dies_unseen_is_lost_while_sequences_wait(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(async_engine, "_ALIVE_SECONDS", 0.01)
+    rig = Rig()
+    rig.link.add(request(1))
+    rig.runtime.dead = True
+    assert rig.died.wait(10)
+    assert "played has ended" in capsys.readouterr().err
+    rig.link.close()
+
+
+def test_an_engine_that_dies_while_idle_is_lost_at_once_not_at_the_next_request(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(core, "_CHECK_SECONDS", 0.01)
+    rig = Rig()
+    rig.runtime.dead = True
+    assert rig.died.wait(10)
+    assert "played has ended" in capsys.readouterr().err
+    rig.link.close()
+
+
+def test_an_engine_that_makes_no_token_any_more_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
+    rig = Rig(stall_s=0.1)
+    rig.link.add(request(1))
+    rig.runtime.say(1, Chunk([1]))
+    assert rig.died.wait(10)
+    assert rig.tokens(1) == [1]
+    assert "no token of 1 sequences for 0.1 s" in capsys.readouterr().err
+    rig.link.close()
+
+
+def test_an_idle_engine_does_not_stall() -> None:
+    runtime = PlayedRuntime()
+    engine = engine_of(runtime, stall_s=0.05)
+    time.sleep(0.1)
+    engine.add(request(1))
+    assert engine.step() == []  # the clock begins with the first sequence
+    time.sleep(0.1)
+    with pytest.raises(EngineLost):
+        engine.step()
+    engine.close()
+
+
+def test_close_ends_the_loop_and_what_runs_on_it() -> None:
+    threads = threading.active_count()
+    rig = Rig()
+    rig.link.add(request(1))
+    eventually(lambda: bool(rig.runtime.requests))
+    rig.link.close()
+    eventually(lambda: threading.active_count() == threads)
+    assert rig.runtime.closed
+    assert rig.runtime.aborted == [1]
+    assert not rig.died.is_set()
+
+
+def test_a_library_that_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(async_engine, "_CLOSE_SECONDS", 0.05)
+    runtime, hang = PlayedRuntime(), threading.Event()
+    monkeypatch.setattr(runtime, "close", lambda: hang.wait(20))
+    closing = threading.Thread(target=engine_of(runtime).close, daemon=True)
+    closing.start()
+    closing.join(10)
+    assert not closing.is_alive()
+    hang.set()
+    eventually(lambda: not runtime.loop.loop.is_running())

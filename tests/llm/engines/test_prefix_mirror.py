@@ -1,0 +1,48 @@
+from trimodal.llm.engines.prefix_mirror import PrefixMirror
+
+
+def test_a_prompt_is_shared_once_it_was_computed() -> None:
+    mirror = PrefixMirror(100, 4)
+    prompt = list(range(10))
+    assert mirror.add(1, prompt) == 0
+    assert mirror.add(2, prompt) == 0
+    mirror.prefilled(1)
+    assert mirror.add(3, prompt) == 8
+
+
+def test_a_wholly_cached_prompt_still_computes_its_last_token() -> None:
+    mirror = PrefixMirror(100, 4)
+    mirror.add(1, list(range(8)))
+    mirror.prefilled(1)
+    assert mirror.add(2, list(range(8))) == 7
+
+
+def test_an_answer_serves_the_next_turn_without_its_last_token() -> None:
+    mirror = PrefixMirror(100, 4)
+    mirror.add(1, [1, 2, 3, 4])
+    mirror.finish(1, [5, 6, 7, 8])
+    assert mirror.add(2, [1, 2, 3, 4, 5, 6, 7, 8, 9]) == 4
+
+
+def test_a_difference_early_on_ends_the_shared_part() -> None:
+    mirror = PrefixMirror(100, 2)
+    mirror.add(1, [1, 2, 3, 4, 5, 6])
+    mirror.prefilled(1)
+    assert mirror.add(2, [1, 2, 9, 4, 5, 6]) == 2
+
+
+def test_cancelled_prompts_promise_nothing() -> None:
+    mirror = PrefixMirror(100, 2)
+    mirror.add(1, [1, 2, 3, 4])
+    mirror.drop(1)
+    mirror.finish(1, [])
+    assert mirror.add(2, [1, 2, 3, 4]) == 0
+
+
+def test_the_least_recently_used_blocks_go_first() -> None:
+    mirror = PrefixMirror(2, 2)
+    for id, prompt in enumerate(([1, 1, 0], [2, 2, 0], [3, 3, 0])):
+        mirror.add(id, prompt)
+        mirror.prefilled(id)
+    assert mirror.add(9, [1, 1, 0]) == 0
+    assert mirror.add(10, [3, 3, 0]) == 2

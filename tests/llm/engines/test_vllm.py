@@ -1,0 +1,191 @@
+"""vLLM as an engine, on a double of its wheel's signatures: what it is asked for, played, cancelled, lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from tests.llm.doubles.sinks import eventually
+from tests.llm.engine_core.rig import Loop
+from tests.llm.engines.tensorrt_llm.rig import H100, artefact
+from tests.llm.engines.vllm_rig import PlayedVllm
+from trimodal.llm.engines import artefact as gpu_artefact
+from trimodal.llm.engines.protocol import Engine, EngineRequest, Sampling, open_engine
+from trimodal.llm.engines.vllm import VllmRuntime
+from trimodal.llm.settings import LlmSettings
+
+
+@pytest.fixture
+def vllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedVllm]:
+    monkeypatch.setattr(gpu_artefact, "visible_gpus", lambda: [H100] * 2)
+    with mock.patch.dict(os.environ):  # opening sets what vLLM reads when it is imported
+        yield PlayedVllm(monkeypatch)
+
+
+def opened(vllm: PlayedVllm, directory: Path, **changes: Any) -> Engine:
+    made = artefact(directory / "checkpoint", "checkpoint", precision="bf16")
+    engine = open_engine(LlmSettings.model_validate({"engine": "vllm", "artefact": str(made)} | changes))
+    vllm.make_loggers()
+    return engine
+
+
+def ask(id: int, **sampling: Any) -> EngineRequest:
+    return EngineRequest(id, [7] * 10, Sampling(**({"max_tokens": 20} | sampling)))
+
+
+def test_it_is_opened_with_the_settings(vllm: PlayedVllm, tmp_path: Path) -> None:
+    engine = opened(
+        vllm,
+        tmp_path,
+        max_model_len=2000,
+        num_kv_blocks=300,
+        max_num_seqs=7,
+        max_num_batched_tokens=999,
+        gpu_memory_utilization=0.5,
+        tensor_parallel_size=2,
+        kv_cache_dtype="fp8",
+        enable_prefix_caching=False,
+        enable_chunked_prefill=False,
+    )
+    assert vllm.opened() == {
+        "model": str(tmp_path / "checkpoint"),
+        "skip_tokenizer_init": True,
+        "max_model_len": 2000,
+        "kv_cache_dtype": "fp8",
+        "tensor_parallel_size": 2,
+        "pipeline_parallel_size": 1,
+        "gpu_memory_utilization": 0.5,
+        "num_gpu_blocks_override": 300,
+        "enable_prefix_caching": False,
+        "enable_chunked_prefill": False,
+        "max_num_seqs": 7,
+        "max_num_batched_tokens": 999,
+        "disable_log_stats": True,
+        "enable_log_requests": False,
+    }
+    assert os.environ["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
+    engine.close()
+    assert len(vllm.recorder.named("AsyncLLM.shutdown")) == 1
+
+
+def test_its_pool_and_length_are_read_from_it(vllm: PlayedVllm, tmp_path: Path) -> None:
+    engine = opened(vllm, tmp_path)
+    assert vllm.opened()["num_gpu_blocks_override"] is None
+    info = engine.info
+    assert (info.name, info.precision, info.num_kv_blocks, info.block_tokens) == ("vllm", "bf16", 500, 16)
+    assert (info.max_model_len, info.extra) == (4096, {"source": "tiny", "vllm": "0.33.0"})
+    engine.close()
+    vllm.cache.kv_cache_size_tokens = 4800  # layers with sliding windows share the blocks
+    vllm.recorder.calls.clear()
+    engine = opened(vllm, tmp_path)
+    assert engine.info.num_kv_blocks == 300
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("sampling", "expected"),
+    [
+        ({}, {"temperature": 0.0, "top_p": 1.0, "top_k": 0, "seed": None, "max_tokens": 20}),
+        (
+            {"temperature": 0.7, "top_p": 0.9, "top_k": 40, "seed": 5},
+            {"temperature": 0.7, "top_p": 0.9, "top_k": 40, "seed": 5},
+        ),
+    ],
+)
+def test_a_request_in_its_words(
+    vllm: PlayedVllm, tmp_path: Path, sampling: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    engine = opened(vllm, tmp_path)
+    engine.add(ask(3, **sampling))
+    eventually(lambda: len(vllm.requests()) == 1)
+    (request,) = vllm.requests()
+    assert (request["prompt"], request["request_id"]) == ({"prompt_token_ids": [7] * 10}, "3")
+    given = request["sampling_params"]
+    assert {name: getattr(given, name) for name in expected} == expected
+    assert (given.stop_token_ids, given.detokenize, given.output_kind.name) == ([2, 3], False, "DELTA")
+    engine.close()
+    assert vllm.aborted == ["3"]
+
+
+def test_streams_interleave_cancel_and_end(vllm: PlayedVllm, tmp_path: Path) -> None:
+    loop = Loop(opened(vllm, tmp_path))
+    for id in (1, 2, 3):
+        loop.link.add(ask(id))
+    eventually(lambda: len(vllm.requests()) == 3)
+    vllm.report(0.125)
+    vllm.say(1, [11], cached=8)
+    vllm.say(2, [21, 22])
+    eventually(lambda: loop.tokens(1) == [11] and loop.tokens(2) == [21, 22])
+    assert loop.steps[-1].stats.kv_usage == 0.125
+    loop.link.cancel(2)
+    eventually(lambda: vllm.aborted == ["2"])
+    vllm.say(1, [12, 2], "stop", cached=8)
+    vllm.say(3, [31], "length")
+    assert (loop.end(1).finish_reason, loop.end(1).cached_tokens) == ("stop", 8)
+    assert loop.end(3).finish_reason == "length"
+    assert (loop.tokens(1), loop.tokens(2), loop.tokens(3)) == ([11, 12, 2], [21, 22], [31])
+    eventually(lambda: (loop.steps[-1].stats.running, loop.steps[-1].stats.kv_usage) == (0, 0.0))
+    assert vllm.threads == {"llm-loop"}
+    loop.link.close()
+    assert vllm.aborted == ["2"]
+
+
+@pytest.mark.parametrize("reason", ["abort", "error", "repetition"])
+def test_an_end_that_nobody_asked_for_is_an_error(vllm: PlayedVllm, tmp_path: Path, reason: str) -> None:
+    loop = Loop(opened(vllm, tmp_path))
+    loop.link.add(ask(1))
+    eventually(lambda: len(vllm.requests()) == 1)
+    vllm.say(1, [11], reason)
+    assert (loop.end(1).finish_reason, loop.end(1).error) == ("error", "the engine failed on this request")
+    loop.link.close()
+
+
+def test_a_recoverable_failure_is_one_requests_affair_a_dead_core_everyones(
+    vllm: PlayedVllm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = Loop(opened(vllm, tmp_path))
+    loop.link.add(ask(1))
+    loop.link.add(ask(2))
+    eventually(lambda: len(vllm.requests()) == 2)
+    vllm.say(1, RuntimeError("EngineGenerateError"))
+    assert loop.end(1).finish_reason == "error"
+    vllm.say(2, [21])
+    eventually(lambda: loop.tokens(2) == [21])
+    assert not loop.died.is_set()
+    vllm.dead = True
+    vllm.say(2, RuntimeError("EngineCore encountered an issue"))
+    assert loop.died.wait(10)
+    assert "vllm ended during a request: EngineCore encountered an issue" in capsys.readouterr().err
+    assert len(vllm.recorder.named("AsyncLLM.shutdown")) == 1
+    loop.link.close()
+
+
+def test_an_engine_that_does_not_open_leaves_no_loop(vllm: PlayedVllm, tmp_path: Path) -> None:
+    threads = threading.active_count()
+    vllm.recorder.raises("AsyncLLM.from_engine_args", ValueError("No available memory for the cache blocks"))
+    with pytest.raises(ValueError, match="No available memory"):
+        opened(vllm, tmp_path)
+    eventually(lambda: threading.active_count() == threads)
+
+
+async def test_a_stream_that_nobody_reads_on_is_aborted_at_once(vllm: PlayedVllm) -> None:
+    from vllm import AsyncEngineArgs
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    runtime = VllmRuntime(AsyncLLM.from_engine_args(AsyncEngineArgs(model="m")), [2], [])
+    stream = runtime.stream(ask(9))
+    reading = asyncio.create_task(anext(stream))
+    await asyncio.sleep(0)
+    while vllm.loop is None:
+        await asyncio.sleep(0.001)
+    vllm.say(9, [1])
+    assert (await reading).token_ids == [1]
+    await stream.aclose()
+    assert vllm.aborted == ["9"]

@@ -1,0 +1,87 @@
+"""The cache in front: what it may not do to a request, whatever it does itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.llm.doubles.answers import Answers, ask
+from tests.llm.doubles.sinks import FakeServer, eventually
+from tests.llm.frontend.test_request_state import stream_of
+from trimodal.cache.protocol import NoAnswers
+from trimodal.cache.values import Entry, Hit
+from trimodal.llm.frontend.cache_lookup import Front
+from trimodal.llm.settings import LlmSettings
+
+
+@pytest.fixture
+def answers() -> Answers:
+    return Answers()
+
+
+@pytest.fixture
+def server(answers: Answers) -> Iterator[FakeServer]:
+    with FakeServer(answers=answers, fake_step_ms=2.0) as running:
+        yield running
+
+
+def test_too_many_to_look_up_still_share_one_generation(server: FakeServer, answers: Answers) -> None:
+    answers.gate.clear()
+    looking = [ask(server, max_tokens=300) for _ in range(64)]
+    past = [ask(server, max_tokens=300) for _ in range(20)]
+    eventually(lambda: all(sink.deltas for sink in past))
+    assert server.service.counts[:2] == (1, 0)
+    answers.gate.set()
+    assert len({sink.wait().text for sink in past + looking}) == 1
+    assert len(answers.kept) == 1
+    assert server.value("cache_skipped_total") >= 20
+
+
+def test_who_waited_for_the_lookup_as_long_as_it_may_take_goes_past_it(answers: Answers) -> None:
+    with FakeServer(answers=answers, cache_budget_ms=5, cache_embedding_budget_ms=5) as server:
+        ask(server, "kept", max_tokens=5).wait()
+        eventually(lambda: answers.kept != [])
+        answers.gate.clear()
+        looking = [ask(server, f"prompt {index}", max_tokens=5) for index in range(8)]
+        late = ask(server, "kept", max_tokens=5)
+        time.sleep(0.05)  # longer than the 15 ms that a lookup may take
+        answers.gate.set()
+        assert [delta.note.cache for delta in late.wait().deltas if delta.note] == [""]
+        for sink in looking:
+            sink.wait()
+        assert server.value("cache_skipped_total") == 1
+        assert server.service.counts == (0, 0, 0)
+
+
+def test_an_answer_that_cannot_be_kept_is_answered(
+    server: FakeServer, answers: Answers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers.full = True
+    assert ask(server).wait().deltas[-1].finish_reason == "length"
+    eventually(lambda: "no room for an answer" in capsys.readouterr().err)
+    assert server.service.counts == (0, 0, 0)
+
+
+@pytest.mark.parametrize("layer", ["exact", "semantic"])
+@pytest.mark.parametrize("reason", ["", "deadline", "error"])
+def test_a_stored_answer_without_an_end_is_none(
+    server: FakeServer, answers: Answers, layer: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def poisoned(question: Any) -> Hit:
+        return Hit(Entry(question.text, "Poison.", reason, 2, question.max_tokens, 0, 1), "exact")
+
+    monkeypatch.setattr(answers, layer, poisoned)
+    sink = ask(server).wait()
+    assert "Poison" not in sink.text
+    assert sink.deltas[-1].finish_reason == "length"
+
+
+def test_a_long_prompt_is_hashed_before_the_lock_is_taken() -> None:
+    front = Front(LlmSettings(engine="fake"), NoAnswers(), "0123456789abcdef")
+    asked = front.question(stream_of())
+    assert asked
+    assert "key" in vars(asked), "it is computed when it is first asked for, which would be under the lock"
+    front.close()

@@ -1,0 +1,160 @@
+import json
+import random
+
+import pytest
+
+from trimodal.errors import InvalidArgument
+from trimodal.llm.engines.protocol import Sampling
+from trimodal.llm.frontend.input_processor import fit, within_output
+from trimodal.llm.request.request import GenerationRequest
+from trimodal.llm.request.tiers import Tier
+from trimodal.llm.tokenizer import ByteTokenizer, Message
+
+
+def tokens(request: GenerationRequest) -> list[int]:
+    return request.token_ids(ByteTokenizer(), apply_chat_template=True)
+
+
+def size(content: str) -> int:
+    return len(content.encode())
+
+
+def chat(*messages: tuple[str, str]) -> GenerationRequest:
+    said: tuple[Message, ...] = tuple({"role": role, "content": content} for role, content in messages)
+    return GenerationRequest(None, said, Sampling(10))
+
+
+LONG = chat(
+    ("system", "Be brief."),
+    ("user", "one" * 20),
+    ("assistant", "first" * 20),
+    ("user", "two" * 20),
+    ("tool", "passage" * 20),
+    ("assistant", "second" * 20),
+    ("user", "and now?"),
+)
+
+
+def roles(request: GenerationRequest) -> list[str]:
+    return [message["role"] for message in request.messages or ()]
+
+
+def test_what_fits_is_left_alone() -> None:
+    prompt = fit(LONG, Tier(trim="oldest_turns"), 10_000, tokens, size)
+    assert (prompt.request, prompt.trimmed) == (LONG, "")
+    assert prompt.ids == tokens(LONG)
+
+
+def test_the_oldest_turn_goes_first_and_whole() -> None:
+    limit = len(tokens(LONG)) - 1
+    prompt = fit(LONG, Tier(trim="oldest_turns"), limit, tokens, size)
+    assert roles(prompt.request) == ["system", "user", "tool", "assistant", "user"]
+    assert prompt.ids == tokens(prompt.request)
+    assert json.loads(prompt.trimmed) == {"messages": 2, "tokens": len(tokens(LONG)) - len(prompt.ids)}
+
+
+def test_passages_may_go_before_turns() -> None:
+    limit = len(tokens(LONG)) - 1
+    prompt = fit(LONG, Tier(trim="passages_first"), limit, tokens, size)
+    assert roles(prompt.request) == ["system", "user", "assistant", "user", "assistant", "user"]
+    assert json.loads(prompt.trimmed)["messages"] == 1
+
+
+def test_the_system_message_and_the_question_stay() -> None:
+    least = chat(("system", "Be brief."), ("user", "and now?"))
+    prompt = fit(LONG, Tier(trim="oldest_turns"), len(tokens(least)), tokens, size)
+    assert prompt.request.messages == least.messages
+
+
+def test_what_cannot_fit_is_given_back_whole() -> None:
+    for tier in (Tier(trim="oldest_turns"), Tier(trim="refuse")):
+        prompt = fit(LONG, tier, 10, tokens, size)
+        assert (prompt.request, prompt.trimmed) == (LONG, "")
+
+
+def test_a_bare_prompt_is_never_cut() -> None:
+    request = GenerationRequest("word " * 50, None, Sampling(10))
+    assert fit(request, Tier(trim="oldest_turns"), 5, tokens, size).request is request
+
+
+def test_nothing_more_than_needed_is_cut() -> None:
+    draw = random.Random(7)
+    for _ in range(100):
+        turns = [
+            pair
+            for index in range(draw.randint(1, 12))
+            for pair in (("user", f"q{index}" * draw.randint(1, 9)), ("assistant", "a" * draw.randint(0, 40)))
+        ]
+        request = chat(("system", "s"), *turns, ("user", "last"))
+        limit = draw.randint(10, len(tokens(request)))
+        prompt = fit(request, Tier(trim="oldest_turns"), limit, tokens, size)
+        if not prompt.trimmed:
+            continue
+        assert len(prompt.ids) <= limit
+        lost = json.loads(prompt.trimmed)["messages"]
+        assert lost % 2 == 0
+        one_turn_less = chat(("system", "s"), *turns[lost - 2 :], ("user", "last"))
+        assert len(tokens(one_turn_less)) > limit, "a turn was cut that would have fitted"
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [[1] * 1000, [1] * 600 + [5000] + [1] * 399, [5000] + [1] * 999, [1] * 999 + [9000], list(range(1000))],
+    ids=["equal", "one in the middle", "first", "last", "growing"],
+)
+def test_a_long_chat_is_tokenized_a_few_times_only(sizes: list[int]) -> None:
+    request = chat(*(("user", "x" * size) for size in sizes), ("user", "and now?"))
+    counted: list[int] = []
+
+    def count(request: GenerationRequest) -> list[int]:
+        ids = tokens(request)
+        counted.append(len(ids))
+        return ids
+
+    limit = 8000
+    prompt = fit(request, Tier(trim="oldest_turns"), limit, count, size)
+    assert prompt.trimmed or sizes[-1] > limit
+    assert len(counted) <= 4
+    assert sum(counted[1:]) < 4 * limit + max(sizes), "what is tokenized again is about as long as the limit"
+
+
+def test_a_chat_that_can_never_fit_is_tokenized_twice() -> None:
+    request = chat(*[("user", "x")] * 1000, ("user", "y" * 9000))
+    counted: list[int] = []
+
+    def count(request: GenerationRequest) -> list[int]:
+        counted.append(1)
+        return tokens(request)
+
+    assert fit(request, Tier(trim="oldest_turns"), 8000, count, size).request is request
+    assert len(counted) == 2
+
+
+def test_a_cut_that_the_chat_template_refuses_is_not_made() -> None:
+    def picky(request: GenerationRequest) -> list[int]:
+        said = roles(request)
+        if said[1] != "user" or len(said) == 5:
+            raise InvalidArgument("messages: the chat template refuses them")
+        return tokens(request)
+
+    request = chat(*[(role, role * 9) for role in ("system", *("user", "assistant") * 3, "user")])
+    limit = len(tokens(request)) - 1
+    assert len(roles(fit(request, Tier(trim="oldest_turns"), limit, picky, size).request)) == 6
+    whole = fit(chat(*[("system", "s" * 9), ("assistant", "a" * 9), ("user", "q")]), Tier(), 5, tokens, size)
+    assert not whole.trimmed
+
+
+def test_a_chat_without_anything_to_lose_is_given_back_whole() -> None:
+    for messages in ([("user", "x" * 99)], [("system", "x" * 99)], [("system", "x"), ("user", "y" * 99)]):
+        request = chat(*messages)
+        assert fit(request, Tier(trim="oldest_turns"), 9, tokens, size).request is request
+
+
+def test_a_tier_bounds_the_answer() -> None:
+    tier = Tier(max_output_tokens=8)
+    asked = GenerationRequest("hi", None, Sampling(10))
+    with pytest.raises(InvalidArgument, match="max_tokens is 10: tier 'free' allows at most 8"):
+        within_output(asked, tier, "free")
+    default = GenerationRequest("hi", None, Sampling(10), default_length=True)
+    assert within_output(default, tier, "free").sampling.max_tokens == 8
+    assert within_output(asked, Tier(max_output_tokens=10), "free") is asked

@@ -1,0 +1,105 @@
+"""The thread that looks for clients that left and answers that are too late."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.llm.doubles.answers import Answers, ask
+from tests.llm.doubles.sinks import FakeServer, eventually
+from trimodal.errors import Cancelled, Unavailable
+from trimodal.llm.frontend.dispatcher import Dispatch
+
+
+def held(server: FakeServer, max_tokens: int = 400) -> None:
+    """The engine's only slot is taken."""
+    ask(server, "holds the engine", max_tokens=max_tokens, cache_control=frozenset({"no-cache"}))
+    eventually(lambda: server.service.counts[0] == 1)
+
+
+def test_who_has_less_time_than_the_others_is_told_so_alone() -> None:
+    with FakeServer(answers=Answers(), max_num_seqs=1, fake_step_ms=2.0) as server:
+        held(server)
+        patient = ask(server, max_tokens=5)
+        eventually(lambda: server.service.counts[1] == 1)
+        hasty = ask(server, max_tokens=5, ttft_deadline_ms=100)
+        assert isinstance(hasty.wait().error, Unavailable)
+        assert "ttft_deadline_ms cannot be kept" in str(hasty.error)
+        assert hasty.error.retry_after_s
+        assert not patient.ended.is_set()
+        assert patient.wait().deltas[-1].finish_reason == "length"
+        eventually(lambda: server.service.counts == (0, 0, 0))
+
+
+def test_who_has_less_time_leaves_when_the_patient_one_has_gone() -> None:
+    with FakeServer(answers=Answers(), max_num_seqs=1, fake_step_ms=2.0) as server:
+        held(server)
+        patient = ask(server, max_tokens=5, ttft_deadline_ms=3_000_000)
+        eventually(lambda: server.service.counts[1] == 1)
+        hasty = ask(server, max_tokens=5, ttft_deadline_ms=150)
+        patient.cancelled = True
+        assert isinstance(patient.wait().error, Cancelled)
+        assert isinstance(hasty.wait().error, Unavailable)
+        assert server.service.counts[:2] == (1, 0), "nobody waits for it: it is not generated"
+
+
+def test_without_deadlines_there_is_none_for_listeners_either() -> None:
+    with FakeServer(answers=Answers(), max_num_seqs=1, fake_step_ms=2.0, scheduler="fifo") as server:
+        held(server, 100)
+        patient, hasty = ask(server, max_tokens=5), ask(server, max_tokens=5, ttft_deadline_ms=20)
+        assert [sink.wait().error for sink in (patient, hasty)] == [None, None]
+
+
+def test_a_fault_does_not_end_the_watch(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(self: Dispatch) -> None:
+        raise RuntimeError("no figures")
+
+    monkeypatch.setattr(Dispatch, "report", broken)
+    with FakeServer() as server:
+        eventually(lambda: "no figures" in capsys.readouterr().err)
+        leaving = ask(server, max_tokens=100_000 // 128)
+        leaving.cancelled = True
+        assert isinstance(leaving.wait().error, Cancelled)
+
+
+def test_a_premium_request_does_not_wait_behind_the_share_of_batch(tmp_path: Path) -> None:
+    tiers = tmp_path / "tiers.toml"
+    tiers.write_text("[tier.standard]\n[tier.batch]\nkv_share = 0.3\npriority = -10\n")
+    with FakeServer(
+        answers=Answers(), tiers=str(tiers), num_kv_blocks=32, max_num_seqs=8, fake_step_ms=5.0
+    ) as server:
+        ask(server, "fills the share", max_tokens=250, tier="batch")
+        eventually(lambda: server.service.counts[0] == 1)
+        batch = ask(server, max_tokens=200, tier="batch")
+        eventually(lambda: server.service.counts[1] == 1)
+        standard = ask(server, max_tokens=200)
+        eventually(lambda: standard.deltas != [])
+        assert not batch.deltas
+        assert batch.wait().text == standard.wait().text
+
+
+def test_a_deadline_passes_while_the_cache_is_asked() -> None:
+    answers = Answers()
+    with FakeServer(answers=answers) as server:
+        answers.gate.clear()
+        sink = ask(server, deadline_ms=30)
+        assert isinstance(sink.wait().error, Unavailable)
+        assert "deadline_ms passed: no text yet" in str(sink.error)
+        answers.gate.set()
+        eventually(lambda: server.value("queued_requests") == 0)
+        assert server.service.counts == (0, 0, 0)
+        assert not sink.after_end
+
+
+def test_a_listeners_deadline_is_its_own() -> None:
+    with FakeServer(answers=Answers(), fake_step_ms=2.0) as server:
+        patient = ask(server, max_tokens=200)
+        eventually(lambda: patient.deltas != [])
+        hasty = ask(server, max_tokens=200, deadline_ms=100)
+        assert hasty.wait().deltas[-1].finish_reason == "deadline"
+        assert patient.wait().deltas[-1].finish_reason == "length"
+        assert patient.text.startswith(hasty.text)
+        assert hasty.text

@@ -1,0 +1,101 @@
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trimodal.errors import InvalidArgument
+from trimodal.llm.request.request import GenerationRequest, read_request
+from trimodal.llm.settings import LlmSettings
+
+SETTINGS = LlmSettings(
+    max_prompt_bytes=1000, max_output_tokens=100, default_max_tokens=10, max_stop_strings=2
+)
+
+
+def text(value: str | bytes) -> np.ndarray[Any, Any]:
+    return np.array([value.encode() if isinstance(value, str) else value], dtype=object)
+
+
+def read(parameters: dict[str, Any] | None = None, **inputs: Any) -> GenerationRequest:
+    return read_request(inputs, parameters or {}, SETTINGS)
+
+
+def test_a_prompt_with_defaults() -> None:
+    request = read(text_input=text("hello"))
+    assert request.prompt == "hello"
+    assert request.messages is None
+    assert (request.sampling.max_tokens, request.sampling.temperature) == (10, 0.0)
+
+
+def test_a_chat_with_everything() -> None:
+    messages = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
+    request = read(
+        messages=text(json.dumps(messages)),
+        max_tokens=np.array([7], dtype=np.int32),
+        temperature=np.array([0.5], dtype=np.float32),
+        top_p=np.array([0.9], dtype=np.float32),
+        top_k=np.array([40], dtype=np.int32),
+        seed=np.array([2**64 - 1], dtype=np.uint64),
+        stop=np.array([b"a", "é".encode()], dtype=object),
+    )
+    assert request.messages == tuple(messages)
+    assert request.sampling.seed == 2**64 - 1
+    assert request.stops == ("a", "é")
+
+
+BAD = [
+    ({}, "neither is given"),
+    ({"text_input": text("a"), "messages": text("[]")}, "messages must be a non-empty"),
+    (
+        {"text_input": text("a"), "messages": text('[{"role": "user", "content": "b"}]')},
+        "both are given",
+    ),
+    ({"text_input": text("")}, "text_input is empty"),
+    ({"text_input": text("a" * 1001)}, "text_input has 1001 bytes: at most 1000"),
+    ({"text_input": text(b"\xff\xfe")}, "text_input is not valid UTF-8: byte 0"),
+    ({"text_input": np.array([b"a", b"b"], dtype=object)}, "text_input holds 2 values"),
+    ({"messages": text("{")}, "messages is not valid JSON"),
+    ({"messages": text("[" * 900)}, "messages"),
+    ({"messages": text('"hi"')}, "non-empty JSON list"),
+    ({"messages": text("[1]")}, r"messages\[0\] must be an object"),
+    ({"messages": text('[{"role": "king", "content": "a"}]')}, r"messages\[0\].role is 'king'"),
+    ({"messages": text('[{"role": "user"}]')}, r"messages\[0\].content must be a string"),
+    ({"messages": text('[{"role": "user", "content": [1]}]')}, "content must be a string"),
+    ({"messages": text('[{"role": "user", "content": "a", "x": 1}]')}, "unknown key 'x'"),
+    ({"messages": text('[{"role": "user", "content": "\\ud800"}]')}, "lone surrogate"),
+    ({"text_input": text("a"), "max_tokens": np.array([0], dtype=np.int32)}, "max_tokens is 0"),
+    ({"text_input": text("a"), "max_tokens": np.array([-1], dtype=np.int32)}, "max_tokens is -1"),
+    ({"text_input": text("a"), "max_tokens": np.array([101], dtype=np.int32)}, "between 1 and 100"),
+    ({"text_input": text("a"), "max_tokens": np.array([], dtype=np.int32)}, "max_tokens holds 0 values"),
+    ({"text_input": text("a"), "temperature": np.array([np.nan], dtype=np.float32)}, "temperature is nan"),
+    ({"text_input": text("a"), "temperature": np.array([-1], dtype=np.float32)}, "temperature is -1"),
+    (
+        {"text_input": text("a"), "temperature": np.array([10.000001], dtype=np.float32)},
+        "temperature is 10.000001: it must be between 0 and 10",
+    ),
+    ({"text_input": text("a"), "temperature": np.array([np.inf], dtype=np.float32)}, "temperature is inf"),
+    ({"text_input": text("a"), "top_p": np.array([0], dtype=np.float32)}, "top_p is 0"),
+    ({"text_input": text("a"), "top_p": np.array([1.5], dtype=np.float32)}, "top_p is 1.5"),
+    ({"text_input": text("a"), "top_k": np.array([-2], dtype=np.int32)}, "top_k is -2"),
+    ({"text_input": text("a"), "stop": np.array([b"x"] * 3, dtype=object)}, "stop holds 3 strings"),
+    ({"text_input": text("a"), "stop": text("")}, "stop holds a string of 0 bytes"),
+    ({"text_input": text("a"), "stop": text(b"\xff")}, "stop is not valid UTF-8"),
+]
+
+
+@pytest.mark.parametrize(("inputs", "message"), BAD, ids=[message for _, message in BAD])
+def test_bad_input_names_the_field_and_the_limit(inputs: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        read(**inputs)
+
+
+def test_an_unknown_parameter_is_refused_by_name() -> None:
+    with pytest.raises(InvalidArgument, match="unknown parameter 'max_token'"):
+        read({"max_token": 5}, text_input=text("a"))
+
+
+@pytest.mark.parametrize(("sent", "taken"), [(1e-45, 0.0), (9e-6, 0.0), (0.0, 0.0), (0.25, 0.25)])
+def test_a_temperature_too_small_to_divide_by_is_greedy(sent: float, taken: float) -> None:
+    request = read(text_input=text("a"), temperature=np.array([sent], dtype=np.float32))
+    assert request.sampling.temperature == taken

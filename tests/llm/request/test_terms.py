@@ -1,0 +1,112 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trimodal.errors import InvalidArgument
+from trimodal.llm.request.request import GenerationRequest, read_request
+from trimodal.llm.request.terms import CancelRequest, Terms
+from trimodal.llm.settings import LlmSettings
+
+SETTINGS = LlmSettings(engine="fake")
+
+
+def text(value: str | bytes) -> np.ndarray[Any, Any]:
+    return np.array([value.encode() if isinstance(value, str) else value], dtype=object)
+
+
+def whole(value: int) -> np.ndarray[Any, Any]:
+    return np.array([value], dtype=np.int32)
+
+
+def terms(parameters: dict[str, Any] | None = None, **inputs: np.ndarray[Any, Any]) -> Terms:
+    request = read_request({"text_input": text("hi"), **inputs}, parameters or {}, SETTINGS)
+    assert isinstance(request, GenerationRequest)
+    return request.terms
+
+
+def test_nothing_said_is_as_the_tier_says() -> None:
+    assert terms() == Terms()
+
+
+def test_every_field_is_read() -> None:
+    read = terms(
+        tenant=text("acme"),
+        tier=text("premium"),
+        priority=whole(-3),
+        ttft_deadline_ms=whole(500),
+        deadline_ms=whole(9000),
+        cache_control=text("no-cache, Store"),
+        cache_namespace=text("faq"),
+        cancel_key=text("k" * 16),
+    )
+    assert read == Terms("acme", "premium", -3, 500, 9000, frozenset({"no-cache", "store"}), "faq", "k" * 16)
+
+
+def test_a_parameter_is_as_good_as_an_input() -> None:
+    read = terms({"tier": "premium", "ttft_deadline_ms": 500, "tenant": "naïve 日本"})
+    assert (read.tier, read.ttft_deadline_ms, read.tenant) == ("premium", 500, "naïve 日本")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        ({"ttft_deadline": 5}, "unknown parameter 'ttft_deadline': send one of the model's inputs"),
+        ({"cancel_key": "k" * 16}, "unknown parameter 'cancel_key': send one of the model's inputs"),
+        ({"tier": 3}, "tier is 3: a text is needed"),
+        ({"priority": True}, "priority is True: a whole number is needed"),
+        ({"priority": 1.0}, "priority is 1.0: a whole number is needed"),
+        ({"deadline_ms": "500"}, "deadline_ms is '500': a whole number is needed"),
+        ({"deadline_ms": 10**30}, f"deadline_ms is {10**30}: it must be between 1 and 86400000"),
+        ({"ttft_deadline_ms": 0}, "ttft_deadline_ms is 0: it must be between 1 and 3600000"),
+        ({"priority": -101}, "priority is -101: it must be between -100 and 100"),
+        ({"tenant": "\ud800"}, "tenant holds a lone surrogate: it is not valid Unicode"),
+        ({"tenant": "t" * 257}, "tenant has 257 bytes: at most 256 are taken"),
+    ],
+)
+def test_a_wrong_parameter_is_named(parameters: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidArgument) as told:
+        terms(parameters)
+    assert str(told.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("inputs", "sentence"),
+    [
+        ({"tier": text(b"\xff")}, "tier is not valid UTF-8: byte 0 cannot be decoded"),
+        ({"priority": np.array([1, 2], np.int32)}, "priority holds 2 values: exactly 1 is needed"),
+        ({"priority": np.array([], np.int32)}, "priority holds 0 values: exactly 1 is needed"),
+        (
+            {"cache_namespace": text("weather")},
+            "cache_namespace is 'weather': one of default, live, faq is needed",
+        ),
+        (
+            {"cache_control": text("no-cache,max-age=3")},
+            "cache_control has 'max-age=3': no-cache, no-store, store are known, commas between",
+        ),
+        (
+            {"cache_control": text("store,no-store")},
+            "cache_control has no-store and store: at most one of them is needed",
+        ),
+        ({"cancel_key": text("short")}, "cancel_key has 5 bytes: 16 to 128 random ones are needed"),
+        ({"cancel_key": text("k" * 129)}, "cancel_key has 129 bytes: 16 to 128 random ones are needed"),
+    ],
+)
+def test_a_wrong_input_is_named(inputs: dict[str, np.ndarray[Any, Any]], sentence: str) -> None:
+    with pytest.raises(InvalidArgument) as told:
+        terms(**inputs)
+    assert str(told.value) == sentence
+
+
+def test_a_field_given_twice_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="tier is given twice: as an input and as a parameter"):
+        terms({"tier": "premium"}, tier=text("premium"))
+
+
+def test_a_cancel_goes_alone() -> None:
+    key = "k" * 20
+    assert read_request({"cancel": text(key)}, {}, SETTINGS) == CancelRequest(key)
+    with pytest.raises(InvalidArgument, match="cancel goes alone: text_input came with it"):
+        read_request({"cancel": text(key), "text_input": text("hi")}, {}, SETTINGS)
+    with pytest.raises(InvalidArgument, match="cancel has 0 bytes: 16 to 128 random ones are needed"):
+        read_request({"cancel": text("")}, {}, SETTINGS)

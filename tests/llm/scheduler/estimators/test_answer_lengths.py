@@ -1,0 +1,77 @@
+import math
+import random
+
+import pytest
+
+from trimodal.llm.scheduler.estimators.answer_lengths import EDGES, AnswerLengths, LifeTable
+
+
+def mean_left(table: LifeTable, made: int) -> float:
+    return sum(table.left(made, (rank + 0.5) / 200) for rank in range(200)) / 200
+
+
+def test_nothing_is_foreseen_before_a_few_answers() -> None:
+    lengths = AnswerLengths()
+    for _ in range(7):
+        lengths.learn("standard", 10, 100, finished=True)
+    assert not lengths.ready
+    assert math.isnan(lengths.left("standard", 0, 100, 0.5))
+    lengths.learn("standard", 10, 100, finished=True)
+    assert lengths.left("standard", 0, 100, 0.5) == pytest.approx(10, abs=1)
+
+
+def test_what_is_left_depends_on_what_has_come() -> None:
+    """Half the answers have 10 tokens, half 200: after 20 tokens it is one of the long ones."""
+    table = LifeTable([(10, True), (200, True)] * 50)
+    assert mean_left(table, 0) == pytest.approx(105, rel=0.1)
+    assert mean_left(table, 20) == pytest.approx(180, rel=0.1)
+
+
+def test_memoryless_answers_have_as_much_left_at_any_time() -> None:
+    draw = random.Random(0)
+    table = LifeTable([(1 + int(draw.expovariate(1 / 60)), True) for _ in range(2000)])
+    for made in (0, 30, 90):
+        assert mean_left(table, made) == pytest.approx(60, rel=0.15)
+
+
+def test_answers_cut_short_count_as_longer_than_they_got() -> None:
+    draw = random.Random(0)
+    lengths = [1 + int(draw.expovariate(1 / 100)) for _ in range(2000)]
+    cut = LifeTable([(min(length, 60), length <= 60) for length in lengths])
+    assert cut.longer(50) == pytest.approx(math.exp(-0.5), abs=0.03)  # not 0, though none was seen longer
+    assert cut.left(0, 0.9) == math.inf
+
+
+def test_answers_that_only_max_tokens_ends_take_all_they_may() -> None:
+    lengths = AnswerLengths()
+    for _ in range(20):
+        lengths.learn("standard", 64, 64, finished=True)
+    assert lengths.left("standard", 0, 64, 0.5) == 64
+    assert lengths.left("standard", 60, 64, 0.5) == 4
+    assert lengths.left("standard", 64, 64, 0.5) == 1
+
+
+def test_a_tier_with_enough_answers_has_its_own_table() -> None:
+    lengths = AnswerLengths()
+    for _ in range(40):
+        lengths.learn("short", 5, 1000, finished=True)
+        lengths.learn("long", 500, 1000, finished=True)
+    assert lengths.left("short", 0, 1000, 0.5) == pytest.approx(5, abs=1)
+    assert lengths.left("long", 0, 1000, 0.5) == pytest.approx(500, rel=0.1)
+    assert 5 < lengths.left("new", 0, 1000, 0.6) < 510
+
+
+def test_recent_answers_replace_old_ones() -> None:
+    lengths = AnswerLengths()
+    for tokens in [500] * 300 + [10] * 300:
+        lengths.learn("standard", tokens, 1000, finished=True)
+    assert lengths.left("standard", 0, 1000, 0.99) <= 10
+
+
+@pytest.mark.parametrize("made", [0, 1, 16, 17, 100, EDGES[-1], EDGES[-1] * 2])
+@pytest.mark.parametrize("rank", [0.0, 0.3, 0.999999])
+def test_there_is_always_a_token_left_and_never_more_than_may_come(made: int, rank: float) -> None:
+    lengths = AnswerLengths()
+    for tokens in (0, 1, 5, 17, 100, EDGES[-1] * 2) * 4:
+        lengths.learn("standard", tokens, EDGES[-1] * 4, finished=True)
+    assert 1 <= lengths.left("standard", made, made + 50, rank) <= 50

@@ -1,0 +1,106 @@
+import pytest
+
+from trimodal.errors import InvalidArgument, Unavailable
+from trimodal.llm.engines.protocol import EngineInfo
+from trimodal.llm.request.tiers import Tier
+from trimodal.llm.scheduler import Ticket
+from trimodal.llm.scheduler.admission import Admission
+from trimodal.llm.settings import LlmSettings
+
+
+def make(
+    blocks: int = 10, seqs: int = 4, length: int = 1000, lookahead: int = 0, scheduler: str = "deadline"
+) -> Admission:
+    info = EngineInfo("fake", "none", blocks, 32, seqs, length, lookahead)
+    return Admission(LlmSettings(max_prompt_tokens=500, max_queue=3, scheduler=scheduler), info)
+
+
+def ticket(admission: Admission, id: int, prompt: int, output: int, share: float = 1.0) -> Ticket:
+    made = Ticket(id, prompt, output, Tier(kv_share=share), f"share {share}")
+    made.blocks = admission.blocks(prompt, output)
+    return made
+
+
+def test_what_fits_is_taken_and_given_back() -> None:
+    admission = make()
+    first = ticket(admission, 1, 100, 60)  # 5 blocks
+    assert admission.reserve(first)
+    assert admission.reserve(ticket(admission, 2, 100, 60))
+    third = ticket(admission, 3, 1, 1)
+    assert not admission.reserve(third)
+    admission.release(first)
+    admission.release(first)
+    assert (admission.reserved, admission.reserved_blocks) == (1, 5)
+    assert admission.reserve(third)
+
+
+def test_batch_slots_are_bounded() -> None:
+    admission = make(seqs=1)
+    assert admission.reserve(ticket(admission, 1, 1, 1))
+    assert not admission.reserve(ticket(admission, 2, 1, 1))
+
+
+def test_a_tier_holds_no_more_than_its_share() -> None:
+    admission = make()
+    first = ticket(admission, 1, 100, 28, share=0.5)  # 4 blocks of 5
+    second = ticket(admission, 2, 33, 1, share=0.5)  # 2 blocks
+    assert admission.reserve(first)
+    assert not admission.fits(second)
+    assert admission.reserve(ticket(admission, 3, 33, 1))  # another tier
+    admission.release(first)
+    assert admission.reserve(second)
+    assert dict(admission.reserved_by_tier) == {"share 0.5": 2, "share 1.0": 2}
+
+
+def test_what_is_bigger_than_its_tier_s_share_runs_as_the_only_one_of_it() -> None:
+    admission = make()
+    big, small = ticket(admission, 1, 200, 56, share=0.5), ticket(admission, 2, 1, 1, share=0.5)
+    assert admission.reserve(small)
+    assert not admission.fits(big)
+    admission.release(small)
+    assert admission.reserve(big)
+    assert not admission.fits(small)
+
+
+def test_first_in_first_out_knows_no_shares() -> None:
+    admission = make(scheduler="fifo")
+    assert admission.reserve(ticket(admission, 1, 100, 28, share=0.5))
+    assert admission.reserve(ticket(admission, 2, 100, 28, share=0.5))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "output", "message"),
+    [
+        (0, 1, "no tokens"),
+        (501, 1, "max_prompt_tokens is 500"),
+        (400, 601, "takes 1000 together"),
+        (300, 21, "KV pool holds 320"),
+    ],
+)
+def test_what_can_never_fit_is_refused(prompt: int, output: int, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        make().check_size(prompt, output)
+
+
+def test_the_largest_request_that_fits_runs() -> None:
+    admission = make()
+    admission.check_size(300, 20)
+    assert admission.reserve(ticket(admission, 1, 300, 20))
+
+
+def test_the_room_beside_a_prompt_is_what_check_size_takes() -> None:
+    admission = make(lookahead=5)
+    assert admission.room(300) == 15
+    admission.check_size(300, admission.room(300))
+    assert make(blocks=100).room(990) == 10
+
+
+def test_drafted_tokens_need_room_too() -> None:
+    with pytest.raises(InvalidArgument, match="KV pool holds 315"):
+        make(lookahead=5).check_size(300, 20)
+
+
+def test_a_full_queue_is_unavailable() -> None:
+    make().check_queue(2)
+    with pytest.raises(Unavailable, match="3 requests wait already: max_queue is 3"):
+        make().check_queue(3)

@@ -1,0 +1,92 @@
+import math
+
+import pytest
+
+from tests.llm.scheduler.engine_rig import STEP, STREAM, practised, ticket
+from trimodal.llm.request.tiers import Tier
+from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
+from trimodal.llm.scheduler.prefill_budget import PrefillBudget
+
+BOUND = 0.050
+chat = ticket(500, tier=Tier(itl_bound_ms=BOUND * 1e3))
+
+
+def test_without_a_bound_anything_goes() -> None:
+    speed = practised()
+    pace = PrefillBudget(speed, 4096)
+    pace.began(ticket(1))
+    speed.started(ticket(2, 100_000))
+    assert pace.limit() == math.inf
+    assert pace.allows(100_000)
+    assert pace.advice == ""
+
+
+def test_prompts_in_hand_fit_between_two_tokens_of_a_bounded_stream() -> None:
+    speed = practised()
+    pace = PrefillBudget(speed, 4096)
+    pace.began(chat)
+    limit = pace.limit()
+    assert speed.gap(speed.streams) + limit * speed.prefill_s == pytest.approx(0.9 * BOUND)
+    assert 0 < limit < 4096
+    speed.started(ticket(2, int(limit) - 10))
+    assert pace.allows(10)
+    assert not pace.allows(11)
+    pace.ended(chat)
+    assert pace.allows(11)
+
+
+def test_a_prompt_that_is_too_long_goes_alone() -> None:
+    speed = practised()
+    pace = PrefillBudget(speed, 4096)
+    pace.began(chat)
+    assert pace.allows(100_000)
+    speed.started(ticket(2, 1))
+    assert not pace.allows(100_000)
+
+
+def test_small_enough_steps_need_no_pace() -> None:
+    speed = practised()
+    pace = PrefillBudget(speed, 256)
+    pace.began(chat)
+    speed.started(ticket(2, 100_000))
+    assert pace.allows(100_000)
+    assert pace.advice == ""
+
+
+def test_the_tightest_bound_holds() -> None:
+    pace = PrefillBudget(practised(), 100_000)
+    loose = ticket(501, tier=Tier(itl_bound_ms=500))
+    for each in (loose, chat, chat):
+        pace.began(each)
+    tight = pace.limit()
+    pace.ended(chat)
+    assert pace.limit() == tight
+    pace.ended(chat)
+    assert tight < pace.limit() < math.inf
+    pace.emptied()
+    assert pace.limit() == math.inf
+
+
+def test_nothing_is_held_back_before_the_speed_is_known() -> None:
+    speed = LatencyModel()
+    pace = PrefillBudget(speed, 4096)
+    pace.began(chat)
+    speed.started(ticket(2, 4000))
+    assert pace.allows(4000)
+
+
+def test_advice_is_the_step_that_would_keep_the_bound() -> None:
+    speed = practised()
+    pace = PrefillBudget(speed, 4096)
+    pace.began(chat)
+    tokens = int((0.9 * BOUND - speed.gap(1)) / speed.prefill_s)
+    assert pace.advice == (
+        f"max_num_batched_tokens {tokens + 1} (now 4096) would keep the ITL bound of 50 ms for any prompt"
+    )
+
+
+def test_advice_when_even_decoding_alone_is_too_slow() -> None:
+    speed = practised()
+    pace = PrefillBudget(speed, 4096)
+    pace.began(ticket(1, tier=Tier(itl_bound_ms=(STEP + STREAM) * 1e3 / 2)))
+    assert "is shorter than a step" in pace.advice

@@ -1,0 +1,267 @@
+"""The glue of the speech model on a fake stub: tensors, refusals, and the call into the recogniser."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2
+from tritonclient.utils import triton_to_np_dtype
+
+from tests.doubles import pb_utils
+from tests.doubles.pb_utils import InferenceRequest, ResponseSender, TritonError
+from trimodal.errors import SettingsError
+
+MODEL = Path(__file__).parents[2] / "model_repository" / "speech"
+CONFIG = text_format.Parse((MODEL / "config.pbtxt").read_text(), model_config_pb2.ModelConfig())
+PARAMETERS = {key: value.string_value for key, value in CONFIG.parameters.items()}
+BOUND = 20.0
+NOISE = np.random.default_rng(1).uniform(-0.3, 0.3, (1, 16_000)).astype(np.float32)
+SILENCE = np.zeros((1, 16_000), np.float32)
+
+
+class Recognizer:
+    """Hears one word in every window. It may be held, or answer with an error."""
+
+    def __init__(self) -> None:
+        self.asked: list[Mapping[str, Any]] = []
+        self.error: TritonError | None = None
+        self.go = threading.Event()
+        self.go.set()
+
+    def __call__(self, inputs: Mapping[str, Any]) -> Any:
+        self.asked.append(inputs)
+        assert self.go.wait(BOUND)
+        words = {
+            "words": np.array([[" naïve".encode()]], object),
+            "word_starts": np.array([[0.25]], np.float32),
+            "word_ends": np.array([[0.75]], np.float32),
+            "word_probabilities": np.array([[0.5]], np.float32),
+        }
+        measures = ("no_speech_probability", "average_log_probability", "compression_ratio")
+        texts = {"language": np.array([[b"en"]], object), "rejected": np.array([[b""]], object)}
+        return self.error or words | texts | {name: np.zeros((1, 1), np.float32) for name in measures}
+
+
+class SpeechGlue:
+    """The model.py, initialized as its config.pbtxt says but for `parameters`."""
+
+    def __init__(self, module: Any, **parameters: str) -> None:
+        self.recognizer = pb_utils.MODELS["speech_recognize"] = Recognizer()
+        self.model = module.TritonPythonModel()
+        batching = {"max_sequence_idle_microseconds": 60_000_000}
+        config = PARAMETERS | {"vad": "energy", "policy": "vad"} | parameters
+        self.model.initialize(
+            {
+                "model_config": pb_utils.model_config(config, sequence_batching=batching),
+                "model_name": "speech",
+            }
+        )
+
+    def ask(self, *requests: InferenceRequest) -> list[ResponseSender]:
+        """All in one call, as Triton does with chunks of different streams."""
+        assert self.model.execute(list(requests)) is None, "answers go through response senders"
+        return [request.sender for request in requests]
+
+    def tell(self, *requests: InferenceRequest) -> list[dict[str, Any]]:
+        """One after the other, as Triton does with chunks of one stream; all must be taken."""
+        return [answer(self.ask(request)[0]) for request in requests]
+
+
+@pytest.fixture
+def module() -> Iterator[Any]:
+    with pb_utils.glue(MODEL / "1" / "model.py") as module:
+        yield module
+
+
+@pytest.fixture
+def speech(module: Any) -> Iterator[SpeechGlue]:
+    speech = SpeechGlue(module)
+    yield speech
+    speech.recognizer.go.set()
+    speech.model.finalize()
+
+
+def chunk(
+    audio: Any = NOISE, stream: int | str = 1, *, start: bool = False, end: bool = False, **parameters: Any
+) -> InferenceRequest:
+    name = "audio_int16" if getattr(audio, "dtype", None) == np.int16 else "audio"
+    controls = {
+        "START": np.array([[start]], np.int32),
+        "END": np.array([[end]], np.int32),
+    }
+    inputs = controls | ({} if audio is None else {name: audio})
+    return InferenceRequest(inputs, parameters, correlation_id=stream)
+
+
+def answer(sender: ResponseSender) -> dict[str, Any]:
+    assert sender.ended.wait(BOUND)
+    assert sender.error() is None, sender.error()
+    assert (len(sender.responses), sender.finals) == (1, 1)
+    return dict(sender.responses[0].outputs)
+
+
+def refusal(sender: ResponseSender) -> tuple[int, str]:
+    assert sender.ended.wait(BOUND)
+    assert (len(sender.responses), sender.finals) == (1, 1)
+    error = sender.error()
+    assert error is not None
+    return error.code, error.message()
+
+
+def test_an_answer_has_the_tensors_of_the_config(speech):
+    (sender,) = speech.ask(chunk(start=True, end=True))
+    told = answer(sender)
+    assert set(told) == {output.name for output in CONFIG.output}
+    for output in CONFIG.output:
+        kind = triton_to_np_dtype(model_config_pb2.DataType.Name(output.data_type).removeprefix("TYPE_"))
+        array = told[output.name]
+        assert array.dtype == (np.object_ if output.data_type == model_config_pb2.TYPE_STRING else kind)
+        assert array.shape == (1, 1), "one word, one of everything else"
+    assert told["committed"].item() == told["words"].item() == " naïve".encode()
+    assert told["final"].item() is True
+    assert told["received_s"].item() == 1.0
+
+
+def test_words_are_on_the_clock_of_the_stream(speech):
+    first, second, last = speech.tell(
+        chunk(SILENCE, start=True), chunk((NOISE * 32767).astype(np.int16)), chunk(None, end=True)
+    )
+    assert first["words"].shape == second["words"].shape == (1, 0)
+    (asked,) = speech.recognizer.asked
+    start = 2.0 - asked["window"].shape[1] / 16_000
+    assert 0.5 < start < 1.0, "most of the silence is not heard"
+    assert last["word_starts"].item() == pytest.approx(start + 0.25, abs=1e-4)
+
+
+def test_the_recogniser_is_called_with_the_options_of_the_start(speech):
+    speech.tell(chunk(start=True, language="de", prompt="Zürich"), chunk(None, end=True))
+    (asked,) = speech.recognizer.asked
+    assert set(asked) == {"window", "prompt", "language"}
+    assert (asked["prompt"].item(), asked["language"].item()) == ("Zürich".encode(), b"de")
+
+
+def test_a_chunk_does_not_wait_for_the_recogniser_and_an_end_does(speech):
+    speech.recognizer.go.clear()
+    begin, pause = speech.tell(chunk(start=True), chunk(SILENCE))
+    assert begin["final"].item() is pause["final"].item() is False
+    (end,) = speech.ask(chunk(None, end=True))
+    assert not end.ended.wait(0.1)
+    speech.recognizer.go.set()
+    assert answer(end)["committed"].item() == " naïve".encode()
+
+
+def test_chunks_of_different_streams_in_one_call_are_kept_apart(speech):
+    numbers = range(1, 9)
+    begins = speech.ask(*(chunk(NOISE[:, : 2_000 * n], n, start=True) for n in numbers))
+    assert [answer(sender)["received_s"].item() for sender in begins] == [n / 8 for n in numbers]
+    ends = speech.ask(*(chunk(None, n, end=True) for n in numbers))
+    assert [answer(sender)["received_s"].item() for sender in ends] == [n / 8 for n in numbers]
+
+
+def test_a_refused_chunk_adds_nothing_and_its_neighbours_are_answered(speech):
+    bad = NOISE.copy()
+    bad[0, 7] = np.nan
+    speech.tell(chunk(start=True))
+    refused, stranger, neighbour = speech.ask(chunk(bad), chunk(stream=2), chunk(stream=3, start=True))
+    told = "audio: NaN or infinite samples; FP32 samples are finite, within [-1, 1]"
+    assert refusal(refused) == (TritonError.INVALID_ARG, told)
+    code, told = refusal(stranger)
+    assert code == TritonError.INVALID_ARG
+    assert "stream 2 is not open" in told
+    assert answer(neighbour)["received_s"].item() == 1.0
+    assert speech.tell(chunk(None, end=True))[0]["received_s"].item() == 1.0
+
+
+def test_a_refused_start_makes_no_stream(speech):
+    (refused,) = speech.ask(chunk(start=True, policy="fast"))
+    assert "policy: 'fast'; known are live" in refusal(refused)[1]
+    assert "stream 1 is not open" in refusal(speech.ask(chunk())[0])[1]
+
+
+def test_a_refused_end_ends_the_stream(speech):
+    speech.tell(chunk(start=True))
+    (refused,) = speech.ask(chunk(NOISE * np.inf, end=True))
+    assert "audio: NaN or infinite" in refusal(refused)[1]
+    assert "stream 1 is not open" in refusal(speech.ask(chunk())[0])[1]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (TritonError("language: 'xx'", TritonError.INVALID_ARG), TritonError.INVALID_ARG),
+        (TritonError("full", TritonError.UNAVAILABLE), TritonError.UNAVAILABLE),
+    ],
+)
+def test_an_error_of_the_recogniser_is_told_with_its_code(speech, error, code):
+    speech.recognizer.error = error
+    (sender,) = speech.ask(chunk(start=True, end=True))
+    assert refusal(sender) == (code, f"speech_recognize: {error}")
+
+
+class Latin1(InferenceRequest):
+    """A request whose parameters are not UTF-8: the stub decodes them."""
+
+    def parameters(self) -> str:
+        return b"Z\xfcrich".decode()
+
+
+def test_what_cannot_be_a_stream_or_its_options_is_refused(speech):
+    (text,) = speech.ask(chunk(stream="seven", start=True))
+    assert refusal(text) == (
+        TritonError.INVALID_ARG,
+        "sequence_id: 'seven' is a text; a stream's id is a number, 1 to 2^64 - 1",
+    )
+    inputs = {name: tensor.as_numpy() for name, tensor in chunk(start=True).inputs.items()}
+    (latin1,) = speech.ask(Latin1(inputs, correlation_id=1))
+    assert refusal(latin1) == (TritonError.INVALID_ARG, "parameters: a text among them is not UTF-8")
+    assert speech.model.service.open_streams == 0
+
+
+class Surprise(InferenceRequest):
+    """A request whose parameters cannot be read."""
+
+    def parameters(self) -> str:
+        raise OSError("/secret/path")
+
+
+def test_an_exception_anywhere_in_execute_is_a_final_error(speech, capsys):
+    inputs = {name: tensor.as_numpy() for name, tensor in chunk(start=True).inputs.items()}
+    told = (TritonError.INTERNAL, "the model failed on this request; the server's log says why")
+    (sender,) = speech.ask(Surprise(inputs))
+    assert refusal(sender) == told
+    (sender,) = speech.ask(chunk(np.full((1, 400), "x", object), start=True))
+    assert refusal(sender) == told
+    assert "/secret/path" in capsys.readouterr().err
+    (sender,) = speech.ask(chunk(start=True, end=True))
+    answer(sender)
+
+
+def test_finalize_answers_what_is_owed_and_carries_the_metrics_over(module):
+    speech = SpeechGlue(module)
+    speech.recognizer.go.clear()
+    speech.tell(chunk(start=True), chunk(stream=2, start=True))
+    (end,) = speech.ask(chunk(None, end=True))
+    closing = threading.Thread(target=speech.model.finalize)
+    closing.start()
+    assert refusal(end) == (
+        TritonError.UNAVAILABLE,
+        "speech is being unloaded; start the stream again later",
+    )
+    speech.recognizer.go.set()
+    closing.join(BOUND)
+    assert not closing.is_alive()
+    families = {family.name: family for family in pb_utils.MetricFamily.families}
+    for gauge in ("active_streams", "active_requests", "windows_in_flight"):
+        assert families[f"trimodal_speech_{gauge}"].metrics[0].values("set")[-1] == 0
+    assert not [t for t in threading.enumerate() if t.name.startswith(("window-", "listener", "sweeper"))]
+
+
+def test_a_bad_setting_stops_loading_and_names_itself(module):
+    with pytest.raises(SettingsError, match="speech/config.pbtxt: .*colour"):
+        SpeechGlue(module, colour="red")

@@ -1,0 +1,198 @@
+"""Every config.pbtxt parses, agrees with its model's other profiles, and its parameters are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2
+
+from trimodal.assistant.settings import AssistantSettings
+from trimodal.embedding.settings import EmbeddingSettings
+from trimodal.errors import SettingsError
+from trimodal.llm.settings import LlmSettings
+from trimodal.settings import Settings, parse_parameters
+from trimodal.speech.settings import RecognizeSettings, SpeechSettings
+from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
+
+REPOSITORY = Path(__file__).parents[2] / "model_repository"
+SETTINGS: dict[str, type[Settings]] = {
+    "assistant": AssistantSettings,
+    "embedding": EmbeddingSettings,
+    "llm": LlmSettings,
+    "speech": SpeechSettings,
+    "speech_recognize": RecognizeSettings,
+    "vision_classify": ClassifySettings,
+    "vision_preprocess": PreprocessSettings,
+    "vision_rank": RankSettings,
+}
+FILES = sorted([*REPOSITORY.glob("*/config.pbtxt"), *REPOSITORY.glob("*/configs/*.pbtxt")])
+MODELS = sorted({file.relative_to(REPOSITORY).parts[0] for file in FILES})
+TUNE, CONTRACT = "# Tune here", "# Clients depend on this"
+# What begins a top-level field below the line that clients depend on; everything else is a knob.
+CONTRACT_FIELDS = {
+    "name", "backend", "platform", "input", "output", "model_transaction_policy", "sequence_batching",
+    "ensemble_scheduling",
+}  # fmt: skip
+# Fields of servers after 2.51, which refuses to load a config that has them.
+NEWER = ("model_metrics", "max_inflight_requests")
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(REPOSITORY))
+
+
+def config(path: Path) -> Any:
+    return text_format.Parse(path.read_text(), model_config_pb2.ModelConfig())
+
+
+def profiles(model: str) -> dict[str, Any]:
+    """File name → its config, for all profiles of a model."""
+    return {named(path): config(path) for path in FILES if path.is_relative_to(REPOSITORY / model)}
+
+
+def contract(model: Any) -> dict[str, Any]:
+    """What a client of the model sees."""
+    return {
+        "name": model.name,
+        "inputs": [(one.name, one.data_type, tuple(one.dims), one.optional) for one in model.input],
+        "outputs": [(one.name, one.data_type, tuple(one.dims)) for one in model.output],
+        "decoupled": model.model_transaction_policy.decoupled,
+        "batched": model.max_batch_size > 0,
+        "largest batch": model.max_batch_size,
+        "versions": str(model.version_policy),
+    }
+
+
+def parameters(path: Path) -> dict[str, str]:
+    return {key: value.string_value for key, value in config(path).parameters.items()}
+
+
+def top_level(lines: list[str]) -> Iterator[str]:
+    """Names of the fields that begin in column 0."""
+    for line in lines:
+        if line and line[0].isalpha():
+            yield line.replace(":", " ").replace("{", " ").split()[0]
+
+
+def test_every_model_of_the_repository_is_looked_at() -> None:
+    folders = sorted(path.name for path in REPOSITORY.iterdir() if path.is_dir())
+    assert folders == MODELS
+    assert set(SETTINGS) == {model for model in MODELS if (REPOSITORY / model / "1" / "model.py").exists()}
+
+
+@pytest.mark.parametrize("path", FILES, ids=named)
+def test_a_file_parses_and_names_its_model(path: Path) -> None:
+    parsed = config(path)
+    assert parsed.name == path.relative_to(REPOSITORY).parts[0]
+    assert parsed.backend or parsed.platform
+    assert (parsed.platform == "ensemble") == (len(parsed.ensemble_scheduling.step) > 0)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_profiles_of_a_model_agree_on_what_clients_see(model: str) -> None:
+    first, *others = profiles(model).items()
+    for file, other in others:
+        assert contract(other) == contract(first[1]), f"{file} and {first[0]}"
+
+
+@pytest.mark.parametrize("model", SETTINGS)
+def test_python_models_know_their_parameters(model: str) -> None:
+    looked_at = 0
+    for path in FILES:
+        if path.is_relative_to(REPOSITORY / model) and config(path).backend == "python":
+            parse_parameters(SETTINGS[model], parameters(path), source=named(path))
+            looked_at += 1
+    assert looked_at
+
+
+@pytest.mark.parametrize("path", FILES, ids=named)
+def test_python_models_show_what_they_run_and_where(path: Path) -> None:
+    model = path.relative_to(REPOSITORY).parts[0]
+    if config(path).backend == "python":
+        known = set(SETTINGS[model].model_fields)
+        assert {"engine", "artefact", "device"} & known <= set(parameters(path))
+
+
+def test_fields_that_no_server_knows_are_refused() -> None:
+    """Or a misspelt field would parse; and fields of the newest servers are known."""
+    with pytest.raises(text_format.ParseError, match="instance_groups"):
+        text_format.Parse("instance_groups [ { count: 1 } ]", model_config_pb2.ModelConfig())
+    # Of the newest model_config.proto, which not every client's release has.
+    assert "model_metrics" in model_config_pb2.ModelConfig.DESCRIPTOR.fields_by_name
+    assert "max_inflight_requests" in model_config_pb2.ModelEnsembling.DESCRIPTOR.fields_by_name
+
+
+@pytest.mark.parametrize("model", SETTINGS)
+def test_a_parameter_that_no_model_knows_is_refused(model: str) -> None:
+    """Or the test above could not fail."""
+    with pytest.raises(SettingsError, match="unknown parameter 'colour'"):
+        parse_parameters(SETTINGS[model], {"colour": "red"}, source=model)
+
+
+@pytest.mark.parametrize("path", FILES, ids=named)
+def test_knobs_come_first_and_the_contract_below(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    starts = [at for at, line in enumerate(lines) if line.startswith((TUNE, CONTRACT))]
+    assert len(starts) == 2, f"{TUNE} and {CONTRACT}, once each"
+    tune, depends = starts
+    assert lines[tune].startswith(TUNE)
+    assert list(top_level(lines[:tune])) == []
+    # The llm's engine batches by itself, speech keeps its streams and the assistant its requests in one
+    # place: these two are not for tuning.
+    whole = ("assistant/", "llm/", "speech/")
+    fixed = {"max_batch_size", "instance_group"} if named(path).startswith(whole) else set()
+    # How long a stream may be silent, and how many there may be, are knobs of speech.
+    knobs = {"sequence_batching"} if named(path).startswith("speech/") else set()
+    assert set(top_level(lines[tune:depends])) & CONTRACT_FIELDS == knobs
+    assert set(top_level(lines[depends:])) <= CONTRACT_FIELDS | fixed
+    assert "parameters" not in set(top_level(lines[depends:]))
+
+
+@pytest.mark.parametrize("path", FILES, ids=named)
+def test_the_embedded_server_can_read_it(path: Path) -> None:
+    text = "\n".join(line.split("#")[0] for line in path.read_text().splitlines())
+    for field in NEWER:
+        assert field not in text
+
+
+@pytest.mark.parametrize("path", FILES, ids=named)
+def test_no_queue_policy(path: Path) -> None:
+    """Its timeouts make the batcher stall for 500 ms; an overflow in a pipeline's step makes it hang."""
+    batching = config(path).dynamic_batching
+    assert not batching.HasField("default_queue_policy")
+    assert not batching.priority_queue_policy
+    assert "queue_policy" not in text_format.MessageToString(config(path))
+
+
+def test_a_pipeline_names_models_that_exist() -> None:
+    steps = [step.model_name for path in FILES for step in config(path).ensemble_scheduling.step]
+    assert set(steps) == {"vision_preprocess", "vision_classify", "vision_rank"}
+    assert set(steps) <= set(MODELS)
+
+
+def test_the_llm_is_decoupled_and_bounds_its_own_queue() -> None:
+    for file, model in profiles("llm").items():
+        assert model.model_transaction_policy.decoupled, file
+        assert model.max_batch_size == 0, file
+        assert model.parameters["max_queue"].string_value, file
+        assert all(one.optional for one in model.input), file
+
+
+def test_every_llm_profile_shows_the_knobs_that_operators_need() -> None:
+    wanted = {
+        "engine", "artefact", "num_kv_blocks", "max_num_seqs", "max_num_batched_tokens",
+        "enable_prefix_caching", "max_queue",
+    }  # fmt: skip
+    own = {
+        "llm/configs/cpu.pbtxt": {"threads", "kv_cache_precision", "speculation"},
+        "llm/configs/cuda.pbtxt": {"python", "gpu_memory_utilization", "tensor_parallel_size"},
+        "llm/config.pbtxt": {"python", "kv_cache_free_gpu_memory_fraction", "enable_chunked_prefill"},
+    }
+    files = {named(path): path for path in FILES if path.is_relative_to(REPOSITORY / "llm")}
+    assert set(files) == set(own)
+    for file, path in files.items():
+        assert wanted | own[file] <= set(parameters(path)), file

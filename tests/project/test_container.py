@@ -1,0 +1,212 @@
+"""Dockerfile and docker-compose.yml: valid, pinned, as closed as they claim. Nothing is built or started."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+SERVING = ("serve-cpu", "serve-tensorrt")
+
+
+def test_the_compose_file_keeps_the_compose_specification() -> None:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
+    checked = subprocess.run(
+        [*command, ROOT / "docker-compose.yml"], capture_output=True, text=True, timeout=60
+    )
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_the_schema_refuses_a_misspelt_key(tmp_path: Path) -> None:
+    """Or the test above could not fail."""
+    text = (ROOT / "docker-compose.yml").read_text().replace("shm_size", "shmsize")
+    (tmp_path / "docker-compose.yml").write_text(text)
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
+    checked = subprocess.run(
+        [*command, tmp_path / "docker-compose.yml"], capture_output=True, text=True, timeout=60
+    )
+    assert checked.returncode == 1
+    assert "shmsize" in checked.stdout
+
+
+@pytest.mark.parametrize("profile", ["cpu", "tensorrt", "build-cpu", "build-tensorrt"])
+def test_a_profile_starts_one_service(profile: str) -> None:
+    started = [name for name, service in SERVICES.items() if profile in service["profiles"]]
+    assert started == [profile if profile.startswith("build") else f"serve-{profile}"]
+    volumes = [text.split(":")[0] for text in SERVICES[started[0]]["volumes"]]
+    named = [name for name in volumes if re.fullmatch(r"[a-z-]+", name)]
+    assert named
+    assert set(named) <= set(COMPOSE["volumes"])
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_no_service_runs_as_root_or_keeps_capabilities(name: str) -> None:
+    service = SERVICES[name]
+    assert service["user"] == "1000:1000"
+    assert service["cap_drop"] == ["ALL"]
+    assert "no-new-privileges:true" in service["security_opt"]
+    assert not service.get("privileged")
+
+
+@pytest.mark.parametrize("name", SERVING)
+def test_a_serving_container_can_write_only_where_it_must(name: str) -> None:
+    service = SERVICES[name]
+    assert service["read_only"]
+    assert all(volume.endswith(":ro") for volume in service["volumes"])
+    assert [place.split(":")[0] for place in service["tmpfs"]] == ["/tmp"]
+    assert service["shm_size"] == "2gb"
+    assert all(port.startswith("${TRIMODAL_BIND:-127.0.0.1}:") for port in service["ports"])
+    # Docker kills what has not ended by then: the drain must have had its time.
+    grace = int(service["stop_grace_period"].removesuffix("s"))
+    assert grace > int(service["environment"]["TRIMODAL_DRAIN_TIMEOUT"])
+    assert service["healthcheck"]["test"][-1] == "/opt/trimodal/docker/healthy.py"
+
+
+def test_gpus_are_reserved_for_what_needs_them() -> None:
+    for name, service in SERVICES.items():
+        devices = service.get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices", [])
+        assert [device["driver"] for device in devices] == (["nvidia"] if name.endswith("tensorrt") else [])
+
+
+def test_the_build_and_the_server_of_a_profile_share_their_engines() -> None:
+    for kind in ("cpu", "tensorrt"):
+        assert f"engines-{kind}:/engines" in SERVICES[f"build-{kind}"]["volumes"]
+        assert f"engines-{kind}:/engines:ro" in SERVICES[f"serve-{kind}"]["volumes"]
+    assert "TRIMODAL_ENGINES=/engines" in DOCKERFILE
+
+
+def stages() -> dict[str, str]:
+    """Target → its instructions."""
+    parts = re.split(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, flags=re.MULTILINE)
+    return {name: body for name, body in zip(parts[2::3], parts[3::3], strict=True)}
+
+
+def test_the_image_is_pinned_and_has_the_fixes_of_may_2026() -> None:
+    year, month = map(int, re.findall(r"^ARG TRITON=(\d+)\.(\d+)$", DOCKERFILE, re.MULTILINE)[0])
+    assert (year, month) >= (26, 5)
+    assert "FROM nvcr.io/nvidia/tritonserver:${TRITON}-py3 AS base" in DOCKERFILE
+    assert ":latest" not in DOCKERFILE
+    assert "tensorrt_llm==1.2.1" in DOCKERFILE
+
+
+def test_every_target_of_the_compose_file_exists_and_ends_as_user_1000() -> None:
+    for service in SERVICES.values():
+        body = stages()[service["build"]["target"]]
+        assert re.findall(r"^USER (\S+)$", body, re.MULTILINE)[-1] == "1000:1000"
+
+
+def test_libraries_write_their_caches_where_a_serving_container_can() -> None:
+    """The user has no home directory, and all but /tmp is read-only."""
+    set_there = dict(re.findall(r"(\w+)=(\S*)", stages()["base"] + stages()["serve-tensorrt"]))
+    for name in ("HOME", "XDG_CACHE_HOME", "HF_MODULES_CACHE"):
+        assert Path(set_there[name]).is_relative_to("/tmp"), name
+
+
+def test_tensorrt_llm_finds_one_open_mpi() -> None:
+    """NVIDIA's beside Ubuntu's: neither starts."""
+    body = stages()["serve-tensorrt"]
+    assert "openmpi-bin" in body
+    assert re.search(r"rm -rf .*/opt/hpcx/ompi .*\\\n && ldconfig", body)
+    assert re.search(r"^ENV .*\bOPAL_PREFIX=$", body, re.MULTILINE)
+
+
+def test_what_is_copied_exists_and_is_not_ignored() -> None:
+    rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] not in ("", "#")]
+    for line in re.findall(r"^COPY (.+) \S+$", DOCKERFILE, re.MULTILINE):
+        for source in line.split():
+            assert (ROOT / source).exists(), source
+            ignored = False
+            for rule in rules:
+                if fnmatch.fnmatch(source, rule.removeprefix("!")):
+                    ignored = not rule.startswith("!")
+            assert not ignored, source
+
+
+def test_the_installed_extras_exist() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    for extras in re.findall(r"'\.\[([\w,-]+)\]'", DOCKERFILE):
+        for extra in extras.split(","):
+            assert f"\n{extra} = [" in project, extra
+
+
+@pytest.mark.parametrize(
+    ("given", "printed"),
+    [
+        ("10.14.1.48", "10.14.1.48"),
+        ("11.1.0.106+cuda13.3", "11.1.0.106"),
+        ("10.8.0.43-1+cuda12.8", "10.8.0.43"),
+    ],
+)
+def test_the_image_tells_its_tensorrt(given: str, printed: str) -> None:
+    command = ["bash", ROOT / "docker" / "tensorrt_version"]
+    told = subprocess.run(
+        command,
+        env={"TRT_VERSION": given, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=10,
+    )
+    assert (told.stdout.strip(), told.returncode) == (printed, 0)
+
+
+def test_an_image_without_tensorrt_ends_the_build_with_a_sentence() -> None:
+    command = ["bash", ROOT / "docker" / "tensorrt_version"]
+    for given in ("", "11.1"):
+        told = subprocess.run(
+            command,
+            env={"TRT_VERSION": given, "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            timeout=10,
+        )
+        assert told.returncode == 1
+        assert "libnvinfer" in told.stderr
+
+
+@pytest.fixture
+def health() -> Iterator[list[int]]:
+    """A server whose readiness is the status in the list: [port, status]."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(state[1] if self.path == "/v2/health/ready" else 404)
+            self.end_headers()
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Answer)
+    state = [server.server_address[1], 200]
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield state
+    server.shutdown()
+    server.server_close()
+    thread.join(5)
+
+
+def healthy(port: int) -> int:
+    command = [sys.executable, "-I", ROOT / "docker" / "healthy.py"]
+    return subprocess.run(
+        command, env={"TRIMODAL_HTTP_PORT": str(port)}, capture_output=True, timeout=30
+    ).returncode
+
+
+def test_the_health_check_follows_readiness(health: list[int]) -> None:
+    assert healthy(health[0]) == 0
+    health[1] = 400
+    assert healthy(health[0]) == 1
+    assert healthy(1) == 1  # nobody listens there

@@ -1,0 +1,136 @@
+"""The three profiles of the repository: what runs in each, where, and that each says it in the same way."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tritonclient.grpc import model_config_pb2
+
+from trimodal.repository import GPU_ENGINES, Model, model_names, read_model, select_models
+from trimodal.server.artefacts import PREFIXES, TASKS, artefacts_of
+from trimodal.server.options import PROFILES
+
+REPOSITORY = Path(__file__).parents[2] / "model_repository"
+NAMES = model_names(REPOSITORY)
+# What runs a model; a plan is run by Triton's own backend.
+ENGINES = {
+    "cpu": {
+        "embedding": "onnxruntime",
+        "llm": "openvino",
+        "speech_recognize": "ctranslate2",
+        "vision_classify": "onnxruntime",
+    },
+    "cuda": {
+        "embedding": "onnxruntime",
+        "llm": "vllm",
+        "speech_recognize": "ctranslate2",
+        "vision_classify": "onnxruntime",
+    },
+    "tensorrt": {
+        "embedding": "onnxruntime",
+        "llm": "tensorrt_llm",
+        "speech_recognize": "tensorrt",
+        "vision_classify": "tensorrt",
+    },
+}
+KIND = model_config_pb2.ModelInstanceGroup
+every_model = pytest.mark.parametrize("name", NAMES)
+with_weights = pytest.mark.parametrize("name", sorted(TASKS))
+profiles = pytest.mark.parametrize("profile", PROFILES)
+
+
+def model(name: str, profile: str) -> Model:
+    return read_model(REPOSITORY, name, profile)
+
+
+def runs(one: Model) -> str:
+    return one.engine if one.backend == "python" else one.backend
+
+
+@profiles
+def test_a_profile_holds_all_models(profile: str) -> None:
+    assert sorted(select_models(REPOSITORY, (), profile)) == NAMES
+    assert set(TASKS) <= set(NAMES)
+
+
+@profiles
+@with_weights
+def test_what_runs_a_model(name: str, profile: str) -> None:
+    one = model(name, profile)
+    assert runs(one) == ENGINES[profile][name], one.config_file
+    assert one.wants_gpu == (profile != "cpu"), one.config_file
+
+
+@profiles
+@with_weights
+def test_the_artefact_is_named_after_what_runs_it(name: str, profile: str) -> None:
+    """So that `1/` can hold those of all profiles side by side."""
+    one = model(name, profile)
+    (artefact, *_) = artefacts_of(one)
+    assert artefact.runtime
+    prefix = PREFIXES.get(artefact.runtime, artefact.runtime)
+    assert one.artefact == prefix or one.artefact.startswith(f"{prefix}-"), one.config_file
+    if "-" in one.artefact:
+        assert f"--precision {one.artefact.removeprefix(prefix + '-')}" in artefact.remedy
+
+
+@with_weights
+def test_a_gpu_profile_does_not_read_the_artefact_of_the_cpu(name: str) -> None:
+    cpu = model(name, "cpu").artefact
+    assert {model(name, profile).artefact for profile in ("cuda", "tensorrt")}.isdisjoint({cpu})
+
+
+@every_model
+def test_the_cpu_profile_asks_for_no_gpu(name: str) -> None:
+    one = model(name, "cpu")
+    assert not one.wants_gpu
+    assert one.engine not in GPU_ENGINES
+    assert all(group.kind == KIND.KIND_CPU for group in one.config.instance_group)
+
+
+@every_model
+def test_profile_cuda_needs_no_backend_but_python(name: str) -> None:
+    """The wheel's Triton has no other, and need not know of GPUs: models open them by themselves."""
+    one = model(name, "cuda")
+    assert one.backend in ("python", ""), "of an ensemble: empty"
+    assert all(group.kind == KIND.KIND_CPU for group in one.config.instance_group)
+    assert runs(one) not in ("tensorrt", "tensorrt_llm"), "nothing is compiled"
+
+
+@profiles
+@every_model
+def test_no_size_that_batches_are_made_for_exceeds_the_largest(name: str, profile: str) -> None:
+    config = model(name, profile).config
+    sizes = [*config.dynamic_batching.preferred_batch_size]
+    sizes += [spec.batch_size for spec in config.optimization.cuda.graph_spec]
+    sizes += [warmup.batch_size for warmup in config.model_warmup]
+    warm_up = model(name, profile).parameters.get("warm_up_batch_sizes", "")
+    sizes += [int(size) for size in warm_up.split(",") if size]
+    windows = model(name, profile).parameters.get("max_batch_windows", "0")
+    assert max([0, int(windows), *sizes]) <= config.max_batch_size
+
+
+def test_line_1_of_a_config_says_which_profile_it_is_and_for_which_model() -> None:
+    readers: dict[Path, list[str]] = {}
+    for name in NAMES:
+        for profile in PROFILES:
+            readers.setdefault(model(name, profile).config_file, []).append(profile)
+    assert set(readers) == {*REPOSITORY.glob("*/config.pbtxt"), *REPOSITORY.glob("*/configs/*.pbtxt")}
+    for file, read_by in readers.items():
+        if len(read_by) == len(PROFILES):
+            who = "Every profile"
+        else:
+            who = f"Profile{'s' * (len(read_by) > 1)} {' and '.join(read_by)}"
+        name = file.relative_to(REPOSITORY).parts[0]
+        assert re.match(rf"# {who}: {name}(:| on ) ?\w", file.read_text()), file
+
+
+@profiles
+def test_config_files_of_a_profile_have_its_name(profile: str) -> None:
+    """A file of another name would be read by nobody."""
+    known = {f"{one}.pbtxt" for one in PROFILES if one != "tensorrt"}
+    assert {path.name for path in REPOSITORY.glob("*/configs/*")} <= known
+    used = {model(name, profile).config_file.name for name in NAMES}
+    assert used <= {"config.pbtxt", f"{profile}.pbtxt"}

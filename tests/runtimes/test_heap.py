@@ -1,0 +1,38 @@
+"""Large arrays leave nothing behind in a process that gives large blocks back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# A first large array teaches glibc to keep such sizes; small objects between large ones pin the heap.
+SCRIPT = """
+import os
+import numpy as np
+from trimodal.runtimes.heap import give_back_large_blocks
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+if {fixed}:
+    give_back_large_blocks()
+for _ in range(2):
+    np.ones(24 << 20, np.uint8)
+before = resident()
+large, small = [], []
+for _ in range(64):
+    large.append(np.ones(1 << 20, np.uint8))
+    small.append(np.ones(1 << 10, np.uint8))
+del large
+print(resident() - before)
+"""
+
+
+@pytest.mark.parametrize(("fixed", "least", "most"), [(True, -4, 4), (False, 32, 80)])
+def test_what_is_freed_is_no_longer_resident(fixed, least, most):
+    run = [sys.executable, "-c", SCRIPT.format(fixed=fixed)]
+    kept = float(subprocess.run(run, capture_output=True, text=True, timeout=60, check=True).stdout)
+    assert least < kept < most, "MiB of 64 that were freed"

@@ -1,0 +1,155 @@
+"""Runs on CUDA through a double of the real signatures: it computes, so the figures must be right."""
+
+import threading
+from functools import partial
+
+import numpy as np
+import pytest
+
+from tests.doubles import onnx_runtime
+from trimodal.errors import ServerError
+from trimodal.runtimes.onnx_runner import PageLocked, PageLocker, make_runner
+from trimodal.runtimes.onnx_session import open_session
+
+pytest.importorskip("onnx")
+rng = np.random.default_rng(0)
+
+
+def pixels(rows, side=8):
+    return rng.integers(0, 256, (rows, 3, side, side), dtype=np.uint8)
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    return onnx_runtime.install(monkeypatch)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """`run(device, sizes)`: a function from pixels to logits."""
+    onnx_runtime.save_graph(tmp_path / "model.onnx")
+
+    def make(device, sizes=()):
+        open_one = partial(open_session, tmp_path / "model.onnx", device=device, threads=1)
+        runner = make_runner(open_one, device, sizes)
+        return lambda batch: runner.run({"pixels": batch}, "logits")
+
+    return make
+
+
+def bound(machine):
+    return [asked["arr_on_cpu"].shape[0] for asked in machine.named("IOBinding.bind_cpu_input")]
+
+
+def check(run, batch):
+    logits = run(batch)
+    assert logits.dtype == np.float32
+    np.testing.assert_allclose(logits, batch.mean(axis=(2, 3)), rtol=1e-6)
+    return logits
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_any_batch_contiguous_or_not(run, machine, device):
+    logits = run(device)
+    batch = pixels(5)
+    for some in (batch, batch[:1], batch[1::2], batch[:, ::-1], pixels(2, 16)):
+        check(logits, some)
+    assert bool(machine.named("IOBinding.bind_cpu_input")) == (device == "cuda")
+    assert bool(machine.named("Session.run")) == (device == "cpu")
+
+
+def test_an_answer_stays_when_the_next_batch_is_run(run, machine):
+    logits = run("cuda")
+    first = pixels(3)
+    answer = check(logits, first)
+    check(logits, pixels(3))
+    np.testing.assert_allclose(answer, first.mean(axis=(2, 3)), rtol=1e-6)
+
+
+def test_each_size_has_its_own_session_which_never_sees_another(run, machine):
+    logits = run("cuda", (8, 1, 4))
+    assert len(machine.named("InferenceSession.__init__")) == 3
+    for rows in (1, 2, 4, 3, 7, 8, 1):
+        check(logits, pixels(rows))
+    assert bound(machine) == [1, 4, 4, 4, 8, 8, 1]
+    seen = {}
+    for asked in machine.named("Session.run_with_iobinding"):
+        seen.setdefault(asked["self"], set()).add(asked["iobinding"].rows)
+    assert sorted(map(tuple, seen.values())) == [(1,), (4,), (8,)]
+
+
+def test_a_batch_above_the_largest_size_is_parted(run, machine):
+    logits = run("cuda", (1, 4))
+    check(logits, pixels(9))
+    assert bound(machine) == [4, 4, 1]
+
+
+def test_rows_that_fill_up_a_batch_are_zero(run, machine):
+    logits = run("cuda", (4,))
+    check(logits, pixels(4))
+    check(logits, pixels(3))
+    last = machine.named("IOBinding.bind_cpu_input")[-1]["arr_on_cpu"]
+    assert not last[3:].any()
+    assert last[:3].any()
+
+
+def test_inputs_lie_in_page_locked_memory_that_is_reused_and_grows(run, machine):
+    logits = run("cuda")
+    for rows in (2, 1, 6, 3):
+        check(logits, pixels(rows))
+    addresses = [asked["arr_on_cpu"].ctypes.data for asked in machine.named("IOBinding.bind_cpu_input")]
+    assert addresses[0] == addresses[1]
+    assert addresses[2] == addresses[3]
+    assert machine.locked == {addresses[2]: 6 * 3 * 64}  # the smaller one was given back
+    del logits
+    assert not machine.locked
+
+
+def test_memory_that_cannot_be_locked_is_used_as_it_is_and_told_once(run, machine, caplog):
+    machine.errors = [1, 1]
+    logits = run("cuda")
+    for rows in (1, 2):
+        check(logits, pixels(rows))
+    (record,) = caplog.records
+    assert "cudaHostRegister gives CUDA error 1" in record.getMessage()
+    assert not machine.locked
+    assert machine.last_error == 0  # taken back: CUDA reports it to whoever asks next
+
+
+def test_a_gpu_that_fails_is_one_sentence_and_may_recover(run, machine):
+    logits = run("cuda", (4,))
+    machine.fails = RuntimeError("[ONNXRuntimeError] : 11 : EP_FAIL : cuDNN is not available\nstack of calls")
+    with pytest.raises(ServerError) as caught:
+        logits(pixels(3))
+    assert str(caught.value) == (
+        "the GPU fails on a batch of 4 ([ONNXRuntimeError] : 11 : EP_FAIL : cuDNN is not available): "
+        "`trimodal doctor --profile cuda` tells what is missing"
+    )
+    machine.fails = None
+    check(logits, pixels(3))
+
+
+def test_without_the_library_nothing_is_locked(caplog):
+    memory = PageLocked(10, PageLocker(None, "libcudart.so.13: not found"))
+    memory.array((2, 5), np.dtype(np.uint8))[:] = 1
+    del memory
+    assert "libcudart.so.13: not found" in caplog.text
+
+
+def test_threads_take_turns(run, machine):
+    logits = run("cuda", (1, 4))
+    failures = []
+
+    def work(rows):
+        try:
+            for _ in range(20):
+                check(logits, pixels(rows))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(rows,)) for rows in (1, 3, 4, 6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not failures

@@ -1,0 +1,90 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from trimodal.errors import ServerError
+from trimodal.server import installation
+from trimodal.server.installation import Triton, assemble, find_triton
+
+RUNNING = f"3.{sys.version_info.minor}"
+
+
+@pytest.fixture
+def wheel(tmp_path):
+    """The files of a wheel, empty: site-packages/pytriton/tritonserver and its neighbours."""
+    root = tmp_path / "site-packages" / "pytriton" / "tritonserver"
+    for file in (
+        "bin/tritonserver",
+        "backends/python/libtriton_python.so",
+        "caches/local/libtritoncache_local.so",
+        "python_backend_stubs/3.9/triton_python_backend_stub",
+        f"python_backend_stubs/{RUNNING}/triton_python_backend_stub",
+    ):
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).touch()
+    (tmp_path / "site-packages" / "nvidia_pytriton.libs").mkdir()
+    return root
+
+
+@pytest.fixture
+def container(tmp_path):
+    root = tmp_path / "opt"
+    for folder in ("bin", "backends/python", "caches"):
+        (root / folder).mkdir(parents=True)
+    (root / "bin" / "tritonserver").touch()
+    return root
+
+
+def test_backend_directory_holds_the_stub_of_the_running_python(wheel, tmp_path):
+    run = tmp_path / "run"
+    backends, environment = assemble(Triton(wheel), run)
+    stub = backends / "python" / "triton_python_backend_stub"
+    assert stub.resolve() == wheel / "python_backend_stubs" / RUNNING / "triton_python_backend_stub"
+    assert (backends / "python" / "libtriton_python.so").is_file()
+    libraries = environment["LD_LIBRARY_PATH"].split(":")
+    assert libraries[0] == str(tmp_path / "site-packages" / "nvidia_pytriton.libs")
+    assert environment["PATH"].split(":")[0] == os.path.dirname(sys.executable)
+
+
+def test_libpython_is_found_where_the_stub_looks(wheel, tmp_path):
+    _, environment = assemble(Triton(wheel), tmp_path / "run")
+    code = f"import ctypes; ctypes.CDLL('libpython{RUNNING}.so.1.0')"
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=30)
+
+
+def test_a_container_is_used_as_it_is(container, tmp_path):
+    (container / "backends" / "python" / "triton_python_backend_stub").write_bytes(
+        f"..libpython{RUNNING}.so.1.0..".encode()
+    )
+    backends, _ = assemble(Triton(container), tmp_path / "run")
+    assert backends == container / "backends"
+
+
+def test_unsupported_python_names_the_supported(wheel, container):
+    (wheel / "python_backend_stubs" / RUNNING / "triton_python_backend_stub").unlink()
+    with pytest.raises(ServerError, match=rf"Python {RUNNING} is not supported .*\(it has 3\.9\)"):
+        Triton(wheel).stub()
+    (container / "backends" / "python" / "triton_python_backend_stub").write_bytes(b"..libpython3.7.so.1.0..")
+    with pytest.raises(ServerError, match=r"\(it has 3\.7\)"):
+        Triton(container).stub()
+
+
+def test_the_environment_variable_names_the_binary_or_its_folder(container, monkeypatch):
+    for named in (container, container / "bin" / "tritonserver"):
+        monkeypatch.setenv("TRIMODAL_TRITONSERVER", str(named))
+        assert find_triton().root == container
+    monkeypatch.setenv("TRIMODAL_TRITONSERVER", str(container / "bin" / "other" / "tritonserver"))
+    with pytest.raises(ServerError, match="TRIMODAL_TRITONSERVER names"):
+        find_triton()
+
+
+def test_nothing_found_names_the_extra(monkeypatch, tmp_path):
+    monkeypatch.delenv("TRIMODAL_TRITONSERVER", raising=False)
+    monkeypatch.setattr(installation, "CONTAINER", tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.setattr(sys, "path_importer_cache", {})
+    monkeypatch.delitem(sys.modules, "pytriton", raising=False)
+    with pytest.raises(ServerError, match=r"pip install 'trimodal\[cpu\]'"):
+        find_triton()

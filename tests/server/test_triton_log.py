@@ -1,0 +1,98 @@
+from trimodal.server.triton_log import LoadLog, LogReader, sentence
+
+LOG = r"""
+I1121 03:31:22.314385 6285 model_lifecycle.cc:472] "loading: broken:1"
+I1121 03:31:22.314428 6285 model_lifecycle.cc:472] "loading: echo:1"
+I1121 03:31:22.690378 6285 model_lifecycle.cc:839] "successfully loaded 'echo'"
+E1121 03:31:22.905420 6285 backend_model.cc:692] "ERROR: Failed to create instance: ArtefactError: no built engine\n\nAt:\n"
+E1121 03:31:22.905536 6285 model_lifecycle.cc:642] "failed to load 'broken' version 1: Internal: ArtefactError: no built engine in 1/onnx-int8: build \"it\" first\n\nAt:\n  /r/broken/1/model.py(17): initialize\n"
+I1121 03:31:22.905554 6285 model_lifecycle.cc:777] "failed to load 'broken'"
++--------+---------+
+error: creating server: Invalid argument - load failed for model 'broken': version 1 is at UNAVAILABLE state
+"""  # noqa: E501
+
+
+def fed(*lines: str) -> LoadLog:
+    log = LoadLog()
+    for line in lines:
+        log.feed(line)
+    return log
+
+
+def test_load_times_and_failures():
+    log = fed(*LOG.splitlines())
+    assert log.loaded == {"echo"}
+    assert round(log.seconds["echo"], 5) == 0.37595
+    assert log.failures == {"broken": 'no built engine in 1/onnx-int8: build "it" first'}
+    assert log.why() == 'model broken: no built engine in 1/onnx-int8: build "it" first'
+    assert not log.serving
+
+
+def test_a_start_over_midnight():
+    log = fed(
+        'I1231 23:59:59.500000 1 model_lifecycle.cc:472] "loading: m:1"',
+        "I0101 00:00:00.750000 1 model_lifecycle.cc:839] \"successfully loaded 'm'\"",
+    )
+    assert log.seconds["m"] == 1.25
+
+
+def test_last_words_without_a_failed_model():
+    log = fed("error: creating server: Internal - failed to load all models")
+    assert log.why() == "creating server: Internal - failed to load all models"
+    assert not log.port_in_use
+
+
+def test_a_port_lost_to_another_process():
+    log = fed("error: failed to start HTTP service: Unavailable - Socket '127.0.0.1:18000' already in use ")
+    assert log.port_in_use
+
+
+def test_a_model_that_speaks_of_a_port_is_no_lost_port():
+    log = fed('I1121 03:31:22.905420 6285 pb_stub.cc:1] "port 8000 already in use"')
+    assert not log.port_in_use
+
+
+def test_ensemble_names_the_step_that_failed():
+    log = fed(
+        'E1121 03:31:22.905420 6285 model_repository_manager.cc:1] "Invalid argument: '
+        "ensemble 'vision' depends on 'vision_rank' which has no loaded version. Model\""
+    )
+    assert log.failures == {"vision": "its step vision_rank did not load"}
+
+
+def test_unreadable_config():
+    log = fed("E1121 03:31:22.9 6285 x.cc:1] \"Poll failed for model directory 'm': bad\"")
+    assert log.failures == {}
+    log.feed(
+        "E1121 03:31:22.905420 6285 x.cc:1] \"Poll failed for model directory 'm': failed to read text\""
+    )
+    assert log.failures == {"m": "failed to read text"}
+
+
+def test_given_up_only_after_a_failure():
+    line = 'I1121 03:31:22.906930 6285 server.cc:305] "Waiting for in-flight requests to complete."'
+    assert not fed(line).given_up
+    assert fed(*LOG.splitlines(), line).given_up
+
+
+def test_sentence():
+    assert (
+        sentence("SettingsError: llm/config.pbtxt: unknown\\n\\nAt:\\n  x(1): y")
+        == "llm/config.pbtxt: unknown"
+    )
+    assert sentence("KeyError: 'missing'\n\nAt:\n  x") == "KeyError: 'missing'"
+    assert "died while loading" in sentence("Stub process 'llm_0_0' is not healthy.")
+    assert sentence("Unable to initialize shared memory key 'abc' to requested size").startswith(
+        "/dev/shm is full"
+    )
+
+
+def test_reader_returns_complete_lines_once(tmp_path):
+    file = tmp_path / "log"
+    file.write_text("one\ntw")
+    reader = LogReader(file)
+    assert reader.read() == ["one"]
+    assert reader.read() == []
+    with file.open("a") as more:
+        more.write("o\nthree\n")
+    assert reader.read() == ["two", "three"]

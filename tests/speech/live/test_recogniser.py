@@ -1,0 +1,119 @@
+"""The recogniser behind a blocking call into another model, on a fake stub."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.doubles.pb_utils import Tensor, TritonError
+from trimodal.audio.values import Word
+from trimodal.errors import InternalError, InvalidArgument, RequestError, Unavailable
+from trimodal.speech.live.recogniser import OUTPUTS, TritonRecognizer
+from trimodal.speech.values import Recognition, Window
+
+HEARD = {
+    "words": np.array([[b" what", " naïve".encode()]], object),
+    "word_starts": np.array([[0.25, 0.5]], np.float32),
+    "word_ends": np.array([[0.5, 1.0]], np.float32),
+    "word_probabilities": np.array([[0.5, 0.75]], np.float32),
+    "language": np.array([[b"en"]], object),
+    "no_speech_probability": np.array([[0.125]], np.float32),
+    "average_log_probability": np.array([[-0.25]], np.float32),
+    "compression_ratio": np.array([[1.5]], np.float32),
+    "rejected": np.array([[b""]], object),
+}
+
+
+class FakeStub:
+    """Answers every call with `outputs` or `error`, and keeps what was asked."""
+
+    Tensor, TritonError = Tensor, TritonError
+
+    def __init__(self, outputs=None, error=None):
+        self.asked = []
+        self.response = SimpleNamespace(
+            has_error=lambda: error is not None, error=lambda: error, outputs=outputs or {}
+        )
+        if error is not None:
+            error_code = error.code
+            self.response.error = lambda: SimpleNamespace(code=lambda: error_code, message=error.message)
+
+    def InferenceRequest(self, **request):  # noqa: N802
+        self.asked.append(request)
+        return SimpleNamespace(exec=lambda: self.response)
+
+    @staticmethod
+    def get_output_tensor_by_name(response, name):
+        return Tensor(name, response.outputs[name])
+
+
+def test_a_window_goes_out_and_its_words_come_back():
+    stub = FakeStub(HEARD)
+    samples = np.arange(4, dtype=np.float32)
+    heard = TritonRecognizer(stub, "other")(Window(samples, language="en", prompt="naïve"))
+    words = (Word(" what", 0.25, 0.5, 0.5), Word(" naïve", 0.5, 1.0, 0.75))
+    assert heard == Recognition(words, "en", 0.125, -0.25, 1.5, "")
+    (asked,) = stub.asked
+    assert asked["model_name"] == "other"
+    assert asked["requested_output_names"] == list(OUTPUTS)
+    sent = {tensor.name(): tensor.as_numpy() for tensor in asked["inputs"]}
+    np.testing.assert_array_equal(sent["window"], samples[None])
+    assert (sent["prompt"].item(), sent["language"].item()) == ("naïve".encode(), b"en")
+
+
+def test_nothing_heard_is_an_empty_recognition():
+    silence = HEARD | {name: np.zeros((1, 0), HEARD[name].dtype) for name in OUTPUTS[:4]}
+    silence["rejected"] = np.array([[b"silence"]], object)
+    heard = TritonRecognizer(FakeStub(silence), "other")(Window(np.zeros(4, np.float32)))
+    assert (heard.words, heard.text, heard.rejected) == ((), "", "silence")
+
+
+def test_every_call_has_the_same_inputs_so_that_triton_batches_them():
+    stub = FakeStub(HEARD)
+    recognize = TritonRecognizer(stub, "other")
+    recognize(Window(np.zeros(4, np.float32)))
+    recognize(Window(np.zeros(9, np.float32), language="de", prompt="x"))
+    first, second = ([tensor.name() for tensor in asked["inputs"]] for asked in stub.asked)
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (TritonError.INVALID_ARG, InvalidArgument),
+        (TritonError.UNAVAILABLE, Unavailable),
+        (TritonError.INTERNAL, InternalError),
+        (TritonError.NOT_FOUND, InternalError),
+    ],
+)
+def test_an_error_keeps_its_kind_and_names_the_model(code, kind):
+    stub = FakeStub(error=TritonError("not today", code))
+    with pytest.raises(RequestError, match="other: not today") as caught:
+        TritonRecognizer(stub, "other")(Window(np.zeros(4, np.float32)))
+    assert type(caught.value) is kind
+
+
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        ("language: 'xx' is not known (known: en)", InvalidArgument),
+        ("prompt: not UTF-8 (byte 1)", InvalidArgument),
+        ("window: 480000 samples; 1 to 160000 are accepted (10 s at 16000 Hz)", InternalError),
+        ("the model failed on this request; the server's log says why", InternalError),
+        ("Stub process 'speech_recognize_0' is not healthy.", InternalError),
+    ],
+)
+def test_a_refusal_is_known_by_its_sentence_when_the_code_is_lost(told, kind):
+    stub = FakeStub(error=TritonError(told, TritonError.INTERNAL))
+    with pytest.raises(RequestError) as caught:
+        TritonRecognizer(stub, "other")(Window(np.zeros(4, np.float32)))
+    assert type(caught.value) is kind
+
+
+def test_of_a_prompt_that_is_too_long_the_end_is_sent():
+    stub = FakeStub(HEARD)
+    TritonRecognizer(stub, "other")(Window(np.zeros(4, np.float32), prompt="a" * 900 + "b" * 900))
+    (prompt,) = (t.as_numpy().item() for t in stub.asked[0]["inputs"] if t.name() == "prompt")
+    assert prompt == b"a" * 100 + b"b" * 900

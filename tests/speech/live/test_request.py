@@ -1,0 +1,116 @@
+"""Chunks as clients send them: what is taken, and the sentence for everything that is not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from trimodal.errors import InvalidArgument
+from trimodal.speech.live.request import Chunk, read_chunk
+
+GOOD = np.linspace(-0.5, 0.5, 1600, dtype=np.float32)[None]
+
+
+def read(*, start: bool = True, end: bool = False, parameters: dict | None = None, **inputs) -> Chunk:
+    return read_chunk(7, start, end, inputs, parameters or {})
+
+
+def test_floats_are_taken_as_they_are():
+    chunk = read(audio=GOOD, audio_int16=None)
+    assert (chunk.stream, chunk.start, chunk.end) == (7, True, False)
+    assert chunk.samples.dtype == np.float32
+    np.testing.assert_array_equal(chunk.samples, GOOD[0])
+
+
+def test_the_samples_do_not_share_the_servers_memory():
+    audio = GOOD.copy()
+    chunk = read(audio=audio)
+    audio[:] = 9.0
+    np.testing.assert_array_equal(chunk.samples, GOOD[0])
+
+
+def test_integers_become_fractions_of_full_scale():
+    audio = np.array([[-32768, 0, 16384, 32767] * 80], np.int16)
+    chunk = read(audio_int16=audio)
+    assert chunk.samples.dtype == np.float32
+    np.testing.assert_allclose(chunk.samples[:4], [-1.0, 0.0, 0.5, 32767 / 32768])
+
+
+@pytest.mark.parametrize("samples", [320, 480_000])
+def test_chunks_of_20_ms_and_30_s_are_taken(samples):
+    assert len(read(audio=np.zeros((1, samples), np.float32)).samples) == samples
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [{}, {"audio": np.zeros((1, 0), np.float32)}, {"audio": GOOD[:, :5]}],
+    ids=["none", "empty", "short"],
+)
+def test_the_end_may_be_short_or_come_without_audio(inputs):
+    assert len(read(start=False, end=True, **inputs).samples) < 320
+
+
+def test_clipped_and_shifted_audio_is_taken():
+    loud = np.clip(GOOD * 10, -1, 1)
+    assert read(audio=loud).samples.max() == 1.0
+    assert read(audio=GOOD + 0.6).samples.max() > 1.0
+
+
+WITH_NAN, WITH_INF, AS_INTEGERS = GOOD.copy(), GOOD.copy(), GOOD * 32768
+WITH_NAN[0, 700], WITH_INF[0, 3] = np.nan, -np.inf
+
+
+@pytest.mark.parametrize(
+    ("inputs", "sentence"),
+    [
+        ({}, "audio: missing; a chunk holds 320 to 480000 samples"),
+        ({"audio": GOOD[:, :0]}, "audio: 0 samples; a chunk holds 320"),
+        ({"audio": GOOD[:, :319]}, "audio: 319 samples"),
+        ({"audio": np.zeros((1, 480_001), np.float32)}, "audio: 480001 samples"),
+        ({"audio_int16": np.zeros((1, 9_600_000), np.int16)}, "audio_int16: 9600000 samples"),
+        ({"audio": GOOD, "audio_int16": np.zeros((1, 1600), np.int16)}, "give one of them, not both"),
+        ({"audio": np.zeros((2, 1600), np.float32)}, r"audio: shape \[2, 1600\]; one channel"),
+        ({"audio": np.zeros((1, 2, 1600), np.float32)}, "one channel"),
+        ({"audio": WITH_NAN}, "audio: NaN or infinite"),
+        ({"audio": WITH_INF}, "audio: NaN or infinite"),
+        ({"audio": AS_INTEGERS}, r"audio: a sample of 16384; .* integers go into audio_int16"),
+    ],
+)
+def test_bad_audio_is_refused_by_name_and_limit(inputs, sentence):
+    with pytest.raises(InvalidArgument, match=sentence):
+        read(**inputs)
+
+
+def test_options_are_read_at_the_start():
+    parameters = {"policy": "vad", "language": "en", "prompt": "names", "step_s": "2", "triton_x": 1}
+    options = read(audio=GOOD, parameters=parameters).options
+    assert (options.policy, options.language, options.prompt, options.step_s) == ("vad", "en", "names", 2.0)
+    assert read(audio=GOOD).options.policy is None
+
+
+def test_options_after_the_start_are_not_looked_at():
+    assert read(start=False, audio=GOOD, parameters={"policy": "nonsense"}).options.policy is None
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        ({"policy": "fast"}, "policy: 'fast'; known are live, agreement, vad, window"),
+        ({"policy": 3}, "policy: 3; known are"),
+        ({"sample_rate": 44100}, "sample_rate: 44100; only 16000 Hz"),
+        ({"sample_rate": "16k"}, "'sample_rate' = '16k'"),
+        ({"channels": 2}, "channels: 2; one channel"),
+        ({"step_s": 0}, "'step_s' = 0.0"),
+        ({"step_s": "soon"}, "step_s: 'soon' is not a number"),
+        ({"step_s": True}, "'step_s' = True"),
+        ({"step_s": "nan"}, "'step_s' = nan"),
+        ({"max_pending_s": -1}, "'max_pending_s' = -1.0"),
+        ({"max_pending_s": 10**400}, "max_pending_s: 1"),
+        ({"prompt": "x" * 1001}, "'prompt'"),
+        ({"language": "x" * 17}, "'language'"),
+        ({"polcy": "vad"}, "unknown parameter 'polcy' .known: policy, language"),
+    ],
+)
+def test_bad_options_are_refused_by_name_and_limit(parameters, sentence):
+    with pytest.raises(InvalidArgument, match=sentence):
+        read(audio=GOOD, parameters=parameters)

@@ -1,0 +1,87 @@
+"""Streams through the service: answers, counts, crowds. What sessions commit is tested beside them."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tests.speech.live.rig import Answer, eventually
+
+
+def test_a_chunk_is_answered_before_anything_is_heard(bench):
+    one = bench()
+    one.recognizer.go.clear()
+    assert one.send(start=True).wait().words() == ""
+    assert one.send(seconds=0.5).wait().update.received_s == 1.5
+
+
+def test_the_answer_to_end_has_everything(bench):
+    one = bench()
+    first = one.send(start=True, seconds=3).wait()
+    last = one.send(end=True, seconds=2).wait()
+    assert first.words() + last.words() == " 0 1 2 3 4"
+    assert (first.final, last.final) == (False, True)
+    assert [word.start for word in first.update.committed + last.update.committed] == [
+        0.25,
+        1.25,
+        2.25,
+        3.25,
+        4.25,
+    ]
+    assert one.service.open_streams == 0
+    assert one.outcome("finished") == 1
+
+
+def test_end_waits_for_what_is_still_being_heard(bench):
+    one = bench()
+    one.recognizer.go.clear()
+    one.send(start=True).wait()
+    last = one.send(end=True, seconds=0)
+    eventually(lambda: one.recognizer.inside == 1)
+    assert not last.given
+    one.recognizer.go.set()
+    assert last.wait().words() == " 0"
+    assert last.times == 1
+
+
+def test_a_whole_recording_in_one_request(bench):
+    answer = bench().send(start=True, end=True, seconds=2).wait()
+    assert (answer.words(), answer.final) == (" 0 1", True)
+
+
+def test_an_empty_stream_ends_with_nothing(bench):
+    assert bench().send(start=True, end=True, seconds=0).wait().words() == ""
+
+
+def test_what_is_counted(bench):
+    one = bench()
+    one.send(start=True, seconds=2).wait()
+    one.send(end=True, seconds=1).wait()
+    assert one.metric("chunks_total", outcome="taken").value == 2
+    assert one.metric("received_seconds_total").value == 3
+    assert one.metric("voiced_seconds_total").value == 1.5
+    lags = one.metric("lag_seconds").observations
+    assert len(lags) == 3
+    # What was received when the client was told, less the end of the word.
+    assert min(lags) == pytest.approx(0.25)
+    assert len(one.metric("turnaround_seconds").observations) == 3
+
+
+def test_a_crowd_is_answered_once_each(bench):
+    one = bench(max_windows_in_flight=4)
+
+    def stream(number: int, answers: list[Answer]) -> None:
+        for chunk in range(20):
+            answers.append(one.send(number, 0.3, start=chunk == 0).wait())
+        answers.append(one.send(number, 0.0, end=True).wait())
+
+    streams: list[list[Answer]] = [[] for _ in range(12)]
+    threads = [threading.Thread(target=stream, args=(n + 1, answers)) for n, answers in enumerate(streams)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for answers in streams:
+        assert "".join(answer.words() for answer in answers) == " 0 1 2 3 4 5"
+        assert {answer.times for answer in answers} == {1}

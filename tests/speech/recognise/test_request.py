@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+
+from trimodal.audio.values import Word
+from trimodal.errors import InvalidArgument
+from trimodal.speech.recognise.request import Recognized, RecognizeRequest
+from trimodal.speech.values import Recognition
+
+LONGEST = 480_000
+
+
+def request(first=0.0, prompts=None, languages=None):
+    windows = np.zeros((1, 320), np.float32)
+    windows[0, 0] = first
+    return RecognizeRequest(windows, prompts, languages)
+
+
+def of_shape(*shape):
+    return RecognizeRequest(np.zeros(shape, np.float32))
+
+
+def test_rows_become_windows_with_their_own_prompt_and_language():
+    samples = np.linspace(-1, 1, 640, dtype=np.float32).reshape(2, 320)
+    one, two = RecognizeRequest(samples, ["straße".encode(), b""], [b"de", b""]).checked(320, ("en", "de"))
+    assert (one.prompt, one.language, two.prompt, two.language) == ("straße", "de", "", "")
+    np.testing.assert_array_equal(two.samples, samples[1])
+
+
+@pytest.mark.parametrize("level", [1.0, 1.5, -8.0])
+def test_clipped_and_amplified_audio_is_accepted(level):
+    assert len(request(level).checked(LONGEST, ("en",))) == 1
+
+
+@pytest.mark.parametrize(
+    ("refused", "told"),
+    [
+        (of_shape(1, 0), "window: 0 samples; 1 to 480000 are accepted (30 s at 16000 Hz)"),
+        (of_shape(1, LONGEST + 1), "window: 480001 samples; 1 to 480000 are accepted (30 s at 16000 Hz)"),
+        (of_shape(0, 5), "window: shape [rows, samples] is needed, got [0, 5]"),
+        (of_shape(5), "window: shape [rows, samples] is needed, got [5]"),
+        (request(np.nan), "window: every sample must be finite; sample 0 is nan"),
+        (request(-np.inf), "window: every sample must be finite; sample 0 is -inf"),
+        (request(-8.5), "window: samples lie within [-1, 1], got 8.5"),
+        (RecognizeRequest(np.float32([[0, 0], [0, 99]])), "window[1]: samples lie within [-1, 1], got 99"),
+        (request(0, [b"caf\xe9"]), "prompt: not UTF-8 (byte 3)"),
+        (request(0, [b"x" * 1001]), "prompt: 1001 characters; at most 1000 are accepted"),
+        (request(0, [b"a", b"b"]), "prompt: one for each of 1 windows is needed, got 2"),
+        (request(0, None, []), "language: one for each of 1 windows is needed, got 0"),
+        (request(0, None, [b"fr"]), "language: 'fr' is not known (known: en, de)"),
+        (request(0, None, [b"EN"]), "language: 'EN' is not known (known: en, de)"),
+        (request(0, None, [b"\xff"]), "language: not UTF-8 (byte 0)"),
+        (request(0, None, [b"z" * 99_999]), f"language: '{'z' * 16}' is not known (known: en, de)"),
+    ],
+)
+def test_refuses_with_a_sentence_that_names_field_and_limit(refused, told):
+    with pytest.raises(InvalidArgument) as error:
+        refused.checked(LONGEST, ("en", "de"))
+    assert str(error.value) == told
+
+
+def recognized(*texts):
+    rows = (
+        tuple(Word(f" {word}", at / 4, at / 4 + 0.25, 0.5) for at, word in enumerate(text.split()))
+        for text in texts
+    )
+    return Recognized(
+        tuple(Recognition(words, rejected="" if words else "silence") for words in rows), (8,) * 3
+    )
+
+
+def test_tensors_are_rows_padded_to_the_most_words():
+    tensors = recognized("one two three", "", "vier").tensors()
+    assert tensors["words"].tolist() == [[b" one", b" two", b" three"], [b""] * 3, [b" vier", b"", b""]]
+    assert tensors["text"].tolist() == [[b" one two three"], [b""], [b" vier"]]
+    assert tensors["word_count"].tolist() == [[3], [0], [1]]
+    assert tensors["batch_size"].tolist() == [[8], [8], [8]]
+    assert tensors["rejected"].tolist() == [[b""], [b"silence"], [b""]]
+    assert tensors["word_starts"].tolist() == [[0, 0.25, 0.5], [0, 0, 0], [0, 0, 0]]
+    assert tensors["word_ends"].tolist() == [[0.25, 0.5, 0.75], [0, 0, 0], [0.25, 0, 0]]
+    assert tensors["word_probabilities"].tolist() == [[0.5] * 3, [0] * 3, [0.5, 0, 0]]
+    assert {name: array.dtype.str for name, array in tensors.items()} == {
+        "text": "|O", "words": "|O", "word_starts": "<f4", "word_ends": "<f4", "word_probabilities": "<f4",
+        "word_count": "<i4", "language": "|O", "no_speech_probability": "<f4",
+        "average_log_probability": "<f4", "compression_ratio": "<f4", "rejected": "|O", "batch_size": "<i4",
+    }  # fmt: skip
+
+
+def test_nothing_heard_has_no_columns():
+    tensors = recognized("").tensors()
+    assert tensors["words"].shape == tensors["word_starts"].shape == (1, 0)

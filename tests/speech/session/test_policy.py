@@ -1,0 +1,131 @@
+import pytest
+
+from trimodal.speech.session.policy import (
+    EDGE,
+    Kind,
+    Segment,
+    SegmentPolicy,
+    Stretch,
+    Timeline,
+    first_segment,
+)
+from trimodal.speech.session.transcript import SpokenWord, Transcript
+from trimodal.speech.session.vad import SpeechSpan
+from trimodal.speech.settings import SpeechSettings
+
+S = 16_000
+PAUSE = S // 2
+SURE = 1536  # samples until a detector is sure
+
+
+def span(start: int, end: int | None = None) -> SpeechSpan:
+    return SpeechSpan(start, start + SURE, end, None if end is None else end + SURE)
+
+
+@pytest.mark.parametrize(
+    ("spans", "received", "ended", "floor", "expected"),
+    [
+        pytest.param([], 9 * S, True, 0, None, id="silence"),
+        pytest.param([span(S)], 2 * S, False, 0, Segment(S, S + SURE), id="speaking"),
+        pytest.param([span(S, 2 * S)], 2 * S + 7999, False, 0, Segment(S, S + SURE), id="pause-too-short"),
+        pytest.param(
+            [span(S, 2 * S)], 2 * S + 8000, False, 0, Segment(S, S + SURE, 2 * S, 2 * S + 8000), id="pause"
+        ),
+        pytest.param(
+            [span(S, 2 * S)], 2 * S + 5, True, 0, Segment(S, S + SURE, 2 * S, 2 * S + 5), id="end-is-a-pause"
+        ),
+        pytest.param(
+            [span(S, 2 * S), span(2 * S + 5000)], 9 * S, False, 0, Segment(S, S + SURE), id="resumed-in-time"
+        ),
+        # Speech that began within the pause, but was known only after it, is the next segment's.
+        pytest.param(
+            [span(S, 2 * S), span(2 * S + 7000)], 9 * S, False, 0,
+            Segment(S, S + SURE, 2 * S, 2 * S + 8000), id="resumed-too-late",
+        ),
+        pytest.param([SpeechSpan(S, S + SURE, 2 * S, 2 * S + 9000)], 9 * S, False, 0,
+                     Segment(S, S + SURE, 2 * S, 2 * S + 9000), id="end-known-after-the-pause"),
+        pytest.param([span(S, 2 * S), span(4 * S)], 9 * S, False, 2 * S,
+                     Segment(4 * S, 4 * S + SURE), id="behind-the-floor"),
+        pytest.param([span(S)], 9 * S, False, 3 * S, Segment(3 * S, S + SURE), id="floor-within-speech"),
+    ],
+)  # fmt: skip
+def test_first_segment(spans, received: int, ended: bool, floor: int, expected: Segment | None) -> None:
+    assert first_segment(Timeline(received, ended, spans), floor, PAUSE) == expected
+
+
+def word(text: str, start: float, end: float) -> SpokenWord:
+    return SpokenWord(text, round(start * S), round(end * S))
+
+
+def policy() -> SegmentPolicy:
+    return SegmentPolicy(SpeechSettings(speech_pad_s=0.2), Transcript())
+
+
+def full(start: float, end: float) -> Stretch:
+    return Stretch(round(start * S), round(end * S), round(end * S), Kind.FULL)
+
+
+def test_carrying_on_commits_whole_words_and_begins_before_the_last_of_them() -> None:
+    it = policy()
+    edge = 10 - EDGE / S
+    it.carry_on(full(0, 10), [word("a", 1, 2), word("b", 9, edge), word("c", edge, 10)], S // 2)
+    assert [w.text for w in it.transcript.take()] == ["a", "b"]
+    assert [w.text for w in it.tentative] == ["c"]
+    assert it.floor == 9 * S - S // 8
+
+
+def test_carrying_on_overlaps_and_goes_on() -> None:
+    quiet = policy()
+    quiet.carry_on(full(0, 10), [], S // 2)
+    assert quiet.floor == 9.5 * S
+
+    early = policy()
+    early.carry_on(full(0, 10), [word("a", 1, 2)], S // 2)
+    assert early.floor == 7.5 * S  # no further back: the next window must be able to get on
+
+    endless = policy()
+    endless.carry_on(full(0, 2), [word("a", 0, 2)], S // 2)
+    assert (endless.transcript.count, endless.floor) == (0, S)
+
+
+def test_a_word_too_long_to_be_heard_again_is_not_lost() -> None:
+    it = policy()
+    it.carry_on(full(0, 10), [word("a", 0.2, 0.6), word("long", 1, 9.9)], S // 2)
+    assert ([w.text for w in it.transcript.recent], it.tentative) == (["a", "long"], ())
+    assert it.floor == it.transcript.end == round(7.5 * S)
+    after = [word("b", 7.6, 8.0), word("c", 9, 9.5)]
+    assert it.new_words(full(7.5, 17.5), after) == tuple(after)
+
+
+def test_words_that_wait_are_committed_when_their_speech_is_over() -> None:
+    it = policy()
+    it.carry_on(full(0, 10), [word("a", 9.5, 10)], S // 2)
+    assert it.segment(Timeline(11 * S, False, [span(0, 9 * S)])) is None
+    assert [w.text for w in it.transcript.take()] == ["a"]
+    assert it.tentative == ()
+
+
+def test_unsettled_is_speech_that_is_not_committed() -> None:
+    it = policy()
+    speaking = Timeline(10 * S, False, [span(4 * S)])
+    assert it.unsettled(Timeline(10 * S, False, [])) == 0
+    assert it.unsettled(speaking) == 6.2 * S
+    it.transcript.commit([word("a", 5, 7)])
+    assert it.unsettled(speaking) == 3 * S
+    it.floor = 9 * S
+    assert it.unsettled(speaking) == S
+
+
+def test_needed_keeps_an_onset_that_is_not_known_yet() -> None:
+    it = policy()
+    assert it.needed(Timeline(10 * S, False, []), S // 2) == 9.5 * S
+    assert it.needed(Timeline(10 * S, False, [span(4 * S)]), S // 2) == 3.8 * S
+    it.floor = 5 * S
+    assert it.needed(Timeline(10 * S, False, [span(4 * S)]), S // 2) == 5 * S
+
+
+def test_a_window_begins_so_much_before_the_onset_as_is_set() -> None:
+    wide = SegmentPolicy(SpeechSettings(speech_pad_s=0.4), Transcript())
+    segment = wide.segment(Timeline(5 * S, False, [span(2 * S, None)]))
+    assert segment is not None
+    assert wide.begin(segment) == round(1.6 * S)

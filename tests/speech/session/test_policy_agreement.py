@@ -1,0 +1,153 @@
+from collections.abc import Sequence
+
+from trimodal.speech.session.policy import Kind, Stretch, Timeline
+from trimodal.speech.session.policy_agreement import AgreementPolicy
+from trimodal.speech.session.transcript import SpokenWord, Transcript
+from trimodal.speech.session.vad import SpeechSpan
+from trimodal.speech.settings import SpeechSettings
+
+S = 16_000
+SURE = 1536
+SPEAKING = [SpeechSpan(round(0.3 * S), round(0.3 * S) + SURE)]
+
+
+def policy(**settings: float) -> AgreementPolicy:
+    return AgreementPolicy(
+        SpeechSettings(**{"step_s": 1.0, "max_step_s": 5.0, "speech_pad_s": 0.2, **settings}), Transcript()
+    )
+
+
+def speaking(seconds: float) -> Timeline:
+    return Timeline(round(seconds * S), False, SPEAKING)
+
+
+def words(text: str, start: float = 0.3, each: float = 0.3) -> list[SpokenWord]:
+    return [
+        SpokenWord(word, round((start + n * each) * S), round((start + (n + 1) * each) * S))
+        for n, word in enumerate(text.split())
+    ]
+
+
+def hear(it: AgreementPolicy, seconds: float, heard: Sequence[SpokenWord] | None) -> Stretch:
+    """Accepts what the step that is due at this time of the stream heard."""
+    planned = it.plan(speaking(seconds))
+    assert planned is not None
+    assert planned.end == round(seconds * S)
+    it.accept(planned, heard)
+    return planned
+
+
+def committed(it: AgreementPolicy) -> list[str]:
+    return [word.text for word in it.transcript.take()]
+
+
+def test_words_are_final_when_two_hypotheses_in_a_row_have_them() -> None:
+    it = policy()
+    hear(it, 1, words("what is"))
+    assert (committed(it), [w.text for w in it.tentative]) == ([], ["what", "is"])
+    hear(it, 2, words("what is the land"))
+    assert (committed(it), [w.text for w in it.tentative]) == (["what", "is"], ["the", "land"])
+    hear(it, 3, words("what is a lambda function"))
+    assert (committed(it), [w.text for w in it.tentative]) == ([], ["a", "lambda", "function"])
+    hear(it, 4, words("what is a lambda function"))
+    assert (committed(it), it.tentative) == (["a", "lambda", "function"], ())
+
+
+def test_words_at_the_edge_are_not_trusted_though_they_agree() -> None:
+    it = policy()
+    hear(it, 1, words("for", start=0.8))
+    hear(it, 2, [*words("for", start=0.8), *words("ty", start=1.6)])
+    assert committed(it) == ["for"]
+    it.tentative = tuple(words("six", start=2.6))
+    hear(it, 3, words("six", start=2.6, each=0.16))
+    assert committed(it) == []
+    hear(it, 4, words("six", start=2.6))
+    assert committed(it) == ["six"]
+
+
+def test_a_hypothesis_that_is_not_believed_does_not_count() -> None:
+    it = policy()
+    hear(it, 1, words("one"))
+    hear(it, 2, None)
+    assert [w.text for w in it.tentative] == ["one"]
+    hear(it, 3, words("one two"))
+    assert committed(it) == ["one"]
+
+
+def test_steps_are_multiples_of_step_s_each_in_order_when_little_is_waiting() -> None:
+    it = policy()
+    assert it.plan(speaking(0.99)) is None
+    for second in range(1, 6):
+        hear(it, second, [])
+        assert it.plan(speaking(second + 0.99)) is None
+
+
+def test_a_step_waits_for_half_a_step_of_speech() -> None:
+    late = [SpeechSpan(round(0.6 * S), round(0.6 * S) + SURE)]
+    planned = policy().plan(Timeline(round(2.2 * S), False, late))
+    assert planned is not None
+    assert planned.end == 2 * S
+
+
+def test_the_step_widens_when_behind_and_no_further_than_max_step() -> None:
+    planned = policy().plan(speaking(4.7))
+    assert planned == Stretch(round(0.1 * S), 4 * S, 4 * S, Kind.STEP)
+    far = policy().plan(speaking(60))
+    assert far is not None
+    assert far.end == 5 * S
+    narrow = policy(max_step_s=1.0).plan(speaking(60))
+    assert narrow is not None
+    assert narrow.end == S
+
+
+def test_a_pause_settles_at_the_next_step() -> None:
+    it = policy()
+    paused = [SpeechSpan(round(0.3 * S), 5000, round(1.3 * S), round(1.4 * S))]
+    hear(it, 1, words("one"))
+    assert it.plan(Timeline(round(1.99 * S), False, paused)) is None
+    planned = it.plan(Timeline(2 * S, False, paused))
+    assert planned == Stretch(round(0.1 * S), round(1.5 * S), 2 * S, Kind.FINAL)
+    it.accept(planned, words("one two"))
+    assert (committed(it), it.tentative) == (["one", "two"], ())
+
+
+def test_the_end_settles_at_once() -> None:
+    ended = [SpeechSpan(round(0.3 * S), 5000, round(1.3 * S), round(1.3 * S))]
+    it = policy()
+    hear(it, 1, words("one"))
+    planned = it.plan(Timeline(round(1.3 * S), True, ended))
+    assert planned == Stretch(round(0.1 * S), round(1.3 * S), round(1.3 * S), Kind.FINAL)
+
+
+def said_for(seconds: int, hypothesis: list[SpokenWord]) -> AgreementPolicy:
+    """A policy that heard, at each second, the words that were over by then."""
+    it = policy(max_window_s=8)
+    for second in range(1, seconds + 1):
+        hear(it, second, [word for word in hypothesis if word.end <= second * S])
+    return it
+
+
+def test_a_long_buffer_is_trimmed_at_the_end_of_a_sentence() -> None:
+    hypothesis = words("a b c d. e f g h", each=0.8)
+    assert said_for(6, hypothesis).floor == 0
+    assert said_for(7, hypothesis).floor == hypothesis[3].end
+
+
+def test_without_a_sentence_to_trim_at_the_last_committed_words_are_kept() -> None:
+    for text in ("a b c d e f g h", "a b. c d e f g h"):
+        hypothesis = words(text, each=0.8)
+        it = said_for(7, hypothesis)
+        assert it.transcript.end == hypothesis[6].end  # 5.9 s; f is the first of the last 2 s
+        assert it.floor == hypothesis[5].start - S // 8
+
+
+def test_a_full_buffer_without_agreement_is_committed_but_for_its_edge() -> None:
+    it = policy(max_window_s=4)
+    for second in range(1, 5):
+        hear(it, second, words(f"x{second}"))
+    planned = it.plan(speaking(5))
+    assert planned == Stretch(round(0.1 * S), round(4.1 * S), 5 * S, Kind.FULL)
+    it.accept(planned, [*words("a b", start=3), *words("cu", start=3.8)])
+    assert (committed(it), [w.text for w in it.tentative]) == (["a", "b"], ["cu"])
+    following = it.plan(speaking(5))
+    assert following == Stretch(round(3.3 * S) - S // 8, 5 * S, 5 * S, Kind.STEP)

@@ -1,0 +1,263 @@
+from dataclasses import replace
+from itertools import cycle, repeat
+
+import numpy as np
+import pytest
+
+from tests.speech.session.spoken import Oracle, chunks_of, run, speak, texts
+from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples, Word
+from trimodal.speech.session.session import LiveSession, PlannedWindow
+from trimodal.speech.session.vad import EnergyDetector
+from trimodal.speech.settings import SpeechSettings
+from trimodal.speech.values import Recognition
+
+POLICIES: list[PolicyName] = ["live", "agreement", "vad", "window"]
+SETTINGS = SpeechSettings(step_s=1, speech_pad_s=0.2)
+
+
+def session(policy: PolicyName = "live", **settings: float) -> LiveSession:
+    return LiveSession(
+        SpeechSettings(**{"step_s": 1, "speech_pad_s": 0.2, **settings}),
+        policy=policy,
+        detector=EnergyDetector(),
+    )
+
+
+def noise(seconds: float) -> Samples:
+    return np.random.default_rng(0).uniform(-0.3, 0.3, round(seconds * SAMPLE_RATE)).astype(np.float32)
+
+
+def silence(seconds: float) -> Samples:
+    return np.zeros(round(seconds * SAMPLE_RATE), np.float32)
+
+
+def heard(*words: tuple[str, float, float], rejected: str = "") -> Recognition:
+    return Recognition(tuple(Word(text, start, end, 1.0) for text, start, end in words), rejected=rejected)
+
+
+def due(it: LiveSession) -> PlannedWindow:
+    planned = it.next_window()
+    assert planned is not None
+    return planned
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seconds", [0, 0.001, 70])
+def test_silence_and_nothing_at_all_end_without_a_window(policy: PolicyName, seconds: float) -> None:
+    it = session(policy)
+    it.feed(silence(seconds))
+    assert it.next_window() is None
+    assert it.held_s <= 0.5
+    assert not it.finished
+    it.end()
+    it.end()
+    assert it.next_window() is None
+    assert it.finished
+    assert it.take().committed == ()
+    assert it.take().lag_s == 0
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_end_while_a_window_is_out(policy: PolicyName) -> None:
+    it = session(policy)
+    it.feed(noise(6))
+    planned = it.next_window() if policy == "vad" else due(it)
+    it.end()
+    if planned:
+        assert it.outstanding
+        assert not it.finished
+        assert it.next_window() is None
+        it.accept(planned, heard((" early", 0.5, 0.9)))
+    last = due(it)
+    assert last.end == 6 * SAMPLE_RATE
+    it.accept(last, heard((" late", last.end / SAMPLE_RATE - last.start / SAMPLE_RATE - 0.3, 99)))
+    assert it.finished
+    assert texts(it.take().committed)[-1] == " late"
+
+
+def test_a_stream_that_ended_takes_no_audio() -> None:
+    it = session()
+    it.end()
+    with pytest.raises(RuntimeError, match="after the end"):
+        it.feed(noise(1))
+
+
+def test_only_the_window_that_is_out_is_accepted() -> None:
+    it = session()
+    it.feed(noise(1))
+    planned = due(it)
+    it.accept(planned, heard())
+    with pytest.raises(ValueError, match="is not out"):
+        it.accept(planned, heard())
+    with pytest.raises(ValueError, match="is not out"):
+        it.give_up(planned)
+
+
+def test_an_update_tells_committed_words_once_and_the_tentative_ones_anew() -> None:
+    it = session()
+    it.feed(noise(1))
+    assert it.accept(due(it), heard((" one", 0.1, 0.5), (" tw", 0.6, 0.9))) == ()
+    update = it.take()
+    assert (update.committed, texts(update.tentative)) == ((), [" one", " tw"])
+    assert (update.received_s, update.lag_s) == (1, 0)
+    it.feed(noise(1))
+    newly = it.accept(due(it), heard((" one", 0.1, 0.5), (" two", 0.6, 1.1)))
+    update = it.take()
+    assert update.committed == newly == (Word(" one", 0.1, 0.5, 1.0),)
+    assert (texts(update.tentative), update.lag_s) == ([" two"], 1.5)
+    assert it.take().committed == ()
+    assert texts(it.take().tentative) == [" two"]
+    assert it.pending_s == 1.5
+
+
+def test_words_where_nobody_spoke_are_dropped_and_counted() -> None:
+    it = session("vad", pause_s=1)
+    it.feed(np.concatenate((noise(1), silence(0.8), noise(1), silence(1.2))))
+    words = (
+        (" one", 0.1, 0.9),
+        (" late", 0.9, 1.3),
+        (" made", 1.3, 1.4),
+        (" up", 1.4, 1.5),
+        (" two", 1.5, 2),
+    )
+    it.accept(due(it), heard(*words))
+    assert texts(it.take().committed) == [" one", " late", " two"]
+    assert it.dropped_words == 2
+
+
+def test_what_is_speech_is_decided_by_what_was_known_at_the_windows_moment() -> None:
+    it = session(max_step_s=1, pause_s=0.6)
+    it.feed(np.concatenate((noise(0.5), silence(0.45), noise(2))))
+    it.accept(due(it), heard((" one", 0.1, 0.5), (" two", 0.96, 1)))
+    # The onset at 0.95 s was known only after the step at 1 s, though its audio is here now.
+    assert (texts(it.take().tentative), it.dropped_words) == ([" one"], 1)
+
+
+def test_a_step_that_is_rejected_leaves_the_guess_as_it_was() -> None:
+    it = session()
+    it.feed(noise(1))
+    it.accept(due(it), heard((" one", 0.1, 0.5)))
+    it.feed(noise(1))
+    it.accept(due(it), heard(rejected="repetition"))
+    assert texts(it.take().tentative) == [" one"]
+
+
+def test_a_pause_that_needs_no_window_is_told_at_once() -> None:
+    it = session()
+    it.feed(np.concatenate((noise(0.75), silence(0.25))))
+    it.accept(due(it), heard((" one", 0.1, 0.7)))
+    it.feed(silence(0.4))
+    update = it.take()
+    assert (texts(update.committed), update.tentative) == ([" one"], ())
+
+
+def test_a_final_window_that_is_rejected_says_nothing() -> None:
+    it = session()
+    it.feed(noise(1))
+    it.accept(due(it), heard((" one", 0.1, 0.5)))
+    it.feed(np.concatenate((noise(0.4), silence(0.6))))
+    it.accept(due(it), heard(rejected="repetition"))
+    it.end()
+    assert it.finished
+    assert it.take().committed == ()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_window_that_fails_is_due_again_until_it_is_heard(policy: PolicyName) -> None:
+    speech = speak(5, 60, pauses=False)
+    oracle = Oracle(speech)
+    it = session(policy, max_step_s=1.0)
+    failures = []
+    found: list[Word] = []
+    for chunk in chunks_of(speech.samples, repeat(8000)):
+        it.feed(chunk)
+        while (planned := it.next_window()) is not None:
+            if planned.end > 8 * SAMPLE_RATE and len(failures) < 9:
+                failures.append((planned.start, planned.end))
+                it.give_up(planned)
+            else:
+                it.accept(planned, oracle(planned))
+        found.extend(it.take().committed)
+    it.end()
+    while (planned := it.next_window()) is not None:
+        it.accept(planned, oracle(planned))
+    found.extend(it.take().committed)
+    assert it.finished
+    assert len(failures) == 9
+    assert len(set(failures)) == 1
+    assert texts(found) == texts(speech.words)
+
+
+def test_a_window_that_succeeds_after_a_failure_loses_nothing() -> None:
+    speech = speak(6, 60)
+    oracle, turn = Oracle(speech), cycle([True, True, False])
+    it = session()
+    found: list[Word] = []
+    for chunk in chunks_of(speech.samples, repeat(480_000)):
+        it.feed(chunk)
+    it.end()
+    while (planned := it.next_window()) is not None:
+        if next(turn):
+            it.give_up(planned)
+        else:
+            it.accept(planned, oracle(planned))
+    found.extend(it.take().committed)
+    assert (texts(found), it.finished) == (texts(speech.words), True)
+
+
+def test_the_prompt_is_what_was_said_before_the_window() -> None:
+    speech = speak(8, 80, pauses=False)  # windows overlap: what is heard again is not in the prompt
+    oracle, prompts = Oracle(speech), []
+
+    def hear(planned: PlannedWindow) -> Recognition:
+        prompts.append((planned.start / SAMPLE_RATE, planned.window.prompt))
+        return oracle(planned)
+
+    run(SpeechSettings(prompt_chars=40), "vad", hear, chunks_of(speech.samples, repeat(16_000)))
+    assert prompts[0][1] == ""
+    assert len(prompts) > 3
+    for start, prompt in prompts[1:]:
+        before = "".join(word.text for word in speech.words if word.end <= start)
+        assert before.endswith(" " + prompt)
+        assert 30 < len(prompt) <= 40 or len(before) < 40
+
+
+def test_the_streams_own_prompt_and_language_go_with_each_window() -> None:
+    it = LiveSession(SETTINGS, policy="vad", language="en", prompt="Lambdas.", detector=EnergyDetector())
+    it.feed(np.concatenate((noise(1), silence(1))))
+    planned = due(it)
+    assert (planned.window.prompt, planned.window.language) == ("Lambdas.", "en")
+    np.testing.assert_array_equal(planned.window.samples[:16_000], noise(1)[: len(planned.window.samples)])
+
+
+def test_behind_is_the_audio_that_came_since_the_window_could_have_been_heard() -> None:
+    it = session()
+    it.feed(noise(0.9))
+    assert it.behind_s == 0
+    it.feed(noise(0.4))
+    assert it.behind_s == pytest.approx(0.3)
+    planned = due(it)
+    it.feed(noise(0.5))
+    assert it.behind_s == pytest.approx(0.8)
+    assert it.held_s == it.received_s == pytest.approx(1.8)
+    it.accept(planned, heard())
+    assert it.behind_s == 0
+    assert it.speech_s == pytest.approx(1.8, abs=0.04)
+
+
+def test_a_detected_language_is_kept() -> None:
+    it = session(step_s=2, max_step_s=2)
+    asked = []
+    for words, language in (
+        ((" ja", 0.2, 0.6), "de"),  # after 2 s: too short to be sure
+        (None, "cy"),  # after 4 s: not believed
+        ((" ja", 0.2, 0.6), "nl"),
+        ((" ja", 0.2, 0.6), "de"),
+    ):
+        it.feed(noise(2))
+        planned = due(it)
+        asked.append(planned.window.language)
+        one = heard(words) if words else heard(rejected="probability")
+        it.accept(planned, replace(one, language=language))
+    it.feed(noise(2))
+    assert [*asked, due(it).window.language] == ["", "", "", "nl", "nl"]

@@ -1,0 +1,101 @@
+import pytest
+
+from trimodal.audio.values import Word
+from trimodal.speech.session.transcript import (
+    SpokenWord,
+    Transcript,
+    agreed,
+    normalised,
+    on_stream,
+    repeated,
+)
+
+S = 16_000
+
+
+def words(text: str, start: float = 0.0, each: float = 0.4) -> list[SpokenWord]:
+    """The words of a text, one after the other."""
+    return [
+        SpokenWord(" " + word, round((start + n * each) * S), round((start + (n + 1) * each) * S))
+        for n, word in enumerate(text.split())
+    ]
+
+
+def test_a_word_goes_to_the_streams_clock_and_back() -> None:
+    word = on_stream(Word(" a", 1.5, 2.0, 0.7), 10 * S, 13 * S)
+    assert word == SpokenWord(" a", round(11.5 * S), 12 * S, 0.7)
+    assert word.to_word() == Word(" a", 11.5, 12.0, 0.7)
+
+
+def test_a_word_stays_within_its_window_and_ends_behind_its_start() -> None:
+    assert on_stream(Word("a", -1, 9, 1), S, 3 * S) == SpokenWord("a", S, 3 * S)
+    assert on_stream(Word("a", 1.0, 0.5, 1), 0, 3 * S) == SpokenWord("a", S, S)
+    assert on_stream(Word("a", 8, 9, 1), 0, 3 * S) == SpokenWord("a", 3 * S, 3 * S)
+
+
+def test_texts_are_compared_without_case_and_punctuation() -> None:
+    assert normalised(" Don't,") == normalised("dont") == "dont"
+    assert normalised(" ÄRGER.") == "ärger"
+    assert normalised(" …") == "…" != normalised("-")
+
+
+def test_marks_belong_to_their_letters() -> None:
+    assert normalised(" caf\u00e9,") == normalised("Cafe\u0301") != normalised("cafe")
+    assert normalised("का।") == "का" != normalised("की")
+    assert agreed(words("का"), words("की")) == 0
+
+
+def test_agreed_is_the_common_beginning() -> None:
+    assert agreed(words("one two three"), words("One, two four")) == 2
+    assert agreed(words("one two"), words("two one two")) == 0
+    assert agreed([], words("one")) == 0
+    assert agreed(words("no"), words("no", start=5)) == 0
+
+
+@pytest.mark.parametrize(
+    ("past", "heard", "start", "count"),
+    [
+        pytest.param(words("a b c"), words("a b c d e"), 0, 3, id="whole-past"),
+        pytest.param(words("a b c"), words("x c d", start=0.4), 0.4, 2, id="garbled-first-word"),
+        pytest.param(words("a b c"), words("c d", start=1.1), 0.8, 1, id="times-moved"),
+        pytest.param(words("a b c"), words("x y z w", start=0.1), 0, 3, id="no-text-in-common-time-decides"),
+        pytest.param(words("five"), words("five five"), 0, 1, id="said-twice"),
+        pytest.param(words("five five"), words("five five five five", start=0.1), 0, 2, id="said-four-times"),
+        pytest.param(words("a five"), words("a five five"), 0, 2, id="longer-match-wins"),
+        pytest.param(words("a b"), words("b c", start=0.8), 0.8, 0, id="window-begins-behind-the-past"),
+        pytest.param(words("a b c"), words("b c", start=0.4), 0, 2, id="past-missed-at-the-beginning"),
+        pytest.param([], words("a b"), 0, 0, id="no-past"),
+        pytest.param(words("a b c"), [], 0, 0, id="nothing-heard"),
+        pytest.param(words("a is", each=0.3), words("is is", start=0.55), 0.5, 0, id="hardly-in-the-window"),
+    ],
+)
+def test_repeated_finds_the_border(past, heard, start: float, count: int) -> None:
+    assert repeated(past, heard, round(start * S)) == count
+
+
+def test_the_transcript_is_in_order_of_time_and_taken_once() -> None:
+    transcript = Transcript()
+    assert (transcript.end, transcript.take(), transcript.last(0)) == (0, (), ())
+    transcript.commit(words("a b"))
+    transcript.commit([SpokenWord(" c", S // 2, S), SpokenWord(" d", 0, 100)])
+    taken = transcript.take()
+    assert [word.text for word in taken] == [" a", " b", " c", " d"]
+    assert [(word.start, word.end) for word in taken[2:]] == [(0.8, 1.0), (1.0, 1.0)]
+    assert (transcript.take(), transcript.count, transcript.end) == ((), 4, S)
+    assert [word.text for word in transcript.last(1)] == [" d"]
+
+
+def test_the_transcript_remembers_a_bounded_part() -> None:
+    transcript = Transcript()
+    transcript.commit(words("w " * 10_000))
+    assert (transcript.count, len(transcript.take())) == (10_000, 10_000)
+    assert len(transcript.recent) == 256
+
+
+def test_the_text_before_a_sample_is_cut_at_words() -> None:
+    transcript = Transcript()
+    transcript.commit(words("alpha beta gamma delta"))
+    assert transcript.before(round(1.2 * S), 100) == "alpha beta gamma"
+    assert transcript.before(round(1.2 * S), 11) == "beta gamma"
+    assert transcript.before(round(1.2 * S), 10) == "gamma"
+    assert transcript.before(10 * S, 0) == ""

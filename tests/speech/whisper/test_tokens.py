@@ -1,0 +1,109 @@
+import pytest
+
+from tests.speech.whisper.vocabulary import LANGUAGES, WORDS, write_tokenizer
+from trimodal.speech.whisper.tokens import WhisperTokens
+
+
+@pytest.fixture(scope="module")
+def english(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("english")
+    write_tokenizer(directory)
+    return WhisperTokens(directory, ("en",), multilingual=False)
+
+
+@pytest.fixture(scope="module")
+def multilingual(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("multilingual")
+    write_tokenizer(directory, languages=LANGUAGES)
+    return WhisperTokens(directory, LANGUAGES, multilingual=True)
+
+
+def spelled(tokens, ids):
+    return [tokens._tokenizer.id_to_token(token) for token in ids]
+
+
+def test_an_english_prompt_has_neither_language_nor_task(english):
+    assert spelled(english, english.prompt("en", "", 100)) == ["<|startoftranscript|>", "<|notimestamps|>"]
+    assert english.languages == {}
+
+
+def test_a_multilingual_prompt_names_language_and_task(multilingual):
+    assert spelled(multilingual, multilingual.prompt("de", " \n", 100)) == [
+        "<|startoftranscript|>",
+        "<|de|>",
+        "<|transcribe|>",
+        "<|notimestamps|>",
+    ]
+    assert tuple(multilingual.languages) == LANGUAGES
+
+
+def test_what_was_said_before_comes_first(english):
+    assert spelled(english, english.prompt("en", "hello world", 100)) == [
+        "<|startofprev|>",
+        "Ġhello",
+        "Ġworld",
+        "<|startoftranscript|>",
+        "<|notimestamps|>",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "room", "kept"),
+    [(7, 100, 7), (8, 100, 8), (9, 100, 8), (23, 100, 16), (50, 20, 16), (50, 5, 5), (3, 0, 0)],
+)
+def test_a_long_prompt_keeps_its_last_tokens_in_eights(english, words, room, kept):
+    said = [WORDS[index % len(WORDS)] for index in range(words)]
+    prompt = english.prompt("en", " ".join(said), room)
+    assert english.decode(prompt[1:-2]).split() == said[words - kept :]
+
+
+def test_special_tokens_in_a_prompt_are_text_or_nothing(english):
+    ids = english.prompt("en", "hello <|endoftext|> world <|startoftranscript|>", 100)
+    assert ids.count(english.start) == 1
+    assert english.end not in ids
+
+
+def test_suppressed_tokens_are_special_and_leave_the_end(multilingual):
+    assert set(spelled(multilingual, multilingual.never_made())) == {
+        "<|startoftranscript|>", "<|translate|>", "<|transcribe|>", "<|startoflm|>", "<|startofprev|>",
+        "<|nospeech|>",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "pieces"),
+    [
+        (" hello world", "en", [" hello", " world"]),
+        (" hello, world.", "en", [" hello", ",", " world", "."]),
+        (" naïve café", "en", [" naïve", " café"]),
+        (" 你好 世界", "zh", [" ", "你", "好", " ", "世", "界"]),
+        ("hello", "en", ["hello"]),
+        ("", "en", []),
+    ],
+)
+def test_tokens_make_words(english, text, language, pieces):
+    ids = english.encode(text)
+    made = english.pieces(ids, language)
+    assert [piece for piece, _ in made] == pieces
+    assert sum(count for _, count in made) == len(ids)
+
+
+def test_bytes_that_are_no_character_are_neither_lost_nor_end_the_words(english):
+    cut = english.encode("é")[:1]
+    ids = [*english.encode(" one"), *cut, *english.encode(" two"), *cut]
+    made = english.pieces(ids, "en")
+    assert "".join(piece for piece, _ in made) == english.decode(ids) == " one\ufffd two\ufffd"
+    assert [count for _, count in made] == [2, 2]
+
+
+def test_special_tokens_and_times_are_not_text(english):
+    ids = [english.no_timestamps + 1, *english.encode(" one"), english.no_timestamps + 60, english.end]
+    assert english.decode(english.text_only(ids)) == " one"
+
+
+def test_a_vocabulary_without_a_special_token_is_refused(tmp_path):
+    from tokenizers import Tokenizer, models
+
+    Tokenizer(models.BPE(vocab={"a": 0}, merges=[])).save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(ValueError, match=r"the tokenizer has no <\|startoftranscript\|>"):
+        WhisperTokens(tmp_path, ("en",), multilingual=False)

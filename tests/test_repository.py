@@ -1,0 +1,141 @@
+import json
+from pathlib import Path
+
+import pytest
+from tritonclient.grpc import model_config_pb2
+
+from tests.server.artefacts import add_model, python_model
+from trimodal.errors import ServerError
+from trimodal.repository import Model, model_names, read_model, select_models, waves
+
+PYTHON = 'name: "{name}" backend: "python" instance_group [{{ count: {count} }}]'
+STEPS = '{ model_name: "a" }, { model_name: "b" }'
+ENSEMBLE = f'name: "pair" platform: "ensemble" ensemble_scheduling {{ step [{STEPS}] }}'
+
+
+@pytest.fixture
+def repository(tmp_path):
+    for name, text in {
+        "a": PYTHON.format(name="a", count=2),
+        "b": PYTHON.format(name="b", count=1),
+        "c": 'name: "c" backend: "python" parameters { key: "artefact" value { string_value: "onnx-int8" } }',
+        "pair": ENSEMBLE,
+    }.items():
+        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / name / "config.pbtxt").write_text(text)
+    (tmp_path / "notes").mkdir()
+    return tmp_path
+
+
+def test_names_are_the_folders_with_a_config(repository):
+    assert model_names(repository) == ["a", "b", "c", "pair"]
+
+
+def test_an_ensemble_brings_its_steps(repository):
+    models = select_models(repository, ["pair"], "cpu")
+    assert sorted(models) == ["a", "b", "pair"]
+    assert models["pair"].platform == "ensemble"
+    assert [models[name].instances for name in ("a", "b", "pair")] == [2, 1, 0]
+
+
+def test_none_named_means_all(repository):
+    assert sorted(select_models(repository, (), "cpu")) == ["a", "b", "c", "pair"]
+
+
+def test_profile_chooses_the_file(repository):
+    (repository / "a" / "configs").mkdir()
+    (repository / "a" / "configs" / "cpu.pbtxt").write_text(PYTHON.format(name="a", count=7))
+    assert read_model(repository, "a", "cpu").instances == 7
+    assert read_model(repository, "a", "tensorrt").instances == 2
+    assert read_model(repository, "b", "cpu").instances == 1
+
+
+def test_profile_cuda_has_files_of_its_own_or_those_of_gpu(repository):
+    assert read_model(repository, "a", "cuda").instances == 2
+    (repository / "a" / "configs").mkdir()
+    (repository / "a" / "configs" / "cuda.pbtxt").write_text(PYTHON.format(name="a", count=3))
+    assert [read_model(repository, "a", profile).instances for profile in ("cpu", "cuda", "tensorrt")] == [
+        2,
+        3,
+        2,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("config", "wants", "backend", "artefact"),
+    [
+        ('backend: "python"', False, "python", ""),
+        ('backend: "python" parameters { key: "device" value { string_value: "cuda" } }', True, "python", ""),
+        ('backend: "python" parameters { key: "engine" value { string_value: "vllm" } }', True, "python", ""),
+        (
+            'platform: "tensorrt_plan" default_model_filename: "a-fp16/m.plan"',
+            True,
+            "tensorrt",
+            "a-fp16",
+        ),
+        ('backend: "onnxruntime" instance_group [ { kind: KIND_GPU } ]', True, "onnxruntime", ""),
+        ('platform: "onnxruntime_onnx" instance_group [ { kind: KIND_CPU } ]', False, "onnxruntime", ""),
+        (f'platform: "ensemble" ensemble_scheduling {{ step [{STEPS}] }}', False, "", ""),
+    ],
+)
+def test_who_wants_a_gpu_and_which_backend(tmp_path, config, wants, backend, artefact):
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "config.pbtxt").write_text(f'name: "m" {config}')
+    model = read_model(tmp_path, "m", "tensorrt")
+    assert (model.wants_gpu, model.backend, model.artefact) == (wants, backend, artefact)
+
+
+def test_a_fake_wants_neither_gpu_nor_artefact(tmp_path):
+    parameters = {"engine": "fake", "device": "cuda", "artefact": "onnx-int8"}
+    version = add_model(tmp_path, python_model("m", **parameters))
+    model = read_model(tmp_path, "m", "tensorrt")
+    assert (model.wants_gpu, model.artefact, model.precision()) == (False, "", "")
+    (version.parent / "12").mkdir()
+    (version.parent / "9").mkdir()
+    assert model.version_directory.name == "12"
+
+
+def test_precision_by_manifest_else_by_name(repository):
+    assert read_model(repository, "a", "cpu").precision() == ""
+    assert read_model(repository, "c", "cpu").precision() == "int8"
+    artefact = repository / "c" / "1" / "onnx-int8"
+    artefact.mkdir()
+    (artefact / "manifest.json").write_text(json.dumps({"precision": "int8-qdq"}))
+    assert read_model(repository, "c", "cpu").precision() == "int8-qdq"
+
+
+def test_refusals(repository, tmp_path):
+    with pytest.raises(ServerError, match="no model 'x' in .*: it has a, b, c, pair"):
+        select_models(repository, ["a", "x"], "cpu")
+    with pytest.raises(ServerError, match="does not exist"):
+        model_names(tmp_path / "nowhere")
+    with pytest.raises(ServerError, match="has no model"):
+        model_names(repository / "notes")
+    (repository / "b" / "config.pbtxt").write_text('name: "b"\nbackend python')
+    with pytest.raises(ServerError, match=r"model b: b/config.pbtxt is not a valid .* 2:9"):
+        read_model(repository, "b", "cpu")
+    (repository / "b" / "config.pbtxt").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ServerError, match="model b: b/config.pbtxt is not a valid .* can't decode byte 0xff"):
+        read_model(repository, "b", "cpu")
+
+
+def test_models_go_after_those_that_call_them():
+    def model(name, **parameters):
+        config = model_config_pb2.ModelConfig(name=name)
+        for key, value in parameters.items():
+            config.parameters[key].string_value = value
+        return Model(name, Path(name), Path(name), config)
+
+    speech = model("speech", recognizer="speech_recognize", engine="llm")
+    models = [model("speech_recognize"), model("llm", engine="fake"), speech]
+    assert waves({one.name: one for one in models}) == [["llm", "speech"], ["speech_recognize"]]
+    rings = [model("a", recognizer="b"), model("b", recognizer="a")]
+    assert waves({one.name: one for one in rings}) == [["a", "b"]]
+    assert waves({}) == []
+
+
+def test_what_a_model_calls_is_selected_with_it(repository):
+    (repository / "front").mkdir()
+    call = 'parameters { key: "recognizer" value { string_value: "a" } }'
+    (repository / "front" / "config.pbtxt").write_text(f'name: "front" backend: "python" {call}')
+    assert list(select_models(repository, ["front"], "cpu")) == ["front", "a"]

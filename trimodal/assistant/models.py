@@ -1,0 +1,144 @@
+"""Calls the other models: speech and vision inside the same Triton (BLS), the llm over its gRPC.
+
+Calls block; `check` raises to give up. `pb_utils` comes from the glue: only a stub process can import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimodal.assistant.llm_connection import LlmConnection
+from trimodal.assistant.settings import AssistantSettings
+from trimodal.assistant.values import Piece, Saw
+from trimodal.audio.values import SAMPLE_RATE, Samples
+from trimodal.errors import RequestError
+from trimodal.triton.calls import Gate, called_error
+
+Check = Callable[[], None]
+_NOTE = ("cache", "similarity", "trimmed", "queue_ms", "predicted_ttft_ms")
+
+
+class Models:
+    """The models named in `settings`. Every call raises RequestError as the called model would."""
+
+    def __init__(self, pb_utils: Any, settings: AssistantSettings) -> None:
+        self._pb_utils = pb_utils
+        self._settings = settings
+        self._gate = Gate()
+        self._llm = LlmConnection(settings.grpc_address, settings.llm)
+
+    def hear(self, samples: Samples, stream: int, check: Check) -> str:
+        """The words in float32[n], 16 kHz mono, n > 0; `check` is called between pieces.
+
+        Args:
+            stream: a random id, 1 to 2^63 - 1; whoever has it may `stop_hearing`.
+        """
+        pb = self._pb_utils
+        size = round(self._settings.chunk_s * SAMPLE_RATE)
+        pieces = [samples[at : at + size] for at in range(0, len(samples), size)]
+        # At least 20 ms are in a piece that is not the last: a short rest stays with the one before it.
+        if len(pieces) > 1 and len(pieces[-1]) < SAMPLE_RATE:
+            pieces[-2:] = [np.concatenate(pieces[-2:])]
+        words, ended = [], False
+        # An answer that waits until its piece is heard, and an END that brings no audio: so that there is
+        # never more than a window under way when the stream is to stop.
+        options = {"policy": "vad", "max_pending_s": 0}
+        try:
+            for number, piece in enumerate(pieces):
+                check()
+                # Of one piece START and END are one request: any length is taken then.
+                flags = pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START if number == 0 else 0
+                ended = len(pieces) == 1
+                flags |= pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END if ended else 0
+                words.append(self._chunk(stream, piece, flags, options if number == 0 else {}, check))
+            if not ended:
+                check()
+                ended = True
+                flags = pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
+                words.append(self._chunk(stream, None, flags, {}, check))
+        finally:
+            if not ended:
+                self.stop_hearing(stream)
+        return "".join(words).strip()
+
+    def stop_hearing(self, stream: int) -> None:
+        """Frees the stream at once: whoever waits for its words is told that it was cancelled."""
+        pb = self._pb_utils
+        # Its START drops the open stream of that number, its END what it has just opened. Speech that was
+        # to be heard at its END is not dropped: the number is free by then.
+        flags = pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START | pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
+        with suppress(RequestError):
+            self._chunk(stream, None, flags, {}, lambda: None, gated=False)
+
+    def see(self, image: bytes, check: Check) -> Saw:
+        """What the image file shows."""
+        with self._gate.waiting(check):
+            outputs = self._infer(
+                self._settings.vision,
+                {"image": np.array([[image]], dtype=object)},
+                ("labels", "scores"),
+            )
+        return Saw(
+            tuple(bytes(label).decode(errors="replace") for label in outputs["labels"]),
+            tuple(float(score) for score in outputs["scores"]),
+        )
+
+    def answer(self, key: str, inputs: Mapping[str, NDArray[Any]], check: Check) -> Iterator[Piece]:
+        """The llm's answer, piece by piece; whoever has `key` may `cancel` it."""
+        for outputs in self._llm.responses(key, inputs, check):
+            yield _piece(outputs)
+
+    def cancel(self, key: str) -> None:
+        """Ends the answer that was asked for with `key`."""
+        self._llm.cancel(key)
+
+    def _chunk(
+        self,
+        stream: int,
+        samples: Samples | None,
+        flags: int,
+        parameters: dict[str, Any],
+        check: Check,
+        *,
+        gated: bool = True,
+    ) -> str:
+        inputs = {} if samples is None else {"audio": samples[None]}
+        more = {"correlation_id": stream, "flags": flags, "parameters": parameters}
+        if not gated:
+            outputs = self._infer(self._settings.speech, inputs, ("committed",), **more)
+        else:
+            with self._gate.waiting(check):
+                outputs = self._infer(self._settings.speech, inputs, ("committed",), **more)
+        return bytes(outputs["committed"][0]).decode()
+
+    def _infer(
+        self, model: str, inputs: Mapping[str, NDArray[Any]], outputs: tuple[str, ...], **more: Any
+    ) -> dict[str, NDArray[Any]]:
+        """The outputs of a model that gives one response, flat."""
+        pb = self._pb_utils
+        tensors = [pb.Tensor(name, array) for name, array in inputs.items()]
+        response = pb.InferenceRequest(
+            model_name=model, requested_output_names=list(outputs), inputs=tensors, **more
+        ).exec()
+        if response.has_error():
+            raise called_error(pb, response.error())
+        found = {name: pb.get_output_tensor_by_name(response, name) for name in outputs}
+        return {name: tensor.as_numpy().reshape(-1) for name, tensor in found.items()}
+
+
+def _piece(outputs: Mapping[str, NDArray[Any]]) -> Piece:
+    finish_reason = bytes(outputs["finish_reason"][0]).decode()
+    return Piece(
+        bytes(outputs["text_output"][0]).decode(),
+        finish_reason,
+        prompt_tokens=int(outputs["prompt_tokens"][0]),
+        cached_tokens=int(outputs["cached_tokens"][0]),
+        completion_tokens=int(outputs["completion_tokens"][0]),
+        # Copies: what Triton handed over lies in memory that it takes back.
+        note={name: np.array(outputs[name]) for name in _NOTE if name in outputs},
+    )

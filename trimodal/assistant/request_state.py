@@ -1,0 +1,142 @@
+"""Holds one request under way: where its responses go, which stages work, and its times.
+
+A request ends with `send(finish_reason=…)` or `fail`, whichever comes first; what the other stages still do
+is then cancelled.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from trimodal.assistant.cancel_token import CancelToken
+from trimodal.assistant.metrics import AssistantMetrics
+from trimodal.assistant.request import AskRequest
+from trimodal.assistant.tensors import Columns
+from trimodal.assistant.values import ANSWER, Piece
+from trimodal.errors import RequestError, Unavailable, as_request_error
+
+# The llm ends its answer at the deadline by itself and keeps what it has said; it gets this long for it.
+LLM_GRACE_S = 0.5
+
+
+class Sink(Protocol):
+    """Where responses go: the last is `send` with `final`, or `fail`. Calls come one at a time."""
+
+    def send(self, columns: Columns, *, final: bool) -> None: ...
+
+    def fail(self, error: RequestError) -> None: ...
+
+    def is_cancelled(self) -> bool:
+        """Whether the client has given up or gone."""
+
+
+class RequestState:
+    """State of one request; its methods are called from several threads.
+
+    Args:
+        metrics: where its end is counted.
+
+    Attributes:
+        arrived: time.perf_counter() of its arrival.
+        timing: milliseconds by name, as the last response tells them.
+        token: over when the request is.
+    """
+
+    def __init__(
+        self, request: AskRequest, sink: Sink, token: CancelToken, metrics: AssistantMetrics
+    ) -> None:
+        self.request = request
+        self.sink = sink
+        self.token = token
+        self.arrived = time.perf_counter()
+        self.timing: dict[str, float | None] = dict.fromkeys(
+            ("heard", "saw", "queue", "ttft", "answer", "total")
+        )
+        self._metrics = metrics
+        self._lock = threading.RLock()
+        self._stages: dict[str, float] = {}
+        self._deadline = self.arrived + (request.deadline_ms or math.inf) / 1e3
+
+    def send(self, columns: Columns, *, finish_reason: str = "") -> None:
+        """Sends a response; with a finish_reason it is the last. Raises Stopped when the request is over."""
+        with self._lock:
+            self.token.check()
+            self.sink.send(columns, final=bool(finish_reason))
+            if finish_reason:
+                self.token.finish()
+                self._count(finish_reason)
+
+    def fail(self, error: RequestError) -> bool:
+        """Ends the request with an error and cancels its stages; False: it was over."""
+        with self._lock:
+            if self.token.done:
+                return False
+            try:
+                self.sink.fail(error)
+            except Exception as defect:  # the transport is gone: logged, the caller's thread must live
+                as_request_error(defect)
+            self.token.cancel()
+            self._count(error)
+            return True
+
+    def wrote(self, piece: Piece) -> None:
+        """Takes the times of a piece of the answer; with the last, `timing` is complete."""
+        now = time.perf_counter()
+        if piece.text and self.timing["ttft"] is None:
+            self.timing["ttft"] = _ms(now - self.arrived)
+        if piece.finish_reason:
+            queue_ms = piece.note.get("queue_ms")
+            self.timing["queue"] = None if queue_ms is None else round(float(queue_ms[0]), 3)
+            self.timing["answer"] = _ms(now - self._stages[ANSWER])
+            self.timing["total"] = _ms(now - self.arrived)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Notes that a stage works, and its time in `timing`."""
+        began = time.perf_counter()
+        with self._lock:
+            self._stages[name] = began
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._stages[name]
+            self.timing[name] = _ms(time.perf_counter() - began)
+
+    def left_ms(self, name: str, limit_ms: int | None) -> int | None:
+        """Milliseconds left of a limit that began at the arrival; None: there is no limit.
+
+        Raises:
+            Unavailable: nothing is left.
+        """
+        if limit_ms is None:
+            return None
+        waited = (time.perf_counter() - self.arrived) * 1e3
+        if waited >= limit_ms:
+            raise Unavailable(f"{name} passed: no answer was begun after {waited:.0f} ms")
+        return max(1, int(limit_ms - waited))
+
+    def overdue(self, now: float) -> RequestError | None:
+        """The error of a request whose deadline has passed; `now` is time.perf_counter()."""
+        with self._lock:
+            stages = tuple(self._stages)
+        grace = LLM_GRACE_S if stages == (ANSWER,) else 0.0
+        if now <= self._deadline + grace:
+            return None
+        waited = f"deadline_ms passed: not done after {(now - self.arrived) * 1e3:.0f} ms"
+        return Unavailable(f"{', '.join(stages)}: {waited}" if stages else waited)
+
+    def _count(self, reason: str | RequestError) -> None:
+        self._metrics.ended(reason)
+        self._metrics.e2e.observe(time.perf_counter() - self.arrived)
+        if (ttft := self.timing["ttft"]) is not None:
+            self._metrics.ttft.observe(ttft / 1e3)
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1e3, 3)

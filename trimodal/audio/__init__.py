@@ -1,0 +1,1 @@
+"""Audio samples, files, microphones and captions."""

@@ -1,0 +1,199 @@
+"""Timed words → text, SRT, WebVTT or JSON. It breaks lines and cues; what the words are is not its affair.
+
+A cue ends at a pause, at the end of a sentence, or where another word would make it longer
+than two lines of 42 characters or six seconds; then it is cut where it reads best.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from trimodal.audio.values import Word
+
+Format = Literal["text", "srt", "vtt", "json"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+LINE_CHARS = 42
+CUE_S = 6.0
+# A cue stays long enough to be read, if the next one leaves the time.
+SHORTEST_S = 1.0
+PAUSE_S = 0.8
+# In plain text a pause this long begins a new line.
+PARAGRAPH_S = 2.0
+
+_SENTENCE = (".", "?", "!", "…", "。", "？", "！")
+_CLAUSE = (",", ";", ":", "、", "，", "；", "：")
+
+
+@dataclass(frozen=True)
+class Cue:
+    """Lines that are shown together. Times in whole milliseconds, as the formats write them."""
+
+    start_ms: int
+    end_ms: int
+    lines: tuple[str, ...]
+
+
+def render(words: Sequence[Word], form: Format, *, seconds: float = 0.0, name: str = "") -> str:
+    """A transcript in one of `FORMATS`, with a newline at its end unless it is empty text or SRT.
+
+    Args:
+        words: in order of time, their texts with the spaces before them.
+        seconds: length of the recording, for JSON.
+        name: of the recording, for JSON.
+    """
+    if form == "srt":
+        return as_srt(words)
+    if form == "vtt":
+        return as_vtt(words)
+    if form == "json":
+        return as_json(words, seconds, name)
+    return as_text(words)
+
+
+def as_text(words: Sequence[Word]) -> str:
+    """The words as they are written; a new line after each long pause."""
+    lines: list[list[Word]] = []
+    for unit in _units(words):
+        if not lines or unit.start - lines[-1][-1].end >= PARAGRAPH_S:
+            lines.append([])
+        lines[-1].append(unit)
+    return "".join(f"{_joined(line)}\n" for line in lines)
+
+
+def as_srt(words: Sequence[Word]) -> str:
+    """SubRip. It has no escapes, so that an arrow, which parsers look for, is made shorter."""
+    return "\n".join(
+        f"{number}\n{timestamp(cue.start_ms, ',')} --> {timestamp(cue.end_ms, ',')}\n"
+        + "".join(f"{line.replace('-->', '->')}\n" for line in cue.lines)
+        for number, cue in enumerate(cues(words), 1)
+    )
+
+
+def as_vtt(words: Sequence[Word]) -> str:
+    """WebVTT, whose text is a kind of HTML: & < > are escaped."""
+    return "WEBVTT\n" + "".join(
+        f"\n{timestamp(cue.start_ms)} --> {timestamp(cue.end_ms)}\n"
+        + "".join(f"{html.escape(line, quote=False)}\n" for line in cue.lines)
+        for cue in cues(words)
+    )
+
+
+def as_json(words: Sequence[Word], seconds: float = 0.0, name: str = "") -> str:
+    """One line: file, text, seconds and words with their times."""
+    rows = [
+        {
+            "word": word.text,
+            "start": round(word.start, 3),
+            "end": round(word.end, 3),
+            "probability": round(word.probability, 4),
+        }
+        for word in words
+    ]
+    text = "".join(word.text for word in words).strip()
+    value = {"file": name, "text": text, "seconds": round(seconds, 3), "words": rows}
+    return json.dumps(value, ensure_ascii=False) + "\n"
+
+
+def cues(words: Sequence[Word]) -> list[Cue]:
+    """The words as cues: in order, never overlapping, each with a length above 0."""
+    cues: list[Cue] = []
+    groups = list(_groups(_units(words)))
+    starts = [_ms(group[0].start) for group in groups]
+    for number, group in enumerate(groups):
+        # Word times may touch or go back by a little: a cue never does.
+        start = max(starts[number], cues[-1].end_ms if cues else 0)
+        end = max(_ms(group[-1].end), start + _ms(SHORTEST_S))
+        if number + 1 < len(groups):
+            end = min(end, max(starts[number + 1], _ms(group[-1].end)))
+        end = max(start + 1, min(end, start + _ms(CUE_S)))
+        cues.append(Cue(start, end, _lines(_joined(group))))
+    return cues
+
+
+def timestamp(milliseconds: int, point: str = ".") -> str:
+    """HH:MM:SS.mmm; more than two digits of hours where they are needed."""
+    seconds, milliseconds = divmod(milliseconds, 1000)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:02}:{minutes:02}:{seconds:02}{point}{milliseconds:03}"
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _joined(units: Sequence[Word]) -> str:
+    return " ".join("".join(unit.text for unit in units).split())
+
+
+def _units(words: Sequence[Word]) -> list[Word]:
+    """Words that may stand at the begin of a line: what has no space before it belongs to the one before."""
+    units: list[Word] = []
+    for word in words:
+        if not word.text.strip():
+            continue
+        before = units[-1] if units else word
+        glued = units and word.text == word.text.lstrip() and word.start - before.end < PAUSE_S
+        # Languages without spaces are glued up to a line.
+        if glued and len(before.text) + len(word.text) <= LINE_CHARS:
+            units[-1] = replace(before, text=before.text + word.text, end=max(before.end, word.end))
+        else:
+            units.append(word)
+    return units
+
+
+def _groups(units: Sequence[Word]) -> list[list[Word]]:
+    """The units of each cue."""
+    groups: list[list[Word]] = []
+    group: list[Word] = []
+    for unit in units:
+        if group:
+            sentence = _ends_sentence(group[-1]) and group[-1].end - group[0].start >= SHORTEST_S
+            if sentence or unit.start - group[-1].end >= PAUSE_S:
+                groups.append(group)
+                group = []
+        group.append(unit)
+        while len(group) > 1 and not _fits(group):
+            cut = _best_cut(group)
+            groups.append(group[:cut])
+            group = group[cut:]
+    return [*groups, group] if group else groups
+
+
+def _fits(group: Sequence[Word]) -> bool:
+    return group[-1].end - group[0].start <= CUE_S and len(_lines(_joined(group))) <= 2
+
+
+def _best_cut(group: Sequence[Word]) -> int:
+    """Where a group is cut that is too long by its last unit: in its second half, after a comma or a gap."""
+    candidates = range(max(1, len(group) // 2), len(group))
+    return max(
+        candidates,
+        key=lambda cut: (
+            group[cut - 1].text.endswith(_CLAUSE),
+            round(group[cut].start - group[cut - 1].end, 1),
+            cut,
+        ),
+    )
+
+
+def _ends_sentence(unit: Word) -> bool:
+    return unit.text.rstrip("\"'”’)»").endswith(_SENTENCE)
+
+
+def _lines(text: str) -> tuple[str, ...]:
+    """One line, or two of about the same length; more only for a word that is longer than a line."""
+    if len(text) <= LINE_CHARS:
+        return (text,)
+    spaces = [at for at, letter in enumerate(text) if letter == " "]
+    halves = [(text[:at], text[at + 1 :]) for at in spaces]
+    fitting = [pair for pair in halves if max(map(len, pair)) <= LINE_CHARS]
+    if fitting:
+        return min(fitting, key=lambda pair: abs(len(pair[0]) - len(pair[1])))
+    return tuple(textwrap.wrap(text, LINE_CHARS))

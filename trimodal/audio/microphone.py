@@ -1,0 +1,64 @@
+"""A microphone as chunks of 16 kHz mono, through sounddevice (PortAudio). It knows nothing of servers."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Generator
+from typing import Any
+
+from trimodal.audio.files import AudioError, Resampler, exactly, package
+from trimodal.audio.values import SAMPLE_RATE, Samples
+
+# Audio that nobody takes is kept for so long; then the server is too slow for a microphone.
+PATIENCE_S = 60.0
+
+
+def record(chunk_s: float) -> Generator[Samples, None, None]:
+    """What the default microphone hears, from the first item asked for until it is closed.
+
+    Args:
+        chunk_s: seconds of each block.
+
+    Yields:
+        float32[n], n = 16,000 · chunk_s.
+
+    Raises:
+        AudioError: no PortAudio, no microphone, or nobody took the audio for a minute.
+    """
+    sounddevice = package("sounddevice")
+    try:
+        device = sounddevice.query_devices(kind="input")
+        rate = _rate(sounddevice, device)
+        heard: queue.Queue[Samples] = queue.Queue(maxsize=round(PATIENCE_S / chunk_s))
+        missed = False
+
+        def take(samples: Any, frames: int, time: Any, status: Any) -> None:
+            nonlocal missed
+            try:
+                heard.put_nowait(samples[:, 0].copy())
+            except queue.Full:
+                missed = True
+
+        def blocks() -> Generator[Samples, None, None]:
+            resample = Resampler(rate)
+            while not missed:
+                yield resample(heard.get())
+            raise AudioError(
+                f"microphone: {PATIENCE_S:g} s of audio wait to be sent; the server is too slow for it"
+            )
+
+        with sounddevice.InputStream(
+            samplerate=rate, channels=1, dtype="float32", blocksize=round(rate * chunk_s), callback=take
+        ):
+            yield from exactly(max(1, round(chunk_s * SAMPLE_RATE)), blocks())
+    except (sounddevice.PortAudioError, ValueError) as error:
+        raise AudioError(f"no microphone: {error}") from None
+
+
+def _rate(sounddevice: Any, device: Any) -> int:
+    """16 kHz where the device can do that, else its own rate."""
+    try:
+        sounddevice.check_input_settings(channels=1, dtype="float32", samplerate=SAMPLE_RATE)
+        return SAMPLE_RATE
+    except sounddevice.PortAudioError:
+        return round(float(device["default_samplerate"]))

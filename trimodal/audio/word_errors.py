@@ -1,0 +1,22 @@
+"""Compares what was heard with what was said, word by word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
+
+def normalise(text: str) -> str:
+    """Lower case, no punctuation (apostrophes close up, all else parts words), single spaces."""
+    return " ".join(re.sub(r"[^\w\s]|_", " ", re.sub(r"['’]", "", text.lower())).split())
+
+
+def word_error_rate(said: Sequence[str], heard: Sequence[str]) -> float:
+    """Of all texts together: wrong, missing and added words over the words that were said, normalised."""
+    import jiwer
+
+    return float(jiwer.process_words(list(map(normalise, said)), list(map(normalise, heard))).wer)

@@ -1,0 +1,1 @@
+"""Measures the answer cache: accuracy, latency and stores."""

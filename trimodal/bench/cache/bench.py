@@ -1,0 +1,197 @@
+"""`trimodal bench cache`: how often the semantic cache's threshold and guard are right, on labelled pairs.
+
+Each pair is judged as the cache would judge it if one question's answer were stored and the
+other asked. Latencies through Triton are `cache_latency`'s affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from trimodal.bench.cache.figures import CONFIDENCE, Share, calibrate, hard, share, shares
+from trimodal.bench.cache.pairs import CLASSES, Measured, measure_pairs, read_pairs
+from trimodal.bench.common.repository import built
+from trimodal.cache.calibration import SHIPPED, Calibration
+from trimodal.cache.guard.guard import Guard
+from trimodal.embedding.engines.protocol import TextEmbedder, open_engine
+from trimodal.embedding.settings import EmbeddingSettings
+from trimodal.errors import OperatorError
+from trimodal.manifest import read_manifest
+from trimodal.paths import default_repository
+from trimodal.repository import read_model
+from trimodal.settings import parse_parameters
+
+PARTS = Path(__file__).with_name("data")
+GOAL_FALSE, GOAL_HITS = 0.01, 0.40
+"""Upper bound of false hits among near-identical pairs, and the rate of hits among paraphrases."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure.
+
+    Attributes:
+        part: of the project's own pairs; not looked at with `pairs`.
+        pairs: another file of pairs.
+        calibration: file whose threshold is used; the shipped one without.
+        calibrate: where to write a calibration on these pairs, whose threshold is then used.
+        max_false_hit: the bound that the threshold keeps.
+        artefact: another built embedding engine than the config's.
+        accuracy_only: without latencies through Triton.
+        show: print the questions of what went wrong, at most so many of each kind.
+    """
+
+    part: Literal["report", "tune"] = "report"
+    pairs: Path | None = None
+    calibration: Path | None = None
+    calibrate: Path | None = None
+    max_false_hit: float = GOAL_FALSE
+    artefact: Path | None = None
+    accuracy_only: bool = False
+    show: int = 0
+
+
+async def measure(plan: Plan, console: Console) -> dict[str, Any]:
+    """Runs the plan and prints its tables; the figures as plain data.
+
+    Raises:
+        OperatorError: no pairs, no built embedding engine, or no threshold that keeps the bound.
+    """
+    path = plan.pairs or PARTS / f"{plan.part}.jsonl"
+    pairs = read_pairs(path)
+    embedder, checkpoint = _open(plan.artefact)
+    measured = await asyncio.to_thread(measure_pairs, pairs, embedder, Guard(plan.max_false_hit, checkpoint))
+    if plan.calibrate:
+        try:
+            calibration = calibrate(measured, checkpoint, path.name)
+        except ValueError as error:
+            raise OperatorError(f"{path}: {error}") from None
+        _write(plan.calibrate, calibration)
+    else:
+        calibration = Calibration.read(plan.calibration or SHIPPED, checkpoint)
+    threshold = calibration.threshold(plan.max_false_hit)
+    figures = _figures(measured, threshold, path.name, checkpoint)
+    _print(figures, measured, threshold, console)
+    _tell(measured, threshold, plan.show, console)
+    if not plan.accuracy_only:
+        from trimodal.bench.cache import latency
+
+        figures["latency"] = await latency.measure(console)
+    return figures
+
+
+def _open(artefact: Path | None) -> tuple[TextEmbedder, str]:
+    """The repository's embedding engine on the CPU, and the checkpoint that it was built from."""
+    repository = default_repository()
+    model = read_model(repository, "embedding", "cpu")
+    source = str(model.config_file.relative_to(repository))
+    settings = parse_parameters(EmbeddingSettings, model.parameters, source=source)
+    directory = artefact or built(model, settings.artefact)
+    manifest = read_manifest(directory, task="embedding", runtime=None)
+    return open_engine(directory, settings), manifest.source_sha256
+
+
+def _write(path: Path, calibration: Calibration) -> None:
+    try:
+        text = (
+            calibration.model_dump_json()
+            .replace("[{", "[\n  {")
+            .replace("},{", "},\n  {")
+            .replace("}]}", "}\n]}")
+        )
+        path.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise OperatorError(f"--calibrate {path}: cannot be written ({error.strerror})") from None
+
+
+def _figures(measured: Sequence[Measured], threshold: float, source: str, checkpoint: str) -> dict[str, Any]:
+    paraphrases = [one for one in measured if one.pair.kind == "paraphrase"]
+    refused = Counter(one.reason or "passed" for one in measured if one.cosine >= threshold)
+    return {
+        "pairs": source,
+        "checkpoint_sha256": checkpoint,
+        "threshold": threshold,
+        "confidence": CONFIDENCE,
+        "without_guard": _plain(shares(measured, threshold, guarded=False)),
+        "with_guard": _plain(shares(measured, threshold, guarded=True)),
+        "false_hits": asdict_of(share(hard(measured), threshold, guarded=True)),
+        "false_hits_without_guard": asdict_of(share(hard(measured), threshold, guarded=False)),
+        "hits": asdict_of(share(paraphrases, threshold, guarded=True)),
+        "reasons": dict(refused),
+        "false_hit_ids": [one.pair.id for one in _false_hits(measured, threshold)],
+    }
+
+
+def asdict_of(found: Share) -> dict[str, Any]:
+    """A share as plain data, with its rate and bounds."""
+    return {**asdict(found), "rate": found.rate, "bounds": list(found.bounds)}
+
+
+def _plain(found: Mapping[str, Share]) -> dict[str, Any]:
+    return {kind: asdict_of(one) for kind, one in found.items()}
+
+
+def _false_hits(measured: Sequence[Measured], threshold: float) -> list[Measured]:
+    return [
+        one
+        for one in measured
+        if one.pair.label == "different" and one.cosine >= threshold and not one.reason
+    ]
+
+
+def _print(
+    figures: Mapping[str, Any], measured: Sequence[Measured], threshold: float, console: Console
+) -> None:
+    table = Table(title=f"semantic cache on {figures['pairs']}: cosine of at least {threshold:.2f}")
+    for column in ("class", "pairs", "threshold alone", "with guard", "rate", "95 % bounds"):
+        table.add_column(column, justify="left" if column == "class" else "right")
+    alone, guarded = figures["without_guard"], figures["with_guard"]
+    rows: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
+        (kind, alone[kind], guarded[kind]) for kind in CLASSES
+    ]
+    rows.append(("all near-identical", figures["false_hits_without_guard"], figures["false_hits"]))
+    for name, without, one in rows:
+        if one["pairs"]:
+            low, high = one["bounds"]
+            table.add_row(
+                name,
+                str(one["pairs"]),
+                str(without["hits"]),
+                str(one["hits"]),
+                f"{one['rate']:.1%}",
+                f"{low:.2%} … {high:.2%}",
+                end_section=name in ("paraphrase", "unrelated"),
+            )
+    console.print(table)
+    false, hits = figures["false_hits"], figures["hits"]
+    if false["pairs"]:
+        bound = false["bounds"][1]
+        console.print(
+            f"false hits: {false['hits']} of {false['pairs']} near-identical pairs, at most {bound:.2%} with "
+            f"95 % confidence: the goal of {GOAL_FALSE:.0%} is {'met' if bound <= GOAL_FALSE else 'missed'}"
+        )
+    if hits["pairs"]:
+        met = "met" if hits["rate"] >= GOAL_HITS else "missed"
+        console.print(
+            f"hits: {hits['hits']} of {hits['pairs']} paraphrases, {hits['rate']:.1%}: "
+            f"the goal of {GOAL_HITS:.0%} is {met}"
+        )
+
+
+def _tell(measured: Sequence[Measured], threshold: float, most: int, console: Console) -> None:
+    """The questions behind the figures, for who asks for them."""
+    missed = [one for one in measured if one.pair.label == "same" and (one.reason or one.cosine < threshold)]
+    for title, found in (("false hit", _false_hits(measured, threshold)), ("missed", missed)):
+        for one in found[:most]:
+            why = one.reason or ("below the threshold" if one.cosine < threshold else "passed")
+            console.print(
+                f"{title} {one.pair.id} ({one.cosine:.2f}, {why}): {one.pair.a} | {one.pair.b}", markup=False
+            )

@@ -1,0 +1,1 @@
+"""Measures the language model beside its bare engine."""

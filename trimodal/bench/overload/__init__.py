@@ -1,0 +1,1 @@
+"""Measures goodput when more is asked than the engine can answer."""

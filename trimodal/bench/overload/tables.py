@@ -1,0 +1,156 @@
+"""What the overload bench measured, as tables and sentences. Measures nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from trimodal.bench.overload.figures import LevelFigures, Spread
+from trimodal.llm.request.tiers import Tier
+
+GOODPUT_KEPT = 0.9  # at the highest load, of the peak
+REFUSED_WITHIN_MS = 50.0
+_LAG_TOLD_MS = 20.0
+_OTHERS_TOLD = 0.1
+
+TIERS = "load|side|tier|sent|met|late|gap|refused|expired|lost|TTFT p50|p99"
+GOODPUT = "load|side|offered/s|goodput/s|refused p50|p99|max|retry p50"
+BEHIND = "load|side|answers|error p50|p90|bias|lag p99|max|MiB before|most|after"
+
+
+def print_tables(sides: Mapping[str, Sequence[LevelFigures]], console: Console) -> None:
+    """All levels of all sides, side beside side, and what the columns mean."""
+    rows = sorted(
+        ((level, name) for name, levels in sides.items() for level in levels), key=lambda row: row[0].load
+    )
+    tiers, goodput, behind = _table("By tier", TIERS), _table("Goodput", GOODPUT), _table("Behind it", BEHIND)
+    for level, name in rows:
+        head = (f"{level.load:g}×", name)
+        goodput.add_row(
+            *head, f"{level.rate:.1f}", f"{level.goodput:.2f}", *_times(level.refusals), *_retry(level)
+        )
+        for tier, one in level.tiers.items():
+            counts = (one.sent, one.met, one.late, one.uneven, one.refused, one.expired, one.lost)
+            tiers.add_row(*head, tier, *map(str, counts), _ms(one.ttft_p50), _ms(one.ttft_p99))
+        error, memory = level.forecast_error, level.memory
+        behind.add_row(
+            *head,
+            str(error.count),
+            *(_ms(value) for value in (error.p50, error.p90, level.forecast_bias)),
+            *(_ms(value) for value in (level.lag.p99, level.lag.most)),
+            *(f"{memory[when].total:.0f}" if when in memory else "" for when in ("before", "most", "after")),
+        )
+    console.print(tiers)
+    console.print(goodput)
+    console.print(
+        "met: first text and all gaps within the tier's bounds; late, gap: the one, the other not\n"
+        "refused: at once; expired: let in, refused later without a text; lost: failed, or client gave up\n"
+        "TTFT: ms from when a request was due, also of who waited in vain untold; refused: until the refusal"
+    )
+    console.print(behind)
+    console.print(
+        "error: |observed - foreseen| TTFT of the answers, ms; bias: median of observed - foreseen; "
+        "lag: due to really sent; MiB: server and engine"
+    )
+
+
+def statements(
+    sides: Mapping[str, Sequence[LevelFigures]], tiers: Mapping[str, Tier], *, judged: str = "deadline"
+) -> list[str]:
+    """What came of the goals, a sentence each, missed ones too; and what makes figures doubtful."""
+    told = []
+    # At a very low load no request may have been due: that is no goodput to judge.
+    levels = [level for level in sides.get(judged, ()) if level.sent]
+    if len(levels) > 1:
+        last, best = max(levels, key=lambda one: one.load), max(levels, key=lambda one: one.goodput)
+        kept = last.goodput / best.goodput if best.goodput else 0.0
+        told.append(
+            f"{_met(kept >= GOODPUT_KEPT)}: goodput at {last.load:g}× is {last.goodput:.2f}/s, {kept:.2f} "
+            f"of its peak of {best.goodput:.2f}/s at {best.load:g}× (goal: {GOODPUT_KEPT:g})"
+        )
+        told += _high_tier(last, tiers)
+        error, memory = last.forecast_error, last.memory
+        if error.count:
+            told.append(
+                f"TTFT foreseen at {last.load:g}×, {error.count} answers: off by {_ms(error.p50)} ms at p50, "
+                f"{_ms(error.p90)} ms at p90"
+            )
+        if memory:
+            shown = " → ".join(f"{memory[when].total:.0f}" for when in ("before", "most", "after"))
+            told.append(f"memory of server and engine at {last.load:g}×, before → most → after: {shown} MiB")
+    told += _refusals(levels)
+    for name, some in sides.items():
+        for level in some:
+            told += _doubts(f"{name} at {level.load:g}×", level)
+    return told
+
+
+def _refusals(levels: Sequence[LevelFigures]) -> list[str]:
+    slowest = max((level.refusals.most or 0.0 for level in levels), default=0.0)
+    if not slowest:
+        return []
+    served = max(level.served_refusals.most or 0.0 for level in levels)
+    return [
+        f"{_met(slowest < REFUSED_WITHIN_MS)}: the slowest refusal came {slowest:.1f} ms after its request "
+        f"was due, from its sending {served:.1f} ms at most (goal: below {REFUSED_WITHIN_MS:g})"
+    ]
+
+
+def _high_tier(level: LevelFigures, tiers: Mapping[str, Tier]) -> list[str]:
+    name = max(level.tiers, key=lambda one: tiers[one].priority)
+    figures = level.tiers[name]
+    bound, p99 = tiers[name].ttft_deadline_ms, figures.ttft_p99
+    if not bound:
+        return []
+    shown = "beyond all bounds" if p99 is None else f"{p99:.0f} ms"
+    kept = p99 is not None and p99 <= bound
+    let_in = figures.sent - figures.refused
+    return [
+        f"{_met(kept)}: p99 TTFT of tier {name} at {level.load:g}× is {shown} (bound: {bound} ms); "
+        f"of {let_in} let in {figures.expired} expired in the queue and were told so"
+    ]
+
+
+def _doubts(where: str, level: LevelFigures) -> list[str]:
+    told = []
+    if level.unsent:
+        told.append(
+            f"{where}: {level.unsent} requests were not sent, as many were open as this client may have"
+        )
+    if level.lag.p99 is not None and level.lag.p99 > _LAG_TOLD_MS:
+        told.append(
+            f"{where}: this client could not keep the rate, 1 % of the requests went out more than "
+            f"{level.lag.p99:.0f} ms late; its times hold that wait"
+        )
+    if level.others > _OTHERS_TOLD:
+        told.append(f"{where}: other processes took {level.others:.0%} of this machine's CPU time")
+    told += [f"{where}: {count} requests ended with {error}" for error, count in level.errors.items()]
+    return told
+
+
+def _met(kept: bool) -> str:
+    return "met" if kept else "MISSED"
+
+
+def _table(title: str, columns: str) -> Table:
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=0, show_edge=False)
+    for column in columns.split("|"):
+        table.add_column(column, justify="left" if column in ("side", "tier") else "right", no_wrap=True)
+    return table
+
+
+def _times(times: Spread) -> tuple[str, ...]:
+    return tuple(_ms(value) for value in (times.p50, times.p99, times.most))
+
+
+def _retry(level: LevelFigures) -> tuple[str, ...]:
+    return (_ms(level.retry_after.p50),)
+
+
+def _ms(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}"

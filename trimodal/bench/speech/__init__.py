@@ -1,0 +1,1 @@
+"""Measures live speech: lag, streams at once, engines."""

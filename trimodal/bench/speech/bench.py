@@ -1,0 +1,97 @@
+"""`trimodal bench speech`: live streams at the pace of speech, for each policy and number of streams.
+
+It starts its own server on free ports. Stream i says the same in every row: utterances
+of a directory, joined with pauses by seed i. The offline text that rows are compared with
+comes from the same recogniser on the same audio, each utterance whole in one window
+(cut in the middle of the pauses around it), sent to `speech_recognize` directly: the
+best that is known without streaming. `--capacity` and `--direct` are other measurements,
+see speech_capacity and speech_direct; `--versus` is speech_engines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+
+from trimodal.bench.speech import capacity, direct, engines
+from trimodal.bench.speech.plan import MODELS, Plan, run_row
+from trimodal.bench.speech.sides import Recognizer
+from trimodal.bench.speech.tables import LiveTables
+from trimodal.bench.speech.utterances import Spoken, read_utterances, speak
+from trimodal.client import Client
+from trimodal.server.options import ServerOptions
+from trimodal.server.process import TritonServer
+
+
+async def measure(plan: Plan, console: Console) -> dict[str, Any]:
+    """Runs the plan and prints its tables; the figures as plain data.
+
+    Raises:
+        OperatorError: the recordings cannot be read, a setting is wrong, or a side does not start.
+    """
+    utterances = await asyncio.to_thread(read_utterances, plan.samples)
+    spoken = [speak(utterances, plan.seconds, seed) for seed in range(max(plan.streams))]
+    figures: dict[str, Any] = {"machine": platform.platform(), "plan": asdict(plan)}
+    if plan.capacity:
+        figures["capacity"] = await capacity.measure(plan, spoken, console)
+    if plan.direct:
+        figures["direct"] = await direct.measure(plan, spoken, console)
+    if plan.versus:
+        figures["versus"] = await asyncio.to_thread(_measure_versus, plan, spoken, console)
+    if not (plan.capacity or plan.direct or plan.versus):
+        figures["live"] = await measure_live(plan, spoken, console)
+    return figures
+
+
+def _measure_versus(plan: Plan, spoken: Sequence[Spoken], console: Console) -> list[dict[str, Any]]:
+    """The configured engine and the others in turn, in one process."""
+    settings, directory = direct.served_recogniser(plan.changes.get("speech_recognize", {}), plan.profile)
+    opened = engines.open_artefacts(
+        [directory, *plan.versus], device=settings.device, threads=settings.threads, batch=plan.batch
+    )
+    try:
+        found = engines.compare(
+            opened,
+            [one.samples for one in spoken],
+            windows_s=plan.window_s,
+            batches=sorted({1, plan.batch}),
+            rounds=plan.rounds,
+        )
+    finally:
+        for engine in opened.values():
+            engine.close()
+    engines.show(found, console)
+    return [asdict(one) for one in found]
+
+
+async def measure_live(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dict[str, Any]:
+    """Every policy with every number of streams, one row after the other."""
+    async with AsyncExitStack() as stack:
+        options = ServerOptions.on_free_ports(*MODELS, changes=plan.changes, profile=plan.profile)
+        server = stack.enter_context(TritonServer(options))
+        client = await stack.enter_async_context(Client(server.grpc_url))
+        recognizer = await stack.enter_async_context(Recognizer(server.grpc_url))
+        offline = [await _offline(recognizer, one) for one in spoken]
+        await client.transcribe(spoken[0].samples)  # opens what a first stream opens
+        tables = LiveTables(f"live streams of {plan.seconds:g} s, chunks of {plan.chunk_s * 1e3:g} ms")
+        rows = {}
+        for policy in plan.policies:
+            for streams in plan.streams:
+                row = await run_row(plan, client, server, policy, spoken[:streams], offline)
+                rows[f"{policy}_{streams}"] = asdict(row)
+                tables.add(policy, row)
+                if row.why:
+                    console.print(f"{policy}, {streams} streams: {row.why}")
+    tables.print(console)
+    return rows
+
+
+async def _offline(recognizer: Recognizer, spoken: Spoken) -> str:
+    texts = await recognizer.texts([spoken.samples[begin:end] for begin, end in spoken.windows])
+    return " ".join(texts)

@@ -1,0 +1,136 @@
+"""`trimodal bench speech --capacity`: how many streams one recogniser carries, batched against unbatched.
+
+Two servers, which take turns: one batches windows as configured, the other has
+max_batch_windows = 1. S clients that each send the next window when the last is answered
+are S streams that are behind: the rate they get is the most that S streams can have.
+Real-time factor: seconds of the recogniser for the audio that S streams speak in a
+second; above 1 they are not kept up with. Then live streams join one after the other on
+a third server until it refuses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+from statistics import mean, median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from trimodal.bench.common.closed_loop import LoopRound
+from trimodal.bench.common.samples import paired_ratio
+from trimodal.bench.speech.plan import MODELS, Plan, run_row
+from trimodal.bench.speech.sides import Recognizer, cut_windows
+from trimodal.bench.speech.tables import LiveTables
+from trimodal.bench.speech.utterances import Spoken
+from trimodal.client import Client
+from trimodal.client.transports.base import Timeouts
+from trimodal.server.options import ServerOptions
+from trimodal.server.process import TritonServer
+
+# What is heard is not judged here, the weights may be random: each window costs one run.
+ONE_RUN = {"fallback_temperature": "0"}
+WINDOWS = 16
+JOINING_STREAMS, JOINING_EVERY_S = 16, 2.0
+# Nobody hears from a stream between END and its last words: here that is as long as all are behind.
+PATIENCE = Timeouts(silence=300.0)
+
+
+async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dict[str, Any]:
+    """Closed loops on windows of each length, then streams that join; prints tables, gives the figures."""
+    rounds: dict[tuple[float, int, str], list[LoopRound]] = {}
+    formed: dict[tuple[float, int, str], float] = {}
+    last: dict[tuple[float, int, str], LoopRound] = {}
+    async with AsyncExitStack() as stack:
+        sides = {
+            name: await stack.enter_async_context(Recognizer(_server(stack, plan, more).grpc_url))
+            for name, more in (("batched", {}), ("unbatched", {"max_batch_windows": "1"}))
+        }
+        for length in plan.window_s:
+            windows = cut_windows([one.samples for one in spoken], length, WINDOWS)
+            for index in range(plan.rounds + 1):
+                for streams in plan.streams:
+                    for name, side in sides.items():
+                        case = length, streams, name
+                        one, batches = await side.loop(
+                            windows, clients=streams, seconds=plan.loop_s, before=last.get(case)
+                        )
+                        last[case], formed[case] = one, mean(batches)
+                        if index:  # round 0 warms up
+                            rounds.setdefault(case, []).append(one)
+    figures = report(plan, rounds, formed, console)
+    figures["joining"] = await _joining(plan, spoken, console)
+    return figures
+
+
+def report(
+    plan: Plan,
+    rounds: Mapping[tuple[float, int, str], list[LoopRound]],
+    formed: Mapping[tuple[float, int, str], float],
+    console: Console,
+) -> dict[str, Any]:
+    """The table of the closed loops, and how many streams the best rate would carry."""
+    figures: dict[str, Any] = {}
+    table = Table(title="capacity: real-time factor of S streams, all of them behind")
+    for column in ("window", "streams", "batched", "mean batch", "unbatched", "ratio", "p50 batched"):
+        table.add_column(column, justify="right")
+    for length in plan.window_s:
+        carried = {}
+        for streams in plan.streams:
+            both = {name: rounds[length, streams, name] for name in ("batched", "unbatched")}
+            factors = {
+                name: streams / (length * median(one.rate for one in some)) for name, some in both.items()
+            }
+            ratio = paired_ratio(both["batched"], both["unbatched"], lambda one: one.rate)
+            latency = median(one.p50 for one in both["batched"])
+            batch = formed[length, streams, "batched"]
+            figures[f"{length:g}s_{streams}"] = {**factors, "ratio": ratio, "p50": latency, "batch": batch}
+            carried[streams] = {name: streams / factor for name, factor in factors.items()}
+            table.add_row(
+                f"{length:g} s",
+                str(streams),
+                f"{factors['batched']:.3f}",
+                f"{batch:.1f}",
+                f"{factors['unbatched']:.3f}",
+                f"{ratio:.2f}",
+                f"{latency:.2f} s",
+            )
+        figures[f"{length:g}s_carried"] = carried[max(carried)]
+    console.print(table)
+    console.print("ratio: windows a second, batched over unbatched, median of neighbouring rounds")
+    for length in plan.window_s:
+        most = figures[f"{length:g}s_carried"]
+        console.print(
+            f"windows of {length:g} s end to end: at the rate of {max(plan.streams)} streams, "
+            f"{most['batched']:.1f} streams are kept up with, unbatched {most['unbatched']:.1f}"
+        )
+    return figures
+
+
+async def _joining(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dict[str, Any]:
+    """Streams that join every few seconds, more than can be carried: who is refused, and what lag is left."""
+    changes = {**plan.changes, "speech_recognize": {**plan.changes.get("speech_recognize", {}), **ONE_RUN}}
+    many = [spoken[index % len(spoken)] for index in range(JOINING_STREAMS)]
+    async with AsyncExitStack() as stack:
+        options = ServerOptions.on_free_ports(*MODELS, changes=changes, profile=plan.profile)
+        server = stack.enter_context(TritonServer(options))
+        client = await stack.enter_async_context(Client(server.grpc_url, timeouts=PATIENCE))
+        policy = plan.policies[0]
+        delays = [index * JOINING_EVERY_S for index in range(len(many))]
+        row = await run_row(plan, client, server, policy, many, None, delays)
+    tables = LiveTables(f"{len(many)} streams of {plan.seconds:g} s, a new one every {JOINING_EVERY_S:g} s")
+    tables.add(policy, row)
+    tables.print(console)
+    if row.why:
+        console.print(f"the first that was not taken, or ended early: {row.why}")
+    return asdict(row)
+
+
+def _server(stack: AsyncExitStack, plan: Plan, more: Mapping[str, str]) -> TritonServer:
+    changes = {**plan.changes.get("speech_recognize", {}), **ONE_RUN, **more}
+    options = ServerOptions.on_free_ports(
+        "speech_recognize", changes={"speech_recognize": changes}, profile=plan.profile
+    )
+    return stack.enter_context(TritonServer(options))

@@ -1,0 +1,167 @@
+"""`trimodal bench speech --direct`: the served recogniser beside its bare engine and faster-whisper.
+
+All sides stay loaded, each in processes of its own, and take turns; windows, context,
+beam, threads and word times are the same. faster-whisper runs on artefacts of CTranslate2
+alone; those of other runtimes have no such side. Served, twice as many clients as windows in a
+batch send single windows: while one batch is recognised the next gathers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from trimodal.audio.values import SAMPLE_RATE
+from trimodal.bench.common.bare_process import BareProcess
+from trimodal.bench.common.closed_loop import LoopRound, summarise_loops
+from trimodal.bench.common.repository import built
+from trimodal.bench.common.samples import paired_ratio
+from trimodal.bench.speech.plan import Plan
+from trimodal.bench.speech.sides import Recognizer, cut_windows, name, open_bare, open_faster_whisper
+from trimodal.bench.speech.utterances import Spoken
+from trimodal.paths import default_repository
+from trimodal.repository import select_models
+from trimodal.server.options import Profile, ServerOptions
+from trimodal.server.process import TritonServer
+from trimodal.settings import parse_parameters
+from trimodal.speech.settings import RecognizeSettings
+
+WINDOWS = 32
+
+# Length of windows, windows of a batch, side → its rounds.
+Rounds = Mapping[tuple[float, int, str], list[LoopRound]]
+
+
+async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dict[str, Any]:
+    """Runs all sides in turn, prints the table, gives the figures."""
+    # Not one side decodes a doubted window again.
+    equal = {"max_batch_windows": str(plan.batch), "fallback_temperature": "0"}
+    changes = {**equal, **plan.changes.get("speech_recognize", {})}
+    settings, directory = served_recogniser(changes, plan.profile)
+    audio = {
+        length: cut_windows([one.samples for one in spoken], length, WINDOWS) for length in plan.window_s
+    }
+    contexts = {length: context(directory, settings.engine, length) for length in audio}
+    rounds: dict[tuple[float, int, str], list[LoopRound]] = {}
+    formed: dict[tuple[float, int], float] = {}
+    last: dict[tuple[float, int], LoopRound] = {}
+    async with AsyncExitStack() as stack:
+
+        def same_batch(model: str, config: Any) -> None:
+            config.max_batch_size = plan.batch
+
+        options = ServerOptions.on_free_ports(
+            "speech_recognize",
+            changes={"speech_recognize": changes},
+            profile=plan.profile,
+            edit=same_batch,
+        )
+        url = stack.enter_context(TritonServer(options)).grpc_url
+        served = await stack.enter_async_context(Recognizer(url))
+        # Side → the process that does it, and what follows the window's length in the work's name.
+        bare = stack.enter_context(BareProcess(open_bare, directory, settings, audio))
+        others = {"bare engine": (bare, "")}
+        if settings.engine == "ctranslate2":
+            theirs = BareProcess(open_faster_whisper, directory, settings, audio, contexts)
+            whisper = stack.enter_context(theirs)
+            others |= {f"faster-whisper {kind}": (whisper, f" {kind}") for kind in ("forward", "public")}
+        for index in range(plan.rounds + 1):
+            for length, batch in ((length, batch) for length in audio for batch in sorted({1, plan.batch})):
+                clients = 1 if batch == 1 else 2 * batch
+                ours, batches = await served.loop(
+                    audio[length], clients=clients, seconds=plan.loop_s, before=last.get((length, batch))
+                )
+                last[length, batch], formed[length, batch] = ours, mean(batches)
+                found = {"served": ours}
+                for side, (process, kind) in others.items():
+                    found[side] = await process.run(f"{name(length)}{kind}", batch=batch, seconds=plan.loop_s)
+                for side, one in found.items():
+                    if index:  # round 0 warms up
+                        rounds.setdefault((length, batch, side), []).append(one)
+    return report(plan, rounds, formed, contexts, f"{settings.engine} {directory.name}", console)
+
+
+def report(
+    plan: Plan,
+    rounds: Rounds,
+    formed: Mapping[tuple[float, int], float],
+    contexts: Mapping[float, float],
+    title: str,
+    console: Console,
+) -> dict[str, Any]:
+    """The table; `ratio` is the served side's windows a second over the other side's."""
+    figures: dict[str, Any] = {}
+    table = Table(title=f"recogniser: {title}", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    table.show_edge = False
+    for column in ("window", "context", "batch", "side", "win/s", "RTF", "p50 ms", "ratio"):
+        table.add_column(column, justify="left" if column == "side" else "right", no_wrap=True)
+    sides = list(dict.fromkeys(side for _, _, side in rounds))
+    for length, batch in formed:
+        for side in sides:
+            some = rounds[length, batch, side]
+            summary = summarise_loops(some)
+            ratio = paired_ratio(rounds[length, batch, "served"], some, lambda one: one.rate)
+            figures[f"{length:g}s_{batch}_{side}"] = {**asdict(summary), "ratio": ratio}
+            table.add_row(
+                name(length),
+                "30 s" if side.endswith("public") else name(contexts[length]),
+                f"{formed[length, batch]:.1f}" if side == "served" else str(batch),
+                side,
+                f"{summary.rate:.2f}",
+                f"{1 / (summary.rate * length):.4f}",
+                f"{summary.p50:.0f}",
+                "" if side == "served" else f"{ratio:.3f}",
+            )
+        if batch == 1:
+            added = {
+                side: 1e3
+                * median(
+                    ours.p50 - theirs.p50
+                    for ours, theirs in zip(rounds[length, 1, "served"], rounds[length, 1, side], strict=True)
+                )
+                for side in sides[1:]
+            }
+            figures[f"{length:g}s_added_ms"] = added
+    console.print(table)
+    console.print(
+        "batch: served, the mean that was formed; RTF: seconds a second of audio\n"
+        "ratio: windows a second, served over that side's, median of neighbouring rounds"
+    )
+    for length in plan.window_s:
+        added = figures[f"{length:g}s_added_ms"]
+        console.print(
+            f"one window of {length:g} s, p50 served less p50 of "
+            + ", ".join(f"{side}: {ms:+.1f} ms" for side, ms in added.items())
+        )
+    return figures
+
+
+def served_recogniser(changes: Mapping[str, str], profile: Profile = "cpu") -> tuple[RecognizeSettings, Path]:
+    """The settings that the served recogniser will have, and its artefact's directory."""
+    repository = default_repository().resolve()
+    model = select_models(repository, ("speech_recognize",), profile)["speech_recognize"]
+    source = str(model.config_file.relative_to(repository))
+    settings = parse_parameters(RecognizeSettings, {**model.parameters, **changes}, source=source)
+    return settings, built(model, settings.artefact)
+
+
+def context(directory: Path, runtime: str, seconds: float) -> float:
+    """The encoder length in seconds that our engine takes for a window.
+
+    Raises:
+        ArtefactError: the artefact is not one of that runtime.
+    """
+    from trimodal.manifest import read_manifest
+    from trimodal.speech.whisper.artefact import read_shapes
+    from trimodal.speech.whisper.features import smallest_context
+
+    manifest = read_manifest(directory, task="speech", runtime=runtime)
+    return smallest_context(read_shapes(directory, manifest).contexts_s, round(seconds * SAMPLE_RATE))

@@ -1,0 +1,172 @@
+"""Built recognisers beside each other, without a server: which engine is quicker on this machine.
+
+    python -m trimodal.bench.speech.engines ARTEFACT ARTEFACT … --samples build/demo/speech/samples
+
+All engines stay open in one process and hear the same windows in turn, so what drifts on the
+machine meets all of them alike. Word error rates are no affair of this bench (the builds' checks tell them).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+
+from trimodal.audio.values import Samples
+from trimodal.bench.speech.sides import cut_windows
+from trimodal.bench.speech.utterances import read_utterances
+from trimodal.errors import OperatorError
+from trimodal.manifest import read_manifest
+from trimodal.speech.engines.protocol import SpeechEngine, open_engine
+from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.values import Window
+
+WINDOWS = 32  # different ones, used round and round
+
+
+@dataclass(frozen=True)
+class Hearing:
+    """What one engine took for windows of one length in batches of one size.
+
+    Attributes:
+        seconds: wall time a window, the median of all rounds.
+        cpu_seconds: of all threads, a window, the median; on a busy machine the steadier figure.
+        ratio: median over rounds of the first engine's wall time to this one's: above 1 is quicker.
+        words: of all rounds: that engines heard alike much is a condition of the comparison.
+    """
+
+    engine: str
+    window_s: float
+    batch: int
+    seconds: float
+    cpu_seconds: float
+    ratio: float
+    words: int
+
+
+def compare(
+    engines: Mapping[str, SpeechEngine],
+    audio: Sequence[Samples],
+    *,
+    windows_s: Sequence[float],
+    batches: Sequence[int],
+    rounds: int,
+) -> list[Hearing]:
+    """Rounds in which each engine hears the same batch once; one round before them warms up.
+
+    Args:
+        engines: name → open engine; the first is what the others are compared with.
+        audio: float32 recordings at 16 kHz, from which windows are cut.
+    """
+    found = []
+    for window_s in windows_s:
+        windows = [Window(samples) for samples in cut_windows(audio, window_s, WINDOWS)]
+        for batch in batches:
+            taken: dict[str, list[tuple[float, float, int]]] = {name: [] for name in engines}
+            for number in range(rounds + 1):
+                part = [windows[(number * batch + index) % WINDOWS] for index in range(batch)]
+                for name, engine in engines.items():
+                    once = _hear(engine, part)
+                    if number:
+                        taken[name].append(once)
+            first = [wall for wall, _, _ in next(iter(taken.values()))]
+            for name, times in taken.items():
+                found.append(
+                    Hearing(
+                        engine=name,
+                        window_s=window_s,
+                        batch=batch,
+                        seconds=median(wall for wall, _, _ in times) / batch,
+                        cpu_seconds=median(cpu for _, cpu, _ in times) / batch,
+                        ratio=median(
+                            theirs / wall for theirs, (wall, _, _) in zip(first, times, strict=True)
+                        ),
+                        words=sum(words for _, _, words in times),
+                    )
+                )
+    return found
+
+
+def _hear(engine: SpeechEngine, windows: Sequence[Window]) -> tuple[float, float, int]:
+    """Wall seconds, seconds of all threads, words."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    heard = engine.recognize(windows)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return wall, cpu, sum(len(one.words) for one in heard)
+
+
+def open_artefacts(
+    directories: Sequence[Path], *, threads: int, batch: int, device: str = "cpu"
+) -> dict[str, SpeechEngine]:
+    """Engines by the directories' names, each for the runtime that its manifest names.
+
+    Raises:
+        OperatorError: an artefact that cannot be opened.
+    """
+    engines = {}
+    for directory in directories:
+        runtime = read_manifest(directory, task="speech", runtime=None).runtime
+        settings = RecognizeSettings.model_validate(
+            {
+                "artefact": str(directory),
+                "engine": runtime,
+                "device": device,
+                "intra_op_threads": threads,
+                "max_batch_windows": batch,
+            }
+        )
+        engines[directory.resolve().name] = open_engine(directory, settings)
+    return engines
+
+
+def show(found: Sequence[Hearing], console: Console) -> None:
+    """Prints the table."""
+    table = Table(title="ms a window; × is against the first engine", title_justify="left")
+    for column in ("window", "batch", "engine", "wall", "CPU", "×", "words"):
+        table.add_column(column, justify="left" if column == "engine" else "right")
+    for one in found:
+        wall, cpu = f"{one.seconds * 1e3:.1f}", f"{one.cpu_seconds * 1e3:.1f}"
+        ratio, words = f"{one.ratio:.2f}", str(one.words)
+        table.add_row(f"{one.window_s:g} s", str(one.batch), one.engine, wall, cpu, ratio, words)
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("artefacts", nargs="+", type=Path, help="built recognisers; the first is the measure")
+    parser.add_argument(
+        "--samples", type=Path, required=True, help="folder with samples.json, as in the demo"
+    )
+    parser.add_argument("--window-s", type=float, nargs="+", default=[5.0], help="lengths of windows")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 8], help="windows in a call")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    options = parser.parse_args()
+    if min(options.rounds, options.threads, *options.batch) < 1:
+        parser.error("--rounds, --threads and --batch must be at least 1")
+    console = Console()
+    try:
+        audio = [one.samples for one in read_utterances(options.samples)]
+        engines = open_artefacts(
+            options.artefacts, threads=options.threads, batch=max(options.batch), device=options.device
+        )
+        found = compare(
+            engines, audio, windows_s=options.window_s, batches=options.batch, rounds=options.rounds
+        )
+    except OperatorError as error:
+        raise SystemExit(f"error: {error}") from None
+    show(found, console)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""The sides of the speech bench: windows sent to the served recogniser, its engine alone, and faster-whisper.
+
+All get the same windows with the same settings, and all give words with times. Which
+side runs when, the benches decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from trimodal.audio.values import SAMPLE_RATE, Samples
+from trimodal.bench.common.bare_process import Works
+from trimodal.bench.common.closed_loop import LoopRound, run_clients
+from trimodal.client.transports.base import Request, Timeouts
+from trimodal.client.transports.grpc import GrpcTransport
+from trimodal.client.transports.tensors import strings
+from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.values import Window
+
+_LIMIT_S = 300.0
+# Length in seconds → windows of that length.
+Windows = Mapping[float, Sequence[Samples]]
+Work = Callable[[int, int], object]
+
+
+@dataclass(frozen=True)
+class Recognized:
+    """A window's answer, as far as benches look at it; `batch` is the windows of the run it was in."""
+
+    text: str
+    rejected: str
+    batch: int
+
+
+class Recognizer:
+    """Client of `speech_recognize`: one window a request, as the speech model asks."""
+
+    def __init__(self, grpc_url: str) -> None:
+        self._transport = GrpcTransport(grpc_url, Timeouts())
+
+    async def recognize(self, window: Samples) -> Recognized:
+        """Raises RequestError and TransportError as the client does."""
+        inputs = {"window": window[None], "prompt": strings([b""])[None], "language": strings([b""])[None]}
+        out = await self._transport.infer(Request("speech_recognize", inputs), Timeouts(total=_LIMIT_S))
+        text, rejected = (out[name].reshape(-1)[0].decode() for name in ("text", "rejected"))
+        return Recognized(text, rejected, int(out["batch_size"].reshape(-1)[0]))
+
+    async def loop(
+        self, windows: Sequence[Samples], *, clients: int, seconds: float, before: LoopRound | None
+    ) -> tuple[LoopRound, list[int]]:
+        """`clients` closed loops over the windows in a ring; also the batch that each request was in.
+
+        Args:
+            before: the round before of the same: the new one is as long as three of its requests at
+                least, else it would show the first requests of all clients, who do not wait in turn.
+        """
+        seconds = max(seconds, 3 * before.p50 if before else 0.0)
+        batches: list[int] = []
+
+        async def ask(number: int) -> None:
+            batches.append((await self.recognize(windows[number % len(windows)])).batch)
+
+        return await run_clients(ask, clients=clients, items=1, seconds=seconds), batches
+
+    async def texts(self, windows: Sequence[Samples], at_once: int = 8) -> list[str]:
+        """The text of each window; at most `at_once` are under way."""
+        room = asyncio.Semaphore(at_once)
+
+        async def one(window: Samples) -> str:
+            async with room:
+                return (await self.recognize(window)).text
+
+        return list(await asyncio.gather(*map(one, windows)))
+
+    async def __aenter__(self) -> Recognizer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._transport.aclose()
+
+
+def cut_windows(streams: Sequence[Samples], seconds: float, count: int) -> list[Samples]:
+    """`count` windows of `seconds`, one after the other out of all the audio, and round again."""
+    joined = np.concatenate(streams)
+    size = round(seconds * SAMPLE_RATE)
+    starts = np.arange(count) * size
+    return [np.take(joined, range(start, start + size), mode="wrap") for start in starts]
+
+
+def open_bare(directory: Path, settings: RecognizeSettings, audio: Windows) -> Works:
+    """The engine by itself, a work for each length of `audio`; opened in the bare side's process."""
+    from trimodal.speech.engines.protocol import open_engine
+
+    engine = open_engine(directory, settings)
+
+    def work(windows: Sequence[Samples]) -> Work:
+        return lambda batch, number: engine.recognize([Window(one) for one in some(windows, batch, number)])
+
+    return {name(seconds): work(windows) for seconds, windows in audio.items()}
+
+
+def open_faster_whisper(
+    directory: Path, settings: RecognizeSettings, audio: Windows, contexts: Mapping[float, float]
+) -> Works:
+    """faster-whisper on the same model: for each length of `audio` two works, `… public` and `… forward`.
+
+    `public` is BatchedInferencePipeline.transcribe with clips: it pads every window to
+    30 s. `forward` enters the same pipeline behind that padding, with features as long as
+    the context that our engine takes: the same work. Neither looks for speech or falls back
+    to other temperatures; both end at as many tokens as our engine and never make those it never makes.
+
+    Args:
+        contexts: length of windows → seconds of the encoder.
+    """
+    from faster_whisper import BatchedInferencePipeline, WhisperModel
+    from faster_whisper.audio import pad_or_trim
+    from faster_whisper.tokenizer import Tokenizer
+
+    from trimodal.manifest import read_manifest
+    from trimodal.speech.engines.ctranslate2_model import compute_type, preload_cublas, threads
+    from trimodal.speech.whisper.artefact import read_shapes
+    from trimodal.speech.whisper.tokens import WhisperTokens
+    from trimodal.speech.whisper.word_timestamps import most_tokens
+
+    manifest = read_manifest(directory, task="speech", runtime="ctranslate2")
+    if settings.device == "cuda":
+        preload_cublas()
+    model = WhisperModel(
+        str(directory),
+        device=settings.device,
+        compute_type=compute_type(directory, manifest, settings.device),
+        cpu_threads=threads(directory, settings),
+    )
+    pipeline = BatchedInferencePipeline(model)
+    tokenizer = Tokenizer(model.hf_tokenizer, model.model.is_multilingual, task="transcribe", language="en")
+    prompt = model.get_prompt(tokenizer, [], without_timestamps=True)
+
+    def most_new(seconds: float) -> int:
+        # CTranslate2 makes at most half of max_length, which is the prompt and this.
+        return min(2 * most_tokens(seconds), int(model.max_length)) - len(prompt)
+
+    languages = read_shapes(directory, manifest).languages
+    never = WhisperTokens(directory, languages, multilingual=model.model.is_multilingual).never_made()
+    shared = {"beam_size": settings.beam_size, "word_timestamps": True, "suppress_tokens": never}
+
+    def public(seconds: float, windows: Sequence[Samples]) -> Work:
+        def work(batch: int, number: int) -> object:
+            clips = [{"start": index * seconds, "end": (index + 1) * seconds} for index in range(batch)]
+            segments, _ = pipeline.transcribe(
+                np.concatenate(some(windows, batch, number)),
+                language="en",
+                temperature=0.0,
+                vad_filter=False,
+                clip_timestamps=clips,
+                batch_size=batch,
+                max_new_tokens=most_new(seconds),
+                **shared,
+            )
+            return list(segments)
+
+        return work
+
+    def forward(seconds: float, windows: Sequence[Samples]) -> Work:
+        # The options that the public call makes of the same wishes.
+        _, info = pipeline.transcribe(
+            windows[0],
+            language="en",
+            temperature=0.0,
+            vad_filter=False,
+            clip_timestamps=[{"start": 0.0, "end": seconds}],
+            max_new_tokens=most_new(seconds),
+            **shared,
+        )
+        frames = round(contexts[seconds] * model.frames_per_second)
+
+        def work(batch: int, number: int) -> object:
+            features = [
+                pad_or_trim(model.feature_extractor(one)[..., :-1], frames)
+                for one in some(windows, batch, number)
+            ]
+            chunks = [{"offset": index * seconds, "duration": seconds} for index in range(batch)]
+            return pipeline.forward(np.stack(features), tokenizer, chunks, info.transcription_options)
+
+        return work
+
+    return {
+        f"{name(seconds)} {kind}": make(seconds, windows)
+        for seconds, windows in audio.items()
+        for kind, make in (("public", public), ("forward", forward))
+    }
+
+
+def name(seconds: float) -> str:
+    """Of the work on windows of this length."""
+    return f"{seconds:g} s"
+
+
+def some(windows: Sequence[Samples], batch: int, number: int) -> list[Samples]:
+    """The windows of call `number`: each call other ones, in a ring."""
+    return [windows[(number * batch + index) % len(windows)] for index in range(batch)]

@@ -1,0 +1,1 @@
+"""Measures the image pipeline beside its bare engine."""

@@ -1,0 +1,114 @@
+"""`trimodal bench vision`: images a second and latency of the ensemble, beside the bare engine and torch.
+
+It starts its own server on free ports from this repository. Every round measures all cases of
+both sides one after the other, so that each ratio is of neighbours in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from trimodal.bench.common.bare_process import BareProcess
+from trimodal.bench.common.repository import bench_options
+from trimodal.bench.common.triton_counters import Statistics, between
+from trimodal.bench.vision.plan import Plan
+from trimodal.bench.vision.sides import (
+    STEPS,
+    Classifier,
+    jpegs,
+    larger_batches,
+    open_bare,
+    random_pixels,
+    run_served,
+    step_settings,
+)
+from trimodal.bench.vision.tables import Measured, report
+from trimodal.bench.vision.torch_baseline import open_torch
+from trimodal.client import Client
+from trimodal.errors import SettingsError
+from trimodal.repository import select_models
+from trimodal.server.process import TritonServer
+from trimodal.settings import Settings
+from trimodal.vision.settings import ClassifySettings
+
+if TYPE_CHECKING:
+    from trimodal.vision.engines.protocol import Pixels
+
+
+async def measure(plan: Plan, console: Console) -> dict[str, Any]:
+    """Runs the plan and prints its tables; the figures as plain data.
+
+    Raises:
+        OperatorError: a side cannot start.
+    """
+    files = jpegs(plan.width, plan.height)
+    edit = partial(larger_batches, plan.max_batch) if plan.max_batch else None
+    measured = Measured()
+    async with AsyncExitStack() as stack:
+        options = stack.enter_context(bench_options(("vision",), plan.profile, plan.changes, edit))
+        models = select_models(options.repository, options.models, plan.profile)
+        settings = step_settings(models)
+        preprocess = models["vision_preprocess"]
+        directory = (preprocess.version_directory / preprocess.parameters["classifier"]).resolve()
+        ready = random_pixels(directory) if plan.pixels or plan.torch else None
+        sides = _bare_sides(plan, options.repository, settings, files, ready)
+        server = stack.enter_context(TritonServer(options))
+        client = await stack.enter_async_context(Client(server.grpc_url))
+        classifier = Classifier(server.grpc_url)
+        stack.push_async_callback(classifier.aclose)
+        bare: dict[str, BareProcess] = {}
+        for kinds, side in sides.items():
+            bare |= dict.fromkeys(kinds, stack.enter_context(BareProcess(*side)))
+        statistics = stack.enter_context(Statistics(server.grpc_url, list(STEPS)))
+        for index in range(plan.rounds + 1):
+            # Round 0 warms all sides up and is not counted.
+            seconds = plan.seconds if index else min(1.0, plan.seconds)
+            for clients, batch in plan.cases:
+                before = statistics.read()
+                one = await run_served(client, files, clients=clients, batch=batch, seconds=seconds)
+                if index:
+                    measured.served.setdefault((clients, batch), []).append(one)
+                    measured.steps[clients, batch] = between(before, statistics.read(), batch)
+                if plan.pixels and ready is not None:
+                    one = await classifier.loop(ready, clients=clients, batch=batch, seconds=seconds)
+                    if index:
+                        measured.pixels.setdefault((clients, batch), []).append(one)
+            for size in plan.sizes:
+                for kind, process in bare.items():
+                    one = await process.run(kind, batch=size, seconds=seconds)
+                    if index:
+                        measured.bare.setdefault((kind, size), []).append(one)
+    model = models["vision_classify"]
+    title = f"{model.engine} {model.artefact.rpartition('/')[2]}, JPEG {plan.width}x{plan.height}"
+    return report(plan, measured, title, console)
+
+
+def _bare_sides(
+    plan: Plan,
+    repository: Path,
+    settings: Mapping[str, Settings],
+    files: Sequence[bytes],
+    pixels: Pixels | None,
+) -> dict[tuple[str, ...], tuple[Any, ...]]:
+    """Kinds of work → what opens the process that does them: an opener and its arguments."""
+    if not (plan.bare or plan.torch):
+        return {}
+    classify = settings.get("vision_classify")
+    if not isinstance(classify, ClassifySettings):
+        raise SettingsError(
+            f"profile {plan.profile}: only Triton runs this classifier, so nothing is there to compare with: "
+            "leave --bare and --torch out"
+        )
+    sides: dict[tuple[str, ...], tuple[Any, ...]] = {}
+    if plan.bare:
+        sides["engine", "pipeline"] = (open_bare, repository, settings, files)
+    if plan.torch:
+        directory = (repository / "vision_classify" / "1" / classify.artefact).resolve()
+        sides["torch",] = (open_torch, directory, classify.device, classify.threads, pixels)
+    return sides

@@ -1,0 +1,1 @@
+"""Judges whether two questions ask for the same."""

@@ -1,0 +1,1 @@
+"""Reads a question into terms that can be compared."""

@@ -1,0 +1,1 @@
+"""Stores of answers, one Protocol: memory, SQLite, Redis, Qdrant."""

@@ -1,0 +1,94 @@
+"""The contract of a store of answers, and the table that opens one by its URL.
+
+A store keeps what it is given until it expires, is cleared or makes room; it knows
+nothing of how alike two questions must be. It may be slow or fail: its caller bounds that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, cast
+
+from trimodal.cache.values import Entry, Place, StoreStats, Vector
+from trimodal.errors import OperatorError
+
+
+class StoreError(Exception):
+    """The store did not answer, or answered nonsense. Its caller goes past it."""
+
+
+class Store(Protocol):
+    """Answers by place and key. Called from several threads at once."""
+
+    def get(self, place: Place, key: str) -> Entry | None:
+        """The answer under `key`, unless it has expired. Raises StoreError."""
+
+    def nearest(self, place: Place, vector: Vector, count: int) -> list[tuple[float, Entry]]:
+        """At most `count` unexpired answers of this very place by cosine, best first. Raises StoreError."""
+
+    def put(self, place: Place, key: str, entry: Entry, vector: Vector | None) -> None:
+        """Keeps an answer in place of what `key` held; no vector: for `get` alone. Raises StoreError."""
+
+    def clear(
+        self,
+        *,
+        fingerprint: str | None = None,
+        tenant: str | None = None,
+        namespace: str | None = None,
+    ) -> int:
+        """Drops the answers that match all that is given; how many. Raises StoreError."""
+
+    def count(self) -> int:
+        """About how many answers it holds, in little time however many: for a gauge. Raises StoreError."""
+
+    def stats(self) -> StoreStats:
+        """What it holds, counted one by one where need be. Raises StoreError."""
+
+    def close(self) -> None:
+        """Lets go of files and connections."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much a store may hold (least recently used answers go first) and how long one call may take."""
+
+    max_entries: int = 20_000
+    timeout_s: float = 0.02
+
+
+Opener = Callable[[str, Limits], Store]
+
+# URL scheme → module with `open_store(url, limits)`, imported when opened; a path has none.
+STORES = {
+    "": "trimodal.cache.stores.sqlite",
+    "memory": "trimodal.cache.stores.memory",
+    "redis": "trimodal.cache.stores.redis",
+    "rediss": "trimodal.cache.stores.redis",
+    "qdrant+http": "trimodal.cache.stores.qdrant",
+    "qdrant+https": "trimodal.cache.stores.qdrant",
+}
+
+
+def open_store(url: str, limits: Limits) -> Store:
+    """The store at `url`: a file's path, `memory:`, `redis://host:port/0` or `qdrant+http://host:6333`.
+
+    A shared store need not be up: calls fail until it is.
+
+    Raises:
+        OperatorError: no such kind of store, its client is not installed, or the file cannot be used.
+    """
+    scheme = url.partition(":")[0] if ":" in url and not Path(url).is_absolute() else ""
+    if scheme not in STORES:
+        known = ", ".join(name for name in STORES if name)
+        # The scheme alone: the rest may hold a password.
+        raise OperatorError(f"cache_store '{scheme}:…': a file's path or a URL of {known} is needed")
+    try:
+        opener = cast(Opener, import_module(STORES[scheme]).open_store)
+        return opener(url, limits)
+    except ImportError as error:
+        raise OperatorError(
+            f"cache_store '{scheme}:…': {error.name} is not installed: pip install 'trimodal[cache]'"
+        ) from None

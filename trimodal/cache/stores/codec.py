@@ -1,0 +1,108 @@
+"""Stored answers as bytes and back, and the names of places: what every store that leaves the process needs.
+
+Bytes that come back may be damaged, poisoned or another version's: they are then no answer, never
+an error. JSON, never pickle. It knows no store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from typing import cast
+
+import numpy as np
+
+from trimodal.cache.stores.base import StoreError
+from trimodal.cache.values import Entry, Place, Vector
+
+CHECK = 8  # bytes of the digest in front of each packed entry
+UNIT = 1e-2  # how far the square of an embedding's length may be from 1
+
+_KINDS = {field.name: field.type for field in fields(Entry)}
+
+
+def digest(*parts: str) -> str:
+    """SHA-256 in hex over the parts, each with its length in front: no two lists of parts are alike."""
+    state = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode("utf-8", "surrogatepass")
+        state.update(len(encoded).to_bytes(8, "big") + encoded)
+    return state.hexdigest()
+
+
+def place_name(place: Place) -> str:
+    """64 hex digits that only this very place has. All four fields count, whatever the scope was made of."""
+    return digest(place.fingerprint, place.tenant, place.namespace, place.scope)
+
+
+def pack(place: str, key: str, entry: Entry) -> bytes:
+    """`entry` as bytes that `unpack` takes for this place's name and key alone.
+
+    Raises:
+        StoreError: the entry holds what JSON or UTF-8 has no form for, as a lone surrogate.
+    """
+    try:
+        body = json.dumps(asdict(entry), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (ValueError, TypeError):
+        raise StoreError("an answer that has no form in UTF-8 JSON is not stored") from None
+    return _check(place, key, body) + body
+
+
+def unpack(place: str, key: str, packed: object) -> Entry | None:
+    """The entry, or nothing where these are not the bytes that `pack` made for this place's name and key."""
+    if not isinstance(packed, bytes):
+        return None
+    check, body = packed[:CHECK], packed[CHECK:]
+    if check != _check(place, key, body):
+        return None
+    try:
+        values = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(values, dict) or values.keys() != _KINDS.keys():
+        return None
+    if not all(_is(values[name], str(kind)) for name, kind in _KINDS.items()):
+        return None
+    return Entry(**values)
+
+
+def checked_vector(vector: Vector) -> Vector:
+    """The same as contiguous float32[d]. Raises StoreError unless it is finite and of unit length."""
+    array = np.ascontiguousarray(vector, np.float32)
+    if array.ndim != 1 or not _is_unit(array):
+        raise StoreError(f"an embedding of unit length is needed, not of shape {list(array.shape)}")
+    return array
+
+
+def read_vectors(packed: Sequence[object], dimension: int) -> tuple[list[int], Vector]:
+    """Which of these are the bytes of a unit vector of this length, and they: float32[n, dimension]."""
+    rows = [row for row, one in enumerate(packed) if isinstance(one, bytes) and len(one) == 4 * dimension]
+    joined = b"".join(cast(bytes, packed[row]) for row in rows)
+    vectors = np.frombuffer(joined, "<f4").reshape(-1, dimension)
+    with np.errstate(all="ignore"):  # of noise that is read as numbers
+        good = np.abs(np.einsum("ij,ij->i", vectors, vectors) - 1) <= UNIT
+    return [row for row, fine in zip(rows, good, strict=True) if fine], vectors[good]
+
+
+def _is_unit(vector: Vector) -> bool:
+    # NaN compares as false, so a vector that holds one is none.
+    return abs(float(vector @ vector) - 1) <= UNIT
+
+
+def _check(place: str, key: str, body: bytes) -> bytes:
+    state = hashlib.blake2b(body, digest_size=CHECK)
+    state.update(digest(place, key).encode())
+    return state.digest()
+
+
+def _is(value: object, kind: str) -> bool:
+    if kind == "str":
+        return isinstance(value, str)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    if kind == "int":
+        return isinstance(value, int) and value >= 0
+    return math.isfinite(value)

@@ -1,0 +1,207 @@
+"""Answers in one SQLite file and their vectors in memory: the store that needs no server.
+
+It survives a restart and a kill. Several processes may share the file, as a second server or
+`trimodal cache clear`: each sees what the others wrote or cleared with its next call, because a
+mirror reads the rows that are new to it first and no answer is given without its row. The mirrors
+of the least recently used places leave memory beyond a bound; they are read again when asked for.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from trimodal.cache.stores.base import Limits, StoreError
+from trimodal.cache.stores.codec import checked_vector, pack, place_name, read_vectors, unpack
+from trimodal.cache.stores.recency import Uses
+from trimodal.cache.stores.sqlite_connections import Database
+from trimodal.cache.stores.vector_index import FETCH, PLACE_ROWS, Mirror, Mirrors
+from trimodal.cache.values import Entry, Place, StoreStats, Vector
+from trimodal.errors import OperatorError
+
+CHUNK = 2_000  # rows that a mirror reads at once; about 3 ms
+PIECE = 1_000  # rows that one transaction deletes: others write in between
+
+
+def open_store(url: str, limits: Limits) -> EmbeddedStore:
+    """The store in the file `url`, made with its folder when there is none. Raises OperatorError."""
+    path = Path(url).expanduser()
+    if path.suffix != ".sqlite" and not path.is_dir():
+        # A file that is no database is taken for a damaged one and set aside: never one named by mistake.
+        raise OperatorError(f"cache_store '{url}': a file whose name ends with .sqlite is needed")
+    return EmbeddedStore(path, limits)
+
+
+class EmbeddedStore:
+    """See `Store`."""
+
+    def __init__(self, path: Path, limits: Limits, clock: Callable[[], float] = time.time) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._uses = Uses()
+        self._mirrors = Mirrors()
+        self._database = Database(path, limits.timeout_s)
+
+    def get(self, place: Place, key: str) -> Entry | None:
+        name = place_name(place)
+        with self._database.reading() as connection:
+            found = self._fetch(connection, name, [key])
+        if key in found:
+            self._uses.note(name, key, self._clock())
+        return found.get(key)
+
+    def nearest(self, place: Place, vector: Vector, count: int) -> list[tuple[float, Entry]]:
+        vector, name = checked_vector(vector), place_name(place)
+        with (
+            self._mirrors.use(name, len(vector)) as mirror,
+            self._database.reading() as connection,
+        ):
+            self._catch_up(connection, mirror, name, len(vector))
+            now = self._clock()
+            found = mirror.find(
+                vector, count, now, lambda keys: self._fetch(connection, name, keys, searched=True)
+            )
+        for _, key, _ in found:
+            self._uses.note(name, key, now)
+        return [(score, entry) for score, _, entry in found]
+
+    def put(self, place: Place, key: str, entry: Entry, vector: Vector | None) -> None:
+        name, now = place_name(place), self._clock()
+        blob = None if vector is None else checked_vector(vector).tobytes()
+        packed = pack(name, key, entry)
+        owner = _blobs(place.fingerprint, place.tenant, place.namespace)
+        with self._database.writing() as writer:
+            self._write_uses(writer)
+            # Not REPLACE: it would pass the triggers by that count.
+            writer.execute("DELETE FROM answers WHERE place = ? AND key = ?", (name, key))
+            writer.execute(
+                "INSERT INTO answers (place, key, expires_at, used_at, vector,"
+                " fingerprint, tenant, namespace, packed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (name, key, entry.expires_at, now, blob, *owner, packed),
+            )
+            self._make_room(writer, now)
+
+    def clear(
+        self,
+        *,
+        fingerprint: str | None = None,
+        tenant: str | None = None,
+        namespace: str | None = None,
+    ) -> int:
+        wanted = {
+            "fingerprint = ?": fingerprint,
+            "tenant = ?": tenant,
+            "namespace = ?": namespace,
+        }
+        where = " AND ".join(["1", *(test for test, value in wanted.items() if value is not None)])
+        values = _blobs(*(value for value in wanted.values() if value is not None))
+        total = 0
+        while True:
+            with self._database.writing() as writer:
+                gone = writer.execute(
+                    f"DELETE FROM answers WHERE number IN (SELECT number FROM answers WHERE {where} LIMIT ?)",
+                    (*values, PIECE),
+                ).rowcount
+                writer.execute("UPDATE tally SET cleared = cleared + 1")
+                writer.execute(f"PRAGMA incremental_vacuum({PIECE})").fetchall()
+            total += gone
+            if gone < PIECE:
+                self._database.checkpoint()
+                return total
+
+    def count(self) -> int:
+        with self._database.reading() as connection:
+            return int(connection.execute("SELECT entries FROM tally").fetchone()[0])
+
+    def stats(self) -> StoreStats:
+        with self._database.reading() as connection:
+            entries, tenants = connection.execute(
+                "SELECT count(*), count(DISTINCT tenant) FROM answers WHERE expires_at > ?", (self._clock(),)
+            ).fetchone()
+            pages, free, size = (
+                connection.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("page_count", "freelist_count", "page_size")
+            )
+        return StoreStats(entries, (pages - free) * size, tenants)
+
+    def close(self) -> None:
+        # When another process holds the file, the uses are let go.
+        with suppress(StoreError), self._database.writing() as writer:
+            self._write_uses(writer)
+        self._database.close()
+        self._mirrors.clear()
+
+    def _fetch(
+        self, connection: sqlite3.Connection, name: str, keys: Sequence[str], searched: bool = False
+    ) -> Mapping[str, Entry]:
+        """Unexpired answers by key; `searched`: only those that have a vector."""
+        found = {}
+        for start in range(0, len(keys), FETCH):
+            some = keys[start : start + FETCH]
+            rows = connection.execute(
+                f"SELECT key, packed FROM answers WHERE place = ? AND expires_at > ?"
+                f" AND key IN ({','.join('?' * len(some))}) {'AND vector IS NOT NULL' if searched else ''}",
+                (name, self._clock(), *some),
+            )
+            for key, packed in rows:
+                entry = unpack(name, key, packed)
+                if entry is not None:
+                    found[key] = entry
+        return found
+
+    def _catch_up(self, connection: sqlite3.Connection, mirror: Mirror, name: str, dimension: int) -> None:
+        """Reads the rows that are new to the mirror, for half of the limit; the next call reads on."""
+        cleared = connection.execute("SELECT cleared FROM tally").fetchone()[0]
+        if mirror.era != (self._database.era, cleared):
+            mirror.reset()
+            mirror.era = (self._database.era, cleared)
+            mirror.seen = self._first(connection, name)
+        until = time.monotonic() + self._limits.timeout_s / 2
+        while True:
+            rows = connection.execute(
+                "SELECT number, key, expires_at, vector FROM answers"
+                " WHERE place = ? AND number > ? AND vector IS NOT NULL ORDER BY number LIMIT ?",
+                (name, mirror.seen, CHUNK),
+            ).fetchall()
+            if rows:
+                numbers, keys, expires, blobs = zip(*rows, strict=True)
+                mirror.seen = numbers[-1]
+                good, vectors = read_vectors(blobs, dimension)
+                mirror.add([keys[row] for row in good], vectors, [expires[row] for row in good])
+            if len(rows) < CHUNK or time.monotonic() > until:
+                return
+
+    def _first(self, connection: sqlite3.Connection, name: str) -> int:
+        """The number before the newest rows that a mirror can hold."""
+        row = connection.execute(
+            "SELECT number FROM answers WHERE place = ? AND vector IS NOT NULL ORDER BY number DESC"
+            " LIMIT 1 OFFSET ?",
+            (name, PLACE_ROWS),
+        ).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def _write_uses(self, writer: sqlite3.Connection) -> None:
+        writer.executemany(
+            "UPDATE answers SET used_at = max(used_at, ?) WHERE place = ? AND key = ?",
+            ((used_at, name, key) for name, key, used_at in self._uses.take()),
+        )
+
+    def _make_room(self, writer: sqlite3.Connection, now: float) -> None:
+        writer.execute(
+            "DELETE FROM answers WHERE number IN (SELECT number FROM answers WHERE expires_at <= ? LIMIT ?)",
+            (now, PIECE),
+        )
+        over = writer.execute("SELECT entries FROM tally").fetchone()[0] - self._limits.max_entries
+        if over > 0:
+            writer.execute(
+                "DELETE FROM answers WHERE number IN"
+                " (SELECT number FROM answers ORDER BY used_at, number LIMIT ?)",
+                (min(over, PIECE),),
+            )
+
+
+def _blobs(*values: str) -> tuple[bytes, ...]:
+    return tuple(value.encode("utf-8", "surrogatepass") for value in values)

@@ -1,0 +1,103 @@
+"""Puts answers into the store behind the requests' backs: one thread, a bounded queue.
+
+What does not fit into the queue is dropped and counted. Which answers are worth keeping
+is decided before they get here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable
+
+from trimodal.cache.bounded_calls import Breaker
+from trimodal.cache.metrics import CacheMetrics
+from trimodal.cache.stores.base import Store
+from trimodal.cache.values import Entry, Place, Vector
+
+_WAITING = 256
+_COUNT_EVERY_S = 5.0
+_LOOK_EVERY_S = 0.05
+
+
+class Writer:
+    """Owns the store's end: it is closed by this thread, after the last answer.
+
+    Args:
+        vector_of: what the semantic layer finds an answer by, of its key; asked in the writer's thread.
+        breaker: of the store's lookups; while it is open answers wait here.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        vector_of: Callable[[str, Entry], Vector | None],
+        metrics: CacheMetrics,
+        breaker: Breaker,
+    ) -> None:
+        self._store, self._vector_of, self._metrics, self._breaker = store, vector_of, metrics, breaker
+        self._waiting: queue.Queue[tuple[Place, str, Entry] | None] = queue.Queue(_WAITING)
+        self._until = math.inf
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="cache-writer", daemon=True)
+        self._thread.start()
+
+    def put(self, place: Place, key: str, entry: Entry) -> None:
+        """Hands an answer over; never waits."""
+        try:
+            if self._closing.is_set():
+                raise queue.Full
+            self._waiting.put_nowait((place, key, entry))
+        except queue.Full:
+            self._metrics.stored("dropped")
+
+    def close(self, timeout: float) -> None:
+        """Writes what waits, for at most `timeout` seconds, and closes the store."""
+        self._until = time.monotonic() + timeout
+        self._closing.set()
+        try:
+            self._waiting.put(None, timeout=timeout)
+        except queue.Full:
+            return  # The store hangs: its thread is a daemon.
+        self._thread.join(max(0.0, self._until - time.monotonic()))
+
+    def _run(self) -> None:
+        counted = 0.0
+        while True:
+            try:
+                item = self._waiting.get(timeout=_COUNT_EVERY_S)
+            except queue.Empty:
+                self._count()
+                continue
+            if item is None:
+                break
+            while not self._breaker.closed and not self._closing.wait(_LOOK_EVERY_S):
+                pass
+            if time.monotonic() > self._until or item[2].expires_at <= time.time():
+                self._metrics.stored("dropped")
+                continue
+            self._metrics.stored(self._write(*item))
+            if time.monotonic() - counted > _COUNT_EVERY_S:
+                self._count()
+                counted = time.monotonic()
+        with contextlib.suppress(Exception):  # What it could not write back is lost: nobody waits for it.
+            self._store.close()
+
+    def _write(self, place: Place, key: str, entry: Entry) -> str:
+        try:
+            vector = self._vector_of(key, entry)
+            self._store.put(place, key, entry, vector)
+        except Exception:
+            return "failed"
+        return "kept"
+
+    def _count(self) -> None:
+        if not self._breaker.closed:
+            return
+        try:
+            self._metrics.entries.set(self._store.count())
+        except Exception:
+            return  # The next time will do.

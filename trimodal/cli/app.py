@@ -1,0 +1,46 @@
+"""The `trimodal` command. It only lists the commands: each lives in a module of its own.
+
+A command's module imports nothing but typer at its top and the rest inside the
+function, so that `trimodal --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from trimodal.cli.ask import ask
+from trimodal.cli.bench.app import bench
+from trimodal.cli.cache import cache
+from trimodal.cli.chat import chat
+from trimodal.cli.classify import classify
+from trimodal.cli.doctor import doctor
+from trimodal.cli.plan import plan
+from trimodal.cli.regress import regress
+from trimodal.cli.serve import serve
+from trimodal.cli.transcribe import transcribe
+
+app = typer.Typer(
+    help="Text, images and live audio on NVIDIA Triton.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
+app.command()(serve)
+app.command()(doctor)
+app.command()(chat)
+app.command()(ask)
+app.command()(classify)
+app.command()(transcribe)
+app.command()(regress)
+app.add_typer(bench, name="bench")
+app.add_typer(cache, name="cache")
+app.add_typer(plan, name="plan")
+
+
+@app.callback()
+def main() -> None:
+    """Text, images and live audio on NVIDIA Triton."""
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,115 @@
+"""`trimodal cache …`: looks into a store of answers and clears it, beside the server that uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trimodal.cache.stores.base import Store
+
+cache = typer.Typer(help="Stored answers: what there is, and clear it.", no_args_is_help=True)
+_TIMEOUT_S = 30.0
+STORE = typer.Option("", "--store", help="File or URL, as the parameter cache_store; empty: the model's own.")
+MODEL = typer.Option("llm", help="Whose store it is when none is named.")
+
+
+@cache.callback()
+def _group() -> None:
+    """Stored answers: what there is, and clear it."""
+
+
+@cache.command()
+def stats(
+    store: str = STORE,
+    model: str = MODEL,
+    json_: bool = typer.Option(False, "--json", help="Machine-readable."),
+) -> None:
+    """How many answers are stored, for how many tenants, in how many bytes."""
+    import json
+    from dataclasses import asdict
+
+    with _opened(store, model) as (name, opened):
+        held = opened.stats()
+    if json_:
+        typer.echo(json.dumps({"store": name, **asdict(held)}))
+    else:
+        typer.echo(f"{name}: {held.entries} answers of {held.tenants} tenants, {held.bytes / 1024:.0f} KiB")
+
+
+@cache.command()
+def clear(
+    store: str = STORE,
+    model: str = MODEL,
+    tenant: str = typer.Option(None, help='Of this tenant alone; "" is the one of those who name none.'),
+    namespace: str = typer.Option(None, help="Of this namespace alone."),
+    all_: bool = typer.Option(False, "--all", help="Whoever's they are."),
+) -> None:
+    """Drop stored answers; a server that runs on them finds none from then on."""
+    if all_ == (tenant is not None or namespace is not None):
+        raise typer.BadParameter("say what to clear: --tenant, --namespace or both, or --all")
+    with _opened(store, model) as (name, opened):
+        count = opened.clear(tenant=tenant, namespace=namespace)
+    typer.echo(f"{name}: {count} answers cleared")
+
+
+@contextmanager
+def _opened(url: str, model: str) -> Iterator[tuple[str, Store]]:
+    """The store and how to name it; a failure is one sentence and exit code 1."""
+    from pathlib import Path
+
+    from trimodal.cache.options import default_store, is_file
+    from trimodal.cache.stores.base import Limits, StoreError, open_store
+    from trimodal.errors import OperatorError
+
+    url = url or str(default_store(model))
+    name = _without_password(url)
+    try:
+        if url.startswith("memory:"):
+            raise OperatorError(f"{url} is in its server's own memory: only its end clears it")
+        if is_file(url):
+            _check_file(Path(url).expanduser())
+        opened = open_store(url, Limits(timeout_s=_TIMEOUT_S))
+        try:
+            yield name, opened
+        finally:
+            opened.close()
+    except StoreError as error:
+        typer.echo(f"trimodal: {name}: {error}", err=True)
+        raise typer.Exit(1) from None
+    except OperatorError as error:
+        typer.echo(f"trimodal: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+def _check_file(path: Path) -> None:
+    """Opening makes a file that is not there, and sets one aside that it cannot read: not after a typo.
+
+    Raises:
+        OperatorError: it is no store of answers.
+    """
+    from trimodal.cache.stores.sqlite_file import may_be_ours
+    from trimodal.errors import OperatorError
+
+    remedy = "name the server's cache_store with --store"
+    try:
+        ours = may_be_ours(path)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise OperatorError(f"{path}: no such store ({reason}): {remedy}") from None
+    if not ours:
+        raise OperatorError(f"{path} is no store of answers: {remedy}")
+
+
+def _without_password(url: str) -> str:
+    from trimodal.cache.options import is_file
+
+    before, at, host = url.rpartition("@")
+    if is_file(url) or not at:
+        return url
+    return f"{before.partition('://')[0]}://…@{host}"

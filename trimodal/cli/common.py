@@ -1,0 +1,92 @@
+"""What the commands that talk to a server share: where it is, and how a failure is told.
+
+It knows nothing of what they ask it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from trimodal.client import Client
+from typing import TYPE_CHECKING
+
+from trimodal.errors import OperatorError
+
+if TYPE_CHECKING:
+    from trimodal.server.options import Profile
+
+
+def profile_named(text: str) -> Profile:
+    """Raises: typer.BadParameter (exit code 2) naming the profiles that there are."""
+    from trimodal.server.options import parse_profile
+
+    try:
+        return parse_profile(text)
+    except OperatorError as error:
+        raise typer.BadParameter(str(error), param_hint="--profile") from None
+
+
+URL = "127.0.0.1:8001"
+# What a model writes must not steer the terminal: all control characters but newline and tab.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+Result = TypeVar("Result")
+
+
+def connect(url: str, *, silence: float) -> Client:
+    """The client of a command; tests put another one here."""
+    from trimodal.client import Client, Timeouts
+
+    try:
+        return Client(url, timeouts=Timeouts(silence=silence))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+@contextmanager
+def one_sentence() -> Iterator[None]:
+    """Ends the command with exit code 1 and one sentence when the server refuses or does not answer."""
+    from trimodal.errors import TrimodalError
+
+    try:
+        yield
+    except TrimodalError as error:
+        typer.echo(f"trimodal: {sentence(error)}", err=True)
+        raise typer.Exit(1) from None
+
+
+def sentence(error: Exception) -> str:
+    """An error as a person at a terminal needs it, with the remedy where it is known."""
+    from trimodal.client import ConnectError
+
+    if isinstance(error, ConnectError):
+        return (
+            f"{error}: start one with `trimodal serve`" if str(error).startswith("no server") else str(error)
+        )
+    return str(error)
+
+
+def plain(text: str) -> str:
+    """Text of a model as it may be written to a terminal."""
+    return _CONTROL.sub("", text)
+
+
+def run(main: Coroutine[Any, Any, Result]) -> Result:
+    """Runs a command's coroutine; Ctrl-C cancels it, also on the server; exit code 130."""
+    try:
+        return asyncio.run(main)
+    except KeyboardInterrupt:
+        typer.echo(err=True)
+        raise typer.Exit(130) from None
+
+
+def is_terminal() -> bool:
+    """Whether a person types the input."""
+    return sys.stdin.isatty()

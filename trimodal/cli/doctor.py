@@ -1,0 +1,72 @@
+"""`trimodal doctor`: its options and exit codes. What is looked at is in trimodal.doctor."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Annotated
+
+import typer
+
+from trimodal.cli.common import profile_named
+from trimodal.cli.serve import (
+    Changes,
+    Engines,
+    GrpcPort,
+    Host,
+    HttpPort,
+    MetricsPort,
+    Models,
+    ProfileName,
+    Repository,
+)
+from trimodal.errors import OperatorError
+
+
+def doctor(
+    profile: ProfileName = "cpu",
+    model_repository: Repository = None,
+    engines: Engines = None,
+    model: Models = None,
+    host: Host = "127.0.0.1",
+    http_port: HttpPort = 8000,
+    grpc_port: GrpcPort = 8001,
+    metrics_port: MetricsPort = 8002,
+    set_: Changes = None,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="also read every built file and compare hashes")
+    ] = False,
+    json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Says what is missing on this machine for serving a profile (exit code 1), and starts nothing."""
+    from rich.console import Console
+
+    from trimodal.doctor.examine import examine
+    from trimodal.doctor.report import as_json, passed, print_checks
+    from trimodal.paths import default_repository
+    from trimodal.server.options import ServerOptions
+    from trimodal.server.overlay import parse_changes
+
+    chosen = profile_named(profile)
+    try:
+        options = ServerOptions(
+            repository=model_repository or default_repository(),
+            profile=chosen,
+            engines=engines,
+            models=tuple(model or ()),
+            host=host,
+            http_port=http_port,
+            grpc_port=grpc_port,
+            metrics_port=metrics_port,
+            changes=parse_changes(set_ or ()),
+        )
+    except OperatorError as error:
+        typer.echo(f"trimodal doctor: {error}", err=True)
+        raise typer.Exit(1) from None
+    err = Console(stderr=True)
+    with err.status("reading built files") if deep and err.is_terminal else nullcontext():
+        checks = examine(options, deep=deep)
+    if json_:
+        typer.echo(as_json(checks, options))
+    else:
+        print_checks(checks, options, Console(highlight=False, markup=False))
+    raise typer.Exit(0 if passed(checks) else 1)

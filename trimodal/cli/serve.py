@@ -1,0 +1,101 @@
+"""`trimodal serve`: its options and exit codes. What it does is in trimodal.server.foreground."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trimodal.cli.common import profile_named
+from trimodal.errors import OperatorError
+
+if TYPE_CHECKING:
+    pass
+
+# Options of every command that looks at a repository as a server would: here and in `trimodal doctor`.
+ProfileName = Annotated[str, typer.Option(envvar="TRIMODAL_PROFILE", help="cpu, cuda or tensorrt")]
+Repository = Annotated[
+    Path | None, typer.Option(envvar="TRIMODAL_MODEL_REPOSITORY", help="default: ./model_repository")
+]
+Engines = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="TRIMODAL_ENGINES", help="directory with built engines, beside those of the repository"
+    ),
+]
+Models = Annotated[
+    list[str] | None, typer.Option(envvar="TRIMODAL_MODEL", help="this model only; repeatable")
+]
+Host = Annotated[str, typer.Option(envvar="TRIMODAL_HOST", help="address to listen on")]
+HttpPort = Annotated[int, typer.Option(envvar="TRIMODAL_HTTP_PORT", help="0 picks a free one")]
+GrpcPort = Annotated[int, typer.Option(envvar="TRIMODAL_GRPC_PORT", help="0 picks a free one")]
+MetricsPort = Annotated[int, typer.Option(envvar="TRIMODAL_METRICS_PORT", help="0 picks a free one")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="MODEL.PARAMETER=VALUE", help="change a parameter; repeatable"),
+]
+
+
+def serve(
+    profile: ProfileName = "cpu",
+    model_repository: Repository = None,
+    engines: Engines = None,
+    model: Models = None,
+    host: Host = "127.0.0.1",
+    http_port: HttpPort = 8000,
+    grpc_port: GrpcPort = 8001,
+    metrics_port: MetricsPort = 8002,
+    set_: Changes = None,
+    drain_timeout: Annotated[
+        float, typer.Option(envvar="TRIMODAL_DRAIN_TIMEOUT", min=0, help="seconds for running requests")
+    ] = 30.0,
+    ready_timeout: Annotated[
+        float, typer.Option(envvar="TRIMODAL_READY_TIMEOUT", min=1, help="seconds until all must be ready")
+    ] = 300.0,
+    operator_key: Annotated[
+        str | None,
+        typer.Option(envvar="TRIMODAL_OPERATOR_KEY", help="opens the repository API; default: a random one"),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(envvar="TRIMODAL_LOG", help="file for Triton's log; default: in the cache directory"),
+    ] = None,
+    log_verbose: Annotated[
+        int, typer.Option(envvar="TRIMODAL_LOG_VERBOSE", min=0, help="Triton's own --log-verbose")
+    ] = 0,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", envvar="TRIMODAL_VERBOSE", help="stream Triton's log to stderr"),
+    ] = False,
+) -> None:
+    """Starts Triton with this repository and serves until Ctrl-C or SIGTERM, then drains."""
+    from trimodal.paths import default_repository
+    from trimodal.server.foreground import Signals, run
+    from trimodal.server.options import ServerOptions
+    from trimodal.server.overlay import parse_changes
+
+    signals = Signals()
+    chosen = profile_named(profile)
+    try:
+        options = ServerOptions(
+            repository=model_repository or default_repository(),
+            profile=chosen,
+            engines=engines,
+            models=tuple(model or ()),
+            host=host,
+            http_port=http_port,
+            grpc_port=grpc_port,
+            metrics_port=metrics_port,
+            drain_timeout=drain_timeout,
+            ready_timeout=ready_timeout,
+            log=log,
+            log_verbose=log_verbose,
+            operator_key=operator_key,
+            changes=parse_changes(set_ or ()),
+        )
+        code = run(options, signals, verbose=verbose)
+    except OperatorError as error:
+        typer.echo(f"trimodal serve: {error}", err=True)
+        raise typer.Exit(1) from None
+    raise typer.Exit(code)

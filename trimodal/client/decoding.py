@@ -1,0 +1,92 @@
+"""The speech model's answers as values. Sending and errors of the transport are not its affair."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimodal.audio.values import Word
+from trimodal.client.errors import ProtocolError
+from trimodal.client.transports.base import Array, Tensors
+from trimodal.client.values import LiveUpdate, Note, Prediction
+
+
+def predictions(outputs: Tensors, count: int, model: str) -> list[list[Prediction]]:
+    """The labels of `count` images, best first. Raises ProtocolError when they cannot be read."""
+    try:
+        pairs = zip(_rows(outputs, "labels", count), _rows(outputs, "scores", count), strict=True)
+        return [
+            [Prediction(bytes(label).decode(), float(score)) for label, score in zip(*pair, strict=True)]
+            for pair in pairs
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(model, error) from None
+
+
+def vectors(outputs: Tensors, count: int, model: str) -> list[NDArray[np.float32]]:
+    """The vectors of `count` texts, float32[d] each. Raises ProtocolError when they cannot be read."""
+    try:
+        return list(_rows(outputs, "embedding", count))
+    except (KeyError, ValueError) as error:
+        raise _unreadable(model, error) from None
+
+
+def _rows(outputs: Tensors, name: str, count: int) -> Array:
+    array = outputs[name]
+    if array.ndim != 2 or len(array) != count:
+        raise ValueError(f"{name} has shape {list(array.shape)}")
+    return array
+
+
+def _unreadable(model: str, error: Exception) -> ProtocolError:
+    return ProtocolError(f"the answer of model '{model}' cannot be read: {error}")
+
+
+def read_note(outputs: Tensors) -> Note:
+    """The note in `outputs`; an empty one from a server that sends none.
+
+    Raises:
+        KeyError, IndexError, TypeError, ValueError: part of it is missing or cannot be read.
+    """
+    if "cache" not in outputs:
+        return Note()
+    foreseen = float(outputs["predicted_ttft_ms"][0])
+    trimmed = bytes(outputs["trimmed"][0]).decode()
+    return Note(
+        cache=bytes(outputs["cache"][0]).decode(),
+        similarity=float(outputs["similarity"][0]),
+        trimmed={str(name): int(count) for name, count in json.loads(trimmed).items()} if trimmed else {},
+        queue_ms=float(outputs["queue_ms"][0]),
+        predicted_ttft_ms=foreseen if foreseen >= 0 else math.nan,
+    )
+
+
+def read(outputs: Tensors) -> LiveUpdate:
+    """One answer. Raises ProtocolError when it is not what the model's contract says."""
+    try:
+        flat = {name: array.reshape(-1) for name, array in outputs.items()}
+        columns = (flat[f"word{name}"] for name in ("s", "_starts", "_ends", "_probabilities"))
+        return LiveUpdate(
+            committed=tuple(
+                Word(bytes(text).decode(), float(start), float(end), float(probability))
+                for text, start, end, probability in zip(*columns, strict=True)
+            ),
+            text=bytes(flat["committed"][0]).decode(),
+            tentative=bytes(flat["tentative"][0]).decode(),
+            received_s=float(flat["received_s"][0]),
+            lag_s=float(flat["lag_s"][0]),
+            final=bool(flat["final"][0]),
+        )
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ProtocolError(f"the answer of the speech model cannot be read: {error!r}") from None
+
+
+def merged(updates: Sequence[LiveUpdate]) -> LiveUpdate:
+    """Answers to the pieces of one chunk, at least one, as one answer."""
+    committed = tuple(word for update in updates for word in update.committed)
+    return replace(updates[-1], committed=committed, text="".join(update.text for update in updates))

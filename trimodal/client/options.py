@@ -1,0 +1,123 @@
+"""What may be asked of a text generator, and the tensors that say it. Limits are the server's affair."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, TypedDict
+
+import numpy as np
+
+from trimodal.client.transports.base import Array
+from trimodal.client.transports.tensors import strings
+from trimodal.client.values import Message
+from trimodal.errors import InvalidArgument
+
+_SCALARS: dict[str, type[np.generic]] = {
+    "max_tokens": np.int32,
+    "temperature": np.float32,
+    "top_p": np.float32,
+    "top_k": np.int32,
+    "seed": np.uint64,
+    "priority": np.int32,
+    "ttft_deadline_ms": np.int32,
+    "deadline_ms": np.int32,
+}
+_TEXTS = ("tenant", "tier", "cache_control", "cache_namespace", "cancel_key")
+
+
+class Sampling(TypedDict, total=False):
+    """What is left out, or None, has the model's default."""
+
+    max_tokens: int | None
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    seed: int | None
+    stop: str | Sequence[str]
+
+
+class Options(Sampling, total=False):
+    """Sampling, and on what terms a request is served; what is left out is as the server's tier says.
+
+    Attributes:
+        tenant: whose stored answers may be used; nothing is shared between two.
+        tier: class of service. priority: may only lower the tier's.
+        ttft_deadline_ms: until the first text; a request that cannot make it is refused at once, with
+            `Unavailable.retry_after_s`. deadline_ms: until the end; what came until then is kept.
+        cache_control: of "no-cache", "no-store" and "store", commas between.
+        cache_namespace: how long its answer may be kept, by name.
+        cancel_key: 16 to 128 random characters; `Client.cancel(key)` then ends it, from anywhere.
+    """
+
+    tenant: str | None
+    tier: str | None
+    priority: int | None
+    ttft_deadline_ms: int | None
+    deadline_ms: int | None
+    cache_control: str | None
+    cache_namespace: str | None
+    cancel_key: str | None
+
+
+_KNOWN = frozenset(Options.__annotations__)
+
+
+def generation_inputs(
+    prompt: str | None, messages: Sequence[Message] | None, options: Options
+) -> dict[str, Array]:
+    """The input tensors of the llm model; strings as UTF-8, numbers as [1].
+
+    Raises:
+        InvalidArgument: an option is unknown, or a value has no place in its tensor's type.
+    """
+    if unknown := sorted(set(options) - _KNOWN):
+        # Type checkers see it; who uses none must not have a typo ignored either.
+        raise InvalidArgument(f"unknown option '{unknown[0]}': {', '.join(sorted(_KNOWN))} are known")
+    inputs: dict[str, Array] = {}
+    if prompt is not None:
+        inputs["text_input"] = strings([utf8("prompt", prompt)])
+    if messages is not None:
+        inputs["messages"] = strings([_chat(messages)])
+    for name, kind in _SCALARS.items():
+        value = options.get(name)
+        if value is not None:
+            inputs[name] = _number(name, value, kind)
+    for name in _TEXTS:
+        text = options.get(name)
+        if text is not None:
+            inputs[name] = strings([utf8(name, str(text))])
+    stop = options.get("stop") or ()
+    if stops := [stop] if isinstance(stop, str) else list(stop):
+        inputs["stop"] = strings([utf8("stop", text) for text in stops])
+    return inputs
+
+
+def _chat(messages: Sequence[Message]) -> bytes:
+    try:
+        chat = json.dumps(list(messages), ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"messages cannot be written as JSON: {error}") from None
+    return utf8("messages", chat)
+
+
+def utf8(name: str, text: str) -> bytes:
+    """The bytes of a text field."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"{name} holds a lone surrogate: it is not valid Unicode") from None
+
+
+def _number(name: str, value: Any, kind: type[np.generic]) -> Array:
+    if issubclass(kind, np.integer):
+        limits = np.iinfo(kind)
+        if not isinstance(value, int | np.integer) or not limits.min <= value <= limits.max:
+            raise InvalidArgument(
+                f"{name} is {value}: a whole number from {limits.min} to {limits.max} is needed"
+            )
+        return np.array([value], kind)
+    try:
+        return np.array([float(value)], kind)
+    except (ValueError, TypeError, OverflowError):
+        raise InvalidArgument(f"{name} is {value!r}: a number is needed") from None

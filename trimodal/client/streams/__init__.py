@@ -1,0 +1,1 @@
+"""Calls that stream: answers, live speech, the assistant."""

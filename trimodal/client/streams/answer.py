@@ -1,0 +1,177 @@
+"""An answer on its way in: iterated once, awaited whole, or cancelled.
+
+It keeps the text, the usage and the times, and ends what is left early. What a response
+is to the caller, subclasses say; sending and errors are the transport's affair.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from trimodal.client.decoding import read_note
+from trimodal.client.errors import ConnectionLost, ProtocolError
+from trimodal.client.timing import Stopwatch, Timing
+from trimodal.client.transports.base import Responses, Tensors
+from trimodal.client.values import Answer, Delta, Note, Usage
+from trimodal.errors import TrimodalError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+Item = TypeVar("Item")
+
+
+class Answering(Generic[Item]):
+    """Base of the streams. The request is sent when the first item is asked for.
+
+    Leaving early (break, an exception, a cancelled task, `cancel`, the end of the `async with`)
+    ends the request on the server at once.
+    """
+
+    _of = "the llm model"
+
+    def __init__(self, send: Callable[[], Awaitable[Responses]]) -> None:
+        self._send = send
+        self._responses: Responses | None = None
+        self._stopwatch = Stopwatch()
+        self._parts: list[str] = []
+        self._done = False
+        self.usage = Usage()
+        self.note = Note()
+        self.finish_reason = ""
+
+    @property
+    def text(self) -> str:
+        """The answer so far."""
+        return "".join(self._parts)
+
+    @property
+    def timing(self) -> Timing:
+        """Timing so far."""
+        return self._stopwatch.read(self.usage.completion)
+
+    def __aiter__(self) -> AsyncIterator[Item]:
+        return self
+
+    async def __anext__(self) -> Item:
+        """The next of what it gives.
+
+        Raises:
+            RequestError: the server refused or ended the request.
+            TransportError: the server did not answer.
+        """
+        if self._done:
+            await self._drain()
+            raise StopAsyncIteration
+        try:
+            if self._responses is None:
+                self._stopwatch = Stopwatch()
+                self._responses = await self._send()
+            responses = self._responses
+            while True:
+                response = await responses.read()
+                if response is None:
+                    if self._done:  # cancelled while it was waited for
+                        raise StopAsyncIteration
+                    raise ConnectionLost("the server ended the stream without a finish_reason")
+                if not response.outputs:
+                    continue  # the empty final response; the finish_reason came before it
+                if (item := self._item(response.outputs)) is not None:
+                    return item
+        except StopAsyncIteration:
+            raise
+        except BaseException:
+            self._stop("error")
+            raise
+
+    async def answer(self) -> Answer:
+        """Waits for the rest and gives the whole answer."""
+        async for _ in self:
+            pass
+        return Answer(self.text, self.finish_reason, self.usage, self.timing, self.note)
+
+    def cancel(self) -> None:
+        """Ends the request on the server; the iteration stops after this. Nothing if it is over."""
+        self._stop("cancelled")
+
+    async def aclose(self) -> None:
+        """As `cancel`."""
+        self.cancel()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.cancel()
+
+    def __del__(self) -> None:
+        # `async for … break` closes nothing by itself: dropping the last reference does.
+        if self._responses is not None:
+            with contextlib.suppress(RuntimeError):  # the event loop is closed already
+                self._responses.cancel()
+
+    def _item(self, outputs: Tensors) -> Item | None:
+        """What a response is to the caller; None: nothing to tell. Raises ProtocolError."""
+        raise NotImplementedError
+
+    def _delta(self, outputs: Tensors) -> Delta | None:
+        """New text of the answer, taken in; None: a response without any."""
+        try:
+            text = bytes(outputs["text_output"][0]).decode()
+            finish_reason = bytes(outputs["finish_reason"][0]).decode()
+            usage = Usage(
+                prompt=int(outputs["prompt_tokens"][0]),
+                cached=int(outputs["cached_tokens"][0]),
+                completion=int(outputs["completion_tokens"][0]),
+            )
+            if finish_reason:
+                self.note = read_note(outputs)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise ProtocolError(f"the answer of {self._of} cannot be read: {error!r}") from None
+        tokens = usage.completion - self.usage.completion
+        self.usage = usage
+        if text:
+            self._stopwatch.text()
+            self._parts.append(text)
+        if finish_reason:
+            self._done = True
+            self.finish_reason = finish_reason
+            self._stopwatch.end()
+        return Delta(text, tokens, finish_reason) if text or finish_reason else None
+
+    async def _drain(self) -> None:
+        """Lets the call end in order; a call that is complete is better not cancelled."""
+        responses, self._responses = self._responses, None
+        if responses is not None:
+            with contextlib.suppress(TrimodalError):
+                while await responses.read():
+                    pass
+
+    def _stop(self, finish_reason: str) -> None:
+        if self._done:
+            return
+        self._done = True
+        self.finish_reason = finish_reason
+        self._stopwatch.end()
+        responses, self._responses = self._responses, None
+        if responses is not None:
+            responses.cancel()
+
+
+class AnswerStream(Answering[Delta]):
+    """The deltas of one answer, to be iterated once. The request is sent when the first one is asked for.
+
+        async with client.stream("…") as stream:
+            async for delta in stream:
+                print(delta.text, end="")
+        print(stream.usage, stream.timing.ttft)
+
+    Leaving early (break, an exception, a cancelled task, `cancel`, the end of the `async with`)
+    ends the request on the server at once.
+    """
+
+    def _item(self, outputs: Tensors) -> Delta | None:
+        return self._delta(outputs)

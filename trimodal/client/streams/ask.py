@@ -1,0 +1,113 @@
+"""The assistant's answer as it comes: what was heard, what was seen, then the text.
+
+It knows the assistant's tensors. Limits of fields are the server's, which names them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trimodal.client.errors import ProtocolError
+from trimodal.client.options import Options, generation_inputs
+from trimodal.client.streams.answer import Answering
+from trimodal.client.streams.chunks import Audio, checked
+from trimodal.client.transports.base import Array, Responses, Tensors
+from trimodal.client.transports.tensors import strings
+from trimodal.client.values import Delta, Heard, Prediction, Saw
+from trimodal.errors import InvalidArgument
+
+# What is decoded at once of a file; the server bounds the whole.
+_BLOCK_S = 30.0
+_MAX_FILE_S = 600
+
+
+class AskStream(Answering["Heard | Saw | Delta"]):
+    """Findings and deltas of one question, to be iterated once; sent when the first one is asked for.
+
+        async with client.ask("what is this?", image="photo.jpg") as stream:
+            async for item in stream:
+                print(item)
+        print(stream.heard, stream.labels, stream.text, stream.stages)
+
+    `Heard` and `Saw` come in either order, if there was audio or an image; then `Delta`s.
+
+    Attributes:
+        heard: what was said in the audio. labels: what the image shows, best first.
+        stages: after the end, milliseconds of heard, saw, queue, ttft, answer and total; None where a
+            stage was not needed.
+    """
+
+    _of = "the assistant"
+
+    def __init__(self, send: Callable[[], Awaitable[Responses]]) -> None:
+        super().__init__(send)
+        self.heard = ""
+        self.labels: tuple[Prediction, ...] = ()
+        self.stages: dict[str, float | None] = {}
+
+    def _item(self, outputs: Tensors) -> Heard | Saw | Delta | None:
+        try:
+            stage = bytes(outputs["stage"][0]).decode()
+            if stage == "heard":
+                self.heard = bytes(outputs["text_output"][0]).decode()
+                return Heard(self.heard)
+            if stage == "saw":
+                pairs = zip(outputs["labels"], outputs["scores"], strict=True)
+                self.labels = tuple(Prediction(bytes(label).decode(), float(score)) for label, score in pairs)
+                return Saw(self.labels)
+            if "timing" in outputs:
+                self.stages = dict(json.loads(bytes(outputs["timing"][0])))
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise ProtocolError(f"the answer of {self._of} cannot be read: {error!r}") from None
+        return self._delta(outputs)
+
+
+async def ask_inputs(
+    text: str | None, image: bytes | str | Path | None, audio: str | Path | Audio | None, options: Options
+) -> dict[str, Array]:
+    """The input tensors of the assistant; files are read and decoded in a thread.
+
+    Raises:
+        InvalidArgument: a value has no place in its tensor's type, or the image file cannot be read.
+        AudioError: the file cannot be read as audio.
+        TypeError, ValueError: samples of another type or shape; the sentence says how to convert them.
+    """
+    if options.get("cancel_key") is not None:
+        raise InvalidArgument("cancel_key: the assistant takes none; cancel or leave its stream")
+    inputs = generation_inputs(text, None, options)
+    if image is not None:
+        inputs["image"] = strings([image if isinstance(image, bytes) else await _in_thread(_file, image)])
+    if audio is not None:
+        samples = await _in_thread(_samples, audio)
+        inputs["audio_int16" if samples.dtype == np.int16 else "audio"] = samples
+    return inputs
+
+
+async def _in_thread(read: Any, source: Any) -> Any:
+    return await asyncio.to_thread(read, source)
+
+
+def _file(path: str | Path) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"{path}: {(getattr(error, 'strerror', None) or str(error)).lower()}") from None
+
+
+def _samples(audio: str | Path | Audio) -> Audio:
+    if not isinstance(audio, str | Path):
+        return checked(audio)
+    from trimodal.audio.files import read_blocks
+
+    blocks = []
+    for block in read_blocks(audio, _BLOCK_S):
+        blocks.append(block)
+        if len(blocks) * _BLOCK_S > _MAX_FILE_S:
+            raise InvalidArgument(f"{audio}: longer than {_MAX_FILE_S} s, which no assistant takes")
+    return np.concatenate(blocks)

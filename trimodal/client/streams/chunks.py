@@ -1,0 +1,83 @@
+"""Audio as a caller hands it over → chunks that the speech model takes. It converts nothing by itself.
+
+A conversion that is silently wrong (int32 read as float, two channels read as one) gives
+noise and no words. So another form is refused here, and the sentence says how to convert it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimodal.audio.values import SAMPLE_RATE
+
+Audio = NDArray[np.float32] | NDArray[np.int16]
+
+# What the model takes in one chunk: 20 ms to 30 s.
+MIN_SAMPLES = SAMPLE_RATE * 20 // 1000
+MAX_SAMPLES = SAMPLE_RATE * 30
+
+_HOW = {
+    "float64": "samples.astype(np.float32)",
+    "float16": "samples.astype(np.float32)",
+    "int32": "(samples / 2**31).astype(np.float32)",
+    "uint8": "((samples - 128.0) / 128).astype(np.float32)",
+}
+
+
+def checked(samples: Any) -> Audio:
+    """The samples as they are.
+
+    Raises:
+        TypeError: not a numpy array of float32 or int16.
+        ValueError: not one channel.
+    """
+    if not isinstance(samples, np.ndarray):
+        how = (
+            "np.frombuffer(data, np.int16)" if isinstance(samples, bytes) else "np.asarray(data, np.float32)"
+        )
+        raise TypeError(f"samples are {type(samples).__name__}: a numpy array is needed, such as {how}")
+    if samples.dtype not in (np.float32, np.int16):
+        how = _HOW.get(samples.dtype.name, "")
+        raise TypeError(
+            f"samples are {samples.dtype}: float32 in [-1, 1] or int16 is needed{how and f', such as {how}'}"
+        )
+    if samples.ndim != 1:
+        how = ""
+        if samples.ndim == 2:
+            how = f", such as samples.mean(axis={int(len(samples) > samples.shape[1])}).astype(samples.dtype)"
+        raise ValueError(f"samples have shape {samples.shape}: one channel, shape (n,), is needed{how}")
+    return samples
+
+
+class Gatherer:
+    """Holds samples until there are enough for a chunk, and cuts what is too long."""
+
+    def __init__(self) -> None:
+        self._held: Audio = np.zeros(0, np.float32)
+        self._dtype: np.dtype[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, samples: Any) -> None:
+        """Takes samples in. Raises as `checked`, and TypeError where their type changes in the stream."""
+        samples = checked(samples)
+        if self._dtype is None:
+            self._dtype = samples.dtype
+            self._held = self._held.astype(samples.dtype)
+        if samples.dtype != self._dtype:
+            raise TypeError(f"samples are {samples.dtype}: the stream began with {self._dtype}")
+        # Always a copy: the caller may write into its own array again.
+        self._held = np.concatenate([self._held, samples])
+
+    def take(self) -> Audio:
+        """The oldest samples, at most 30 s; none if none are held."""
+        taken, self._held = self._held[:MAX_SAMPLES], self._held[MAX_SAMPLES:]
+        return taken
+
+    def drop(self) -> None:
+        """Forgets what is held."""
+        self._held = self._held[:0]

@@ -1,0 +1,205 @@
+"""One live stream of audio: chunks go in as they are spoken, words come back as they are heard.
+
+It knows the speech model's tensors and the rules of a stream. It does not read files or
+microphones, and does not judge the audio: the server does, and names what it refuses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypedDict, cast
+
+import numpy as np
+
+from trimodal.audio.values import SAMPLE_RATE, Word
+from trimodal.client.decoding import merged, read
+from trimodal.client.errors import ConnectError, ConnectionLost, TransportError
+from trimodal.client.streams.chunks import MAX_SAMPLES, MIN_SAMPLES, Gatherer
+from trimodal.client.transports.base import Array, Parameter, Request, Tensors, Timeouts, Transport
+from trimodal.client.values import LiveUpdate
+from trimodal.errors import InvalidArgument, RequestError, TrimodalError
+
+if TYPE_CHECKING:
+    from trimodal.audio.values import PolicyName
+
+# An abandoned stream is told to end; nobody waits for its last words.
+ABANDON_S = 1.0
+# The answer to END comes when all is heard. A slow server may need so many seconds more for each second of
+# audio that is not heard yet, of which it holds about a minute and the last chunk.
+FLUSH_PER_S, MOST_UNHEARD_S = 4.0, 100.0
+
+
+class Listening(TypedDict, total=False):
+    """What is left out, or None, is as the model's settings say."""
+
+    policy: PolicyName | None
+    language: str | None
+    prompt: str | None
+    step_s: float | None
+
+
+class LiveStream:
+    """A stream of 16 kHz mono audio, for one task at a time. It begins with the first chunk.
+
+        async with client.listen() as stream:
+            async for chunk in microphone:              # float32 in [-1, 1], or int16
+                update = await stream.send(chunk)
+                print(update.text, end="", flush=True)
+            await stream.end()
+        print(stream.text)
+
+    Leaving the `async with` without `end`, also by an exception, frees the stream on the
+    server without waiting for its last words. A stream whose connection is lost cannot be
+    taken up again: what `words` holds is final, the rest has to be sent in another one.
+
+    All calls raise InvalidArgument when the server refuses a chunk (the stream goes on without
+    it), another RequestError when it refuses the stream at its start (Unavailable: too many, or
+    the server is behind; `send` may be tried again) or the stream failed later, and TransportError
+    when the server does not answer, which ends the stream.
+    """
+
+    def __init__(
+        self, transport: Transport, timeouts: Timeouts, options: Listening, model: str = "speech"
+    ) -> None:
+        self._transport = transport
+        self._timeouts = timeouts
+        self._model = model
+        given = {name: value for name, value in options.items() if value is not None}
+        self._options = cast("dict[str, Parameter]", given)
+        # tritonclient takes ids up to 2^63 - 1 only; 0 means none.
+        self.id = secrets.randbelow((1 << 63) - 1) + 1
+        self._gatherer = Gatherer()
+        self._turn = asyncio.Lock()
+        self._started = False  # the server may know of it
+        self._over: TrimodalError | None = None  # why no call is possible any more
+        self._words: list[Word] = []
+        self._texts: list[str] = []
+        self._latest = LiveUpdate()
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """All committed words so far; times in seconds since the stream began."""
+        return tuple(self._words)
+
+    @property
+    def text(self) -> str:
+        """The committed text so far."""
+        return "".join(self._texts).strip()
+
+    @property
+    def latest(self) -> LiveUpdate:
+        """The last answer of the server, an empty one before the first."""
+        return self._latest
+
+    async def send(self, samples: Any) -> LiveUpdate:
+        """Sends a chunk and gives what is new since the last one.
+
+        Less than 20 ms is held until there is more, and more than 30 s is sent in pieces: when
+        one is refused, those before it are heard and the rest is dropped.
+
+        Args:
+            samples: float32[n] in [-1, 1] or int16[n], 16 kHz mono.
+
+        Raises:
+            TypeError, ValueError: another type or shape; the sentence says how to convert it.
+        """
+        async with self._turn:
+            self._check()
+            self._gatherer.add(samples)
+            updates = []
+            while len(self._gatherer) >= MIN_SAMPLES:
+                updates.append(await self._ask(end=False))
+            return merged(updates) if updates else replace(self._latest, committed=(), text="")
+
+    async def end(self, samples: Any = None) -> LiveUpdate:
+        """Ends the stream, with a last chunk of any length or without; waits until all of it is heard."""
+        async with self._turn:
+            self._check()
+            if samples is not None:
+                self._gatherer.add(samples)
+            updates = []
+            while len(self._gatherer) > MAX_SAMPLES:
+                updates.append(await self._ask(end=False))
+            if self._started or len(self._gatherer):
+                updates.append(await self._ask(end=True))
+            else:  # the server never heard of it
+                self._close("the stream has ended")
+                updates.append(LiveUpdate(final=True))
+            return merged(updates)
+
+    async def aclose(self) -> None:
+        """Frees the stream on the server, whatever is still unheard; nothing if it has ended."""
+        started, self._started = self._started, False
+        if self._over is None:
+            self._close("the stream was closed")
+        if started:
+            with contextlib.suppress(TrimodalError):  # the server drops it by itself in the end
+                timeouts = replace(self._timeouts, total=ABANDON_S)
+                await self._infer({}, self._controls(start=False, end=True), timeouts)
+
+    async def __aenter__(self) -> LiveStream:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def _ask(self, *, end: bool) -> LiveUpdate:
+        samples = self._gatherer.take()
+        start = not self._started
+        name = "audio_int16" if samples.dtype == np.int16 else "audio"
+        inputs: dict[str, Array] = {name: samples.reshape(1, -1)} if len(samples) else {}
+        parameters = self._controls(start=start, end=end)
+        if start:
+            parameters |= self._options
+        self._started = True
+        try:
+            timeouts = self._flush_timeouts(len(samples)) if end else self._timeouts
+            update = read(await self._infer(inputs, parameters, timeouts))
+        except RequestError as error:
+            self._gatherer.drop()
+            failed = not (start or end or isinstance(error, InvalidArgument))  # it is not the chunk's fault
+            if start or end or failed:
+                self._started = False  # a refused START makes no stream, a refused END ends it
+            if end or failed:
+                self._close("the stream has failed" if failed else "the stream has ended")
+            raise
+        except TransportError as error:
+            self._started = not (end or isinstance(error, ConnectError | ConnectionLost))
+            lost = error if start else type(error)(f"{error}; the stream is lost: open another one")
+            self._over = ConnectionLost(f"the stream was lost ({error}): open another one")
+            raise lost from None
+        except BaseException:  # cancelled: whether the chunk was heard is not known
+            self._close("the stream was left while a chunk was on its way")
+            raise
+        if end:
+            self._started = False
+            self._close("the stream has ended")
+        self._words += update.committed
+        if update.text:
+            self._texts.append(update.text)
+        self._latest = update
+        return update
+
+    def _flush_timeouts(self, samples: int) -> Timeouts:
+        heard_s = self._words[-1].end if self._words else 0.0
+        unheard_s = min(self._latest.received_s - heard_s + samples / SAMPLE_RATE, MOST_UNHEARD_S)
+        return replace(self._timeouts, silence=self._timeouts.silence + FLUSH_PER_S * unheard_s)
+
+    async def _infer(
+        self, inputs: Tensors, parameters: Mapping[str, Parameter], timeouts: Timeouts
+    ) -> Tensors:
+        return await self._transport.infer(Request(self._model, inputs, parameters=parameters), timeouts)
+
+    def _controls(self, *, start: bool, end: bool) -> dict[str, Parameter]:
+        return {"sequence_id": self.id, "sequence_start": start, "sequence_end": end}
+
+    def _close(self, why: str) -> None:
+        self._over = InvalidArgument(f"{why}: open another one")
+
+    def _check(self) -> None:
+        if self._over is not None:
+            raise type(self._over)(str(self._over))

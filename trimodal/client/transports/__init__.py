@@ -1,0 +1,1 @@
+"""Ways to reach a server: gRPC, and a fake for tests."""

@@ -1,0 +1,201 @@
+"""The fake beside the real transport: tests of an application need no server.
+
+    def labels(request): ...                       # Request → outputs
+    transport = FakeTransport(llm=scripted("An answer in a few words."), vision=labels)
+    client = Client(transport=transport)
+
+It keeps the requests it got and which of them were cancelled, and checks nothing of them.
+`fake_speech` has a model for live streams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+import numpy as np
+
+from trimodal.client.errors import ConnectError, ModelNotFound, Timeout
+from trimodal.client.transports.base import Array, Request, Response, Responses, Tensors, Timeouts
+from trimodal.client.transports.tensors import strings
+from trimodal.client.values import Model
+from trimodal.errors import InvalidArgument, RequestError
+
+Unary = Callable[[Request], Tensors | Awaitable[Tensors]]
+Streaming = Callable[[Request], AsyncIterator[Tensors]]
+
+
+class FakeTransport:
+    """A transport that calls functions.
+
+    Args:
+        batch_sizes: max_batch_size by model; 16 for those that are not named.
+        reachable: False: every call ends as if nobody listened.
+        models: model name → a function that gives outputs, at once or when awaited, or an async
+            generator function that gives them bit by bit; each may raise the client's errors.
+    """
+
+    def __init__(
+        self,
+        *,
+        batch_sizes: dict[str, int] | None = None,
+        reachable: bool = True,
+        **models: Unary | Streaming,
+    ) -> None:
+        self.functions = models
+        self._batch_sizes = batch_sizes or {}
+        self.reachable = reachable
+        self.requests: list[Request] = []
+        self.cancelled: list[Request] = []
+        self.closed = False
+
+    async def infer(self, request: Request, timeouts: Timeouts) -> Tensors:
+        outputs = self._call(request)
+        if isinstance(outputs, Awaitable):
+            patience = timeouts.total or timeouts.silence
+            try:
+                return await asyncio.wait_for(outputs, patience)
+            except asyncio.TimeoutError:
+                raise Timeout(f"the fake server did not answer within {patience:g} s") from None
+            except asyncio.CancelledError:
+                self.cancelled.append(request)
+                raise
+        if isinstance(outputs, Mapping):
+            return outputs
+        raise InvalidArgument("ModelInfer RPC doesn't support models with decoupled transaction policy")
+
+    async def stream(self, request: Request, timeouts: Timeouts) -> Responses:
+        outputs = self._call(request)
+        if not isinstance(outputs, AsyncIterator):
+            raise TypeError(f"the fake of '{request.model}' must be an async generator function")
+        return _FakeResponses(outputs, timeouts, lambda: self.cancelled.append(request))
+
+    async def ready(self, model: str, timeouts: Timeouts) -> bool:
+        return self.reachable and (not model or model in self.functions)
+
+    async def models(self, timeouts: Timeouts) -> list[Model]:
+        self._reach()
+        return [
+            Model(name, "1", sum(request.model == name for request in self.requests))
+            for name in sorted(self.functions)
+        ]
+
+    async def max_batch_size(self, model: str, timeouts: Timeouts) -> int:
+        self._reach()
+        return self._batch_sizes.get(model, 16)
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+    def _reach(self) -> None:
+        if not self.reachable:
+            raise ConnectError("no server at nowhere")
+
+    def _call(self, request: Request) -> Tensors | Awaitable[Tensors] | AsyncIterator[Tensors]:
+        self._reach()
+        self.requests.append(request)
+        if request.model not in self.functions:
+            raise ModelNotFound(f"the server has no model '{request.model}'")
+        return self.functions[request.model](request)
+
+
+class _FakeResponses:
+    def __init__(
+        self, outputs: AsyncIterator[Tensors], timeouts: Timeouts, on_cancel: Callable[[], None]
+    ) -> None:
+        self._outputs = outputs
+        self._silence = timeouts.silence
+        self._deadline = None if timeouts.total is None else time.monotonic() + timeouts.total
+        self._on_cancel = on_cancel
+        self._ended = False
+        self._reading: asyncio.Task[Tensors | None] | None = None
+
+    async def read(self) -> Response | None:
+        if self._ended:
+            return None
+        patience = self._silence
+        if self._deadline is not None:
+            patience = min(patience, max(0.0, self._deadline - time.monotonic()))
+        reading = self._reading = asyncio.ensure_future(self._next())
+        try:
+            await asyncio.wait({reading}, timeout=patience)
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        if reading.cancelled():
+            return None
+        if not reading.done():
+            self.cancel()
+            raise Timeout(f"the fake server did not answer within {patience:g} s")
+        outputs = reading.result()
+        self._ended = outputs is None
+        return None if outputs is None else Response(outputs)
+
+    def cancel(self) -> None:
+        if not self._ended:
+            self._ended = True
+            self._on_cancel()
+            if self._reading:
+                self._reading.cancel()
+
+    async def _next(self) -> Tensors | None:
+        try:
+            return await self._outputs.__anext__()
+        except StopAsyncIteration:
+            return None
+        except RequestError:
+            self._ended = True
+            raise
+
+
+def scripted(
+    text: str, *, step: float = 0.0, finish_reason: str = "stop", prompt_tokens: int = 8
+) -> Streaming:
+    """An llm model that answers everything with `text`: a word is a token, each takes `step` seconds."""
+    words = re.findall(r"\s*\S+\s*?(?=\s|$)|\s+$", text) or [""]
+
+    async def model(request: Request) -> AsyncIterator[Tensors]:
+        limit = int(request.inputs.get("max_tokens", [len(words)])[0])
+        said = words[:limit]
+        for count, word in enumerate(said, 1):
+            await asyncio.sleep(step)
+            last = count == len(said)
+            reason = "" if not last else finish_reason if limit >= len(words) else "length"
+            yield llm_outputs(word, reason, prompt_tokens=prompt_tokens, completion_tokens=count)
+
+    return model
+
+
+def llm_outputs(
+    text: str,
+    finish_reason: str = "",
+    *,
+    prompt_tokens: int = 8,
+    cached_tokens: int = 0,
+    completion_tokens: int = 1,
+) -> dict[str, Array]:
+    """The outputs of one response of the llm model."""
+    counts = {
+        "prompt_tokens": prompt_tokens,
+        "cached_tokens": cached_tokens,
+        "completion_tokens": completion_tokens,
+    }
+    return {
+        "text_output": strings([text.encode()]),
+        "finish_reason": strings([finish_reason.encode()]),
+        **{name: np.array([count], np.int32) for name, count in counts.items()},
+    }
+
+
+def labelled(*labels: tuple[str, float]) -> Unary:
+    """A vision model that sees the same in every image: (label, score), best first."""
+
+    def model(request: Request) -> Tensors:
+        count = len(request.inputs["image"])
+        names = strings([name.encode() for name, _ in labels])
+        scores = np.array([score for _, score in labels], np.float32)
+        return {"labels": np.tile(names, (count, 1)), "scores": np.tile(scores, (count, 1))}
+
+    return model

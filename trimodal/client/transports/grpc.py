@@ -1,0 +1,215 @@
+"""The real transport: gRPC through tritonclient's stubs, one HTTP/2 stream per request.
+
+tritonclient's own asyncio client puts all requests of a stream on one call, so they can
+only be cancelled together; here each has its own, and many share a few connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import grpc
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from trimodal.client.errors import ConnectError, ConnectionLost, Timeout, from_message, from_status
+from trimodal.client.transports.base import Array, Request, Response, Timeouts
+from trimodal.client.transports.tensors import decode, encode
+from trimodal.client.values import Model
+from trimodal.errors import Unavailable
+
+_MESSAGE_BYTES = 256 << 20
+
+
+def _options(timeouts: Timeouts) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_send_message_length", _MESSAGE_BYTES),
+        ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+        # A dead network is noticed in 40 s; Triton closes connections that ping more often without data.
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.http2.max_pings_without_data", 2),
+        # Also bounds one attempt to connect. A server that comes back is found within 2 s.
+        ("grpc.min_reconnect_backoff_ms", int(timeouts.connect * 1000)),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 2_000),
+        # Without it, channels to one address share one connection.
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
+
+
+class _Connection:
+    """One HTTP/2 connection and the number of requests on it."""
+
+    def __init__(self, url: str, *, tls: bool, options: list[tuple[str, int]]) -> None:
+        if tls:
+            self.channel = grpc.aio.secure_channel(url, grpc.ssl_channel_credentials(), options)
+        else:
+            self.channel = grpc.aio.insecure_channel(url, options)
+        self.stub = service_pb2_grpc.GRPCInferenceServiceStub(self.channel)
+        self.requests = 0
+
+
+class GrpcTransport:
+    """Transport to one server.
+
+    Args:
+        url: "host:port", with "grpcs://" in front for TLS.
+        timeouts: `connect` bounds one attempt to connect; the others come with each call.
+        connections: HTTP/2 connections that requests are spread over.
+    """
+
+    def __init__(self, url: str, timeouts: Timeouts, connections: int = 2) -> None:
+        scheme, _, address = url.rpartition("://")
+        if scheme not in ("", "grpc", "grpcs") or not address.rpartition(":")[2].isdigit():
+            raise ValueError(f"url is '{url}': host:port of Triton's gRPC endpoint is needed")
+        self._url = address
+        self._tls = scheme == "grpcs"
+        self._options = _options(timeouts)
+        self._wanted = max(1, connections)
+        self._connections: list[_Connection] = []
+
+    async def infer(self, request: Request, timeouts: Timeouts) -> dict[str, Array]:
+        return decode(await self._unary("ModelInfer", encode(request), timeouts))
+
+    async def stream(self, request: Request, timeouts: Timeouts) -> GrpcResponses:
+        message = encode(request)
+        message.parameters["triton_enable_empty_final_response"].bool_param = True
+        connection = self._take()
+
+        def release() -> None:
+            connection.requests -= 1
+
+        call = connection.stub.ModelStreamInfer(timeout=timeouts.total)
+        responses = GrpcResponses(call, self._url, timeouts.silence, release)
+        await responses.send(message)
+        return responses
+
+    async def ready(self, model: str, timeouts: Timeouts) -> bool:
+        timeouts = replace(timeouts, total=timeouts.connect)  # who is ready says so at once
+        try:
+            if model:
+                message = service_pb2.ModelReadyRequest(name=model)
+                answer = await self._unary("ModelReady", message, timeouts)
+            else:
+                answer = await self._unary("ServerReady", service_pb2.ServerReadyRequest(), timeouts)
+        except (ConnectError, ConnectionLost, Timeout, Unavailable):
+            return False
+        return bool(answer.ready)
+
+    async def models(self, timeouts: Timeouts) -> list[Model]:
+        # The repository index is for operators only; the statistics are for everyone, and of ready models.
+        answer = await self._unary("ModelStatistics", service_pb2.ModelStatisticsRequest(), timeouts)
+        found = [Model(one.name, one.version, one.inference_count) for one in answer.model_stats]
+        return sorted(found, key=lambda model: (model.name, model.version))
+
+    async def max_batch_size(self, model: str, timeouts: Timeouts) -> int:
+        message = service_pb2.ModelConfigRequest(name=model)
+        answer = await self._unary("ModelConfig", message, timeouts)
+        return int(answer.config.max_batch_size)
+
+    async def aclose(self) -> None:
+        for connection in self._connections:
+            await connection.channel.close(None)
+
+    def _take(self) -> _Connection:
+        """The connection with the fewest requests, and one more on it."""
+        if not self._connections:  # not in __init__: gRPC binds a channel to the running event loop
+            self._connections = [
+                _Connection(self._url, tls=self._tls, options=self._options) for _ in range(self._wanted)
+            ]
+        connection = min(self._connections, key=lambda one: one.requests)
+        connection.requests += 1
+        return connection
+
+    async def _unary(self, method: str, message: Any, timeouts: Timeouts) -> Any:
+        connection = self._take()
+        try:
+            # One response is one silence: without a deadline of its own the request gets that one.
+            return await getattr(connection.stub, method)(message, timeout=timeouts.total or timeouts.silence)
+        except grpc.aio.AioRpcError as error:
+            raise from_status(error.code(), error.details(), self._url) from None
+        finally:
+            connection.requests -= 1
+
+
+class GrpcResponses:
+    """The responses to one request: one call, ended by its end, its deadline, silence or `cancel`."""
+
+    def __init__(self, call: Any, url: str, silence: float, release: Callable[[], None]) -> None:
+        self._call = call
+        self._url = url
+        self._silence = silence
+        self._release: Callable[[], None] | None = release
+        self._cancelled = self._silent = False
+        self._waiting_since: float | None = None
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(silence, self._look)
+
+    async def send(self, message: Any) -> None:
+        """Sends the one request and half-closes, so that the server ends the call after its last response."""
+        with contextlib.suppress(asyncio.InvalidStateError):  # ended already: read() tells why
+            await self._guarded(self._call.write(message))
+            await self._guarded(self._call.done_writing())
+
+    async def read(self) -> Response | None:
+        message = await self._guarded(self._call.read())
+        if message is None or message is grpc.aio.EOF:
+            self._end()
+            return None
+        inferred = message.infer_response
+        final = inferred.parameters["triton_final_response"].bool_param
+        if message.error_message:
+            self.cancel()
+            raise from_message(message.error_message, by_model=bool(inferred.model_name))
+        return Response(decode(inferred), final)
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._call.cancel()
+        self._end()
+
+    async def _guarded(self, awaitable: Any) -> Any:
+        self._waiting_since = time.monotonic()
+        try:
+            return await awaitable
+        except asyncio.CancelledError:
+            task_cancelled = not (self._silent or self._cancelled) or _cancelling()
+            self.cancel()
+            if task_cancelled:
+                raise
+            if self._silent:
+                raise Timeout(f"the server at {self._url} was silent for {self._silence:g} s") from None
+            return None
+        except grpc.aio.AioRpcError as error:
+            self._end()
+            raise from_status(error.code(), error.details(), self._url) from None
+        finally:
+            self._waiting_since = None
+
+    def _look(self) -> None:
+        """One timer for all reads: cheaper than one for each. Who does not read is not kept waiting."""
+        now = time.monotonic()
+        left = (self._waiting_since or now) + self._silence - now
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._look)
+        else:
+            self._silent = True
+            self._call.cancel()
+
+    def _end(self) -> None:
+        self._timer.cancel()
+        if self._release:
+            self._release()
+            self._release = None
+
+
+def _cancelling() -> bool:
+    """Whether the running task is being cancelled by others (known since Python 3.11)."""
+    task = asyncio.current_task()
+    return sys.version_info >= (3, 11) and task is not None and task.cancelling() > 0

@@ -1,0 +1,112 @@
+"""Text embedder on `tokenizers` and ONNX Runtime, on the processor or the GPU.
+
+Pooling and normalisation are in the graph; the texts of a batch are grouped by
+length, so that a long one does not make all the short ones pay for its padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trimodal.embedding.engines.protocol import Embedded
+from trimodal.embedding.settings import EmbeddingSettings
+from trimodal.errors import ArtefactError
+from trimodal.manifest import Manifest, read_manifest
+from trimodal.runtimes.gpu_fit import check_checkpoint
+from trimodal.runtimes.onnx_runner import Runner, make_runner
+from trimodal.runtimes.onnx_session import open_session
+
+MODEL = "model.onnx"
+TOKENIZER = "tokenizer.json"
+# A text may be padded by half its length and 8 tokens: below that, a run of its own costs more.
+PADDING_SHARE, PADDING_TOKENS = 1.5, 8
+
+
+class OnnxRuntimeEmbedder:
+    """One session and one tokenizer; calls may come from several threads."""
+
+    def __init__(self, runner: Runner, tokenizer: Any, *, dimension: int, max_length: int) -> None:
+        self._runner = runner
+        self._tokenizer = tokenizer
+        self._specials = tokenizer.num_special_tokens_to_add(False)
+        self.dimension = dimension
+        self.max_tokens = max_length - self._specials
+
+    def embed(self, texts: Sequence[str]) -> Embedded:
+        """Unit vectors float32[N, d] of `texts`; what is longer than `max_tokens` is cut."""
+        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=True)
+        lengths = [len(encoding.ids) for encoding in encodings]
+        vectors = np.empty((len(texts), self.dimension), np.float32)
+        for group in groups(lengths):
+            ids = np.zeros((len(group), max(lengths[index] for index in group)), np.int64)
+            mask = np.zeros_like(ids)
+            for row, index in enumerate(group):
+                ids[row, : lengths[index]] = encodings[index].ids
+                mask[row, : lengths[index]] = 1
+            inputs = {"input_ids": ids, "attention_mask": mask}
+            vectors[group] = self._runner.run(inputs, "sentence_embedding")
+        cut = (sum(len(more.ids) - self._specials for more in e.overflowing) for e in encodings)
+        tokens = (length - self._specials + more for length, more in zip(lengths, cut, strict=True))
+        return Embedded(vectors, tuple(tokens))
+
+
+def groups(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Indices in order of length, parted where padding the shortest of a group would be too much."""
+    group: list[int] = []
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if group and lengths[index] > PADDING_SHARE * lengths[group[0]] + PADDING_TOKENS:
+            yield group
+            group = []
+        group.append(index)
+    if group:
+        yield group
+
+
+def open_engine(directory: Path, settings: EmbeddingSettings) -> OnnxRuntimeEmbedder:
+    """A session on `model.onnx` and the `tokenizer.json` beside it.
+
+    Raises:
+        ArtefactError: missing, damaged, of another checkpoint than the settings name, or refused.
+        ServerError: CUDA is asked for and does not start.
+    """
+    manifest = read_manifest(directory, task="embedding", runtime="onnxruntime")
+    check_checkpoint(directory, manifest, settings.checkpoint_sha256)
+    dimension, max_length = (
+        _shape(directory, manifest, "dimension"),
+        _shape(directory, manifest, "max_length"),
+    )
+    tokenizer = _tokenizer(directory, manifest, max_length)
+
+    def open_one() -> Any:
+        return open_session(
+            directory / MODEL, device=settings.device, threads=settings.threads, command=manifest.command
+        )
+
+    runner = make_runner(open_one, settings.device)
+    return OnnxRuntimeEmbedder(runner, tokenizer, dimension=dimension, max_length=max_length)
+
+
+def _tokenizer(directory: Path, manifest: Manifest, max_length: int) -> Any:
+    import tokenizers
+
+    try:
+        tokenizer = tokenizers.Tokenizer.from_file(str(directory / TOKENIZER))
+    except Exception as error:  # The library has no base for its errors.
+        raise ArtefactError(
+            f"{directory / TOKENIZER} is damaged ({type(error).__name__}): "
+            f"build again with: {manifest.command}"
+        ) from None
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_length)
+    return tokenizer
+
+
+def _shape(directory: Path, manifest: Manifest, name: str) -> int:
+    value = manifest.shapes.get(name)
+    if not isinstance(value, int) or value < 1:
+        raise ArtefactError(f"{directory}/manifest.json is damaged (shapes.{name}): build the engine again")
+    return value

@@ -1,0 +1,62 @@
+"""The contract of a text embedder, and the table that opens one by name.
+
+An engine gets text that is known to be good: limits and UTF-8 are the service's
+affair. Cutting a text to the model's longest sequence is the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimodal.embedding.settings import EmbeddingSettings
+
+Vectors = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Unit vectors float32[N, d], and for each text its tokens before it was cut (specials not counted)."""
+
+    vectors: Vectors
+    tokens: tuple[int, ...]
+
+
+class TextEmbedder(Protocol):
+    """Turns texts into vectors of length 1 whose dot product is their cosine."""
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a vector."""
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens of a text that count (specials not counted); what follows them is cut off."""
+
+    def embed(self, texts: Sequence[str]) -> Embedded:
+        """The vectors of `texts`, in order."""
+
+
+Opener = Callable[[Path, EmbeddingSettings], TextEmbedder]
+
+# Engine → module with `open_engine`. Imported when opened.
+ENGINES = {
+    "onnxruntime": "trimodal.embedding.engines.onnxruntime",
+    "fake": "trimodal.embedding.engines.fake",
+}
+
+
+def open_engine(directory: Path, settings: EmbeddingSettings) -> TextEmbedder:
+    """The engine that `settings.engine` names, on the artefact in `directory`.
+
+    Raises:
+        ArtefactError: the artefact is missing, damaged or for another runtime.
+    """
+    opener = cast(Opener, import_module(ENGINES[settings.engine]).open_engine)
+    return opener(directory, settings)

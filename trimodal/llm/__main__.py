@@ -1,9 +1,0 @@
-"""Entry of the engine's process; a module of its own so that core's messages pickle under one name.
-
-Runtimes that spawn processes import it again there, under another name: it must do nothing then.
-"""
-
-from trimodal.llm.core import main
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,87 @@
+"""Opens the cache that a model's settings ask for, inside the server."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from trimodal.cache.answers import AnswerCache
+from trimodal.cache.embedder import TritonEmbedder, embedder_checkpoint
+from trimodal.cache.keys import join, pack
+from trimodal.cache.metrics import CacheMetrics
+from trimodal.cache.options import CacheOptions, default_store
+from trimodal.cache.protocol import Answers, NoAnswers
+from trimodal.llm.settings import LlmSettings
+from trimodal.manifest import MANIFEST
+from trimodal.metrics import Metrics
+
+FINGERPRINT_DIGITS = 16
+CHANGE_ANSWERS = (
+    "engine",
+    "kv_cache_precision",
+    "numerics",
+    "kv_cache_dtype",
+    "speculation",
+    "lookahead",
+    "apply_chat_template",
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "fake_answer",
+)
+"""Settings by which the same weights may give another answer to the same prompt."""
+
+
+def engine_fingerprint(manifest: bytes, settings: LlmSettings) -> str:
+    """16 hex digits over a built engine's manifest and the settings that change what it answers."""
+    values = (f"{name}={getattr(settings, name)!r}" for name in CHANGE_ANSWERS)
+    return hashlib.sha256(join((manifest, pack(*values)))).hexdigest()[:FINGERPRINT_DIGITS]
+
+
+def model_fingerprint(settings: LlmSettings) -> str:
+    """`engine_fingerprint` of the artefact that `settings` name; its name where it has no manifest."""
+    if settings.engine == "fake":
+        return engine_fingerprint(b"", settings)
+    try:
+        manifest = (settings.artefact_directory / MANIFEST).read_bytes()
+    except OSError:
+        manifest = str(settings.artefact_directory).encode(errors="surrogateescape")
+    return engine_fingerprint(manifest, settings)
+
+
+def cache_options(settings: LlmSettings, model: str) -> CacheOptions:
+    """The options of the cache of the model called `model`."""
+    return CacheOptions(
+        mode=settings.cache,
+        store=settings.cache_store or str(default_store(model)),
+        budget_s=settings.cache_budget_ms / 1e3,
+        embedding_budget_s=settings.cache_embedding_budget_ms / 1e3,
+        ttls=settings.cache_ttls,
+        max_entries=settings.cache_max_entries,
+        max_answer_bytes=settings.cache_max_answer_bytes,
+        max_false_hit=settings.cache_max_false_hit,
+        calibration=settings.calibration_file,
+    )
+
+
+def open_answers(
+    settings: LlmSettings, pb_utils: Any, metrics: Metrics, llm: Path
+) -> tuple[Answers | None, str]:
+    """The cache of the llm model in the directory `llm` (None: `cache` is off), and its answers' fingerprint.
+
+    Raises:
+        OperatorError: the store cannot be used, or the embedding model does not suit the semantic layer.
+    """
+    fingerprint = model_fingerprint(settings)
+    if settings.cache == "off":
+        return None, fingerprint
+    if settings.cache == "coalesce":
+        return NoAnswers(), fingerprint
+    embedder = None
+    if settings.cache == "semantic":
+        checkpoint = embedder_checkpoint(llm, settings.embedder)
+        embedder = TritonEmbedder(pb_utils, settings.embedder, checkpoint)
+        # Vectors of another model must never be compared with this one's.
+        fingerprint = hashlib.sha256(f"{fingerprint} {checkpoint}".encode()).hexdigest()[: len(fingerprint)]
+    answers = AnswerCache(cache_options(settings, llm.name), embedder, CacheMetrics(metrics, llm.name))
+    return answers, fingerprint

@@ -1,0 +1,112 @@
+"""The loop that owns an engine: takes commands between steps, steps while there is work, sends what came out.
+
+It runs in a process of its own (`python -m trimodal.llm.engine_core FD`), because a step
+holds Python's global lock from its first to its last instruction: beside it in the
+model's process no request could be read, cancelled or answered until the step ends.
+It knows neither text nor clients.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from multiprocessing.connection import Connection
+
+from trimodal.errors import OperatorError
+from trimodal.llm.engine_core.messages import Add, Cancel, Close, Failed, Opened, Stepped
+from trimodal.llm.engines.protocol import (
+    Engine,
+    EngineLost,
+    EngineStats,
+    Output,
+    open_engine,
+)
+from trimodal.llm.settings import LlmSettings
+
+_CHECK_SECONDS = 1.0
+
+
+def run_engine(engine: Engine, connection: Connection) -> None:
+    """Serves `engine` over `connection` until Close, or until the other side is gone.
+
+    Raises:
+        EngineLost: the engine cannot go on.
+    """
+    try:
+        connection.send(Opened(engine.info))
+        told = EngineStats()
+        while True:
+            refused: list[Output] = []
+            changed = False
+            while _commands_wait(engine, connection, idle=not (engine.has_work() or changed)):
+                command = connection.recv()
+                if isinstance(command, Close):
+                    return
+                changed = True
+                refused += _obey(engine, command)
+            outputs = refused + (engine.step() if engine.has_work() else [])
+            stats = engine.stats()
+            if outputs or changed or stats != told:  # a step that only waited is nobody's news
+                connection.send(Stepped(outputs, stats))
+                told = stats
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return  # the model's process is gone; so are its clients
+    finally:
+        engine.close()
+
+
+def _commands_wait(engine: Engine, connection: Connection, *, idle: bool) -> bool:
+    """Whether there is a command; with nothing else to do, waits until there is one."""
+    if not idle:
+        return connection.poll(0)
+    while not connection.poll(_CHECK_SECONDS):
+        engine.check()
+    return True
+
+
+def _obey(engine: Engine, command: object) -> list[Output]:
+    if isinstance(command, Cancel):
+        engine.cancel(command.id)
+    elif isinstance(command, Add):
+        try:
+            engine.add(command.request)
+        except Exception as error:
+            # One sequence that the engine will not take must not take the others down.
+            print(f"trimodal: engine refused a sequence: {error}", file=sys.stderr, flush=True)
+            return [Output(command.request.id, [], "error", error="the engine refused this prompt")]
+    return []
+
+
+def main() -> None:
+    """Entry of the engine's process: the first message is the settings."""
+    # A Ctrl-C reaches every process of the terminal, systemd's SIGTERM every process of the service.
+    # The server drains on them; this process ends when it is told to, or when its connection ends.
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, signal.SIG_IGN)
+    descriptor = int(sys.argv[1])
+    os.set_inheritable(descriptor, False)  # else what the engine starts would keep the connection open
+    with Connection(descriptor) as connection:
+        settings: LlmSettings = connection.recv()
+        if engine := _open(settings, connection):
+            try:
+                run_engine(engine, connection)
+            except EngineLost as error:
+                sys.exit(f"trimodal: the engine is lost: {error}")
+
+
+def _open(settings: LlmSettings, connection: Connection) -> Engine | None:
+    """The engine; None after the other side was told why there is none."""
+    try:
+        return open_engine(settings)
+    except OperatorError as error:
+        problem = str(error)
+    except ImportError as error:
+        where = f" in the environment of {settings.python}" if settings.python else ""
+        problem = f"engine '{settings.engine}' is not installed{where}: {error}"
+    except Exception as error:
+        # A runtime's own message has several lines, the last one says what is wrong.
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+        problem = f"engine '{settings.engine}' did not open: {reason}"
+    connection.send(Failed(problem))
+    return None

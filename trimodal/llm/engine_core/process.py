@@ -1,0 +1,124 @@
+"""The engine's process: how it is started, when it is gone, and that nothing of it stays behind.
+
+It knows no commands and no steps: what the process says is link.py's affair.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import trimodal
+from trimodal.errors import OperatorError
+from trimodal.llm.settings import GPU_ENGINES, LlmSettings
+
+_GLANCE_SECONDS = 0.01
+# Another interpreter gets this very package and nothing else of our environment, whose numpy and torch are
+# not its own: TensorRT-LLM's container keeps it in a virtual environment.
+_BORROWED = """
+import importlib.util, os, sys
+file = sys.argv.pop(1)
+spec = importlib.util.spec_from_file_location(
+    "trimodal", file, submodule_search_locations=[os.path.dirname(file)])
+sys.modules["trimodal"] = package = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(package)
+from trimodal.llm.engine_core.core import main
+main()
+"""
+
+
+class EngineProcess:
+    """A started engine. Its end is noticed before it is reaped, so that its group can still be named."""
+
+    def __init__(self, settings: LlmSettings, descriptor: int) -> None:
+        """Starts it with `descriptor` as its end of the connection.
+
+        Raises:
+            OperatorError: there is no such interpreter.
+        """
+        # These engines have children (MPI ranks, vLLM's core), which keep the GPU's memory when only their
+        # parent is killed. The CPU engines stay in tritonserver's group, which its guard ends as a whole.
+        self._own_group = settings.engine in GPU_ENGINES
+        self._reaping = threading.Lock()
+        self._process = subprocess.Popen(
+            command(settings.python, descriptor),
+            pass_fds=[descriptor],
+            stdin=subprocess.DEVNULL,
+            env=_environment(settings.python),
+            start_new_session=self._own_group,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def exited(self) -> bool:
+        """Whether it is gone, reaped or not."""
+        with self._reaping:
+            return self._exited()
+
+    def kill(self) -> None:
+        """Kills it; end() still has to be called."""
+        with self._reaping:
+            if not self._exited():
+                os.kill(self.pid, signal.SIGKILL)  # Popen's own kill() would reap one that just ended
+
+    def end(self, seconds: float) -> int:
+        """Waits for its end, by force after `seconds`; ends what it started as well. Its exit status."""
+        deadline = time.monotonic() + seconds
+        while not self.exited():
+            if time.monotonic() > deadline:
+                self.kill()
+                break
+            time.sleep(_GLANCE_SECONDS)
+        with self._reaping:
+            if self._own_group and self._process.returncode is None:
+                # While the leader is not reaped its number cannot be given to another group.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.pid, signal.SIGKILL)
+            return self._process.wait()
+
+    def _exited(self) -> bool:
+        if self._process.returncode is not None:
+            return True
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def command(python: str, descriptor: int) -> list[str]:
+    """The command line of an engine's process; `python` "" is the interpreter of this environment.
+
+    Raises:
+        OperatorError: no interpreter there.
+    """
+    if not python:
+        return [_own_python(), "-m", "trimodal.llm.engine_core", str(descriptor)]
+    if not os.access(python, os.X_OK) or os.path.isdir(python):
+        raise OperatorError(
+            f"parameter 'python': {python} is no executable file: name the interpreter of the environment "
+            "that has the engine's library, or leave it empty for this one"
+        )
+    return [python, "-c", _BORROWED, str(Path(trimodal.__file__).resolve()), str(descriptor)]
+
+
+def _environment(python: str) -> dict[str, str] | None:
+    """Another interpreter's packages are its own: what points ours to them would mislead it."""
+    if not python:
+        return None
+    ours = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+    return {name: value for name, value in os.environ.items() if name not in ours}
+
+
+def _own_python() -> str:
+    """The interpreter of this environment; inside Triton's stub sys.executable may be empty or the stub."""
+    candidates = [sys.executable, os.path.join(sys.prefix, "bin", "python3"), shutil.which("python3") or ""]
+    for path in candidates:
+        if path and os.path.basename(path).startswith("python") and os.access(path, os.X_OK):
+            return path
+    raise OperatorError("no Python interpreter found to run the engine in")

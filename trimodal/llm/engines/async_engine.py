@@ -1,0 +1,183 @@
+"""An asyncio library behind the synchronous engine Protocol: one task a sequence, their outputs in one queue.
+
+The library's event loop runs all the time, on a thread of its own. To run it only during
+`step()` would lose tokens for good: TensorRT-LLM's result thread does not wake a loop that
+is not running at that moment. Which library it is, its runtime object knows
+(engine_tensorrt_llm.py, engine_vllm.py); queues, text and clients are the service's affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sys
+import threading
+import time
+import traceback
+from contextlib import aclosing
+from dataclasses import replace
+
+from trimodal.llm.engines.async_runtime import AsyncRuntime, LoopThread
+from trimodal.llm.engines.protocol import EngineInfo, EngineLost, EngineRequest, EngineStats, Output
+
+_STEP_SECONDS = 0.002
+"""How long a step waits for an output: as long may a new command wait for the step."""
+_ALIVE_SECONDS = 1.0
+_CLOSE_SECONDS = 8.0
+
+
+class _Sequence:
+    """One sequence on its way; `dropped` once nobody waits for its tokens."""
+
+    def __init__(self, request: EngineRequest) -> None:
+        self.request = request
+        self.task: asyncio.Task[None] | None = None
+        self.dropped = False
+        self.cached_tokens = 0
+        self.begun = False
+
+
+class AsyncEngine:
+    """The Engine Protocol over an AsyncRuntime: owned by one thread, and only its queue is the loop's too.
+
+    Args:
+        loop: where the runtime lives; closed with the engine.
+        runtime: an opened library.
+        info: what it is and can hold.
+        stall_s: seconds without a token of any sequence after which the engine counts as lost; 0: never.
+    """
+
+    def __init__(self, loop: LoopThread, runtime: AsyncRuntime, info: EngineInfo, stall_s: float) -> None:
+        self.info = info
+        self._loop = loop
+        self._runtime = runtime
+        self._stall_s = stall_s
+        self._sequences: dict[int, _Sequence] = {}
+        self._outputs: queue.SimpleQueue[tuple[_Sequence, Output] | EngineLost] = queue.SimpleQueue()
+        self._stats = EngineStats(speculating=info.lookahead > 0)
+        self._moved = self._asked = time.monotonic()
+        self._closed = False
+
+    def add(self, request: EngineRequest) -> None:
+        total = len(request.prompt_ids) + request.sampling.max_tokens
+        if total > self.info.max_model_len:
+            raise ValueError(f"{total} tokens, and the engine takes {self.info.max_model_len}")
+        if not self._sequences:
+            self._moved = time.monotonic()
+        sequence = self._sequences[request.id] = _Sequence(request)
+        self._loop.loop.call_soon_threadsafe(self._begin, sequence)
+
+    def cancel(self, id: int) -> None:
+        if sequence := self._sequences.pop(id, None):
+            sequence.dropped = True
+            self._loop.loop.call_soon_threadsafe(self._drop, sequence)
+
+    def has_work(self) -> bool:
+        return bool(self._sequences)
+
+    def step(self) -> list[Output]:
+        found = []
+        try:
+            found.append(self._outputs.get(timeout=_STEP_SECONDS))
+            while True:
+                found.append(self._outputs.get_nowait())
+        except queue.Empty:
+            pass
+        outputs = [output for item in found if (output := self._take(item))]
+        now = time.monotonic()
+        if outputs:
+            self._stats = replace(self._stats, steps=self._stats.steps + 1, step_seconds=now - self._moved)
+            self._moved = now
+        elif self._sequences:
+            self._watch(now)
+        return outputs
+
+    def stats(self) -> EngineStats:
+        running = len(self._sequences)
+        return replace(
+            self._stats, running=running, kv_usage=round(self._runtime.kv_usage(), 4) if running else 0.0
+        )
+
+    def check(self) -> None:
+        if not self._runtime.alive():
+            raise EngineLost(f"{self.info.name} has ended")
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._sequences.clear()
+        ending = threading.Thread(target=self._end, name="llm-end", daemon=True)
+        ending.start()
+        ending.join(_CLOSE_SECONDS)  # one that hangs ends with its process
+
+    def _end(self) -> None:
+        self._loop.cancel_tasks()
+        try:
+            self._runtime.close()
+        except Exception:
+            traceback.print_exc(file=sys.stderr)
+        self._loop.close()
+
+    def _begin(self, sequence: _Sequence) -> None:
+        if not sequence.dropped:
+            sequence.task = self._loop.loop.create_task(self._follow(sequence))
+
+    def _drop(self, sequence: _Sequence) -> None:
+        if sequence.task:
+            sequence.task.cancel()
+
+    async def _follow(self, sequence: _Sequence) -> None:
+        """Runs one sequence to its end, which is always an output that finishes or an engine that is lost."""
+        id = sequence.request.id
+        problem, ended = "the engine failed on this request", False
+        try:
+            async with aclosing(self._runtime.stream(sequence.request)) as chunks:
+                # Read to its own end: closed after its last chunk, a stream would abort what is finished.
+                async for chunk in chunks:
+                    error = problem if chunk.finish_reason == "error" else ""
+                    output = Output(id, chunk.token_ids, chunk.finish_reason, chunk.cached_tokens, error)
+                    self._outputs.put((sequence, output))
+                    ended = ended or chunk.finish_reason is not None
+            problem = "the engine ended this request before its end"
+        except Exception as error:
+            if not self._runtime.alive():
+                self._outputs.put(EngineLost(f"{self.info.name} ended during a request: {error}"))
+                return
+            traceback.print_exc(file=sys.stderr)
+        if not ended:
+            self._outputs.put((sequence, Output(id, [], "error", error=problem)))
+
+    def _take(self, item: tuple[_Sequence, Output] | EngineLost) -> Output | None:
+        if isinstance(item, EngineLost):
+            raise item
+        sequence, output = item
+        if sequence.dropped:
+            return None
+        if output.finish_reason:
+            sequence.dropped = True  # nothing follows a last output
+            self._sequences.pop(output.id, None)
+        # Some chunks say nothing of the cache; what was known stays known.
+        sequence.cached_tokens = max(sequence.cached_tokens, output.cached_tokens)
+        if output.token_ids:
+            self._count(len(output.token_ids), decoding=sequence.begun)
+            sequence.begun = True
+        elif not output.finish_reason:
+            return None
+        return replace(output, cached_tokens=sequence.cached_tokens)
+
+    def _count(self, tokens: int, *, decoding: bool) -> None:
+        if decoding:  # the first tokens come out of the prompt's computation
+            stats = self._stats
+            self._stats = replace(
+                stats,
+                decode_slots=stats.decode_slots + 1,
+                decoded_tokens=stats.decoded_tokens + tokens,
+            )
+
+    def _watch(self, now: float) -> None:
+        if now - self._asked > _ALIVE_SECONDS:
+            self._asked = now
+            self.check()
+        if self._stall_s and now - self._moved > self._stall_s:
+            raise EngineLost(f"no token of {len(self._sequences)} sequences for {self._stall_s:g} s")

@@ -1,0 +1,108 @@
+"""What AsyncEngine needs of an asyncio library: a Protocol that TensorRT-LLM's and vLLM's adapters fill.
+
+A runtime knows token ids and the library's names. Which sequences run, what was cancelled
+and when the library is given up, AsyncEngine decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncGenerator, Coroutine
+from concurrent.futures import TimeoutError as FutureTimeoutError  # not the built-in one before Python 3.11
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from trimodal.errors import OperatorError
+from trimodal.llm.engines.protocol import EngineRequest, Sampling
+
+T = TypeVar("T")
+_END_SECONDS = 2.0
+
+
+class LoopThread:
+    """An event loop that runs from here to close()."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="llm-loop", daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
+        """The coroutine's result, from any other thread.
+
+        Raises:
+            TimeoutError: none after `seconds`; the coroutine is cancelled.
+        """
+        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        try:
+            return future.result(seconds)
+        except FutureTimeoutError:
+            future.cancel()
+            raise TimeoutError from None
+
+    def cancel_tasks(self) -> None:
+        """Cancels all tasks and waits for their last steps, for a moment."""
+        with contextlib.suppress(TimeoutError):
+            self.run(_cancel_all(), _END_SECONDS)
+
+    def close(self) -> None:
+        """Stops the loop. A thread that hangs in a library's call is left to the end of the process."""
+        self.cancel_tasks()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(_END_SECONDS)
+        if not self._thread.is_alive():
+            self.loop.close()
+
+
+async def _cancel_all() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """What the library made of one sequence since its last chunk.
+
+    `finish_reason` is set on the last one: "stop", "length", or "error" when the library ended the
+    sequence for a reason of its own. `cached_tokens` is 0 as long as it is not known.
+    """
+
+    token_ids: list[int]
+    finish_reason: str | None = None
+    cached_tokens: int = 0
+
+
+class AsyncRuntime(Protocol):
+    """One opened library."""
+
+    def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+        """Runs a sequence, on the loop. Closed or cancelled before its end, it aborts it in the library."""
+
+    def alive(self) -> bool:
+        """Whether the library can still serve; false is for good. From any thread."""
+
+    def kv_usage(self) -> float:
+        """Share of the KV blocks that running sequences hold, 0 to 1, as last reported. From any thread."""
+
+    def close(self) -> None:
+        """Ends the library and its processes; not on the loop, and it may take its time."""
+
+
+async def warm_up(runtime: AsyncRuntime) -> None:
+    """One short request, so that the first client does not pay for first use, and there are figures.
+
+    Raises:
+        OperatorError: the library does not answer it.
+    """
+    request = EngineRequest(0, [1] * 8, Sampling(max_tokens=4))
+    reason = None
+    async with aclosing(runtime.stream(request)) as chunks:
+        async for chunk in chunks:
+            reason = chunk.finish_reason or reason
+    if reason not in ("stop", "length"):
+        raise OperatorError("the engine opened, but did not answer a short prompt: its log says why")

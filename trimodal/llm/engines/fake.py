@@ -1,0 +1,128 @@
+"""Scripted tokens at a set pace: for tests, and for measuring the serving path without a model.
+
+It keeps the books of a real engine (batch limit, KV blocks, prefix cache, chunked
+prefill) so that admission and cancellation behave alike; only the numbers are made up.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from trimodal.llm.engines.prefix_mirror import PrefixMirror
+from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS, EngineInfo, EngineRequest, EngineStats, Output
+from trimodal.llm.settings import LlmSettings
+from trimodal.llm.tokenizer import ByteTokenizer
+
+
+@dataclass
+class _Sequence:
+    request: EngineRequest
+    cached: int
+    prefilled: int
+    made: list[int] = field(default_factory=list)
+
+    @property
+    def blocks(self) -> int:
+        return -(-(self.prefilled + len(self.made)) // KV_BLOCK_TOKENS)
+
+
+class FakeEngine:
+    """Answers every prompt with `fake_answer`, byte by byte, from an offset that the prompt decides."""
+
+    def __init__(self, settings: LlmSettings) -> None:
+        self._settings = settings
+        self._script = ByteTokenizer().encode(settings.fake_answer)
+        self._waiting: deque[_Sequence] = deque()
+        self._running: dict[int, _Sequence] = {}
+        self._prefix = PrefixMirror(settings.num_kv_blocks, KV_BLOCK_TOKENS)
+        self._stats = EngineStats()
+
+    @property
+    def info(self) -> EngineInfo:
+        s = self._settings
+        return EngineInfo("fake", "none", s.num_kv_blocks, KV_BLOCK_TOKENS, s.max_num_seqs, 1 << 20)
+
+    def add(self, request: EngineRequest) -> None:
+        cached = 0
+        if self._settings.enable_prefix_caching:
+            cached = self._prefix.add(request.id, request.prompt_ids)
+        self._waiting.append(_Sequence(request, cached, prefilled=cached))
+
+    def cancel(self, id: int) -> None:
+        self._running.pop(id, None)
+        self._waiting = deque(s for s in self._waiting if s.request.id != id)
+        self._prefix.drop(id)
+
+    def has_work(self) -> bool:
+        return bool(self._running or self._waiting)
+
+    def step(self) -> list[Output]:
+        settings = self._settings
+        began = time.monotonic()
+        while self._waiting and len(self._running) < settings.max_num_seqs:
+            sequence = self._waiting.popleft()
+            self._running[sequence.request.id] = sequence
+        budget = settings.max_num_batched_tokens
+        prefill, outputs, decoded = 0, [], 0
+        for sequence in list(self._running.values()):
+            if budget == 0:
+                break
+            missing = len(sequence.request.prompt_ids) - sequence.prefilled
+            if missing:
+                chunk = min(missing, budget)
+                sequence.prefilled += chunk
+                prefill, budget = prefill + chunk, budget - chunk
+                if chunk < missing:
+                    continue
+                self._prefix.prefilled(sequence.request.id)
+            else:
+                decoded, budget = decoded + 1, budget - 1
+            outputs.append(self._advance(sequence))
+        time.sleep(
+            max(
+                0.0,
+                settings.fake_step_ms / 1e3
+                + prefill * settings.fake_prefill_us / 1e6
+                - (time.monotonic() - began),
+            )
+        )
+        steps = self._stats.steps + 1
+        if steps == settings.fake_crash_after:
+            os._exit(9)
+        self._stats = replace(
+            self._stats,
+            steps=steps,
+            decode_slots=self._stats.decode_slots + decoded,
+            decoded_tokens=self._stats.decoded_tokens + decoded,
+            step_seconds=time.monotonic() - began,
+        )
+        return outputs
+
+    def _advance(self, sequence: _Sequence) -> Output:
+        request = sequence.request
+        offset = sum(request.prompt_ids) + len(sequence.made)
+        token = self._script[offset % len(self._script)]
+        sequence.made.append(token)
+        finish = "length" if len(sequence.made) >= request.sampling.max_tokens else None
+        if finish:
+            del self._running[request.id]
+            self._prefix.finish(request.id, sequence.made)
+        return Output(request.id, [token], finish, sequence.cached)
+
+    def stats(self) -> EngineStats:
+        used = sum(sequence.blocks for sequence in self._running.values())
+        return replace(
+            self._stats,
+            running=len(self._running) + len(self._waiting),
+            kv_usage=min(1.0, used / self._settings.num_kv_blocks),
+        )
+
+    def check(self) -> None:
+        """A script cannot be lost."""
+
+    def close(self) -> None:
+        self._running.clear()
+        self._waiting.clear()

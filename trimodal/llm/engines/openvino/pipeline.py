@@ -1,0 +1,143 @@
+"""Opens OpenVINO GenAI's pipeline and writes its configurations: the runtime's vocabulary in one place.
+
+It keeps no state; the engine that steps the pipeline is in engine_openvino.py.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from typing import Any
+
+import numpy as np
+
+from trimodal.errors import ArtefactError
+from trimodal.llm.engines.protocol import Sampling
+from trimodal.llm.settings import LlmSettings
+from trimodal.manifest import Manifest, read_manifest
+
+# What makes an answer independent of the requests beside it. Each of the three was seen to change greedy
+# tokens between a solo run and a batch of 16: bf16 sums (the default on CPUs with AMX), activations
+# quantised to INT8 on the fly, and a KV scale per channel, which depends on how a prompt was cut into steps.
+REPRODUCIBLE = {
+    "INFERENCE_PRECISION_HINT": "f32",
+    "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
+    "KEY_CACHE_QUANT_MODE": "BY_TOKEN",
+}
+_TIMED_STEPS = 16
+
+
+def open_pipeline(settings: LlmSettings, manifest: Manifest, *, speculate: bool) -> Any:
+    """A ContinuousBatchingPipeline with the settings' KV pool, precision and speculation.
+
+    Raises:
+        ArtefactError: the draft model is missing or has another vocabulary.
+    """
+    import openvino_genai as genai
+
+    scheduler = genai.SchedulerConfig()
+    scheduler.num_kv_blocks = settings.num_kv_blocks
+    scheduler.max_num_batched_tokens = settings.max_num_batched_tokens
+    scheduler.max_num_seqs = settings.max_num_seqs
+    scheduler.enable_prefix_caching = caches_prefixes(settings, speculate=speculate)
+    properties: dict[str, Any] = {
+        "INFERENCE_NUM_THREADS": settings.threads or len(os.sched_getaffinity(0)),
+        "KV_CACHE_PRECISION": settings.kv_cache_precision,
+    }
+    if settings.numerics == "reproducible":
+        properties |= REPRODUCIBLE
+    if speculate and settings.speculation == "draft":
+        _check_draft(manifest, settings)
+        # Beside a draft model a prompt that is computed in parts comes out with its first tokens doubled
+        # (2026.4, seen with prompts of mixed lengths). So a prompt is one step here, whatever its length.
+        scheduler.dynamic_split_fuse = False
+        scheduler.max_num_batched_tokens = max(settings.max_num_batched_tokens, settings.max_prompt_tokens)
+        properties["draft_model"] = genai.draft_model(str(settings.draft_directory), "CPU", **properties)
+    elif speculate:
+        properties["prompt_lookup"] = True
+    return genai.ContinuousBatchingPipeline(str(settings.artefact_directory), scheduler, "CPU", properties)
+
+
+def caches_prefixes(settings: LlmSettings, *, speculate: bool) -> bool:
+    """Whether the pipeline is opened with prefix caching: as set, but never beside a draft model.
+
+    With both, the first sampled (not greedy) request ends the pipeline: "Check 'content_length <=
+    prompt_ids.size() + m_generated_ids.size()' failed" (2026.4; prompt lookup is not affected).
+    """
+    return settings.enable_prefix_caching and not (speculate and settings.speculation == "draft")
+
+
+def generation_config(
+    sampling: Sampling, eos_ids: list[int], *, drafted: int = 0, max_ngram_size: int = 0
+) -> Any:
+    """The runtime's form of `sampling`; `drafted` and `max_ngram_size` are for speculation, else 0."""
+    from openvino_genai import GenerationConfig
+
+    config = GenerationConfig()
+    config.max_new_tokens = sampling.max_tokens
+    config.eos_token_id = eos_ids[0] if eos_ids else -1
+    config.stop_token_ids = set(eos_ids)
+    config.apply_chat_template = False
+    config.do_sample = sampling.temperature > 0
+    if config.do_sample:
+        config.temperature = sampling.temperature
+        config.top_p = sampling.top_p
+        if sampling.top_k:
+            config.top_k = sampling.top_k
+        # The pipeline's own default is one fixed seed: every unseeded answer would be the same.
+        config.rng_seed = secrets.randbits(32) if sampling.seed is None else sampling.seed
+    if drafted:
+        config.num_assistant_tokens = drafted
+    if max_ngram_size:
+        config.max_ngram_size = max_ngram_size
+    return config
+
+
+def token_tensor(token_ids: list[int]) -> Any:
+    """Token ids as the INT64[1, n] tensor that the pipeline takes."""
+    import openvino
+
+    return openvino.Tensor(np.asarray([token_ids], dtype=np.int64))
+
+
+def warm_up(pipeline: Any) -> None:
+    """One short request through a plain pipeline, so that the first client does not pay for first use."""
+    handle = pipeline.add_request(0, token_tensor([1] * 8), generation_config(Sampling(max_tokens=4), []))
+    while pipeline.has_non_finished_requests():
+        pipeline.step()
+    del handle
+
+
+def time_plain_steps(pipeline: Any, max_num_seqs: int) -> dict[int, float]:
+    """Median seconds of a decoding step of an idle pipeline, for a few batch sizes up to the largest."""
+    return {
+        batch: _time_step(pipeline, batch)
+        for batch in sorted({1, min(4, max_num_seqs), min(16, max_num_seqs)})
+    }
+
+
+def _time_step(pipeline: Any, batch: int) -> float:
+    config = generation_config(Sampling(max_tokens=_TIMED_STEPS + 2), [])
+    config.ignore_eos = True
+    # Distinct short prompts: a shared one would be served by the prefix cache. A dropped handle would stop
+    # its request, so they are kept.
+    handles = [pipeline.add_request(id, token_tensor([id + 1] * 8), config) for id in range(batch)]
+    times = []
+    while pipeline.has_non_finished_requests():
+        began = time.perf_counter()
+        pipeline.step()
+        times.append(time.perf_counter() - began)
+    del handles
+    return float(np.median(times[2:]))
+
+
+def _check_draft(manifest: Manifest, settings: LlmSettings) -> None:
+    """A draft with another vocabulary would propose other words."""
+    draft = read_manifest(settings.draft_directory, task="llm", runtime="openvino")
+    ours, theirs = (one.shapes.get("vocab_size") for one in (manifest, draft))
+    if ours != theirs:
+        raise ArtefactError(
+            f"draft_artefact '{settings.draft_artefact}' has a vocabulary of {theirs}, "
+            f"artefact '{settings.artefact}' of {ours}: a draft must share the tokenizer"
+        )

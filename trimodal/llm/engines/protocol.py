@@ -1,0 +1,140 @@
+"""What every text generator looks like from outside: the Protocol, its values, and the table of openers.
+
+An engine knows token ids, not text. It owns the model, the KV blocks and the
+batch; whoever calls it does so from one thread. It is not responsible for
+queues, text, stop strings, deadlines or clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Protocol, cast
+
+from trimodal.llm.settings import LlmSettings
+
+KV_BLOCK_TOKENS = 32
+"""Tokens of one KV block in OpenVINO GenAI on the CPU and in TensorRT-LLM; the fake engine keeps to it."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are chosen. `temperature` 0 is greedy; `top_k` 0 and `top_p` 1 switch their filter off."""
+
+    max_tokens: int
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class EngineRequest:
+    """One sequence to continue. `id` is unique among the sequences that the engine holds."""
+
+    id: int
+    prompt_ids: list[int]
+    sampling: Sampling
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one step made of one sequence: new tokens only; `finish_reason` is set on its last output.
+
+    `finish_reason` is "stop" (end-of-sequence token), "length", or "error" with a sentence in `error`.
+    `cached_tokens` is how many prompt tokens came out of the prefix cache.
+    """
+
+    id: int
+    token_ids: list[int]
+    finish_reason: str | None = None
+    cached_tokens: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class EngineStats:
+    """A snapshot between two steps; the totals only grow."""
+
+    running: int = 0
+    kv_usage: float = 0.0
+    """Share of the KV blocks held by running sequences, 0 to 1; what only the prefix cache keeps is free."""
+    steps: int = 0
+    decode_slots: int = 0
+    """Sum over steps of sequences that decoded: completion tokens / decode_slots is tokens per step."""
+    decoded_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    speculating: bool = False
+    speculation_note: str = ""
+    step_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class EngineInfo:
+    """What an opened engine is and can hold."""
+
+    name: str
+    precision: str
+    num_kv_blocks: int
+    block_tokens: int
+    max_num_seqs: int
+    max_model_len: int
+    """Longest sequence, prompt and answer together, in tokens."""
+    lookahead: int = 0
+    """Tokens beyond the answer for which a sequence may hold KV blocks (speculation)."""
+    extra: dict[str, str] = field(default_factory=dict)
+
+
+class Engine(Protocol):
+    """A continuous-batching generator owned by one thread."""
+
+    @property
+    def info(self) -> EngineInfo: ...
+
+    def add(self, request: EngineRequest) -> None:
+        """Takes a sequence in; it runs from the next step on. Raises ValueError for one it cannot run."""
+
+    def cancel(self, id: int) -> None:
+        """Drops a sequence and frees its KV blocks; unknown ids are ignored. No output follows."""
+
+    def has_work(self) -> bool:
+        """Whether a step would do anything."""
+
+    def step(self) -> list[Output]:
+        """Runs one batch step and returns what it produced."""
+
+    def stats(self) -> EngineStats:
+        """The figures as of now."""
+
+    def check(self) -> None:
+        """Called about once a second while there is no work. Raises EngineLost when none can be done."""
+
+    def close(self) -> None:
+        """Frees the model."""
+
+
+class EngineLost(Exception):
+    """The engine cannot go on, by its own account: its process ends, and a new one is opened."""
+
+
+# Engine → module, and what opens it there.
+ENGINES: dict[str, tuple[str, str]] = {
+    "openvino": ("trimodal.llm.engines.openvino.engine", "OpenVinoEngine"),
+    "tensorrt_llm": ("trimodal.llm.engines.tensorrt_llm.engine", "open_compiled"),
+    "tensorrt_llm_pytorch": ("trimodal.llm.engines.tensorrt_llm.engine", "open_pytorch"),
+    "vllm": ("trimodal.llm.engines.vllm", "open_vllm"),
+    "fake": ("trimodal.llm.engines.fake", "FakeEngine"),
+}
+
+
+def open_engine(settings: LlmSettings) -> Engine:
+    """The engine that `settings.engine` names; its runtime is imported only here.
+
+    Raises:
+        OperatorError: the artefact is missing or unfit, or the runtime is not installed.
+    """
+    module, name = ENGINES[settings.engine]
+    opener = cast(Callable[[LlmSettings], Engine], getattr(import_module(module), name))
+    return opener(settings)

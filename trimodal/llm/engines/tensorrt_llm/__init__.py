@@ -1,0 +1,1 @@
+"""TensorRT-LLM's executor as an engine."""

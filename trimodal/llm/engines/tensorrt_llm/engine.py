@@ -1,0 +1,138 @@
+"""Opens TensorRT-LLM behind the engine Protocol: its compiled engines, or checkpoints by its PyTorch runtime.
+
+Signatures are those of 1.2.1; nothing here was run with the library. How requests run is
+in tensorrt_llm_runtime.py, how they become steps in async_engine.py. It compiles nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from trimodal.llm.engines import artefact as gpu_artefact
+from trimodal.llm.engines.artefact import GpuArtefact
+from trimodal.llm.engines.async_engine import AsyncEngine
+from trimodal.llm.engines.async_runtime import LoopThread
+from trimodal.llm.engines.protocol import Engine, EngineInfo
+from trimodal.llm.engines.tensorrt_llm.runtime import TensorRtLlmRuntime, first_figures
+from trimodal.llm.engines.tensorrt_llm.speculation import drafted_tokens, speculative_config
+from trimodal.llm.settings import LlmSettings
+from trimodal.runtimes.gpu_fit import check_version
+
+if TYPE_CHECKING:
+    from tensorrt_llm.llmapi import KvCacheConfig, SchedulerConfig
+    from tensorrt_llm.llmapi.llm import BaseLLM
+
+
+# Read while it is imported: no line a request in the server's log, and what is served is in place.
+_ENVIRONMENT = {"TLLM_LOG_LEVEL": "WARNING", "HF_HUB_OFFLINE": "1"}
+
+
+def open_compiled(settings: LlmSettings) -> Engine:
+    """An engine directory of build/llm_tensorrt_llm.py, by the runtime that it was compiled for.
+
+    Raises:
+        OperatorError: the artefact is missing or does not fit this machine or these settings.
+    """
+    artefact = gpu_artefact.compiled(settings)
+    drafted = drafted_tokens(artefact, settings.lookahead_sizes)
+    _prepare()
+    import tensorrt_llm
+
+    check_version(artefact.directory, artefact.manifest, tensorrt_llm.__version__)
+    from tensorrt_llm._tensorrt_engine import LLM
+
+    llm = LLM(
+        model=str(artefact.directory),
+        skip_tokenizer_init=True,
+        kv_cache_config=_kv_cache_config(settings, artefact),
+        enable_chunked_prefill=settings.enable_chunked_prefill,
+        scheduler_config=_scheduler_config(settings),
+        speculative_config=speculative_config(artefact, settings.lookahead_sizes),
+        max_batch_size=settings.max_num_seqs,
+        max_num_tokens=settings.max_num_batched_tokens,
+        max_seq_len=artefact.max_model_len,
+    )
+    return _follow(settings, artefact, llm, drafted=drafted)
+
+
+def open_pytorch(settings: LlmSettings) -> Engine:
+    """A checkpoint of build/llm_place.py, by the library's PyTorch runtime; later releases have no other.
+
+    Raises:
+        OperatorError: the artefact is missing or another one, or GPUs are.
+    """
+    artefact = gpu_artefact.checkpoint(settings)
+    _prepare()
+    from tensorrt_llm import LLM
+
+    llm = LLM(
+        model=str(artefact.directory),
+        skip_tokenizer_init=True,
+        tensor_parallel_size=settings.tensor_parallel_size,
+        pipeline_parallel_size=settings.pipeline_parallel_size,
+        kv_cache_config=_kv_cache_config(settings, artefact),
+        enable_chunked_prefill=settings.enable_chunked_prefill,
+        scheduler_config=_scheduler_config(settings),
+        max_batch_size=settings.max_num_seqs,
+        max_num_tokens=settings.max_num_batched_tokens,
+        max_seq_len=artefact.max_model_len,
+        enable_iter_perf_stats=True,  # KV figures; off by default on this backend
+    )
+    return _follow(settings, artefact, llm, drafted=0)
+
+
+def _prepare() -> None:
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+
+
+def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, drafted: int) -> Engine:
+    """The opened library, warm, with its KV pool's size known."""
+    import tensorrt_llm
+
+    runtime = TensorRtLlmRuntime(
+        llm,
+        artefact.eos_ids,
+        host_cache=settings.host_cache_bytes > 0,
+        reused_blocks=settings.engine == "tensorrt_llm" and settings.enable_prefix_caching,
+    )
+    loop = LoopThread()
+    try:
+        kv = first_figures(loop.run(runtime.begin()), settings.num_kv_blocks, artefact.block_tokens)
+    except BaseException:
+        loop.cancel_tasks()
+        runtime.close()
+        loop.close()
+        raise
+    info = EngineInfo(
+        name=settings.engine,
+        precision=artefact.manifest.precision,
+        num_kv_blocks=kv.total,
+        block_tokens=kv.block_tokens,
+        max_num_seqs=settings.max_num_seqs,
+        max_model_len=artefact.max_model_len,
+        lookahead=drafted,
+        extra=artefact.facts("tensorrt_llm", tensorrt_llm.__version__),
+    )
+    return AsyncEngine(loop, runtime, info, settings.stall_timeout_s)
+
+
+def _kv_cache_config(settings: LlmSettings, artefact: GpuArtefact) -> KvCacheConfig:
+    from tensorrt_llm.llmapi import KvCacheConfig
+
+    return KvCacheConfig(
+        enable_block_reuse=settings.enable_prefix_caching,
+        free_gpu_memory_fraction=settings.kv_cache_free_gpu_memory_fraction,
+        host_cache_size=settings.host_cache_bytes or None,
+        max_tokens=settings.num_kv_blocks * artefact.block_tokens or None,
+        dtype=settings.kv_cache_dtype,  # "auto" for a compiled engine: it was built with one
+    )
+
+
+def _scheduler_config(settings: LlmSettings) -> SchedulerConfig:
+    from tensorrt_llm.llmapi import CapacitySchedulerPolicy, SchedulerConfig
+
+    return SchedulerConfig(
+        capacity_scheduler_policy=CapacitySchedulerPolicy(settings.capacity_scheduler_policy)
+    )

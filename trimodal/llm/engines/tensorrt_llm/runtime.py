@@ -1,0 +1,159 @@
+"""TensorRT-LLM's LLM object as an AsyncRuntime: requests, aborts and figures, the same for both its backends.
+
+Signatures are those of 1.2.1; nothing here was run with the library. Opening is
+engine_tensorrt_llm.py's affair, and so is what an artefact must be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trimodal.errors import OperatorError
+from trimodal.llm.engines.async_runtime import Chunk, warm_up
+from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS, EngineRequest, Sampling
+
+if TYPE_CHECKING:
+    from tensorrt_llm import SamplingParams
+    from tensorrt_llm.executor import CompletionOutput
+    from tensorrt_llm.llmapi.llm import BaseLLM
+
+# Figures pass two threads that sleep 0.2 s each (executor/base_worker.py, proxy.py). Who waits for less finds
+# none, and then none come any more until the next request: so the library's own 2 s.
+_STATS_SECONDS = 2.0
+_FIRST_STATS_SECONDS = 10.0
+_IDLE_SECONDS = 0.25
+
+
+@dataclass(frozen=True)
+class KvFigures:
+    """KV blocks of the GPU, as last reported."""
+
+    total: int
+    free: int
+    block_tokens: int
+
+
+class TensorRtLlmRuntime:
+    """An opened LLM.
+
+    Args:
+        llm: of either backend, opened without its tokenizer.
+        eos_ids: what ends an answer.
+        host_cache: whether blocks of host memory were asked for.
+        reused_blocks: whether a request's cached tokens are read from its performance metrics; the
+            compiled engines do not report them otherwise.
+    """
+
+    def __init__(self, llm: BaseLLM, eos_ids: list[int], *, host_cache: bool, reused_blocks: bool) -> None:
+        self._llm = llm
+        self._eos_ids = eos_ids
+        self._host_cache = host_cache
+        self._reused_blocks = reused_blocks
+        self._kv: KvFigures | None = None
+        self._stats: asyncio.Task[None] | None = None
+
+    async def begin(self) -> KvFigures | None:
+        """Answers one short prompt, then follows the library's figures; the first of them, if any come.
+
+        Asked before the first request, TensorRT-LLM prints a complaint instead of figures.
+        """
+        await warm_up(self)
+        self._stats = asyncio.get_running_loop().create_task(self._follow_stats())
+        deadline = time.monotonic() + _FIRST_STATS_SECONDS
+        while self._kv is None and time.monotonic() < deadline and not self._stats.done():
+            await asyncio.sleep(0.01)
+        return self._kv
+
+    async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+        result = self._llm.generate_async(
+            request.prompt_ids, self._sampling_params(request.sampling), streaming=True
+        )
+        made = 0
+        try:
+            async for update in result:
+                completion = update.outputs[0]
+                # The same object every time: its list grows, and loses a stop token at the end.
+                tokens = list((completion.token_ids or [])[made:])
+                made += len(tokens)
+                cached = self._cached_tokens(update.cached_tokens, completion, len(request.prompt_ids))
+                yield Chunk(tokens, _finish_reason(completion), cached)
+        finally:
+            if not result.finished:
+                with contextlib.suppress(Exception):  # a library that is gone holds nothing any more
+                    result.abort()
+
+    def alive(self) -> bool:
+        return bool(self._llm._check_health())  # what its own server's /health asks
+
+    def kv_usage(self) -> float:
+        return 1 - self._kv.free / self._kv.total if self._kv else 0.0
+
+    def close(self) -> None:
+        self._llm.shutdown()
+
+    def _sampling_params(self, sampling: Sampling) -> SamplingParams:
+        from tensorrt_llm import SamplingParams
+
+        # Its own defaults would be 32 tokens, and one fixed seed: every unseeded answer would be the same.
+        end, *others = self._eos_ids or [-1]
+        greedy = sampling.temperature == 0
+        return SamplingParams(
+            end_id=end,
+            pad_id=max(end, 0),
+            stop_token_ids=others or None,
+            max_tokens=sampling.max_tokens,
+            temperature=None if greedy else sampling.temperature,
+            top_k=1 if greedy else sampling.top_k,
+            top_p=None if greedy else sampling.top_p,
+            seed=None if greedy else secrets.randbits(32) if sampling.seed is None else sampling.seed,
+            detokenize=False,
+            return_perf_metrics=self._reused_blocks,
+        )
+
+    def _cached_tokens(self, reported: int, completion: CompletionOutput, prompt_tokens: int) -> int:
+        metrics = completion.request_perf_metrics if self._reused_blocks else None
+        if metrics is not None:
+            tokens = self._kv.block_tokens if self._kv else KV_BLOCK_TOKENS
+            reported = int(metrics.kv_cache_metrics.num_reused_blocks) * tokens
+        return min(reported, prompt_tokens)
+
+    async def _follow_stats(self) -> None:
+        while True:
+            # It ends when there was no iteration for so long; after the next request there is more.
+            seconds = _STATS_SECONDS if self._kv else _FIRST_STATS_SECONDS
+            async for stats in self._llm.get_stats_async(timeout=seconds):
+                if kv := stats.get("kvCacheStats"):
+                    self._kv = self._figures(kv)
+            await asyncio.sleep(_IDLE_SECONDS)
+
+    def _figures(self, kv: dict[str, Any]) -> KvFigures:
+        free, total = int(kv["freeNumBlocks"]), int(kv["maxNumBlocks"])
+        if self._host_cache:
+            # The maximum counts blocks of host memory as well, what is free only those of the GPU. The most
+            # that were ever free (the first figures come when nothing runs) are all that the GPU has.
+            total = max(free, self._kv.total if self._kv else 0)
+        return KvFigures(max(total, 1), free, int(kv.get("tokensPerBlock") or KV_BLOCK_TOKENS))
+
+
+def first_figures(kv: KvFigures | None, num_kv_blocks: int, block_tokens: int) -> KvFigures:
+    """The pool's size: as reported, else as set.
+
+    Raises:
+        OperatorError: neither is known.
+    """
+    if kv:
+        return kv
+    if not num_kv_blocks:
+        raise OperatorError("TensorRT-LLM does not tell how many KV blocks it has: set num_kv_blocks")
+    return KvFigures(num_kv_blocks, num_kv_blocks, block_tokens)
+
+
+def _finish_reason(completion: CompletionOutput) -> str | None:
+    reason: str | None = completion.finish_reason
+    return reason if reason in (None, "stop", "length") else "error"  # timeout, or the library's own abort

@@ -1,0 +1,175 @@
+"""vLLM's AsyncLLM behind the engine Protocol, for checkpoints that build/llm_place.py put in place.
+
+Signatures are those of 0.33.0's wheel; nothing here was run on a GPU. vLLM runs its model in
+processes of its own and is given token ids, so it opens no tokenizer and makes no text.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from trimodal.llm.engines import artefact as gpu_artefact
+from trimodal.llm.engines.artefact import GpuArtefact
+from trimodal.llm.engines.async_engine import AsyncEngine
+from trimodal.llm.engines.async_runtime import Chunk, LoopThread, warm_up
+from trimodal.llm.engines.protocol import Engine, EngineInfo, EngineRequest, Sampling
+from trimodal.llm.settings import LlmSettings
+
+_ENVIRONMENT = {
+    # A forked core would inherit this process's connection to the service, and its threads' locks.
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_OFFLINE": "1",  # what is served is in place
+}
+
+
+def open_vllm(settings: LlmSettings) -> Engine:
+    """A checkpoint in vLLM's asynchronous engine.
+
+    Raises:
+        OperatorError: the artefact is missing or another one, or GPUs are.
+    """
+    artefact = gpu_artefact.checkpoint(settings)
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)  # read while vllm is imported
+    import vllm
+
+    loop = LoopThread()
+    runtime = None
+    try:
+        runtime = loop.run(_open(settings, artefact))
+        loop.run(warm_up(runtime))
+    except BaseException:
+        loop.cancel_tasks()
+        if runtime:
+            runtime.close()
+        loop.close()
+        raise
+    tokens, block_tokens = runtime.kv_pool()
+    info = EngineInfo(
+        name="vllm",
+        precision=artefact.manifest.precision,
+        num_kv_blocks=tokens // block_tokens,
+        block_tokens=block_tokens,
+        max_num_seqs=settings.max_num_seqs,
+        max_model_len=runtime.max_model_len,
+        extra=artefact.facts("vllm", vllm.__version__),
+    )
+    return AsyncEngine(loop, runtime, info, settings.stall_timeout_s)
+
+
+async def _open(settings: LlmSettings, artefact: GpuArtefact) -> VllmRuntime:
+    """On the loop: AsyncLLM ties its sockets to the loop that runs when it is made."""
+    from vllm import AsyncEngineArgs
+    from vllm.v1.engine.async_llm import AsyncLLM
+    from vllm.v1.metrics.loggers import StatLoggerBase
+
+    class Books(StatLoggerBase):  # type: ignore[misc]
+        """Keeps the newest figures; vLLM makes one and calls it after each of its steps."""
+
+        usage = 0.0
+
+        def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
+            books.append(self)
+
+        def record(
+            self,
+            scheduler_stats: Any,
+            iteration_stats: Any,
+            mm_cache_stats: Any = None,
+            engine_idx: int = 0,
+        ) -> None:
+            if scheduler_stats is not None:
+                self.usage = float(scheduler_stats.kv_cache_usage)
+
+        def log_engine_initialized(self) -> None:
+            """vLLM logs it itself."""
+
+    books: list[Books] = []
+    arguments = AsyncEngineArgs(
+        model=str(artefact.directory),
+        skip_tokenizer_init=True,
+        max_model_len=artefact.max_model_len,
+        kv_cache_dtype=settings.kv_cache_dtype,
+        tensor_parallel_size=settings.tensor_parallel_size,
+        pipeline_parallel_size=settings.pipeline_parallel_size,
+        gpu_memory_utilization=settings.gpu_memory_utilization,
+        num_gpu_blocks_override=settings.num_kv_blocks or None,
+        enable_prefix_caching=settings.enable_prefix_caching,
+        enable_chunked_prefill=settings.enable_chunked_prefill,
+        max_num_seqs=settings.max_num_seqs,
+        max_num_batched_tokens=settings.max_num_batched_tokens,
+        disable_log_stats=True,  # its own log lines; the books below are kept all the same
+        enable_log_requests=False,  # prompts are not for logs
+    )
+    engine = AsyncLLM.from_engine_args(arguments, stat_loggers=[Books])
+    return VllmRuntime(engine, artefact.eos_ids, books)
+
+
+class VllmRuntime:
+    """An opened AsyncLLM as an AsyncRuntime.
+
+    Args:
+        engine: vLLM's AsyncLLM.
+        eos_ids: what ends an answer; without a tokenizer vLLM knows them only from here.
+        books: keepers of its figures, one an engine core.
+    """
+
+    def __init__(self, engine: Any, eos_ids: list[int], books: list[Any]) -> None:
+        self._engine = engine
+        self._eos_ids = eos_ids
+        self._books = books
+
+    @property
+    def max_model_len(self) -> int:
+        """In tokens, prompt and answer together; as vLLM fitted it to its memory."""
+        return int(self._engine.vllm_config.model_config.max_model_len)
+
+    def kv_pool(self) -> tuple[int, int]:
+        """Tokens that the KV pool holds, and tokens of a block."""
+        cache = self._engine.vllm_config.cache_config
+        # Layers with sliding windows share the blocks: there the product would say too much.
+        tokens = getattr(cache, "kv_cache_size_tokens", None) or cache.num_gpu_blocks * cache.block_size
+        return int(tokens), int(cache.block_size)
+
+    async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+        updates = self._engine.generate(
+            {"prompt_token_ids": request.prompt_ids},
+            self._sampling_params(request.sampling),
+            str(request.id),
+        )
+        # Cancelled or closed, generate() aborts the request itself.
+        async with aclosing(updates):
+            async for update in updates:
+                completion = update.outputs[0]
+                reason = completion.finish_reason
+                if reason not in (None, "stop", "length"):
+                    reason = "error"  # abort, error or repetition: nobody here asked for it
+                yield Chunk(list(completion.token_ids), reason, update.num_cached_tokens or 0)
+
+    def alive(self) -> bool:
+        return not self._engine.errored
+
+    def kv_usage(self) -> float:
+        return max((one.usage for one in self._books), default=0.0)
+
+    def close(self) -> None:
+        self._engine.shutdown()
+
+    def _sampling_params(self, sampling: Sampling) -> Any:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        return SamplingParams(
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            seed=sampling.seed,  # None: its own generator runs on, and no answer repeats another
+            stop_token_ids=self._eos_ids,
+            detokenize=False,
+            output_kind=RequestOutputKind.DELTA,
+        )

@@ -1,0 +1,1 @@
+"""One request from tensors to text, in the server's process."""

@@ -1,0 +1,180 @@
+"""What a tier lets a prompt and an answer be, in tokens; a chat that is too long may lose its oldest parts.
+
+Tokens are counted on the very prompt that the engine would get, chat template and all.
+Whether there is room at present is admission's business.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from trimodal.errors import InvalidArgument
+from trimodal.llm.frontend.request_state import Stream
+from trimodal.llm.frontend.ticketing import deadline, priority
+from trimodal.llm.request.outputs import Sink
+from trimodal.llm.request.request import GenerationRequest
+from trimodal.llm.request.tiers import Tier, Tiers, Trim, read_tiers
+from trimodal.llm.scheduler.admission import Admission
+from trimodal.llm.settings import LlmSettings
+from trimodal.llm.tokenizer import ByteTokenizer, CheckpointTokenizer, Message
+
+Count = Callable[[GenerationRequest], "list[int]"]
+Size = Callable[[str], int]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A request within its budget, its tokens, and what it lost: JSON, "" when nothing."""
+
+    request: GenerationRequest
+    ids: list[int]
+    trimmed: str = ""
+
+
+def within_output(request: GenerationRequest, tier: Tier, name: str) -> GenerationRequest:
+    """The request with an answer that its tier allows; only a default length is shortened.
+
+    Raises:
+        InvalidArgument: the client asked for more.
+    """
+    most = tier.max_output_tokens
+    if most is None or request.sampling.max_tokens <= most:
+        return request
+    if not request.default_length:
+        raise InvalidArgument(
+            f"max_tokens is {request.sampling.max_tokens}: tier '{name}' allows at most {most}"
+        )
+    return request.within(most)
+
+
+def fit(request: GenerationRequest, tier: Tier, limit: int, token_ids: Count, size: Size) -> Prompt:
+    """The request with a prompt of at most `limit` tokens, if its tier's `trim` can make it so.
+
+    One that cannot be made to fit is given back whole: its size is refused by admission.
+
+    Args:
+        token_ids: of a whole prompt. size: tokens of one message's content alone.
+    """
+    ids = token_ids(request)
+    if len(ids) <= limit or tier.trim == "refuse" or request.messages is None:
+        return Prompt(request, ids)
+    groups = _expendable(request.messages, tier.trim)
+    if not groups:
+        return Prompt(request, ids)
+    # Fewer messages are fewer tokens: the least cut that fits lies between one that does not and one that
+    # does. A prompt of hundreds of kB takes long to tokenize, so the search begins where it is likely to end.
+    low, high, step, best = 0, len(groups) + 1, 1, Prompt(request, ids)
+    cut = _guess(request.messages, groups, len(ids), limit, size)
+    while low + 1 < high:
+        prompt = _without(request, groups[:cut], ids, token_ids)
+        if prompt and len(prompt.ids) <= limit:
+            high, best = cut, prompt
+        else:
+            low = cut
+        known = low > 0 and high <= len(groups)
+        cut = (low + high) // 2 if known else (high - step if high == cut else low + step)
+        cut, step = max(low + 1, min(cut, high - 1)), step * 2
+    return best
+
+
+def _without(
+    request: GenerationRequest, groups: Sequence[Sequence[int]], ids: Sequence[int], token_ids: Count
+) -> Prompt | None:
+    """The request without some messages; None: the chat template refuses what would be left."""
+    lost = {index for group in groups for index in group}
+    kept = tuple(message for index, message in enumerate(request.messages or ()) if index not in lost)
+    shorter = replace(request, messages=kept)
+    try:
+        shorter_ids = token_ids(shorter)
+    except InvalidArgument:
+        return None  # the client sent a chat that it takes: the error would not be the client's
+    cut = {"messages": len(lost), "tokens": len(ids) - len(shorter_ids)}
+    return Prompt(shorter, shorter_ids, json.dumps(cut))
+
+
+def _guess(
+    messages: Sequence[Message], groups: Sequence[Sequence[int]], tokens: int, limit: int, size: Size
+) -> int:
+    """How many groups have to go, as far as the messages' own sizes tell; 1 at least."""
+    sizes = [size(message["content"]) for message in messages]
+    frame = max(0, tokens - sum(sizes)) / len(messages)  # what the template puts around each
+    for index, group in enumerate(groups):
+        tokens -= sum(sizes[message] for message in group)
+        if tokens - frame * sum(map(len, groups[: index + 1])) <= limit:
+            return index + 1
+    return max(1, len(groups))
+
+
+def _expendable(messages: Sequence[Message], trim: Trim) -> list[list[int]]:
+    """Indexes of what may go, in the order in which it goes: never a system message nor the last turn."""
+    users = [index for index, message in enumerate(messages) if message["role"] == "user"]
+    end = users[-1] if users else len(messages) - 1
+    passages = [[i] for i in range(end) if messages[i]["role"] == "tool"] if trim == "passages_first" else []
+    first = {index for group in passages for index in group}
+    turns: list[list[int]] = []
+    for index in range(end):
+        role = messages[index]["role"]
+        if role == "system" or index in first:
+            continue
+        if role == "user" or not turns:
+            turns.append([])
+        turns[-1].append(index)
+    return passages + turns
+
+
+class Reader:
+    """The tokenizer and the tiers of one model.
+
+    Raises:
+        OperatorError: the tokenizer or the tiers' file cannot be used.
+    """
+
+    def __init__(self, settings: LlmSettings) -> None:
+        self._settings = settings
+        self.tokenizer: ByteTokenizer | CheckpointTokenizer = (
+            ByteTokenizer() if settings.engine == "fake" else CheckpointTokenizer(settings.artefact_directory)
+        )
+        self._tiers = read_tiers(settings.tiers_file) if settings.tiers else Tiers()
+
+    def read(self, request: GenerationRequest, sink: Sink, admission: Admission) -> Stream:
+        """The client's stream, its prompt within budget.
+
+        Raises:
+            InvalidArgument: it could never be served; names the field and the limit.
+        """
+        arrived = time.perf_counter()
+        terms = request.terms
+        tier, name = self._tiers.named(terms.tier), terms.tier or self._tiers.default
+        urgency = priority(terms, tier, name)
+        request = within_output(request, tier, name)
+        most = self._settings.max_prompt_tokens
+        limit = min(most, tier.max_prompt_tokens or most)
+        # A default length gives way to the prompt, one that the client named does not.
+        answer = 1 if request.default_length else request.sampling.max_tokens
+        prompt = fit(request, tier, min(limit, admission.room(answer)), self._tokens, self._size)
+        request = prompt.request.within(admission.room(len(prompt.ids)))
+        if len(prompt.ids) > limit < most:
+            raise InvalidArgument(
+                f"the prompt has {len(prompt.ids)} tokens: tier '{name}' allows at most {limit}"
+            )
+        admission.check_size(len(prompt.ids), request.sampling.max_tokens)
+        return Stream(
+            request,
+            prompt.ids,
+            sink,
+            arrived=arrived,
+            tier=tier,
+            tier_name=name,
+            priority=urgency,
+            deadline=deadline(arrived, terms, tier),
+            trimmed=prompt.trimmed,
+        )
+
+    def _tokens(self, request: GenerationRequest) -> list[int]:
+        return request.token_ids(self.tokenizer, self._settings.apply_chat_template)
+
+    def _size(self, content: str) -> int:
+        return len(self.tokenizer.encode(content))

@@ -1,0 +1,1 @@
+"""Values: what is asked of the llm and what it answers."""

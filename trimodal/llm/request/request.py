@@ -1,0 +1,163 @@
+"""One request as the client sent it, checked: every refusal names the field and the limit.
+
+It knows the llm model's tensors by name, as numpy arrays, and nothing of Triton.
+Limits that need the tokenizer or the engine's state are admission's business.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trimodal.errors import InvalidArgument
+from trimodal.llm.engines.protocol import Sampling
+from trimodal.llm.request.terms import (
+    PARAMETERS,
+    CancelRequest,
+    Terms,
+    read_cancel,
+    read_terms,
+    with_parameters,
+)
+from trimodal.llm.settings import LlmSettings
+from trimodal.llm.tokenizer import Message, Tokenizer
+from trimodal.triton.fields import Inputs, decode, integer, number, shown, text
+
+INPUTS = (
+    *("text_input", "messages", "max_tokens", "temperature", "top_p", "top_k", "seed", "stop"),
+    *PARAMETERS,
+    *("cancel_key", "cancel"),
+)
+"""The llm model's input tensors; all are optional."""
+ROLES = ("system", "user", "assistant", "tool")
+_MAX_MESSAGES = 1024
+_MAX_STOP_BYTES = 256
+_GREEDY_BELOW = 1e-5
+"""Below it the choice is greedy anyway, and logits divided by it can leave FP32's range (vLLM's limit)."""
+
+
+@dataclass(frozen=True)
+class GenerationRequest:
+    """A prompt or a chat (exactly one of the two is set), how to sample, and where to stop.
+
+    `default_length`: the client named no max_tokens; the default may be shortened to what fits.
+    """
+
+    prompt: str | None
+    messages: tuple[Message, ...] | None
+    sampling: Sampling
+    stops: tuple[str, ...] = ()
+    default_length: bool = False
+    terms: Terms = Terms()
+
+    def within(self, room: int) -> GenerationRequest:
+        """This request with a default length of at most `room` tokens, but 1 at least."""
+        if not self.default_length or room >= self.sampling.max_tokens:
+            return self
+        return replace(self, sampling=replace(self.sampling, max_tokens=max(1, room)))
+
+    def token_ids(self, tokenizer: Tokenizer, apply_chat_template: bool) -> list[int]:
+        """The prompt's tokens; with `apply_chat_template` a bare prompt is one user message.
+
+        Raises:
+            InvalidArgument: the chat template refuses the messages.
+        """
+        messages = self.messages
+        if messages is None and apply_chat_template and tokenizer.has_chat_template:
+            messages = ({"role": "user", "content": self.prompt or ""},)
+        if messages is None:
+            return tokenizer.encode_prompt(self.prompt or "")
+        return tokenizer.encode(tokenizer.render(messages))
+
+
+def read_request(
+    inputs: Inputs, parameters: Mapping[str, Any], settings: LlmSettings
+) -> GenerationRequest | CancelRequest:
+    """The request in `inputs` (tensor name → array) and Triton's request `parameters`.
+
+    Raises:
+        InvalidArgument: a field is missing, malformed or beyond its limit.
+    """
+    inputs = with_parameters(inputs, parameters)
+    if cancel := read_cancel(inputs):
+        return cancel
+    prompt = text(inputs, "text_input", settings.max_prompt_bytes)
+    messages = _messages(text(inputs, "messages", settings.max_prompt_bytes))
+    if (prompt is None) == (messages is None):
+        problem = "both are given" if prompt is not None else "neither is given"
+        raise InvalidArgument(f"exactly one of text_input and messages is needed: {problem}")
+    if prompt == "":
+        raise InvalidArgument("text_input is empty: at least one character is needed")
+    temperature = number(inputs, "temperature", 0.0, 0.0, 10.0)
+    sampling = Sampling(
+        max_tokens=integer(inputs, "max_tokens", settings.default_max_tokens, 1, settings.max_output_tokens),
+        temperature=0.0 if temperature < _GREEDY_BELOW else temperature,
+        top_p=number(inputs, "top_p", 1.0, 0.0, 1.0, above=True),
+        top_k=integer(inputs, "top_k", 0, 0, 1 << 20),
+        seed=integer(inputs, "seed", None, 0, (1 << 64) - 1),
+    )
+    return GenerationRequest(
+        prompt,
+        messages,
+        sampling,
+        _stops(inputs, settings),
+        default_length="max_tokens" not in inputs,
+        terms=read_terms(inputs, settings),
+    )
+
+
+def _stops(inputs: Inputs, settings: LlmSettings) -> tuple[str, ...]:
+    array = inputs.get("stop")
+    if array is None:
+        return ()
+    if array.size > settings.max_stop_strings:
+        raise InvalidArgument(
+            f"stop holds {array.size} strings: at most {settings.max_stop_strings} are taken"
+        )
+    stops = []
+    for raw in array.reshape(-1):
+        if not 0 < len(raw) <= _MAX_STOP_BYTES:
+            raise InvalidArgument(
+                f"stop holds a string of {len(raw)} bytes: 1 to {_MAX_STOP_BYTES} are taken"
+            )
+        stops.append(decode("stop", raw))
+    return tuple(stops)
+
+
+def _messages(chat_text: str | None) -> tuple[Message, ...] | None:
+    """The chat in `chat_text`: a JSON list of {"role": …, "content": …}, with strings only."""
+    if chat_text is None:
+        return None
+    try:
+        chat = json.loads(chat_text)
+    except RecursionError:
+        raise InvalidArgument("messages is nested too deeply: a list of objects is needed") from None
+    except json.JSONDecodeError as error:
+        raise InvalidArgument(f"messages is not valid JSON: {error}") from None
+    except ValueError:  # Python's own bound, which keeps the reading of a number from taking minutes
+        raise InvalidArgument("messages holds a number of more digits than can be read") from None
+    if not isinstance(chat, Sequence) or isinstance(chat, str) or not chat:
+        raise InvalidArgument('messages must be a non-empty JSON list of {"role", "content"} objects')
+    if len(chat) > _MAX_MESSAGES:
+        raise InvalidArgument(f"messages holds {len(chat)} entries: at most {_MAX_MESSAGES} are taken")
+    return tuple(_message(f"messages[{index}]", entry) for index, entry in enumerate(chat))
+
+
+def _message(name: str, entry: Any) -> Message:
+    if not isinstance(entry, dict):
+        raise InvalidArgument(f"{name} must be an object with role and content")
+    unknown = set(entry) - {"role", "content"}
+    if unknown:
+        raise InvalidArgument(f"{name} has an unknown key {shown(min(unknown))}: role and content are known")
+    role, content = entry.get("role"), entry.get("content")
+    if role not in ROLES:
+        raise InvalidArgument(f"{name}.role is {shown(role)}: one of {', '.join(ROLES)} is needed")
+    if not isinstance(content, str):
+        raise InvalidArgument(f"{name}.content must be a string")
+    try:
+        content.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"{name}.content holds a lone surrogate: it is not valid Unicode") from None
+    return {"role": role, "content": content}

@@ -1,0 +1,133 @@
+"""On what terms a request is served: who asks, how urgent it is, what the cache may do, how it may be ended.
+
+It reads and checks the fields; what a tier or a tenant means is not its affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trimodal.errors import InvalidArgument
+from trimodal.llm.settings import LlmSettings
+from trimodal.triton.fields import Inputs, decode, integer, scalar, shown, text
+
+TEXT_PARAMETERS = ("tenant", "tier", "cache_control", "cache_namespace")
+NUMBER_PARAMETERS = ("priority", "ttft_deadline_ms", "deadline_ms")
+PARAMETERS = TEXT_PARAMETERS + NUMBER_PARAMETERS
+"""Inputs that may come as a request parameter instead of a tensor. Over gRPC `priority` may not: Triton takes
+a parameter of that name for its own queue's, and does not hand it on."""
+CACHE_CONTROLS = ("no-cache", "no-store", "store")
+MAX_TTFT_DEADLINE_MS = 3_600_000
+MAX_DEADLINE_MS = 86_400_000
+_MAX_NAME_BYTES = 256
+_CANCEL_KEY_BYTES = (16, 128)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """None: as the tier says.
+
+    Attributes:
+        cache_control: of "no-cache" (do not answer from the cache), "no-store" (do not keep the answer) and
+            "store" (keep it although it was sampled).
+        cache_namespace: one of the model's `cache_ttl_s`; "" is the first of them.
+        cancel_key: whoever sends it as `cancel` ends this request; "" is none.
+    """
+
+    tenant: str = ""
+    tier: str = ""
+    priority: int | None = None
+    ttft_deadline_ms: int | None = None
+    deadline_ms: int | None = None
+    cache_control: frozenset[str] = frozenset()
+    cache_namespace: str = ""
+    cancel_key: str = ""
+
+
+@dataclass(frozen=True)
+class CancelRequest:
+    """Not a prompt: ends the request that was sent with `cancel_key` = `key`."""
+
+    key: str
+
+
+def with_parameters(inputs: Inputs, parameters: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    """`inputs` and, as if they were inputs, the request parameters.
+
+    Raises:
+        InvalidArgument: a parameter that is unknown, of another type, or given as an input too.
+    """
+    together = dict(inputs)
+    for name, value in parameters.items():
+        if name not in PARAMETERS:
+            # generate's JSON keys that match no tensor arrive here: a typo must not be ignored.
+            raise InvalidArgument(f"unknown parameter {shown(name)}: send one of the model's inputs")
+        if name in inputs:
+            raise InvalidArgument(f"{name} is given twice: as an input and as a parameter")
+        if name in TEXT_PARAMETERS and isinstance(value, str):
+            try:
+                together[name] = np.array([value.encode()], dtype=object)
+            except UnicodeEncodeError:
+                raise InvalidArgument(f"{name} holds a lone surrogate: it is not valid Unicode") from None
+        elif name in NUMBER_PARAMETERS and isinstance(value, int) and not isinstance(value, bool):
+            # As an object: a number beyond int64 is refused by its limit, not by numpy.
+            together[name] = np.array([value], dtype=object)
+        else:
+            wanted = "a text" if name in TEXT_PARAMETERS else "a whole number"
+            raise InvalidArgument(f"{name} is {shown(value)}: {wanted} is needed")
+    return together
+
+
+def read_cancel(inputs: Inputs) -> CancelRequest | None:
+    """The request to end another one, if that is what `inputs` are.
+
+    Raises:
+        InvalidArgument: other inputs beside it, or no key.
+    """
+    if "cancel" not in inputs:
+        return None
+    if others := sorted(set(inputs) - {"cancel"}):
+        raise InvalidArgument(f"cancel goes alone: {', '.join(others)} came with it")
+    return CancelRequest(_cancel_key(inputs, "cancel"))
+
+
+def read_terms(inputs: Inputs, settings: LlmSettings) -> Terms:
+    """Raises InvalidArgument naming the field and its limit."""
+    namespace = text(inputs, "cache_namespace", _MAX_NAME_BYTES) or ""
+    if namespace and namespace not in settings.cache_ttls:
+        known = ", ".join(settings.cache_ttls)
+        raise InvalidArgument(f"cache_namespace is {shown(namespace)}: one of {known} is needed")
+    return Terms(
+        tenant=text(inputs, "tenant", _MAX_NAME_BYTES) or "",
+        tier=text(inputs, "tier", _MAX_NAME_BYTES) or "",
+        priority=integer(inputs, "priority", None, -100, 100),
+        ttft_deadline_ms=integer(inputs, "ttft_deadline_ms", None, 1, MAX_TTFT_DEADLINE_MS),
+        deadline_ms=integer(inputs, "deadline_ms", None, 1, MAX_DEADLINE_MS),
+        cache_control=_controls(text(inputs, "cache_control", _MAX_NAME_BYTES)),
+        cache_namespace=namespace,
+        cancel_key=_cancel_key(inputs, "cancel_key") if "cancel_key" in inputs else "",
+    )
+
+
+def _controls(value: str | None) -> frozenset[str]:
+    controls = frozenset(part.strip().lower() for part in (value or "").split(",")) - {""}
+    if unknown := controls - set(CACHE_CONTROLS):
+        raise InvalidArgument(
+            f"cache_control has {shown(min(unknown))}: {', '.join(CACHE_CONTROLS)} are known, commas between"
+        )
+    if {"no-store", "store"} <= controls:
+        raise InvalidArgument("cache_control has no-store and store: at most one of them is needed")
+    return controls
+
+
+def _cancel_key(inputs: Inputs, name: str) -> str:
+    raw = scalar(inputs, name)
+    least, most = _CANCEL_KEY_BYTES
+    if not least <= len(raw) <= most:
+        # Short ones could be guessed, and whoever knows one can end somebody's request.
+        raise InvalidArgument(f"{name} has {len(raw)} bytes: {least} to {most} random ones are needed")
+    return decode(name, raw)

@@ -1,0 +1,152 @@
+"""How fast this engine prefills and decodes under load, learned from what it does; any engine, no profile.
+
+    first token after hand-over ≈ w0 + w1 · prompt tokens before it, its own included + w2 · streams decoding
+    time per token of a stream  ≈ d0 + d1 · streams decoding + d2 · prompt tokens computed per token
+
+It foresees one hand-over, not a queue: forecast.py does.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from trimodal.llm.scheduler.estimators.least_squares import LeastSquares
+from trimodal.llm.scheduler.estimators.safety_margin import Residuals
+from trimodal.llm.scheduler.ticket import Ticket
+
+_READY = 5
+"""Observations before anything is foreseen."""
+_WINDOW_TOKENS = 16
+"""Tokens of a stream that make one observation of the decode speed: one for each would cost too much."""
+_PATIENCE = 3
+"""Usual times without any token before the engine is taken to stall."""
+
+
+@dataclass
+class _Run:
+    """A ticket in the engine: the load that it met, then the window of its tokens under observation."""
+
+    before: int
+    uncached: int
+    streams: int
+    expected: float
+    tokens: int = 0
+    since: float = 0.0
+    met_streams: int = 0
+    met_prefilled: int = 0
+
+
+class LatencyModel:
+    """Both models, and the books of what the engine has in hand. Times are seconds."""
+
+    def __init__(self) -> None:
+        self._prefill = LeastSquares(3, 0.97)
+        self._decode = LeastSquares(3, 0.97)
+        self._runs: dict[int, _Run] = {}
+        self._prefilled = 0
+        self._moved = 0.0
+        self.errors = Residuals()
+        self.pending = 0
+        """Prompt tokens handed over and not answered yet, without those that the prefix cache spares."""
+        self.streams = 0
+        """Streams that decode."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the first token after a hand-over can be foreseen."""
+        return self._prefill.count >= _READY
+
+    @property
+    def decode_ready(self) -> bool:
+        """Whether the time between tokens can be foreseen."""
+        return self._decode.count >= _READY
+
+    @property
+    def ttft_weights(self) -> tuple[float, float, float]:
+        """Seconds: at least, a prompt token, a stream."""
+        base, token, stream = self._prefill.weights
+        return base, token, stream
+
+    @property
+    def gap_weights(self) -> tuple[float, float]:
+        """Seconds between two tokens of a stream while nothing prefills: at least, and a stream."""
+        return self._decode.weights[0], self._decode.weights[1]
+
+    @property
+    def prefill_s(self) -> float:
+        """Seconds by which one prompt token holds up the streams that decode."""
+        # Before streams have met a prefill, the first tokens' model stands in: it counts the steps as well.
+        return self._decode.weights[2] or self._prefill.weights[1]
+
+    def ttft(self, uncached: int) -> float:
+        """Seconds to the first token of a prompt that is handed over now; nan before enough was seen."""
+        if not self.ready:
+            return math.nan
+        return self._prefill.predict((1.0, self.pending + uncached, self.streams))
+
+    def alone(self, uncached: int) -> float:
+        """Seconds to the first token of a prompt on an idle engine; nan before enough was seen."""
+        return self._prefill.predict((1.0, uncached, 0)) if self.ready else math.nan
+
+    def gap(self, streams: float) -> float:
+        """Seconds between two tokens of a stream beside others, nothing prefilling; nan: not known yet."""
+        return self._decode.predict((1.0, streams, 0.0)) if self.decode_ready else math.nan
+
+    def stall(self, now: float) -> float:
+        """By how many seconds the engine is later with any token than it could be expected to be; 0: it is
+        not. Such a pause is taken to last as long again: no token would come to teach that it does."""
+        if not self._runs or not self.ready:
+            return 0.0
+        usual = max(self.ttft(0), self.gap(self.streams) if self.decode_ready else 0.0)
+        return max(0.0, now - self._moved - _PATIENCE * usual)
+
+    def started(self, ticket: Ticket) -> None:
+        """A ticket is handed over."""
+        if not self._runs:
+            self._moved = ticket.started
+        expected = self.ttft(ticket.uncached)
+        self._runs[ticket.id] = _Run(self.pending, ticket.uncached, self.streams, expected)
+        self.pending += ticket.uncached
+
+    def first(self, ticket: Ticket, now: float) -> None:
+        """Its first token came; `cached_tokens` is known now."""
+        self._moved = now
+        run = self._runs[ticket.id]
+        took, uncached = now - ticket.started, ticket.prompt_tokens - ticket.cached_tokens
+        self._prefill.learn((1.0, run.before + uncached, run.streams), took)
+        if not math.isnan(run.expected):
+            self.errors.add(took - run.expected, now)
+        self.pending -= run.uncached
+        self._prefilled += uncached
+        self.streams += 1
+        self._open(run, now)
+
+    def went_on(self, ticket: Ticket, tokens: int, now: float) -> None:
+        """A decoding stream got more tokens."""
+        self._moved = now
+        run = self._runs[ticket.id]
+        run.tokens += tokens
+        if run.tokens < _WINDOW_TOKENS:
+            return
+        prefilled = (self._prefilled - run.met_prefilled) / run.tokens
+        streams = (self.streams + run.met_streams) / 2
+        self._decode.learn((1.0, streams, prefilled), (now - run.since) / run.tokens)
+        self._open(run, now)
+
+    def gone(self, ticket: Ticket) -> None:
+        """It ended, wherever it was."""
+        run = self._runs.pop(ticket.id)
+        if ticket.first_token:
+            self.streams -= 1
+        else:
+            self.pending -= run.uncached
+
+    def emptied(self) -> None:
+        """The engine holds nothing any more; what was learned stays."""
+        self._runs.clear()
+        self.pending = self.streams = 0
+
+    def _open(self, run: _Run, now: float) -> None:
+        run.tokens, run.since = 0, now
+        run.met_streams, run.met_prefilled = self.streams, self._prefilled

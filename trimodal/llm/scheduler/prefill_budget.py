@@ -1,0 +1,78 @@
+"""How many prompt tokens the engine may have in hand at once, so that running streams keep their ITL bound.
+
+An engine computes a step's prompt tokens between two tokens of its streams: max_num_batched_tokens
+bounds them, and handing over less bounds them further. It never keeps an engine idle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
+from trimodal.llm.scheduler.ticket import Ticket
+
+_SAFETY = 0.9
+"""Of the bound: steps of one size differ."""
+
+
+class PrefillBudget:
+    """Bounds of the streams that decode. `batch_tokens` is what the engine takes into one step."""
+
+    def __init__(self, speed: LatencyModel, batch_tokens: int) -> None:
+        self._speed = speed
+        self._batch_tokens = batch_tokens
+        self._bounds: Counter[float] = Counter()
+        self._tightest = math.inf
+        self._most_streams = 1
+
+    def began(self, ticket: Ticket) -> None:
+        """A stream decodes from now on."""
+        self._most_streams = max(self._most_streams, self._speed.streams)
+        bound = ticket.tier.itl_bound_ms / 1e3
+        if bound:
+            self._bounds[bound] += 1
+            self._tightest = min(self._tightest, bound)
+
+    def ended(self, ticket: Ticket) -> None:
+        """It does not any more."""
+        bound = ticket.tier.itl_bound_ms / 1e3
+        if bound:
+            self._bounds[bound] -= 1
+            if not self._bounds[bound]:
+                del self._bounds[bound]
+
+    def emptied(self) -> None:
+        """The engine holds nothing any more."""
+        self._bounds.clear()
+
+    def limit(self) -> float:
+        """Prompt tokens that may be in the engine's hands together; inf while no stream has a bound, or the
+        engine's own steps are small enough."""
+        return self._tokens(min(self._bounds), self._speed.streams) if self._bounds else math.inf
+
+    def allows(self, uncached: int) -> bool:
+        """Whether a prompt may be handed over now. One that is too long even alone goes when nothing else
+        prefills: it would wait for ever otherwise."""
+        pending = self._speed.pending
+        return not pending or pending + uncached <= self.limit()
+
+    @property
+    def advice(self) -> str:
+        """What would keep the tightest ITL bound for any prompt; empty: it holds, or nothing is known."""
+        streams = self._most_streams
+        tokens = self._tokens(self._tightest, streams) if self._tightest < math.inf else math.inf
+        if tokens == math.inf:
+            return ""
+        bound = f"the ITL bound of {self._tightest * 1e3:.3g} ms"
+        if tokens < 1:
+            return f"{bound} is shorter than a step of {streams} streams: lower max_num_seqs"
+        needed = int(tokens) + streams
+        return f"max_num_batched_tokens {needed} (now {self._batch_tokens}) would keep {bound} for any prompt"
+
+    def _tokens(self, bound: float, streams: int) -> float:
+        speed = self._speed
+        if not speed.decode_ready or not speed.prefill_s:
+            return math.inf
+        tokens = (bound * _SAFETY - speed.gap(streams)) / speed.prefill_s
+        return math.inf if tokens >= self._batch_tokens else tokens

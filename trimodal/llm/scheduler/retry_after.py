@@ -1,0 +1,47 @@
+"""When a refused request is worth another try: not at the same moment as all the others that were refused.
+
+Who is sent away is taken to come again, so each further one is told a later time, one turn of the queue
+after the other. It is a hint: nothing is kept free for anybody.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+_TURNS = 16
+_MOST_S = 10.0
+"""Of waiting for others: not all who are sent away come again."""
+LEAST_S, LONGEST_S = 0.05, 60.0
+"""Bounds of a hint."""
+
+
+class RetryAfter:
+    """The pace of hand-overs, and by priority how long those take who are expected back. Times in seconds."""
+
+    def __init__(self) -> None:
+        self._turns: deque[float] = deque(maxlen=_TURNS)
+        self._expected: dict[int, tuple[float, float]] = {}
+
+    def handed_over(self, now: float) -> None:
+        """A ticket left the queue for the engine."""
+        self._turns.append(now)
+
+    def idle_s(self, now: float) -> float:
+        """How long ago that was; inf: never."""
+        return now - self._turns[-1] if self._turns else float("inf")
+
+    def turn_s(self, now: float) -> float:
+        """What one hand-over takes on average, of late; 1 before there was one."""
+        return min(1.0, (now - self._turns[0]) / len(self._turns)) if self._turns else 1.0
+
+    def hint(self, priority: int, late: float, now: float) -> float:
+        """After how many seconds a request that would come `late` is worth another try."""
+        expected, since = self._expected.get(priority, (0.0, now))
+        mine = min(_MOST_S, max(0.0, expected - (now - since)) + self.turn_s(now))
+        self._expected[priority] = mine, now
+        above = (
+            max(0.0, expected - (now - since))
+            for other, (expected, since) in self._expected.items()
+            if other > priority
+        )
+        return max(LEAST_S, min(late + min(_MOST_S, mine + sum(above)), LONGEST_S))

@@ -1,0 +1,242 @@
+"""What a language model takes on given GPUs: weights, activations, the KV pool, and how much fits in it.
+
+Weights and KV bytes follow from the shapes. The reserve for activations and the runtime is an
+estimate: its constants are fitted to published logs that are named beside them. It reads no
+checkpoint and proposes nothing: advice.py does.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+from trimodal.errors import SettingsError
+from trimodal.plan.architecture import Architecture
+from trimodal.plan.cards import Card
+
+
+class Precision(str, Enum):
+    """Of the layers' matrices; embeddings, norms and the head stay in 16 bits in all of them."""
+
+    fp16 = "fp16"
+    bf16 = "bf16"
+    fp8 = "fp8"
+    int8_sq = "int8-sq"
+    int8_wo = "int8-wo"
+    int4_awq = "int4-awq"
+
+
+class KvPrecision(str, Enum):
+    auto = "auto"  # That of the activations: 16 bits.
+    fp8 = "fp8"
+    int8 = "int8"
+
+
+class Runtime(str, Enum):
+    """Whose rules for the KV pool apply: TensorRT-LLM's engines, or vLLM."""
+
+    tensorrt_llm = "tensorrt_llm"
+    vllm = "vllm"
+
+
+# Which KV caches TensorRT-LLM builds beside which weights. INT8 beside other weights is calibrated by its
+# own flow, which reads data sets of the hub only; FP8 beside INT8 is in no support matrix.
+KV_CHOICES = {
+    Precision.fp16: (KvPrecision.auto, KvPrecision.fp8),
+    Precision.bf16: (KvPrecision.auto, KvPrecision.fp8),
+    Precision.fp8: (KvPrecision.auto, KvPrecision.fp8),
+    Precision.int8_sq: (KvPrecision.auto, KvPrecision.int8),
+    Precision.int8_wo: (KvPrecision.auto,),
+    Precision.int4_awq: (KvPrecision.auto, KvPrecision.fp8, KvPrecision.int8),
+}
+AWQ_GROUP = 128  # weights that share an FP16 scale
+# What CUDA sees is so much less than nvidia-smi's total: 79.10 of 79.65 GiB on an H100.
+DRIVER = 0.55 * 2**30
+# CUDA context, kernels, cuBLAS: what nothing else explains in the log of TensorRT-LLM's memory.md.
+RUNTIME_RESERVE = 0.8 * 2**30
+# Bytes a token of the largest step: so many rows of intermediate and hidden size in 16 bits.
+# TensorRT-LLM: 1134 MiB for 8192 tokens of Llama 2 7B (memory.md). vLLM: 0.92 GiB more for 9000 tokens
+# more of Llama 3.1 8B (issue 10517).
+ACTIVATION_ROWS = {Runtime.tensorrt_llm: 5, Runtime.vllm: 3}
+# Bytes an entry of the logits [sequences, vocabulary]. TensorRT-LLM: 180 MB of decoder buffers in
+# memory.md, taken for 256 sequences of 32000 entries. vLLM: the sampler's peak in pull 10511, 1.26 GiB
+# for 256 sequences of 128256.
+LOGITS_BYTES = {Runtime.tensorrt_llm: 22, Runtime.vllm: 41}
+BLOCK_TOKENS = {Runtime.tensorrt_llm: 32, Runtime.vllm: 16}
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What is to run, and within which limits. `memory_fraction`: of the free memory (TensorRT-LLM's
+    free_gpu_memory_fraction) or of all memory (vLLM's gpu_memory_utilization)."""
+
+    card: Card
+    precision: Precision = Precision.fp16
+    kv_precision: KvPrecision = KvPrecision.auto
+    tp: int = 1
+    pp: int = 1
+    max_seq_len: int = 8192
+    max_batch_size: int = 256
+    max_num_tokens: int = 8192
+    runtime: Runtime = Runtime.tensorrt_llm
+    memory_fraction: float = 0.9
+    block_tokens: int = 0
+
+    @property
+    def gpus(self) -> int:
+        return self.tp * self.pp
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """Figures of one deployment. Bytes are of the fullest GPU, except those of a token.
+
+    Attributes:
+        weights: all that is loaded from the engine or checkpoint.
+        kv_token, kv_token_gpu: bytes a token in the KV cache, on all GPUs together and on one.
+        reserve: activations, buffers and the runtime: an estimate.
+        pool: for the KV cache; 0 where nothing is left.
+        blocks, tokens: of the pool.
+        sequences: of max_seq_len that are held at once.
+        left: memory of the GPU that nothing uses once the pool is there.
+        stream_bound: tokens a second of one stream at max_seq_len if memory traffic were all.
+        problems: what does not fit, a sentence each; empty where it runs.
+    """
+
+    weights: int
+    kv_token: int
+    kv_token_gpu: int
+    reserve: int
+    pool: int
+    blocks: int
+    tokens: int
+    sequences: int
+    left: int
+    stream_bound: float
+    problems: tuple[str, ...]
+
+
+def kv_bytes_per_token(model: Architecture, kv_precision: KvPrecision, *, tp: int = 1, pp: int = 1) -> int:
+    """On one GPU: keys and values of its share of layers and heads; a head is never split, so with more
+    GPUs than KV heads each holds a copy. Layers with a sliding window count as if they had none."""
+    heads = max(1, model.kv_heads // tp)
+    width = 2 if kv_precision is KvPrecision.auto else 1
+    return 2 * math.ceil(model.layers / pp) * heads * model.head_dim * width
+
+
+def weight_bytes(model: Architecture, precision: Precision, *, tp: int = 1, pp: int = 1) -> int:
+    """On the fullest GPU. Matrices, embeddings and head are split by tp, layers by pp, norms not at all."""
+    share = math.ceil(model.layers / pp) / model.layers
+    layers = _matrix_bytes(model, precision, model.linear) * share / tp + 2 * model.kept * share
+    ends = (model.embedding, model.lm_head + model.hidden_size)
+    tables = sum(ends) if pp == 1 else max(model.embedding, (model.lm_head or model.embedding))
+    return math.ceil(layers + 2 * tables / tp)
+
+
+def _matrix_bytes(model: Architecture, precision: Precision, parameters: int) -> float:
+    if precision is Precision.int4_awq:
+        return parameters * (0.5 + 2 / AWQ_GROUP)
+    if precision in (Precision.int8_sq, Precision.int8_wo):
+        return parameters * (1 + 4 * model.channels / model.linear)  # A scale in FP32 for each row.
+    return parameters * (1 if precision is Precision.fp8 else 2)
+
+
+def reserve_bytes(model: Architecture, plan: Deployment) -> int:
+    """Activations of the largest step, logits and decoder, and the runtime itself, on one GPU."""
+    rows = ACTIVATION_ROWS[plan.runtime]
+    step = 2 * plan.max_num_tokens * rows * (model.intermediate_size / plan.tp + model.hidden_size)
+    logits = LOGITS_BYTES[plan.runtime] * plan.max_batch_size * model.vocab_size
+    # vLLM's memory pool serves one after the other; TensorRT-LLM allocates each for good.
+    both = max(step, logits) if plan.runtime is Runtime.vllm else step + logits
+    return math.ceil(both + RUNTIME_RESERVE)
+
+
+def pool_blocks(plan: Deployment, pool: float, kv_token_gpu: int) -> int:
+    """Blocks of a pool: TensorRT-LLM rounds the last one up, vLLM down."""
+    exact = pool / (block_tokens(plan) * kv_token_gpu)
+    return math.ceil(exact) if plan.runtime is Runtime.tensorrt_llm else math.floor(exact)
+
+
+def block_tokens(plan: Deployment) -> int:
+    return plan.block_tokens or BLOCK_TOKENS[plan.runtime]
+
+
+def size(model: Architecture, plan: Deployment) -> Sizing:
+    """All figures of `plan`.
+
+    Raises:
+        SettingsError: the parallel sizes do not divide the model.
+    """
+    check_parallel(model, plan.tp, plan.pp)
+    weights = weight_bytes(model, plan.precision, tp=plan.tp, pp=plan.pp)
+    reserve = reserve_bytes(model, plan)
+    total = plan.card.memory - DRIVER
+    if plan.runtime is Runtime.vllm:
+        pool = max(0.0, total * plan.memory_fraction - weights - reserve)
+    else:
+        pool = max(0.0, (total - weights - reserve) * plan.memory_fraction)
+    kv_gpu = kv_bytes_per_token(model, plan.kv_precision, tp=plan.tp, pp=plan.pp)
+    blocks = pool_blocks(plan, pool, kv_gpu)
+    tokens = blocks * block_tokens(plan)
+    return Sizing(
+        weights=weights,
+        kv_token=kv_gpu * plan.gpus,
+        kv_token_gpu=kv_gpu,
+        reserve=reserve,
+        pool=math.floor(pool),
+        blocks=blocks,
+        tokens=tokens,
+        sequences=blocks // math.ceil(plan.max_seq_len / block_tokens(plan)),
+        left=math.floor(total - weights - reserve - pool),
+        stream_bound=_stream_bound(model, plan, kv_gpu),
+        problems=tuple(_problems(model, plan, weights + reserve, total, tokens)),
+    )
+
+
+def check_parallel(model: Architecture, tp: int, pp: int) -> None:
+    """Raises: SettingsError when the heads cannot be shared out over tp GPUs, or the layers over pp."""
+    if tp < 1 or model.heads % tp:
+        raise SettingsError(f"--tp {tp} does not divide the {model.heads} attention heads of the model")
+    if model.kv_heads % tp and tp % model.kv_heads:
+        raise SettingsError(
+            f"--tp {tp} and the {model.kv_heads} key/value heads of the model: one must divide the other"
+        )
+    if pp < 1 or model.layers % pp:
+        raise SettingsError(f"--pp {pp} does not divide the {model.layers} layers of the model")
+
+
+def kv_choice(precision: Precision, kv_precision: KvPrecision) -> str:
+    """The sentence that says which KV caches go with the weights."""
+    choices = " or ".join(each.value for each in KV_CHOICES[precision])
+    return (
+        f"TensorRT-LLM builds no --kv-precision {kv_precision.value} beside "
+        f"--precision {precision.value}: {choices} it does"
+    )
+
+
+def _stream_bound(model: Architecture, plan: Deployment, kv_gpu: int) -> float:
+    """Stages of a pipeline work one after the other on a token, so only tp shortens the reading."""
+    read = _matrix_bytes(model, plan.precision, model.active_linear) + 2 * model.kept
+    read += 2 * (model.lm_head or model.embedding)
+    return plan.card.bandwidth / (read / plan.tp + kv_gpu * plan.pp * plan.max_seq_len)
+
+
+def _problems(model: Architecture, plan: Deployment, loaded: int, total: float, tokens: int) -> list[str]:
+    problems = []
+    if plan.runtime is Runtime.vllm and plan.kv_precision is KvPrecision.int8:
+        problems.append("vLLM has no INT8 KV cache: fp8 and auto are left")
+    if plan.runtime is Runtime.tensorrt_llm and plan.kv_precision not in KV_CHOICES[plan.precision]:
+        problems.append(kv_choice(plan.precision, plan.kv_precision))
+    if not plan.card.has_fp8 and "fp8" in (plan.precision.value, plan.kv_precision.value):
+        problems.append(f"{plan.card.name} (SM {plan.card.sm}) has no FP8: it begins with SM 8.9")
+    if loaded > total:
+        problems.append(
+            f"weights and activations take {loaded / 2**30:.1f} GiB of a GPU, "
+            f"and {plan.card.name} has {total / 2**30:.1f}"
+        )
+    elif tokens < plan.max_seq_len:
+        problems.append(f"the KV pool holds {tokens} tokens, less than one sequence of {plan.max_seq_len}")
+    if model.max_positions and plan.max_seq_len > model.max_positions:
+        problems.append(f"the model knows {model.max_positions} positions, less than {plan.max_seq_len}")
+    return problems

@@ -1,0 +1,1 @@
+"""Compares the answers and latencies of two runs."""

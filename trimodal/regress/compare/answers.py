@@ -1,0 +1,183 @@
+"""How a case's answers differ from the recorded ones, and whether that is worse.
+
+An answer that was recorded, in whichever repeat, is no difference. For others the case's expectation
+judges; without one, how alike they are. It knows nothing of times and caches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from trimodal.regress.compare.findings import Finding, Limits, Verdict
+from trimodal.regress.compare.significance import fewer_successes
+from trimodal.regress.golden.expectations import broken
+from trimodal.regress.golden.schema import Expectation
+from trimodal.regress.texts import overlap, word_errors
+from trimodal.regress.values import Record, Said
+
+# Comparing all with all of a sampled case with many repeats would take minutes.
+_MOST_COMPARED = 40
+_SHOWN = 60
+_SAME_VECTOR = 0.99999  # they are kept to five digits
+
+
+def compare_expectations(
+    case: str, expect: Expectation, before: Record | None, after: Record, alpha: float
+) -> list[Finding]:
+    """What became of the expectation; without an earlier run, whether it is kept.
+
+    Args:
+        alpha: below which chance fewer kept ones are worse, if some were broken before, too.
+    """
+    reasons = [broken(expect, said) for said in after.answers]
+    failed = [reasons[one.answer] for one in after.observations if reasons[one.answer]]
+    of = len(after.observations)
+    kept = of - len(failed)
+    was_kept, was_of = _kept(expect, before) if before else (1, 1)
+    was = f"{was_kept} of {was_of} kept" if before else ""
+    found = f"{kept} of {of} kept"
+    if failed and was_kept == was_of:
+        return [Finding(case, "expectation", "worse", was, found, failed[0])]
+    if failed:
+        p = fewer_successes((was_kept, was_of), (kept, of))
+        worse = Finding(case, "expectation", "worse", was, found, failed[0], p)
+        return [worse if p < alpha else Finding(case, "expectation", "known", was, found, failed[0])]
+    if was_kept < was_of:
+        return [Finding(case, "expectation", "better", was, found)]
+    return []
+
+
+def _kept(expect: Expectation, record: Record) -> tuple[int, int]:
+    fine = [not broken(expect, said) for said in record.answers]
+    return sum(fine[one.answer] for one in record.observations), len(record.observations)
+
+
+def compare_answers(
+    case: str, before: Record, after: Record, limits: Limits, *, expected: bool
+) -> list[Finding]:
+    """What answers there are that were not recorded.
+
+    Args:
+        expected: an expectation judges this case; other differences are told, and not worse.
+    """
+    known = set(before.answers)
+    new = [said for said in after.answers if said not in known]
+    if not new:
+        return []
+    failed, fine = [said for said in new if said.error], [said for said in new if not said.error]
+    recorded = [said for said in before.answers if not said.error]
+    share = sum(said in set(new) for said in after.said)
+    seen = f"{share} of {len(after.observations)} requests"
+    if failed:
+        # One refusal for another is a change; a refusal for an answer is worse.
+        verdict: Verdict = "worse" if any(not said.error for said in before.said) else "changed"
+        return [Finding(case, "answer", verdict, shown(before.said[0]), shown(failed[0]), seen)]
+    if not recorded:
+        return [Finding(case, "answer", "better", shown(before.said[0]), shown(fine[0]), seen)]
+    found = _text(recorded, fine, before.task, limits)
+    found += _labels(recorded, fine, limits)
+    found += _vectors(recorded, fine, limits)
+    return [
+        Finding(case, "answer", "changed" if expected else verdict, was, now, f"{detail}; {seen}")
+        for verdict, was, now, detail in found
+    ]
+
+
+_Difference = tuple[Verdict, str, str, str]
+
+
+def _text(recorded: Sequence[Said], new: Sequence[Said], task: str, limits: Limits) -> list[_Difference]:
+    known = {(said.text, said.heard, said.finish_reason) for said in recorded}
+    others = [said for said in new if (said.text, said.heard, said.finish_reason) not in known]
+    if not others:
+        return []
+    pairs = [(_nearest(said.text, recorded), said) for said in others[:_MOST_COMPARED]]
+    (likeness, old), now = min(pairs, key=lambda pair: pair[0][0])
+    detail = f"overlap {likeness:.2f}"
+    if task == "speech":
+        detail += f", word errors {word_errors(old.text, now.text):.2f}"
+    if now.heard != old.heard:
+        detail += f", heard {old.heard!r} → {now.heard!r}"
+    reasons = {said.finish_reason for said in recorded}
+    ended = next((said for said in others if said.finish_reason not in reasons), None)
+    if ended:
+        detail += f", finish reason {old.finish_reason} → {ended.finish_reason}"
+    # Sampled answers differ among themselves: no more is asked of new ones.
+    least = min(limits.overlap, _own_likeness(recorded))
+    verdict: Verdict = "worse" if likeness < least or ended else "changed"
+    return [(verdict, shown(old), shown(now), detail)]
+
+
+def _nearest(text: str, others: Iterable[Said]) -> tuple[float, Said]:
+    """The most alike of some answers, and how much it is."""
+    ranked = [(overlap(one.text, text), one) for one in list(others)[:_MOST_COMPARED]]
+    return max(ranked, key=lambda pair: pair[0])
+
+
+def _own_likeness(recorded: Sequence[Said]) -> float:
+    """The least that a recorded answer is like its most alike other one; 1 when there is only one."""
+    if len(recorded) < 2:
+        return 1.0
+    some = recorded[:_MOST_COMPARED]
+    return min(_nearest(one.text, (other for other in some if other is not one))[0] for one in some)
+
+
+def _labels(recorded: Sequence[Said], new: Sequence[Said], limits: Limits) -> list[_Difference]:
+    recorded = [said for said in recorded if said.labels]
+    new = [said for said in new if said.labels]
+    if not recorded or not new:
+        return []
+    best = {said.labels[0][0] for said in recorded}
+    other = next((said for said in new if said.labels[0][0] not in best), None)
+    if other:
+        return [("worse", _best(recorded[0]), _best(other), "another label")]
+    drifts = [(min(_drift(old, said) for old in recorded), said) for said in new]
+    drift, now = max(drifts, key=lambda pair: pair[0])
+    if drift <= limits.score:
+        return []
+    return [("changed", _best(recorded[0]), _best(now), f"scores moved by {drift:.3f}")]
+
+
+def _drift(old: Said, new: Said) -> float:
+    scores = dict(new.labels)
+    # A label that one of them cut off (top_k) cannot be compared.
+    return max((abs(score - scores[name]) for name, score in old.labels if name in scores), default=1.0)
+
+
+def _vectors(recorded: Sequence[Said], new: Sequence[Said], limits: Limits) -> list[_Difference]:
+    recorded = [said for said in recorded if said.vector]
+    new = [said for said in new if said.vector]
+    if not recorded or not new:
+        return []
+    cosine = min(max(_cosine(old.vector, said.vector) for old in recorded) for said in new)
+    if cosine >= _SAME_VECTOR:
+        return []
+    verdict: Verdict = "worse" if cosine < limits.cosine else "changed"
+    was, now = (f"{len(said.vector)} numbers" for said in (recorded[0], new[0]))
+    return [(verdict, was, now, f"cosine {cosine:.5f}")]
+
+
+def _cosine(first: Sequence[float], second: Sequence[float]) -> float:
+    if len(first) != len(second):
+        return -1.0
+    one, other = np.asarray(first), np.asarray(second)
+    length = float(np.linalg.norm(one) * np.linalg.norm(other))
+    return float(one @ other) / length if length else float(not one.any() and not other.any())
+
+
+def _best(said: Said) -> str:
+    name, score = said.labels[0]
+    return f"{_printable(name)} {score:.3f}"
+
+
+def shown(said: Said) -> str:
+    """The answer or refusal in one short line, safe for a terminal."""
+    text = _printable(" ".join((f"{said.error}: {said.text}" if said.error else said.text).split()))
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def _printable(text: str) -> str:
+    # An answer must not move a terminal's cursor or colour what comes after it.
+    return "".join(sign if sign.isprintable() else "�" for sign in text)

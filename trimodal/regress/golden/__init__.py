@@ -1,0 +1,1 @@
+"""Golden sets: cases and what their answers must satisfy."""

@@ -1,0 +1,45 @@
+"""Whether one answer is as its golden line says it must be. It knows nothing of earlier runs."""
+
+from __future__ import annotations
+
+import re
+
+from trimodal.regress.golden.schema import Expectation
+from trimodal.regress.texts import word_errors
+from trimodal.regress.values import Said
+
+
+def broken(expect: Expectation, said: Said) -> str:
+    """The first part of the expectation that the answer breaks, as a short text; "" when it keeps all."""
+    if expect == Expectation():
+        return ""
+    if said.error:
+        return f"{said.error}: {said.text}"
+    if expect.exact is not None and said.text != expect.exact:
+        return f"is not {_short(expect.exact)}"
+    for part in expect.contained:
+        if part not in said.text:
+            return f"does not contain {_short(part)}"
+    if expect.regex is not None and not re.search(expect.regex, said.text):
+        return f"does not match {_short(expect.regex)}"
+    if expect.label is not None:
+        best = said.labels[0][0] if said.labels else ""
+        if best != expect.label:
+            return f"label {_short(best)} is not {_short(expect.label)}"
+    return _measured(expect, said)
+
+
+def _measured(expect: Expectation, said: Said) -> str:
+    reference = expect.text or ""
+    if expect.wer_max is not None and (rate := word_errors(reference, said.text)) > expect.wer_max:
+        return f"word error rate {rate:.3f} is above {expect.wer_max:g}"
+    if expect.similarity_min is not None:
+        if said.cosine is None:
+            return "no text to compare"
+        if said.cosine < expect.similarity_min:
+            return f"similarity {said.cosine:.3f} is below {expect.similarity_min:g}"
+    return ""
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:39] + "…")

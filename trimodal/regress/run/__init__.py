@@ -1,0 +1,1 @@
+"""Asks a server the cases of a golden set."""

@@ -1,0 +1,170 @@
+"""Reads a model repository: names, the profile's configs, ensemble steps, artefacts. Loads nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import text_format  # type: ignore[import-untyped]
+from tritonclient.grpc import model_config_pb2
+
+from trimodal.errors import ServerError
+from trimodal.manifest import MANIFEST
+
+# Parameters by which a Python model names another one that it calls by itself (BLS).
+CALLS = ("recognizer", "embedder", "llm", "speech", "vision")
+# … and those that it only calls when another parameter has this value.
+ONLY_WITH = {"embedder": ("cache", "semantic")}
+GPU_ENGINES = ("tensorrt", "tensorrt_llm", "tensorrt_llm_pytorch", "vllm")
+FAKE = "fake"  # engine of every Python model that needs no artefact and no GPU
+
+
+@dataclass(frozen=True)
+class Model:
+    """One model as its profile's config file describes it. `config` is a parsed ModelConfig."""
+
+    name: str
+    directory: Path
+    config_file: Path
+    config: Any
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        return {key: value.string_value for key, value in self.config.parameters.items()}
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Models that this one runs as an ensemble."""
+        return tuple(step.model_name for step in self.config.ensemble_scheduling.step)
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """Models that this one calls by itself while it works on a request."""
+        parameters = self.parameters
+        named = {key: parameters[key] for key in CALLS if parameters.get(key)}
+        for key, (other, value) in ONLY_WITH.items():
+            if parameters.get(other) != value:
+                named.pop(key, None)
+        return tuple(named.values())
+
+    @property
+    def platform(self) -> str:
+        return str(self.config.backend or self.config.platform or "?")
+
+    @property
+    def backend(self) -> str:
+        """The folder of Triton's `backends` that it needs; empty for an ensemble."""
+        if self.config.backend or self.steps:
+            return str(self.config.backend)
+        return str(self.config.platform).partition("_")[0]  # as tensorrt_plan
+
+    @property
+    def engine(self) -> str:
+        """What runs it: a Python model's engine, else the backend."""
+        return self.parameters.get("engine", self.platform)
+
+    @property
+    def artefact(self) -> str:
+        """Name of the built artefact that it runs; empty where it runs none."""
+        if self.backend != "python":
+            return str(self.config.default_model_filename).rpartition("/")[0]
+        return "" if self.engine == FAKE else self.parameters.get("artefact", "")
+
+    @property
+    def version_directory(self) -> Path:
+        """The folder of the version that Triton loads: the highest."""
+        numbers = [int(path.name) for path in self.directory.iterdir() if path.name.isdecimal()]
+        return self.directory / str(max(numbers, default=1))
+
+    @property
+    def wants_gpu(self) -> bool:
+        if self.backend == "python":
+            on_gpu = self.engine in GPU_ENGINES or self.parameters.get("device") == "cuda"
+            return on_gpu and self.engine != FAKE
+        kinds = {group.kind for group in self.config.instance_group}
+        return self.backend == "tensorrt" or model_config_pb2.ModelInstanceGroup.KIND_GPU in kinds
+
+    @property
+    def instances(self) -> int:
+        """Python stubs that it starts (0 for other backends)."""
+        if self.config.backend != "python":
+            return 0
+        return sum(max(1, group.count) for group in self.config.instance_group) or 1
+
+    def precision(self) -> str:
+        """The artefact's precision by its manifest, else by its name (`onnx-int8`); empty without one."""
+        if not self.artefact:
+            return ""
+        try:
+            manifest = (self.version_directory / self.artefact / MANIFEST).read_text()
+            return str(json.loads(manifest)["precision"])
+        except (ValueError, KeyError, OSError):
+            return self.artefact.rpartition("-")[2]
+
+
+def config_file(directory: Path, profile: str) -> Path:
+    """The file that Triton reads: `configs/<profile>.pbtxt` where there is one, else `config.pbtxt`.
+
+    `tensorrt` is `config.pbtxt` itself, as Triton's own users expect.
+    """
+    special = directory / "configs" / f"{profile}.pbtxt"
+    return special if profile != "tensorrt" and special.is_file() else directory / "config.pbtxt"
+
+
+def model_names(repository: Path) -> list[str]:
+    """Every model of the repository: the folders with a config.pbtxt.
+
+    Raises:
+        ServerError: no such directory, or no model in it.
+    """
+    if not repository.is_dir():
+        raise ServerError(f"model repository {repository} does not exist: name one with --model-repository")
+    names = sorted(path.parent.name for path in repository.glob("*/config.pbtxt"))
+    if not names:
+        raise ServerError(f"model repository {repository} has no model (no */config.pbtxt in it)")
+    return names
+
+
+def read_model(repository: Path, name: str, profile: str) -> Model:
+    """Raises: ServerError naming the file and the line when it is not a valid config."""
+    file = config_file(repository / name, profile)
+    try:
+        config = text_format.Parse(file.read_text(encoding="utf-8"), model_config_pb2.ModelConfig())
+    except (text_format.ParseError, OSError, UnicodeDecodeError) as error:
+        shown = file.relative_to(repository)
+        raise ServerError(f"model {name}: {shown} is not a valid model configuration: {error}") from None
+    return Model(name, repository / name, file, config)
+
+
+def select_models(repository: Path, wanted: Iterable[str], profile: str) -> dict[str, Model]:
+    """The wanted models (all when none is named), the steps of the ensembles among them, and what they call.
+
+    Raises:
+        ServerError: a name that the repository lacks; lists those that it has.
+    """
+    names = model_names(repository)
+    pending = list(wanted) or list(names)
+    models: dict[str, Model] = {}
+    while pending:
+        name = pending.pop(0)
+        if name not in names:
+            raise ServerError(f"no model '{name}' in {repository}: it has {', '.join(names)}")
+        if name not in models:
+            models[name] = read_model(repository, name, profile)
+            pending += [*models[name].steps, *models[name].calls]
+    return models
+
+
+def waves(models: Mapping[str, Model]) -> list[list[str]]:
+    """The order in which models may go: each after all those that call it."""
+    left, order = dict(models), []
+    while left:
+        called = {name for model in left.values() for name in model.calls if name != model.name}
+        wave = sorted(name for name in left if name not in called) or sorted(left)
+        order.append(wave)
+        for name in wave:
+            del left[name]
+    return order

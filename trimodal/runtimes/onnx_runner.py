@@ -1,0 +1,189 @@
+"""Runs an ONNX graph on arrays of the host; with CUDA through page-locked memory, one session a batch size.
+
+The GPU reads page-locked memory by itself; of other memory the driver makes a copy first.
+ONNX Runtime's Python API gives none for CUDA (1.31), so buffers are locked by CUDA's own call.
+
+A session of its own for each batch size, because ONNX Runtime's convolution on CUDA keeps cuDNN's
+plan for the last shape alone since 1.20 (its issue 23006): batches of changing sizes in one
+session would be planned anew each time, which costs more than running them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import mmap
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimodal.errors import ServerError
+from trimodal.runtimes.onnx_session import Device, first_line
+
+logger = logging.getLogger(__name__)
+
+Array = NDArray[Any]
+PORTABLE = 1  # cudaHostRegisterPortable: locked for every context of the process
+
+
+class Runner(Protocol):
+    """A graph that is ready to run; calls may come from several threads."""
+
+    def run(self, inputs: Mapping[str, Array], output: str) -> Array:
+        """The named output for these inputs: an array of the host that the caller may keep.
+
+        Raises:
+            ServerError: the GPU cannot run it.
+        """
+
+
+def make_runner(open_one: Callable[[], Any], device: Device, sizes: Sequence[int] = ()) -> Runner:
+    """The best way to run a graph on that device.
+
+    Args:
+        open_one: a new session, as `open_session` gives.
+        sizes: of a graph with convolutions: the batch sizes that are run on CUDA. Batches between
+            them are filled up, larger ones are parted. None: batches of every size in one session.
+    """
+    if device == "cpu":
+        return HostRunner(open_one())
+    sessions = {size: open_one() for size in sorted(set(sizes))} or {0: open_one()}
+    return CudaRunner(sessions, PageLocker.of_onnxruntime())
+
+
+class HostRunner:
+    """Runs a session of the processor."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def run(self, inputs: Mapping[str, Array], output: str) -> Array:
+        (found,) = self._session.run(
+            [output], {name: np.ascontiguousarray(array) for name, array in inputs.items()}
+        )
+        return np.asarray(found)
+
+
+class CudaRunner:
+    """Runs sessions of the GPU, one call after the other: they would take turns there anyway.
+
+    Args:
+        sessions: batch size → session, in order of size; 0: every size.
+    """
+
+    def __init__(self, sessions: Mapping[int, Any], locker: PageLocker) -> None:
+        self._sessions = sessions
+        self._locker = locker
+        self._buffers: dict[str, PageLocked] = {}
+        self._busy = threading.Lock()
+
+    def run(self, inputs: Mapping[str, Array], output: str) -> Array:
+        rows = len(next(iter(inputs.values())))
+        most = max(self._sessions) or rows
+        with self._busy:
+            found = [
+                self._run({name: array[at : at + most] for name, array in inputs.items()}, output)
+                for at in range(0, rows, most)
+            ]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def _run(self, inputs: Mapping[str, Array], output: str) -> Array:
+        rows = len(next(iter(inputs.values())))
+        size = 0 if 0 in self._sessions else min(size for size in self._sessions if size >= rows)
+        session = self._sessions[size]
+        staged = {name: self._staged(name, array, size or rows) for name, array in inputs.items()}
+        try:
+            binding = session.io_binding()
+            for name, array in staged.items():
+                binding.bind_cpu_input(name, array)  # copies to the GPU now
+            binding.bind_output(output, "cpu")
+            session.run_with_iobinding(binding)
+            (found,) = binding.copy_outputs_to_cpu()
+        except Exception as error:  # ONNX Runtime has no common base for its errors.
+            # cuDNN is looked for at the first convolution, memory at the first batch of a size: in a warm-up.
+            raise ServerError(
+                f"the GPU fails on a batch of {size or rows} ({first_line(error)}): "
+                "`trimodal doctor --profile cuda` tells what is missing"
+            ) from error
+        return np.asarray(found)[:rows]
+
+    def _staged(self, name: str, array: Array, size: int) -> Array:
+        """`array` with zeros up to `size` rows, in this input's page-locked buffer, which grows as needed."""
+        shape = (size, *array.shape[1:])
+        wanted = int(np.prod(shape)) * array.itemsize
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer.size < wanted:
+            buffer = self._buffers[name] = PageLocked(wanted, self._locker)
+        staged = buffer.array(shape, array.dtype)
+        staged[: len(array)] = array
+        staged[len(array) :] = 0
+        return staged
+
+
+class PageLocker:
+    """`cudaHostRegister` and its kin of a CUDA runtime library; without a library nothing is locked."""
+
+    def __init__(self, library: Any, trouble: str = "") -> None:
+        self._library = library
+        self._told = False
+        if trouble:
+            self._tell(trouble)
+
+    @classmethod
+    def of_onnxruntime(cls) -> PageLocker:
+        """With the CUDA runtime that ONNX Runtime has loaded."""
+        import onnxruntime
+
+        name = f"libcudart.so.{str(onnxruntime.cuda_version).partition('.')[0]}"
+        try:
+            return cls(ctypes.CDLL(name))
+        except OSError as error:
+            return cls(None, str(error))
+
+    def lock(self, address: int, size: int) -> bool:
+        """Whether these bytes are page-locked now. Where the system forbids it, copies are only slower."""
+        if self._library is None:
+            return False
+        code = self._library.cudaHostRegister(
+            ctypes.c_void_p(address), ctypes.c_size_t(size), ctypes.c_uint(PORTABLE)
+        )
+        if code:
+            self._library.cudaGetLastError()  # else the next kernel would report it as its own
+            self._tell(f"cudaHostRegister gives CUDA error {code}")
+        return not code
+
+    def unlock(self, address: int) -> None:
+        """Undoes `lock`."""
+        self._library.cudaHostUnregister(ctypes.c_void_p(address))
+
+    def _tell(self, trouble: str) -> None:
+        if not self._told:
+            logger.warning("memory is not page-locked, copies are slower: %s", trouble)
+        self._told = True
+
+
+class PageLocked:
+    """Host memory of whole pages, locked as long as the object lives.
+
+    Attributes:
+        size: bytes that may be used.
+    """
+
+    def __init__(self, size: int, locker: PageLocker) -> None:
+        self.size = max(size, 1)
+        self._locker = locker
+        # Anonymous memory of its own: a page that is shared with other objects would be locked under them.
+        self._bytes: NDArray[np.uint8] = np.frombuffer(mmap.mmap(-1, self.size), np.uint8)
+        self._locked = locker.lock(self._bytes.ctypes.data, self.size)
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """The first bytes as an array; valid until the next `array`."""
+        used = int(np.prod(shape)) * dtype.itemsize
+        return self._bytes[:used].view(dtype).reshape(shape)
+
+    def __del__(self) -> None:
+        if getattr(self, "_locked", False):
+            self._locker.unlock(self._bytes.ctypes.data)

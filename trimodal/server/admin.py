@@ -1,0 +1,123 @@
+"""The few HTTP calls that the launcher makes of its own server. Not a client library."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from trimodal.server.launch import OPERATOR_HEADER
+
+_POLL = 0.1  # seconds
+_IDLE_LOOKS = 3  # in a row: the last response may still be on its way out
+
+
+def drain(api: Api, waves: Sequence[Iterable[str]], limit: float, *, stop: Callable[[], bool]) -> list[str]:
+    """Refuses new requests and waits up to `limit` seconds for the running ones.
+
+    Args:
+        waves: every loaded model; those of a wave go when the wave before has no requests any more.
+        stop: polled; True ends the waiting.
+
+    Returns:
+        the models that still had requests, empty when all came to their end.
+    """
+    deadline = time.monotonic() + limit
+    running: set[str] = set()
+    try:
+        for wave in waves:
+            running |= set(wave)
+            _drain_wave(api, running, deadline, stop)
+    except (OSError, http.client.HTTPException):
+        pass  # the server is going down by itself: the caller sees to it
+    return sorted(running)
+
+
+def _drain_wave(api: Api, running: set[str], deadline: float, stop: Callable[[], bool]) -> None:
+    """Unloads the models `running` and takes those out of it that came to their end."""
+    idle_looks = dict.fromkeys(running, 0)
+    for name in sorted(running):
+        api.unload(name)
+    while running and not stop():
+        states = api.states()
+        flying = api.in_flight()
+        for name in sorted(running):
+            idle = flying.get(name) == 0
+            idle_looks[name] = idle_looks[name] + 1 if idle else 0
+            if states.get(name, ("UNAVAILABLE", ""))[0] == "UNAVAILABLE" or idle_looks[name] >= _IDLE_LOOKS:
+                running.discard(name)
+        if running and time.monotonic() > deadline:
+            break
+        if running:
+            time.sleep(_POLL)
+
+
+_IN_FLIGHT = re.compile(r"^trimodal_\w*(?:active|queued)_requests\{([^}]*)\} (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Api:
+    """`timeout` in seconds per call. Calls that fail on the way raise OSError or HTTPException."""
+
+    host: str
+    http_port: int
+    metrics_port: int
+    operator_key: str
+    timeout: float = 2.0
+
+    def ready(self, model: str | None = None) -> bool:
+        """Whether the server, or one model, is ready; False also when nobody answers."""
+        path = f"/v2/models/{model}/ready" if model else "/v2/health/ready"
+        try:
+            return self._call("GET", path, self.http_port)[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def shows_metrics(self) -> bool:
+        """Whether the metrics page answers; its port is opened last."""
+        try:
+            return self._call("GET", "/metrics", self.metrics_port)[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def states(self) -> dict[str, tuple[str, str]]:
+        """Model → (state, version) of the repository index, for models that were ever loaded."""
+        _, body = self._call("POST", "/v2/repository/index", self.http_port)
+        return {
+            entry["name"]: (entry["state"], entry.get("version", ""))
+            for entry in json.loads(body)
+            if "state" in entry
+        }
+
+    def unload(self, model: str) -> None:
+        """Stops a model from taking requests; those it has go on. Returns at once."""
+        self._call("POST", f"/v2/repository/models/{model}/unload", self.http_port)
+
+    def in_flight(self) -> dict[str, float]:
+        """Model → requests in it, for models with gauges `trimodal_…_{active,queued}_requests`."""
+        _, body = self._call("GET", "/metrics", self.metrics_port)
+        return in_flight(body.decode())
+
+    def _call(self, method: str, path: str, port: int) -> tuple[int, bytes]:
+        # 0.0.0.0 and :: mean every address when listened on; loopback is one of them.
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        connection = http.client.HTTPConnection(host, port, timeout=self.timeout)
+        try:
+            headers = {OPERATOR_HEADER: self.operator_key}
+            connection.request(method, path, body=b"{}" if method == "POST" else None, headers=headers)
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+
+def in_flight(metrics: str) -> dict[str, float]:
+    """Sums the gauges of active and queued requests by their `model` label."""
+    totals: dict[str, float] = {}
+    for labels, value in _IN_FLIGHT.findall(metrics):
+        if model := re.search(r'\bmodel="([^"]*)"', labels):
+            totals[model.group(1)] = totals.get(model.group(1), 0.0) + float(value)
+    return totals

@@ -1,0 +1,235 @@
+"""Whisper on CTranslate2, called at the batch level: windows of many streams in one run.
+
+faster-whisper's class takes one audio at a time and always encodes 30 s; here a
+batch shares one encoding of the shortest context that holds its windows. A
+window's result never depends on its neighbours: what CTranslate2 would mix (one
+length of prompt, one language or one alignment a call) is parted first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trimodal.audio.values import SAMPLE_RATE, Word
+from trimodal.manifest import read_manifest
+from trimodal.runtimes.gpu_fit import check_checkpoint, check_precision
+from trimodal.speech.engines.ctranslate2_model import open_model
+from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.values import Recognition, Window
+from trimodal.speech.whisper.artefact import SpeechShapes, read_shapes, unopened
+from trimodal.speech.whisper.features import HOP, log_mel_batch, smallest_context
+from trimodal.speech.whisper.tokens import WhisperTokens
+from trimodal.speech.whisper.word_timestamps import (
+    compression_ratio,
+    most_tokens,
+    timed_words,
+    token_starts,
+)
+
+# CTranslate2 draws from one generator a thread that cannot be seeded again: a draw would depend on all before
+# it. So a temperature above zero searches instead: wider, and without the loops of greedy decoding.
+RETRY_BEAMS, RETRY_NGRAM = 5, 3
+
+
+@dataclass(slots=True)
+class _Row:
+    """A window on its way through a batch; `at` is its row in the encoded batch."""
+
+    window: Window
+    at: int = 0
+    language: str = ""
+    prompt: list[int] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    no_speech: float = 0.0
+    log_probability: float = 0.0
+    looped: bool = False
+    words: tuple[Word, ...] = ()
+
+    @property
+    def samples(self) -> int:
+        return len(self.window.samples)
+
+    @property
+    def most_tokens(self) -> int:
+        return most_tokens(self.samples / SAMPLE_RATE, self.language)
+
+    @property
+    def frames(self) -> int:
+        """Feature frames that are not padding; the aligner takes two as one step."""
+        return max(2, self.samples // HOP)
+
+
+class CTranslate2Whisper:
+    """One model and its vocabulary. Calls may come from several threads; the model runs one at a time."""
+
+    def __init__(
+        self, model: Any, tokens: WhisperTokens, shapes: SpeechShapes, *, beam_size: int, max_batch: int
+    ) -> None:
+        self._model = model
+        self._tokens = tokens
+        self._shapes = shapes
+        self._beam_size = beam_size
+        self._max_batch = max_batch
+        # -1 stands for those that the checkpoint's own configuration names.
+        self._suppressed = [-1, *tokens.never_made()]
+
+    @property
+    def contexts_s(self) -> tuple[float, ...]:
+        return self._shapes.contexts_s
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return tuple(self._tokens.languages) or ("en",)
+
+    def recognize(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
+        """What is heard in each window, in order; above temperature 0 by a wider search without loops."""
+        rows = [_Row(window) for window in windows]
+        for group in _parted(rows, lambda row: smallest_context(self.contexts_s, row.samples)):
+            for first in range(0, len(group), self._max_batch):
+                self._run(group[first : first + self._max_batch], temperature)
+        return [self._recognition(row) for row in rows]
+
+    def close(self) -> None:
+        """Frees the weights."""
+        self._model.unload_model()
+
+    def _run(self, rows: list[_Row], temperature: float) -> None:
+        """Everything for windows of one context, at most `max_batch`."""
+        context_s = smallest_context(self.contexts_s, max(row.samples for row in rows))
+        features = log_mel_batch(
+            [row.window.samples for row in rows], context_s, self._shapes.mel_bins, self._shapes.padding
+        )
+        encoded = self._model.encode(_storage(features))
+        for at, row in enumerate(rows):
+            row.at = at
+        self._choose_languages(encoded, rows)
+        room = self._shapes.positions // 2 - 1
+        for row in rows:
+            row.prompt = self._tokens.prompt(row.language, row.window.prompt, room)
+        # A search is bounded by its language, below.
+        for group in _parted(rows, lambda row: (len(row.prompt), most_tokens(context_s, row.language))):
+            self._generate(_rows_of(encoded, group), group, context_s, temperature)
+        written = [row for row in rows if row.tokens]
+        for group in _parted(written, lambda row: row.language):
+            self._align(encoded, group)
+
+    def _choose_languages(self, encoded: Any, rows: Iterable[_Row]) -> None:
+        for row in rows:
+            row.language = row.window.language or (self.languages[0] if len(self.languages) == 1 else "")
+        unknown = [row for row in rows if not row.language]
+        detected = self._model.detect_language(_rows_of(encoded, unknown)) if unknown else []
+        for row, ranked in zip(unknown, detected, strict=True):
+            codes = (token.strip("<|>") for token, _ in ranked)
+            row.language = next(code for code in codes if code in self._tokens.languages)
+
+    def _generate(self, encoded: Any, rows: list[_Row], context_s: float, temperature: float) -> None:
+        """Tokens and figures of windows whose prompts have one length, in languages of one bound."""
+        given = len(rows[0].prompt)
+        beams = RETRY_BEAMS if temperature else self._beam_size
+        # What a search chooses depends on its bound: the context's. Greedy decoding only ends there.
+        longest = most_tokens(context_s, rows[0].language)
+        bound = max(row.most_tokens for row in rows) if beams == 1 else longest
+        bound = min(bound, self._shapes.positions // 2)
+        results = self._model.generate(
+            encoded,
+            [row.prompt for row in rows],
+            beam_size=beams,
+            no_repeat_ngram_size=RETRY_NGRAM if temperature else 0,
+            # It makes at most half of max_length, and at most max_length less the prompt.
+            max_length=min(max(2 * bound, bound + given), self._shapes.positions),
+            suppress_tokens=self._suppressed,
+            return_scores=True,
+            return_no_speech_prob=True,
+        )
+        for row, result in zip(rows, results, strict=True):
+            made = result.sequences_ids[0]
+            # A mean over the tokens (of none: not a number); <|endoftext|> counts as one more.
+            row.log_probability = result.scores[0] * len(made) / (len(made) + 1) if made else 0.0
+            row.no_speech = min(max(result.no_speech_prob, 0.0), 1.0)
+            # The bound of the run is that of its longest window: cut at the window's own.
+            row.looped = len(made) >= row.most_tokens
+            row.tokens = self._tokens.text_only(made[: row.most_tokens])
+
+    def _align(self, encoded: Any, rows: list[_Row]) -> None:
+        """Words of windows of one language, by dynamic time warping over cross-attention."""
+        aligned = list(rows)
+        if len({row.frames for row in rows}) == 1 and len({len(row.tokens) for row in rows}) > 1:
+            # Windows of one length are aligned without a mask, and then the others' longer texts would
+            # count: one more row, a little shorter, brings the mask. Its result is thrown away.
+            odd = replace(rows[0], tokens=rows[0].tokens[:1])
+            aligned.append(odd)
+        frames = [row.frames for row in aligned]
+        if len(aligned) > len(rows):
+            frames[-1] = max(2, frames[-1] - 2)
+        results = self._model.align(
+            _rows_of(encoded, aligned),
+            self._tokens.start_sequence(rows[0].language),
+            [row.tokens for row in aligned],
+            frames,
+        )[: len(rows)]
+        for row, result in zip(rows, results, strict=True):
+            texts, times = [pair[0] for pair in result.alignments], [pair[1] for pair in result.alignments]
+            row.words = timed_words(
+                self._tokens.pieces(row.tokens, row.language),
+                token_starts(texts, times, len(row.tokens)),
+                result.text_token_probs,
+                row.samples,
+            )
+            if row.looped:  # The score counts what was cut off, which depends on the neighbours' bounds.
+                likely = np.maximum(result.text_token_probs, np.finfo(np.float32).tiny)
+                row.log_probability = float(np.log(likely).mean())
+
+    @staticmethod
+    def _recognition(row: _Row) -> Recognition:
+        ratio = compression_ratio("".join(word.text for word in row.words))
+        return Recognition(row.words, row.language, row.no_speech, row.log_probability, ratio)
+
+
+def _parted(rows: Iterable[_Row], key: Callable[[_Row], Hashable]) -> list[list[_Row]]:
+    """Rows that agree in `key`."""
+    groups: dict[Hashable, list[_Row]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return list(groups.values())
+
+
+def _rows_of(encoded: Any, rows: Sequence[_Row]) -> Any:
+    """The rows of an encoded batch; itself, without a copy, if they are all of it."""
+    if [row.at for row in rows] == list(range(encoded.shape[0])):
+        return encoded
+    import ctranslate2
+
+    host = encoded.to_device(ctranslate2.Device.cpu)
+    return _storage(np.asarray(host)[[row.at for row in rows]])
+
+
+def _storage(array: Any) -> Any:
+    import ctranslate2
+
+    return ctranslate2.StorageView.from_array(np.ascontiguousarray(array))
+
+
+def open_engine(directory: Path, settings: RecognizeSettings) -> CTranslate2Whisper:
+    """The model in `directory` with the `tokenizer.json` beside it.
+
+    Raises:
+        ArtefactError: missing, damaged, of another checkpoint, refused by the runtime, or of a precision that
+            is not known.
+    """
+    manifest = read_manifest(directory, task="speech", runtime="ctranslate2")
+    check_precision(directory, manifest, settings.precision)
+    check_checkpoint(directory, manifest, settings.checkpoint_sha256)
+    shapes = read_shapes(directory, manifest)
+    model = open_model(directory, manifest, settings)
+    try:
+        tokens = WhisperTokens(directory, shapes.languages, multilingual=model.is_multilingual)
+    except Exception as error:  # `tokenizers` raises plain Exception.
+        raise unopened(directory, manifest, error) from None
+    return CTranslate2Whisper(
+        model, tokens, shapes, beam_size=settings.beam_size, max_batch=settings.max_batch_windows
+    )

@@ -1,0 +1,62 @@
+"""The contract of a speech recogniser, and the table that opens one by name.
+
+An engine gets windows that are known to be good: limits, finite samples and
+known languages are the service's affair, and so is refusing what an engine
+made up (guards). Padding windows and putting them into batches is the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, cast
+
+from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.values import Recognition, Window
+
+
+class SpeechEngine(Protocol):
+    """Turns windows of audio into words with times."""
+
+    @property
+    def contexts_s(self) -> tuple[float, ...]:
+        """Encoder lengths in seconds, ascending; a window is padded to the first that holds it.
+
+        Windows of one context share a batch: the words of a window must not depend on its neighbours.
+        """
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """ISO 639-1 codes that may be asked for; the first is the default unless the model detects it."""
+
+    def recognize(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
+        """What is heard in each window, in order.
+
+        Temperature 0 decodes as the settings say; above it the engine tries otherwise, so that
+        a loop may be left. Both are deterministic, whatever was recognised before.
+        """
+
+    def close(self) -> None:
+        """Frees what the engine holds; it is not used afterwards."""
+
+
+Opener = Callable[[Path, RecognizeSettings], SpeechEngine]
+
+# Engine → module with `open_engine`. Imported when opened.
+ENGINES = {
+    "ctranslate2": "trimodal.speech.engines.ctranslate2",
+    "onnxruntime": "trimodal.speech.engines.onnxruntime",
+    "tensorrt": "trimodal.speech.engines.tensorrt.engine",
+    "fake": "trimodal.speech.engines.fake",
+}
+
+
+def open_engine(directory: Path, settings: RecognizeSettings) -> SpeechEngine:
+    """The engine that `settings.engine` names, on the artefact in `directory`.
+
+    Raises:
+        ArtefactError: the artefact is missing, damaged or for another runtime.
+    """
+    opener = cast(Opener, import_module(ENGINES[settings.engine]).open_engine)
+    return opener(directory, settings)

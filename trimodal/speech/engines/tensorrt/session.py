@@ -1,0 +1,140 @@
+"""A TensorRT plan, deserialised: its tensors and profiles, and runs on given addresses in a given stream.
+
+One execution context for each optimisation profile, so that changing between prompts and steps copies
+nothing. Whether the plan fits this machine was checked before (trimodal.runtimes.gpu_fit).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trimodal.speech.engines.tensorrt.memory import Shape, View
+
+if TYPE_CHECKING:
+    import tensorrt
+
+Range = tuple[Shape, Shape]  # smallest and largest
+
+
+class TensorRTError(RuntimeError):
+    """TensorRT refused something; the message has the last words of its log."""
+
+
+class Runtime:
+    """TensorRT's runtime, and its log's errors."""
+
+    def __init__(self) -> None:
+        import tensorrt as trt
+
+        errors: deque[str] = deque(maxlen=3)
+
+        class Log(trt.ILogger):
+            def log(self, severity: trt.ILogger.Severity, msg: str) -> None:
+                if severity in (trt.ILogger.Severity.ERROR, trt.ILogger.Severity.INTERNAL_ERROR):
+                    errors.append(" ".join(msg.split()))
+
+        self._errors = errors
+        self._log = Log()  # TensorRT keeps no reference.
+        self.runtime = trt.Runtime(self._log)
+
+    def refusal(self, what: str) -> TensorRTError:
+        """`what` failed; forgets the errors that it tells."""
+        told = "; ".join(self._errors) or "it did not say why"
+        self._errors.clear()
+        return TensorRTError(f"{what}: {told}")
+
+
+class Plan:
+    """One engine.
+
+    Attributes:
+        shapes: tensor → shape, -1 where it is free.
+        halves: tensors of type FP16; all others are FP32 or, tokens, INT64.
+    """
+
+    def __init__(self, path: Path, runtime: Runtime) -> None:
+        """Raises: TensorRTError when it cannot be deserialised, OSError when it cannot be read."""
+        import tensorrt as trt
+
+        self._name = path.name
+        self._runtime = runtime
+        # None on failure, which the published signature does not say.
+        engine = runtime.runtime.deserialize_cuda_engine(path.read_bytes())
+        if engine is None:
+            raise runtime.refusal(f"TensorRT does not take {path.name}")
+        self._engine = engine
+        names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
+        self.shapes = {name: _shape(engine.get_tensor_shape(name)) for name in names}
+        self.halves = {name for name in names if engine.get_tensor_dtype(name) == trt.DataType.HALF}
+        self._inputs = [name for name in names if engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT]
+        self._ranges = [self._range(number) for number in range(engine.num_optimization_profiles)]
+        self._contexts: dict[int, tensorrt.IExecutionContext] = {}
+        # What each context was told last: a step changes the past alone.
+        self._told: dict[int, dict[str, tuple[Shape, int]]] = {}
+
+    def close(self) -> None:
+        """Frees the contexts' memory, then the weights."""
+        self._contexts.clear()
+        del self._engine
+
+    def profile(self, shapes: Mapping[str, Shape]) -> int:
+        """The first profile that holds these inputs. Raises: TensorRTError when none does."""
+        for number, ranges in enumerate(self._ranges):
+            if all(_within(shape, *ranges[name]) for name, shape in shapes.items()):
+                return number
+        wanted = ", ".join(f"{name} {'×'.join(map(str, shape))}" for name, shape in shapes.items())
+        raise TensorRTError(f"no profile of {self._name} holds {wanted}")
+
+    def run(self, profile: int, tensors: Mapping[str, View], stream: int) -> None:
+        """Puts one run into the stream; what `tensors` names must live until the stream is through with it.
+
+        Raises:
+            TensorRTError: TensorRT refuses a shape or an address, or the run.
+        """
+        context = self._context(profile, stream)
+        told = self._told[profile]
+        for name, view in tensors.items():
+            shape, address = told.get(name, ((), 0))
+            if name in self._inputs and shape != view.shape and not context.set_input_shape(name, view.shape):
+                raise self._runtime.refusal(f"{self._name} does not take {name} of shape {view.shape}")
+            if address != view.address and not context.set_tensor_address(name, view.address):
+                raise self._runtime.refusal(f"{self._name} does not take the memory of {name}")
+            told[name] = view.shape, view.address
+        if not context.execute_async_v3(stream):
+            told.clear()  # Whatever state it is in: tell it all again.
+            raise self._runtime.refusal(f"{self._name} was not run")
+
+    def _context(self, profile: int, stream: int) -> tensorrt.IExecutionContext:
+        import tensorrt as trt
+
+        if profile not in self._contexts:
+            # Memory for this profile alone: the default is as much as the largest of all needs.
+            context = self._engine.create_execution_context(
+                trt.ExecutionContextAllocationStrategy.ON_PROFILE_CHANGE
+            )
+            if context is None:
+                raise self._runtime.refusal(f"no execution context of {self._name}")
+            if not context.set_optimization_profile_async(profile, stream):
+                raise self._runtime.refusal(f"{self._name} does not take profile {profile}")
+            self._contexts[profile], self._told[profile] = context, {}
+        return self._contexts[profile]
+
+    def _range(self, profile: int) -> dict[str, Range]:
+        ranges = {}
+        for name in self._inputs:
+            low, _, high = self._engine.get_tensor_profile_shape(name, profile)
+            ranges[name] = _shape(low), _shape(high)
+        return ranges
+
+
+def _within(shape: Shape, low: Shape, high: Shape) -> bool:
+    return len(shape) == len(low) and all(
+        least <= size <= most for size, least, most in zip(shape, low, high, strict=True)
+    )
+
+
+def _shape(dims: tensorrt.Dims) -> Shape:
+    return tuple(int(dims[axis]) for axis in range(len(dims)))

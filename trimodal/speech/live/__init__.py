@@ -1,0 +1,1 @@
+"""Many live streams: threads, locks and tensors."""

@@ -1,0 +1,133 @@
+"""One chunk of a live stream as the client sent it, checked: every refusal names the field and the limit.
+
+Whether the stream exists and whether there is room for it are the service's affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from trimodal.audio.values import MAX_LEVEL, SAMPLE_RATE, PolicyName, Samples
+from trimodal.errors import InvalidArgument
+from trimodal.settings import describe, shorten
+
+MIN_CHUNK_S, MAX_CHUNK_S = 0.02, 30.0
+MIN_CHUNK, MAX_CHUNK = round(MIN_CHUNK_S * SAMPLE_RATE), round(MAX_CHUNK_S * SAMPLE_RATE)
+MAX_PROMPT = 1000  # characters
+LENGTHS = f"a chunk holds {MIN_CHUNK} to {MAX_CHUNK} samples (20 ms to 30 s at 16 kHz)"
+
+
+class StreamOptions(BaseModel):
+    """Request parameters that a START may carry; what is not given is the model's default.
+
+    Attributes:
+        max_pending_s: audio that is not heard yet, above which answers wait; only less than the model's
+            counts. 0: each chunk is answered once nothing of it is being heard.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    policy: PolicyName | None = None
+    language: Annotated[str, Field(max_length=16)] = ""
+    prompt: Annotated[str, Field(max_length=MAX_PROMPT)] = ""
+    step_s: Annotated[float, Field(ge=0.1, le=30)] | None = None
+    max_pending_s: Annotated[float, Field(ge=0, le=3600)] | None = None
+    sample_rate: int = SAMPLE_RATE
+    channels: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What one request brings.
+
+    Attributes:
+        stream: correlation id, not 0.
+        samples: float32[n] 16 kHz mono, empty only at the end of a stream.
+        options: at the start of a stream.
+    """
+
+    stream: int
+    samples: Samples
+    start: bool
+    end: bool
+    options: StreamOptions
+
+
+def read_chunk(
+    stream: int | str, start: bool, end: bool, inputs: Mapping[str, Any], parameters: Mapping[str, Any]
+) -> Chunk:
+    """The chunk that the request's tensors (name → array [1, n]) and parameters describe.
+
+    Args:
+        stream: correlation id; texts are refused, though Triton takes them.
+
+    Raises:
+        InvalidArgument: names the field and the limit.
+    """
+    if isinstance(stream, str):
+        raise InvalidArgument(
+            f"sequence_id: {shorten(repr(stream))} is a text; a stream's id is a number, 1 to 2^64 - 1"
+        )
+    options = _options(parameters) if start else StreamOptions()
+    return Chunk(stream, _samples(inputs, end=end), start, end, options)
+
+
+def _samples(inputs: Mapping[str, Any], *, end: bool) -> Samples:
+    given = [name for name in ("audio", "audio_int16") if inputs.get(name) is not None]
+    if len(given) == 2:
+        raise InvalidArgument("audio, audio_int16: give one of them, not both")
+    if not given:
+        if end:
+            return np.zeros(0, np.float32)
+        raise InvalidArgument(f"audio: missing; {LENGTHS}, and only the end of a stream may come without")
+    (name,) = given
+    array = inputs[name]
+    if array.ndim > 2 or (array.ndim == 2 and array.shape[0] != 1):
+        raise InvalidArgument(f"{name}: shape {list(array.shape)}; one channel is taken, as [1, samples]")
+    flat = array.reshape(-1)
+    if len(flat) > MAX_CHUNK or (len(flat) < MIN_CHUNK and not end):
+        raise InvalidArgument(f"{name}: {len(flat)} samples; {LENGTHS}")
+    if name == "audio_int16":
+        return np.asarray(flat / np.float32(32768), np.float32)
+    samples = np.array(flat, np.float32)  # a copy: the tensor's memory is the server's
+    # Where there is a NaN, minimum and maximum are NaN too.
+    low, high = (float(samples.min()), float(samples.max())) if len(samples) else (0.0, 0.0)
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise InvalidArgument("audio: NaN or infinite samples; FP32 samples are finite, within [-1, 1]")
+    if max(-low, high) > MAX_LEVEL:
+        raise InvalidArgument(
+            f"audio: a sample of {max(-low, high):.6g}; FP32 samples lie within [-1, 1], "
+            "integers go into audio_int16"
+        )
+    return samples
+
+
+def _options(parameters: Mapping[str, Any]) -> StreamOptions:
+    own = {key: value for key, value in parameters.items() if not key.startswith("triton_")}
+    # JSON and gRPC parameters know no float for a whole number.
+    for name in ("step_s", "max_pending_s"):
+        if isinstance(own.get(name), (int, str)) and not isinstance(own[name], bool):
+            try:
+                own[name] = float(own[name])
+            except (ValueError, OverflowError):
+                problem = f"{name}: {shorten(repr(own[name]))} is not a number of seconds"
+                raise InvalidArgument(problem) from None
+    if "policy" in own and own["policy"] not in get_args(PolicyName):
+        known = ", ".join(get_args(PolicyName))
+        raise InvalidArgument(f"policy: {shorten(repr(own['policy']))}; known are {known}")
+    try:
+        options = StreamOptions.model_validate(own)
+    except ValidationError as error:
+        raise InvalidArgument(describe(error, StreamOptions)) from None
+    if options.sample_rate != SAMPLE_RATE:
+        raise InvalidArgument(
+            f"sample_rate: {options.sample_rate}; only {SAMPLE_RATE} Hz is taken, resample first"
+        )
+    if options.channels != 1:
+        raise InvalidArgument(f"channels: {options.channels}; one channel is taken, mix down first")
+    return options

@@ -1,0 +1,1 @@
+"""Batches of windows to words with times."""

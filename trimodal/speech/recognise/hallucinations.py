@@ -1,0 +1,82 @@
+"""Which results are not believed: what Whisper writes over silence, noise and in loops.
+
+The thresholds have the names and defaults of openai-whisper and faster-whisper.
+Each guard is a function from a result to True; what becomes of a rejected window
+is decided in recognize.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.values import Recognition
+from trimodal.speech.whisper.tokens import UNSPACED
+
+GUARDS = ("silence", "repetition", "compression", "probability")
+# Those whose window is decoded once more; of silence nothing better can come.
+RETRIED = ("repetition", "compression", "probability")
+# Auctioneers reach 6 words a second. The window's own words count, from the first's start to the last's end.
+WORDS_PER_S = 12
+# The same words again and again: this many times in a row, for phrases of so many words.
+LOOPS = {1: 8, 2: 5, 3: 4, 4: 4, 5: 3, 6: 3}
+# Spoken repetitions ("one one one") take time: a loop's words follow each other faster than this.
+LOOP_WORDS_PER_S = 5
+# Written without spaces every character is a word of its own: Thai has 15 of them a second.
+CHARACTERS_A_WORD = 3
+
+
+def rejected_by(heard: Recognition, settings: RecognizeSettings) -> str:
+    """The first of `GUARDS` that rejects what was heard, or ""; nothing heard is never rejected."""
+    if not heard.words:
+        return ""
+    if is_silence(heard, settings):
+        return "silence"
+    if is_repetition(heard):
+        return "repetition"
+    if heard.compression_ratio > settings.compression_ratio_threshold:
+        return "compression"
+    if heard.average_log_probability < settings.log_prob_threshold:
+        return "probability"
+    return ""
+
+
+def is_silence(heard: Recognition, settings: RecognizeSettings) -> bool:
+    """The model takes it for no speech, and it is not sure of the words either."""
+    return (
+        heard.no_speech_probability > settings.no_speech_threshold
+        and heard.average_log_probability < settings.log_prob_threshold
+    )
+
+
+def is_repetition(heard: Recognition) -> bool:
+    """A phrase loops faster than it can be spoken, or there are more words than a mouth can say."""
+    parts = CHARACTERS_A_WORD if heard.language in UNSPACED else 1
+    most = parts * WORDS_PER_S
+    if len(heard.words) > most and _rate(heard, 0, len(heard.words)) > most:
+        return True
+    words = [word.text.strip().lower() for word in heard.words]
+    for length, times in LOOPS.items():
+        for start, end in loops(words, length, times):
+            if _rate(heard, start, end) > parts * LOOP_WORDS_PER_S:
+                return True
+    return False
+
+
+def loops(words: Sequence[str], length: int, times: int) -> list[tuple[int, int]]:
+    """Ranges (start, end) in which a phrase of `length` words stands at least `times` times in a row."""
+    found = []
+    start = 0
+    for at in range(length, len(words) + 1):
+        if at < len(words) and words[at] == words[at - length]:
+            continue
+        if at - start >= length * times:
+            found.append((start, at))
+        start = at - length + 1
+    return found
+
+
+def _rate(heard: Recognition, start: int, end: int) -> float:
+    """Words a second from the beginning of one to the end of the last."""
+    seconds = heard.words[end - 1].end - heard.words[start].start
+    return (end - start) / max(seconds, 0.02)

@@ -1,0 +1,132 @@
+"""One request to the recogniser as its tensors are: what is refused in it, and its answer as tensors.
+
+What is heard, and what is believed of it, is not decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimodal.audio.values import MAX_LEVEL, SAMPLE_RATE, Samples
+from trimodal.errors import InvalidArgument
+from trimodal.speech.live.request import MAX_PROMPT
+from trimodal.speech.values import Recognition, Window
+
+
+@dataclass(frozen=True, slots=True)
+class RecognizeRequest:
+    """One request, as its tensors are.
+
+    Attributes:
+        windows: float32[rows, samples].
+        prompts, languages: UTF-8, one a row; None for all empty.
+    """
+
+    windows: NDArray[np.float32]
+    prompts: Sequence[bytes] | None = None
+    languages: Sequence[bytes] | None = None
+
+    def checked(self, longest: int, languages: Sequence[str]) -> list[Window]:
+        """The request's windows; language "" where none is named.
+
+        Args:
+            longest: samples that a window may have.
+            languages: codes that the model knows.
+
+        Raises:
+            InvalidArgument: the first thing that is wrong, with its row if there are several.
+        """
+        rows = len(self.windows)
+        if self.windows.ndim != 2 or not rows:
+            raise InvalidArgument(f"window: shape [rows, samples] is needed, got {list(self.windows.shape)}")
+        samples = self.windows.shape[1]
+        if not 0 < samples <= longest:
+            raise InvalidArgument(
+                f"window: {samples} samples; 1 to {longest} are accepted "
+                f"({longest / SAMPLE_RATE:g} s at {SAMPLE_RATE} Hz)"
+            )
+        prompts = _column(self.prompts, "prompt", rows)
+        codes = _column(self.languages, "language", rows)
+        windows = []
+        for index in range(rows):
+            place = "" if rows == 1 else f"[{index}]"
+            _check_samples(self.windows[index], f"window{place}")
+            prompt = _text(prompts[index], f"prompt{place}")
+            if len(prompt) > MAX_PROMPT:
+                raise InvalidArgument(
+                    f"prompt{place}: {len(prompt)} characters; at most {MAX_PROMPT} are accepted"
+                )
+            code = _text(codes[index], f"language{place}")
+            if code and code not in languages:
+                known = ", ".join(languages)
+                raise InvalidArgument(f"language{place}: {code[:16]!r} is not known (known: {known})")
+            windows.append(Window(self.windows[index], code, prompt))
+        return windows
+
+
+@dataclass(frozen=True, slots=True)
+class Recognized:
+    """What was heard in the rows of one request, and how many windows each one's run held."""
+
+    rows: tuple[Recognition, ...]
+    batch_sizes: tuple[int, ...]
+
+    def tensors(self) -> dict[str, NDArray[np.generic]]:
+        """Output name → values, a row first; rows with fewer words end in "" and 0."""
+        width = max(len(row.words) for row in self.rows)
+        words = np.full((len(self.rows), width), b"", object)
+        times = np.zeros((3, len(self.rows), width), np.float32)
+        for index, row in enumerate(self.rows):
+            for at, word in enumerate(row.words):
+                words[index, at] = word.text.encode()
+                times[:, index, at] = word.start, word.end, word.probability
+        starts, ends, probabilities = times
+
+        def column(name: str, kind: type[np.generic]) -> NDArray[np.generic]:
+            return np.array([[getattr(row, name)] for row in self.rows], kind)
+
+        def texts(name: str) -> NDArray[np.generic]:
+            return np.array([[getattr(row, name).encode()] for row in self.rows], object)
+
+        return {
+            "text": texts("text"),
+            "words": words,
+            "word_starts": starts,
+            "word_ends": ends,
+            "word_probabilities": probabilities,
+            "word_count": np.array([[len(row.words)] for row in self.rows], np.int32),
+            "language": texts("language"),
+            "no_speech_probability": column("no_speech_probability", np.float32),
+            "average_log_probability": column("average_log_probability", np.float32),
+            "compression_ratio": column("compression_ratio", np.float32),
+            "rejected": texts("rejected"),
+            "batch_size": np.array([[size] for size in self.batch_sizes], np.int32),
+        }
+
+
+def _column(values: Sequence[bytes] | None, name: str, rows: int) -> Sequence[bytes]:
+    if values is None:
+        return [b""] * rows
+    if len(values) != rows:
+        raise InvalidArgument(f"{name}: one for each of {rows} windows is needed, got {len(values)}")
+    return values
+
+
+def _text(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"{name}: not UTF-8 (byte {error.start})") from None
+
+
+def _check_samples(samples: Samples, name: str) -> None:
+    loudest = float(np.abs(samples).max())
+    if not np.isfinite(loudest):
+        at = int(np.flatnonzero(~np.isfinite(samples))[0])
+        raise InvalidArgument(f"{name}: every sample must be finite; sample {at} is {samples[at]}")
+    if loudest > MAX_LEVEL:
+        raise InvalidArgument(f"{name}: samples lie within [-1, 1], got {loudest:g}")

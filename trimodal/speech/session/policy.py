@@ -1,0 +1,177 @@
+"""What the window policies share: the contract, segments of speech, and carrying on where a window ends.
+
+A policy says which stretch of audio is to be heard next, and which of the words
+heard are final. It holds no audio, sees no clock but the stream's, and decides
+by what was known at a moment of the stream: the same whatever the chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Protocol
+
+from trimodal.audio.values import SAMPLE_RATE
+from trimodal.speech.session.transcript import SpokenWord, Transcript, repeated
+from trimodal.speech.session.vad import SpeechSpan
+from trimodal.speech.settings import SpeechSettings
+
+EDGE = SAMPLE_RATE // 4  # a word that ends this near to where the window was cut may be cut as well
+LEAD = SAMPLE_RATE // 8  # heard before a word that a window begins with: its time may be off
+_FURTHEST_BACK = 5 * SAMPLE_RATE // 2  # of a window's beginning before the end of the one before
+
+
+class Kind(Enum):
+    """What becomes of the words of a stretch."""
+
+    STEP = "step"  # a hypothesis; more of the same speech comes
+    FULL = "full"  # the longest window, cut while somebody speaks
+    FINAL = "final"  # ends in a pause or with the stream: nothing of it is heard again
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Audio [start, end) to be heard. `moment`: the stream's clock at which that was decided."""
+
+    start: int
+    end: int
+    moment: int
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What is known of a stream: samples received, whether more can come, spans of speech."""
+
+    received: int
+    ended: bool
+    spans: Sequence[SpeechSpan]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Speech between two pauses, in samples.
+
+    Attributes:
+        known: the clock at which its onset was certain.
+        end: of its speech, None while it may go on.
+        final: the clock at which the pause after it was long enough, or None.
+    """
+
+    start: int
+    known: int
+    end: int | None = None
+    final: int | None = None
+
+
+class Policy(Protocol):
+    """One instance a stream, called under its lock. All times are samples of the stream.
+
+    Attributes:
+        transcript: where it commits words.
+        tentative: its guess of the words after the committed ones.
+        floor: nothing before this sample is heard again.
+    """
+
+    transcript: Transcript
+    tentative: tuple[SpokenWord, ...]
+    floor: int
+
+    def plan(self, timeline: Timeline) -> Stretch | None:
+        """What is due to be heard; the same again until `accept`. Cheap: asked at each chunk."""
+
+    def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
+        """Takes the words of the planned stretch in; None: a guard did not believe them."""
+
+    def unsettled(self, timeline: Timeline) -> int:
+        """Samples of speech, and what follows it, that are neither committed nor known to be silence."""
+
+    def needed(self, timeline: Timeline, look_back: int) -> int:
+        """The first sample that a later window may hold; in silence the last `look_back` samples are kept."""
+
+
+def first_segment(timeline: Timeline, floor: int, pause: int) -> Segment | None:
+    """The first speech that ends after `floor`, up to the first pause of at least `pause` samples.
+
+    A pause counts when it lasted before the next speech was known; the end of the stream is one.
+    """
+    segment: Segment | None = None
+    for span in timeline.spans:
+        if span.end is not None and span.end <= floor:
+            continue
+        if segment is None:
+            segment = Segment(max(span.start, floor), span.known)
+        elif segment.final is not None and segment.final < span.known:
+            break
+        final = None if span.end is None else max(span.end + pause, span.closed or 0)
+        segment = Segment(segment.start, segment.known, span.end, final)
+    if segment is None or segment.final is None or segment.final <= timeline.received:
+        return segment
+    final = timeline.received if timeline.ended else None
+    return Segment(segment.start, segment.known, segment.end if timeline.ended else None, final)
+
+
+class SegmentPolicy:
+    """State and steps that every policy has. It plans nothing itself."""
+
+    def __init__(self, settings: SpeechSettings, transcript: Transcript) -> None:
+        self.transcript = transcript
+        self.tentative: tuple[SpokenWord, ...] = ()
+        self.floor = 0
+        self.pause = round(settings.pause_s * SAMPLE_RATE)
+        self.pad = round(settings.speech_pad_s * SAMPLE_RATE)
+        self.max_window = round(settings.max_window_s * SAMPLE_RATE)
+
+    def segment(self, timeline: Timeline) -> Segment | None:
+        """The segment to be worked on; without one, words that still wait are final."""
+        segment = first_segment(timeline, self.floor, self.pause)
+        if segment is None and self.tentative:
+            self.settle(self.tentative)
+        return segment
+
+    def begin(self, segment: Segment) -> int:
+        """Where a window over the segment begins."""
+        return max(self.floor, segment.start - self.pad)
+
+    def unsettled(self, timeline: Timeline) -> int:
+        segment = first_segment(timeline, self.floor, self.pause)
+        if segment is None:
+            return 0
+        return timeline.received - max(self.begin(segment), min(self.transcript.end, timeline.received))
+
+    def needed(self, timeline: Timeline, look_back: int) -> int:
+        segment = first_segment(timeline, self.floor, self.pause)
+        return self.begin(segment) if segment else max(self.floor, timeline.received - look_back)
+
+    def new_words(self, stretch: Stretch, words: Sequence[SpokenWord]) -> tuple[SpokenWord, ...]:
+        """The words without those at the beginning that are committed already."""
+        return tuple(words[repeated(tuple(self.transcript.recent), words, stretch.start) :])
+
+    def settle(self, words: Sequence[SpokenWord]) -> None:
+        """Commits words after which nothing is awaited."""
+        self.transcript.commit(words)
+        self.tentative = ()
+
+    def finalise(self, stretch: Stretch, words: Sequence[SpokenWord]) -> None:
+        """Commits all that is new in a FINAL stretch."""
+        self.settle(self.new_words(stretch, words))
+        self.floor = stretch.end
+
+    def carry_on(self, stretch: Stretch, words: Sequence[SpokenWord], overlap: int) -> None:
+        """Commits what is new in a FULL stretch up to its last whole word, before which the next one begins.
+
+        The next window holds the last committed word again (to find the place by
+        its text), the words at the edge again, and at least `overlap` samples. A word at the edge
+        that began too early for that, stretched over noise, is committed as far as it is not heard again.
+        """
+        new = self.new_words(stretch, words)
+        whole = next((n for n, word in enumerate(new) if word.end > stretch.end - EDGE), len(new))
+        anchor = new[whole - 1 : whole] or new[:1]
+        back = anchor[0].start - LEAD if anchor else stretch.end
+        furthest = stretch.end - min(_FURTHEST_BACK, (stretch.end - stretch.start) // 2)
+        self.floor = max(furthest, min(back, stretch.end - overlap))
+        sure = next((n for n, word in enumerate(new) if n >= whole and word.middle >= self.floor), len(new))
+        gone = [replace(word, end=min(word.end, self.floor)) for word in new[whole:sure]]
+        self.transcript.commit([*new[:whole], *gone])
+        self.tentative = new[sure:]

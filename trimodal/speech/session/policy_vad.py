@@ -1,0 +1,39 @@
+"""Policy `vad`: a segment is heard once, when its speaker pauses; nothing is tentative before.
+
+Least compute and most context, at the price of a lag as long as the segment. A
+speaker who does not pause is cut at a word border of the longest window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trimodal.audio.values import SAMPLE_RATE
+from trimodal.speech.session.policy import Kind, SegmentPolicy, Stretch, Timeline
+from trimodal.speech.session.transcript import SpokenWord
+
+_OVERLAP = SAMPLE_RATE // 2  # heard again after a cut
+
+
+class VadPolicy(SegmentPolicy):
+    """Segments between pauses of `pause_s`, none longer than `max_window_s`."""
+
+    def plan(self, timeline: Timeline) -> Stretch | None:
+        segment = self.segment(timeline)
+        if segment is None:
+            return None
+        begin = self.begin(segment)
+        limit = begin + self.max_window
+        # Whether somebody still spoke at the limit is known only a pause later.
+        late = limit + self.pause
+        if segment.final is not None and segment.end is not None and segment.final <= late:
+            end = min(segment.end + self.pad, segment.final)
+            kind = Kind.FINAL if end <= limit else Kind.FULL
+            return Stretch(begin, min(end, limit), segment.final, kind)
+        return Stretch(begin, limit, late, Kind.FULL) if timeline.received >= late else None
+
+    def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
+        if stretch.kind is Kind.FINAL:
+            self.finalise(stretch, words or ())
+        else:
+            self.carry_on(stretch, words or (), _OVERLAP)

@@ -1,0 +1,230 @@
+"""One live stream: audio in as it comes, windows to be recognised out, words back, committed for good.
+
+Pure state: no threads, no recogniser, no limits on what is fed. Its owner locks
+it, feeds it, and carries its windows to a recogniser and the answers back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples, Word
+from trimodal.speech.session.policy import Policy, Stretch, Timeline
+from trimodal.speech.session.policy_agreement import AgreementPolicy, LivePolicy
+from trimodal.speech.session.policy_vad import VadPolicy
+from trimodal.speech.session.policy_window import WindowPolicy
+from trimodal.speech.session.ring_buffer import Ring
+from trimodal.speech.session.transcript import SpokenWord, Transcript, on_stream
+from trimodal.speech.session.vad import SpeechDetector
+from trimodal.speech.settings import SpeechSettings
+from trimodal.speech.values import Recognition, Window
+
+POLICIES: dict[PolicyName, Callable[[SpeechSettings, Transcript], Policy]] = {
+    "live": LivePolicy,
+    "agreement": AgreementPolicy,
+    "vad": VadPolicy,
+    "window": WindowPolicy,
+}
+
+# Kept in silence beside the pad: an onset that is not known yet.
+_LOOK_BACK = 3 * SAMPLE_RATE // 10
+# Of audio from which a language is told apart for sure enough to keep it.
+_LANGUAGE = 3 * SAMPLE_RATE
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWindow:
+    """A window and where it lies in the stream: samples [start, end)."""
+
+    start: int
+    end: int
+    window: Window
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What is new in a stream, all times in seconds since it began.
+
+    Attributes:
+        committed: words since the last update; they never change.
+        tentative: the whole present guess of what follows them.
+        received_s: audio taken in.
+        lag_s: received_s less the end of the last committed word; 0 before any.
+    """
+
+    committed: tuple[Word, ...]
+    tentative: tuple[Word, ...]
+    received_s: float
+    lag_s: float
+
+
+class LiveSession:
+    """The state of one stream.
+
+    A language that is not given is the one detected in the first window of 3 s or more with words:
+    detected anew in each, it would change within sentences.
+
+    Attributes:
+        dropped_words: heard where the detector found no speech: made up, not committed.
+    """
+
+    def __init__(
+        self,
+        settings: SpeechSettings,
+        *,
+        policy: PolicyName,
+        language: str = "",
+        prompt: str = "",
+        detector: SpeechDetector,
+    ) -> None:
+        self.dropped_words = 0
+        self._settings = settings
+        self._language = language
+        self._prompt = prompt
+        self._detector = detector
+        self._pad = round(settings.speech_pad_s * SAMPLE_RATE)
+        self._ring = Ring()
+        self._transcript = Transcript()
+        self._policy = POLICIES[policy](settings, self._transcript)
+        self._ended = False
+        self._out: Stretch | None = None  # with the recogniser
+        self._again: Stretch | None = None  # to be handed out once more
+
+    @property
+    def finished(self) -> bool:
+        """The stream ended and every word is committed."""
+        return self._ended and not self.waiting
+
+    @property
+    def waiting(self) -> bool:
+        """A window is with the recogniser, or due."""
+        return self._due() is not None
+
+    @property
+    def outstanding(self) -> bool:
+        """A window is with the recogniser."""
+        return self._out is not None
+
+    @property
+    def received_s(self) -> float:
+        """Audio taken in."""
+        return self._ring.end / SAMPLE_RATE
+
+    @property
+    def pending_s(self) -> float:
+        """Audio received and not settled: neither committed over nor known to be silence."""
+        return self._policy.unsettled(self._timeline()) / SAMPLE_RATE
+
+    @property
+    def max_pending_s(self) -> float:
+        """How much of it may be pending before its answers wait."""
+        return self._settings.max_pending_s
+
+    @property
+    def behind_s(self) -> float:
+        """Audio received since the window that is out, or due, could have been heard; 0 without one."""
+        due = self._due()
+        return (self._ring.end - due.moment) / SAMPLE_RATE if due else 0.0
+
+    @property
+    def held_s(self) -> float:
+        """Audio in memory."""
+        return len(self._ring) / SAMPLE_RATE
+
+    @property
+    def speech_s(self) -> float:
+        """Speech so far, by the detector."""
+        return self._detector.speech / SAMPLE_RATE
+
+    def feed(self, samples: Samples) -> None:
+        """Takes float32[n] in: finite, 16 kHz mono.
+
+        Raises:
+            RuntimeError: the stream was ended.
+        """
+        if self._ended:
+            raise RuntimeError("audio after the end of the stream")
+        self._ring.append(samples)
+        self._detector.feed(samples)
+        self._forget()
+
+    def end(self) -> None:
+        """No more audio comes: what is here will be settled."""
+        if not self._ended:
+            self._ended = True
+            self._detector.finish()
+
+    def next_window(self) -> PlannedWindow | None:
+        """The window that is due, at most one at a time: None while one is out, or when nothing is due."""
+        stretch = self._due()
+        if self._out or stretch is None:
+            return None
+        self._out, self._again = stretch, None
+        room = self._settings.prompt_chars
+        prompt = " ".join(filter(None, (self._prompt, self._transcript.before(stretch.start, room))))
+        samples = self._ring.view(stretch.start, stretch.end)
+        return PlannedWindow(stretch.start, stretch.end, Window(samples, self._language, prompt))
+
+    def accept(self, planned: PlannedWindow, heard: Recognition) -> tuple[Word, ...]:
+        """Takes in what was heard in the window that is out; the words that it committed."""
+        stretch = self._return(planned)
+        words = [on_stream(word, stretch.start, stretch.end) for word in heard.words]
+        spoken = [word for word in words if self._was_speech(word, stretch.moment)]
+        self.dropped_words += len(words) - len(spoken)
+        before = self._transcript.count
+        self._policy.accept(stretch, None if heard.rejected else spoken)
+        if spoken and not heard.rejected and stretch.end - stretch.start >= _LANGUAGE:
+            self._language = self._language or heard.language
+        self._forget()
+        return self._transcript.last(self._transcript.count - before)
+
+    def give_up(self, planned: PlannedWindow) -> None:
+        """The recogniser failed: the same window is due again. How often is its owner's affair."""
+        self._again = self._return(planned)
+
+    def take(self) -> Update:
+        """What is new since the last call."""
+        self._due()  # a pause may have settled words without a window
+        self._forget()
+        lag = self._ring.end - self._transcript.end if self._transcript.count else 0
+        return Update(
+            self._transcript.take(),
+            tuple(word.to_word() for word in self._policy.tentative),
+            self._ring.end / SAMPLE_RATE,
+            max(lag, 0) / SAMPLE_RATE,
+        )
+
+    def _timeline(self) -> Timeline:
+        return Timeline(self._ring.end, self._ended, self._detector.spans)
+
+    def _due(self) -> Stretch | None:
+        """The stretch that is out, or to be handed out."""
+        return self._out or self._again or self._policy.plan(self._timeline())
+
+    def _return(self, planned: PlannedWindow) -> Stretch:
+        """The stretch that is out, taken back.
+
+        Raises:
+            ValueError: `planned` is not what was handed out last.
+        """
+        stretch = self._out
+        if stretch is None or (stretch.start, stretch.end) != (planned.start, planned.end):
+            raise ValueError(f"window [{planned.start}, {planned.end}) is not out")
+        self._out = None
+        return stretch
+
+    def _was_speech(self, word: SpokenWord, moment: int) -> bool:
+        """Whether the detector, at that moment, knew of speech at the word or near it."""
+        for span in self._detector.spans:
+            # An end needs no such care: the pad is longer than a detector takes to be sure of it.
+            ended = span.end is not None and span.end + self._pad <= word.start
+            if span.known <= moment and span.start - self._pad < word.end and not ended:
+                return True
+        return False
+
+    def _forget(self) -> None:
+        """Drops audio and spans that no window can need any more."""
+        needed = self._policy.needed(self._timeline(), self._pad + _LOOK_BACK)
+        self._ring.drop(needed)
+        self._detector.forget(needed - self._pad)

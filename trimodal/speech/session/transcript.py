@@ -1,0 +1,138 @@
+"""Words on a stream's sample clock: what two hypotheses share, what was said already, the transcript.
+
+Texts are compared without case and punctuation. Nothing here knows of audio.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from trimodal.audio.values import SAMPLE_RATE, Word
+
+# Words of two windows are the same one only when their middles lie nearer than this, in samples.
+_NEAR = SAMPLE_RATE * 3 // 4
+_LEAST_LIKENESS = 0.25  # of a match: one word half as far as _NEAR away, or several further away
+_REMEMBERED = 256  # committed words that a window may hold again
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenWord:
+    """A word as written, from sample `start` to `end` of the stream."""
+
+    text: str
+    start: int
+    end: int
+    probability: float = 1.0
+
+    @property
+    def middle(self) -> int:
+        """Sample in the middle of the word: it moves less between hypotheses than its ends do."""
+        return (self.start + self.end) // 2
+
+    def to_word(self) -> Word:
+        """The same in seconds."""
+        return Word(self.text, self.start / SAMPLE_RATE, self.end / SAMPLE_RATE, self.probability)
+
+
+def on_stream(word: Word, start: int, end: int) -> SpokenWord:
+    """A word of the window [start, end) on the stream's clock, kept within the window."""
+    first = min(max(start + round(word.start * SAMPLE_RATE), start), end)
+    last = min(max(start + round(word.end * SAMPLE_RATE), first), end)
+    return SpokenWord(word.text, first, last, word.probability)
+
+
+@lru_cache(maxsize=4096)
+def normalised(text: str) -> str:
+    """What is compared: letters, marks and digits without case; the bare text where there are none.
+
+    A letter is the same whether its accent is part of it or follows it. A vowel sign of an
+    Indic script is a mark: without it different words would be one.
+    """
+    composed = unicodedata.normalize("NFC", text.casefold())
+    return "".join(c for c in composed if unicodedata.category(c)[0] in "LNM") or text.strip()
+
+
+def agreed(before: Sequence[SpokenWord], now: Sequence[SpokenWord]) -> int:
+    """Words at the beginning that both hypotheses have, by text and roughly by time."""
+    count = 0
+    for old, new in zip(before, now, strict=False):
+        if normalised(old.text) != normalised(new.text) or abs(old.middle - new.middle) > _NEAR:
+            break
+        count += 1
+    return count
+
+
+def repeated(committed: Sequence[SpokenWord], words: Sequence[SpokenWord], start: int) -> int:
+    """Words at the beginning of a window from sample `start` on that are committed already.
+
+    The border is put behind the run of words that best repeats the last committed
+    ones: the more of them and the nearer in time, the better. What is said twice is
+    thereby found twice. Without a match time decides: a word belongs to the past
+    when its middle does.
+    """
+    if not committed:
+        return 0
+    # A word of which less than half lies in the window cannot be recognised in it.
+    past = [word for word in committed if word.middle > start]
+    best, border = _LEAST_LIKENESS, None
+    for count in range(1, len(words) + 1):
+        score = 0.0
+        for old, new in zip(reversed(past), reversed(words[:count]), strict=False):
+            distance = abs(old.middle - new.middle) / _NEAR
+            if distance >= 1 or normalised(old.text) != normalised(new.text):
+                break
+            score += (1 - distance) ** 2
+        if score > best:
+            best, border = score, count
+    if border is not None:
+        return border
+    return next((n for n, word in enumerate(words) if word.middle > committed[-1].end), len(words))
+
+
+class Transcript:
+    """The words that never change any more, in order of time, none of them twice.
+
+    Keeps only what later windows may repeat or take as their prompt.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.recent: deque[SpokenWord] = deque(maxlen=_REMEMBERED)
+        self._new: list[SpokenWord] = []
+
+    @property
+    def end(self) -> int:
+        """End of the last word, in samples; 0 before any."""
+        return self.recent[-1].end if self.recent else 0
+
+    def commit(self, words: Sequence[SpokenWord]) -> None:
+        """Adds words; times that reach back behind the last word are moved to its end."""
+        for word in words:
+            start = max(word.start, self.end)
+            kept = SpokenWord(word.text, start, max(word.end, start), word.probability)
+            self.recent.append(kept)
+            self._new.append(kept)
+        self.count += len(words)
+
+    def take(self) -> tuple[Word, ...]:
+        """The words committed since the last call, in seconds."""
+        new, self._new = self._new, []
+        return tuple(word.to_word() for word in new)
+
+    def last(self, count: int) -> tuple[Word, ...]:
+        """The last `count` words, in seconds; at most as many as are remembered."""
+        return tuple(word.to_word() for word in list(self.recent)[len(self.recent) - count :])
+
+    def before(self, sample: int, chars: int) -> str:
+        """The last words that end by `sample`: whole words, at most `chars` characters of them."""
+        text = ""
+        for word in reversed(self.recent):
+            if word.end <= sample:
+                if len(word.text) + len(text) > chars:
+                    break
+                text = word.text + text
+        return text.strip()

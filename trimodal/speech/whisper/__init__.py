@@ -1,0 +1,1 @@
+"""The arithmetic round a Whisper model, in numpy."""

@@ -1,0 +1,72 @@
+"""The contract of Whisper's graphs in some runtime: encode once, then tokens in, scores and attention out.
+
+Caches and logits stay where the runtime computes; only tokens, choices and alignment cross over. Which
+tokens may be taken, and what they mean, is the affair of who calls (greedy, graph_whisper).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimodal.speech.whisper.features import Features
+
+Floats = NDArray[np.float32]
+Tokens = NDArray[np.int64]
+
+
+class Scores(Protocol):
+    """What each row's next token may be; valid until the next call on the decoding."""
+
+    def best(self, banned: Tokens) -> tuple[Tokens, Floats]:
+        """Each row's most probable token among those not banned, of equals the first.
+
+        Args:
+            banned: int64[n], the same for all rows; not all tokens.
+
+        Returns:
+            Tokens int64[rows]; their natural log-probabilities among the allowed ones, float32[rows].
+        """
+
+    def numpy(self) -> Floats:
+        """Logits float32[rows, vocabulary] on the host, banned tokens with them; on a GPU a large copy."""
+
+
+class Decoding(Protocol):
+    """A batch of rows that are decoded together; all have had the same number of tokens."""
+
+    @property
+    def length(self) -> int:
+        """Tokens so far, of each row."""
+
+    def step(self, tokens: Tokens) -> tuple[Scores, Floats]:
+        """Appends tokens int64[rows, n].
+
+        Returns:
+            Scores after the last, which the next call may overwrite; alignment
+            float32[rows, heads, n, positions], which stays.
+        """
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Drops all rows but these, whose numbers become 0, 1, …"""
+
+
+class Graphs(Protocol):
+    """Encoder and decoder of one model, opened."""
+
+    def start(self, features: Features) -> Decoding:
+        """Encodes features float32[rows, mel, frames]; a decoding of all its rows, without tokens yet.
+
+        A runtime with one set of buffers may end the decoding before it by this.
+        """
+
+    def close(self) -> None:
+        """Frees weights and buffers."""
+
+
+def layer_names(*patterns: str, layers: int) -> list[str]:
+    """The patterns with the number of each layer in turn."""
+    return [pattern.format(layer) for layer in range(layers) for pattern in patterns]

@@ -1,0 +1,136 @@
+"""Publishes metrics through Triton's Python backend."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from trimodal.metrics import Labels, Metric
+
+logger = logging.getLogger(__name__)
+
+
+class TritonMetrics:
+    """Families of the Python backend. `pb_utils` is the module that only the stub can import.
+
+    Every call into a Triton metric is a round trip to the server's process, and two at
+    once on one metric crash that process (seen on 2.51). So callers only note the value,
+    and one thread carries the notes over: increments added up, gauges at their last value.
+    """
+
+    PERIOD_S = 0.05
+
+    def __init__(self, pb_utils: Any) -> None:
+        self._pb_utils = pb_utils
+        self._families: dict[str, Any] = {}
+        self._series: dict[tuple[str, tuple[tuple[str, str], ...]], _TritonMetric] = {}
+        self._lock = threading.Lock()
+        self._failed: set[str] = set()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._carry, name="metrics", daemon=True)
+        self._thread.start()
+
+    def counter(self, name: str, description: str, labels: Labels) -> Metric:
+        return self._one("COUNTER", name, description, labels)
+
+    def gauge(self, name: str, description: str, labels: Labels) -> Metric:
+        return self._one("GAUGE", name, description, labels)
+
+    def histogram(self, name: str, description: str, labels: Labels, buckets: Sequence[float]) -> Metric:
+        return self._one("HISTOGRAM", name, description, labels, buckets=list(buckets))
+
+    def close(self) -> None:
+        """Carries the last notes over and ends the thread; before the model is unloaded."""
+        self._ended.set()
+        self._thread.join(5.0)
+        # Freed now, while the stub can still tell the server: at the interpreter's end it dies of that.
+        with self._lock:
+            for metric in self._series.values():
+                metric.target = None
+        self._families.clear()
+
+    def _one(self, kind: str, name: str, description: str, labels: Labels, **options: Any) -> Metric:
+        key = (name, tuple(sorted(labels.items())))
+        with self._lock:
+            if key not in self._series:
+                self._series[key] = _TritonMetric(kind, name, description, dict(labels), options)
+            return self._series[key]
+
+    def _carry(self) -> None:
+        while not self._ended.wait(self.PERIOD_S):
+            self._flush()
+        self._flush()
+
+    def _flush(self) -> None:
+        with self._lock:
+            series = list(self._series.values())
+        for metric in series:
+            try:
+                if metric.target is None:
+                    metric.target = self._target(metric)
+                metric.flush()
+            except Exception as error:
+                # The other series must go on, and this one's notes must not pile up.
+                metric.drop()
+                if metric.name not in self._failed:
+                    self._failed.add(metric.name)
+                    logger.warning("metric %s is not shown: %s", metric.name, error)
+
+    def _target(self, metric: _TritonMetric) -> Any:
+        family = self._pb_utils.MetricFamily
+        if metric.name not in self._families:
+            self._families[metric.name] = family(
+                name=metric.name, description=metric.description, kind=getattr(family, metric.kind)
+            )
+        return self._families[metric.name].Metric(labels=metric.labels, **metric.options)
+
+
+class _TritonMetric:
+    """Notes for one series, and the Triton metric they go to; `target` belongs to the carrying thread."""
+
+    def __init__(
+        self, kind: str, name: str, description: str, labels: dict[str, str], options: dict[str, Any]
+    ) -> None:
+        self.kind, self.name, self.description = kind, name, description
+        self.labels, self.options = labels, options
+        self.target: Any = None
+        self._lock = threading.Lock()
+        self._added = 0.0
+        self._level: float | None = None
+        self._shown: float | None = None
+        self._observed: list[float] = []
+
+    def increment(self, value: float) -> None:
+        with self._lock:
+            self._added += value
+
+    def set(self, value: float) -> None:
+        with self._lock:
+            self._level, self._added = value, 0.0
+
+    def observe(self, value: float) -> None:
+        with self._lock:
+            self._observed.append(value)
+
+    def drop(self) -> None:
+        """Forgets what was noted."""
+        with self._lock:
+            self._level, self._added, self._observed = None, 0.0, []
+
+    def flush(self) -> None:
+        with self._lock:
+            level, added, observed = self._level, self._added, self._observed
+            self._level, self._added, self._observed = None, 0.0, []
+        if level is not None and level != self._shown:
+            self.target.set(level)
+            self._shown = level
+        if added < 0 and self.kind == "COUNTER":
+            # Not even tried: Triton's answer to it was seen to end the server (lock_exception, 2.51).
+            raise ValueError(f"a counter cannot go down, by {added}")
+        if added:
+            self.target.increment(added)
+            self._shown = None
+        for value in observed:
+            self.target.observe(value)

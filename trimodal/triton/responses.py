@@ -1,0 +1,79 @@
+"""Turns values and errors into Triton's responses."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from trimodal.errors import as_request_error
+
+
+def error_response(pb_utils: Any, error: BaseException, request_id: str = "") -> Any:
+    """A response with the error's own code; an unexpected error is logged and told without details."""
+    told = as_request_error(error, request_id)
+    code = getattr(pb_utils.TritonError, told.code)
+    return pb_utils.InferenceResponse(error=pb_utils.TritonError(_utf8(str(told)), code))
+
+
+def stream_error_response(pb_utils: Any, error: BaseException) -> Any:
+    """As `error_response`, for decoupled models: the message begins with the code, "INVALID_ARG: …".
+
+    A gRPC stream hands on the message and drops the code, so a client could not tell them apart.
+    """
+    told = as_request_error(error)
+    code = getattr(pb_utils.TritonError, told.code)
+    return pb_utils.InferenceResponse(error=pb_utils.TritonError(_utf8(f"{told.code}: {told}"), code))
+
+
+class ResponseStream:
+    """The responses to one request of a decoupled model; the last is one with `final`, or `fail`.
+
+    Calls that send come one at a time; `is_cancelled` may come from another thread.
+    """
+
+    def __init__(self, pb_utils: Any, sender: Any) -> None:
+        self._pb_utils = pb_utils
+        self._sender = sender
+        self._lock = threading.Lock()
+        self._begun = self._closed = False
+
+    def respond(self, columns: Mapping[str, Any], *, final: bool) -> None:
+        """Sends tensors, name → array."""
+        pb = self._pb_utils
+        outputs = [pb.Tensor(name, array) for name, array in columns.items()]
+        self._send(pb.InferenceResponse(output_tensors=outputs), final=final)
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the request with an error."""
+        response = stream_error_response(self._pb_utils, error)
+        if not self._begun:
+            self._send(response, final=True)
+            return
+        # Seen on 2.51: for a model that called this one, an error in the middle that is final at the same
+        # time never comes, and it waits for ever; as the first response it must be final, or the same.
+        self._send(response, final=False)
+        self._send(None, final=True)
+
+    def is_cancelled(self) -> bool:
+        """Whether the client has given up or gone. After the final response Triton frees what says so."""
+        with self._lock:
+            return not self._closed and bool(self._sender.is_cancelled())
+
+    def _send(self, response: Any, *, final: bool) -> None:
+        self._begun = True
+        if not final:
+            self._sender.send(response)
+            return
+        flag = self._pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+        with self._lock:
+            self._closed = True
+        if response is None:
+            self._sender.send(flags=flag)
+        else:
+            self._sender.send(response, flags=flag)
+
+
+def _utf8(sentence: str) -> str:
+    """`sentence` with lone surrogates escaped: TritonError refuses them, and then no answer would be sent."""
+    return sentence.encode(errors="backslashreplace").decode()

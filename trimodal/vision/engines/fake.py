@@ -1,0 +1,45 @@
+"""A classifier without a model: for tests, and for load tests of the serving path alone.
+
+Its answer depends on the pixels in a way that a test can foresee, or follows a
+script of classes. It says nothing of any image.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from trimodal.vision.artefact import ClassifierArtefact
+from trimodal.vision.engines.protocol import Logits, Pixels
+from trimodal.vision.settings import ClassifySettings
+
+
+class FakeClassifier:
+    """Gives one class logit 10 and the others 0, after `delay` seconds a batch.
+
+    The class is the next of `script`; without one (or after its end) it is the
+    mean of the image's first channel, rounded, modulo the number of classes.
+    """
+
+    def __init__(self, classes: int, *, delay: float = 0.0, script: Iterable[int] = ()) -> None:
+        self.classes = classes
+        self.batch_sizes: list[int] = []
+        self._delay = delay
+        self._script: Iterator[int] = iter(script)
+
+    def classify(self, pixels: Pixels) -> Logits:
+        """Logits float32[B, C] of pixels uint8[B, 3, H, W]."""
+        self.batch_sizes.append(len(pixels))
+        time.sleep(self._delay)
+        seen = np.rint(pixels[:, 0].mean(axis=(1, 2))).astype(int)
+        chosen = [next(self._script, int(value)) % self.classes for value in seen]
+        logits = np.zeros((len(pixels), self.classes), np.float32)
+        logits[np.arange(len(pixels)), chosen] = 10
+        return logits
+
+
+def open_engine(artefact: ClassifierArtefact, settings: ClassifySettings) -> FakeClassifier:
+    """A fake with the artefact's number of classes and the settings' delay."""
+    return FakeClassifier(len(artefact.labels), delay=settings.fake_delay_ms / 1000)

@@ -1,0 +1,56 @@
+"""Image classifier on ONNX Runtime, on the processor or the GPU: FP32, FP16 or INT8 (QDQ) `model.onnx`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trimodal.errors import ArtefactError
+from trimodal.runtimes.gpu_fit import check_checkpoint
+from trimodal.runtimes.onnx_runner import Runner, make_runner
+from trimodal.runtimes.onnx_session import open_session
+from trimodal.vision.artefact import ClassifierArtefact
+from trimodal.vision.engines.protocol import Logits, Pixels
+from trimodal.vision.settings import ClassifySettings
+
+MODEL = "model.onnx"
+
+
+class OnnxRuntimeClassifier:
+    """One session; calls may come from several threads."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    def classify(self, pixels: Pixels) -> Logits:
+        """Logits float32[B, C] of pixels uint8[B, 3, H, W]."""
+        return self._runner.run({"pixels": pixels}, "logits").astype(np.float32, copy=False)
+
+
+def open_engine(artefact: ClassifierArtefact, settings: ClassifySettings) -> OnnxRuntimeClassifier:
+    """Runs `model.onnx` of the artefact's directory; on CUDA each warm-up size gets a session of its own.
+
+    Raises:
+        ArtefactError: FP8, built from another checkpoint than the settings name, or refused by ONNX Runtime.
+        ServerError: CUDA is asked for and does not start.
+    """
+    options = {"prefer_nhwc": settings.prefer_nhwc, "fuse_conv_bias": settings.fuse_conv_bias}
+    check_checkpoint(artefact.directory, artefact.manifest, settings.checkpoint_sha256)
+    if artefact.manifest.precision == "fp8":
+        # Its optimiser gets FP8 between casts wrong on a processor, without an error (1.31).
+        raise ArtefactError(
+            f"{artefact.directory} is an FP8 graph, which is for TensorRT: build its plan with "
+            f"python build/vision_tensorrt.py {artefact.directory}, or serve another precision"
+        )
+
+    def open_one() -> Any:
+        return open_session(
+            artefact.directory / MODEL,
+            device=settings.device,
+            threads=settings.threads,
+            command=artefact.manifest.command,
+            cuda_options={name: str(int(value)) for name, value in options.items()},
+        )
+
+    return OnnxRuntimeClassifier(make_runner(open_one, settings.device, settings.warm_up_batch_sizes))

@@ -1,0 +1,50 @@
+"""The contract of an image classifier's engine, and the table that opens one by name.
+
+An engine knows pixels and logits: not files, not labels, not requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimodal.vision.artefact import ClassifierArtefact
+from trimodal.vision.settings import ClassifySettings
+
+Pixels = NDArray[np.uint8]
+Logits = NDArray[np.float32]
+
+
+class ImageClassifier(Protocol):
+    """Scores batches of prepared images."""
+
+    def classify(self, pixels: Pixels) -> Logits:
+        """Logits float32[B, C] of pixels uint8[B, 3, H, W], RGB as decoded; the engine normalises them."""
+
+
+Opener = Callable[[ClassifierArtefact, ClassifySettings], ImageClassifier]
+
+# Engine → module with `open_engine`, and the runtime that its artefacts are for. Imported when opened.
+ENGINES: dict[str, tuple[str, str | None]] = {
+    "onnxruntime": ("trimodal.vision.engines.onnxruntime", "onnxruntime"),
+    "fake": ("trimodal.vision.engines.fake", None),
+}
+
+
+def runtime_of(engine: str) -> str | None:
+    """The runtime that an engine's artefact must be built for; None: any."""
+    return ENGINES[engine][1]
+
+
+def open_engine(artefact: ClassifierArtefact, settings: ClassifySettings) -> ImageClassifier:
+    """The engine that `settings.engine` names, opened on `artefact`.
+
+    Raises:
+        ArtefactError: the runtime refuses the built file.
+    """
+    opener = cast(Opener, import_module(ENGINES[settings.engine][0]).open_engine)
+    return opener(artefact, settings)
