@@ -16,7 +16,7 @@ class TritonPythonModel:
         settings = parse_parameters(
             EmbeddingSettings,
             parameters_of(args["model_config"]),
-            source="embedding/config.pbtxt (CPU profile: configs/cpu.pbtxt)",
+            source="embedding/config.pbtxt (profile cpu: configs/cpu.pbtxt)",
         )
         self.service = EmbeddingService.open(version_directory(args), settings, TritonMetrics(pb_utils))
 

@@ -22,7 +22,7 @@ class TritonPythonModel:
     def initialize(self, args):
         logs.configure(args["model_name"])
         parameters = parameters_of(args["model_config"]) | {"version_directory": str(version_directory(args))}
-        source = "llm/configs/cpu.pbtxt (GPU profile: config.pbtxt, CUDA: configs/cuda.pbtxt)"
+        source = "llm/configs/cpu.pbtxt (profile cuda: configs/cuda.pbtxt, tensorrt: config.pbtxt)"
         self.settings = parse_parameters(LlmSettings, parameters, source=source)
         self.metrics = TritonMetrics(pb_utils)
         self.counts = LlmMetrics(self.metrics, args["model_name"])

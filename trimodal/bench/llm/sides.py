@@ -1,4 +1,4 @@
-"""The two sides of the llm bench: the served model over gRPC, and its engine without server, text or client.
+"""Runs the two sides of the llm bench: the served model over gRPC, and its engine alone.
 
 Both run the engine in a process of its own with the same settings; the bare side's
 tokens arrive over the same pipe that the service reads.
@@ -11,7 +11,6 @@ import queue
 import threading
 import time
 from collections.abc import Sequence
-from types import TracebackType
 
 from trimodal.bench.common.samples import Round, Sample
 from trimodal.client import Client
@@ -36,9 +35,7 @@ class BareEngine:
     def __enter__(self) -> BareEngine:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.close()
 
     def run(self, prompts: Sequence[list[int]], max_tokens: int) -> tuple[Round, list[list[int]]]:
