@@ -17,7 +17,7 @@ WORDS = ("An", " answer", " of", " words")
 
 
 class Models:
-    """Stands in for `relay.Models`: `go` holds a stage, `errors` fails it, `reached` says it is there."""
+    """Stands in for `models.Models`: `go` holds a stage, `errors` fails it, `reached` says it is there."""
 
     def __init__(self) -> None:
         self.go = {stage: _set() for stage in ("heard", "saw", "answer")}

@@ -10,7 +10,7 @@ import pytest
 from tests.assistant.doubles import BOUND
 from tests.assistant.endpoint import Endpoint, response
 from tests.doubles import pb_utils
-from trimodal.assistant.llm_connection import Line
+from trimodal.assistant.llm_connection import LlmConnection
 from trimodal.assistant.models import Models
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.assistant.values import Stopped
@@ -111,7 +111,7 @@ def test_more_answers_at_once_than_a_backend_has_threads(endpoint):
 
 
 def test_an_endpoint_that_is_not_there():
-    line = Line("127.0.0.1:1", "llm")
+    line = LlmConnection("127.0.0.1:1", "llm")
     with pytest.raises(InternalError, match="the server's own gRPC endpoint 127.0.0.1:1 fails: no server at"):
         next(line.responses("key", QUESTION, never))
 
@@ -119,4 +119,4 @@ def test_an_endpoint_that_is_not_there():
 def test_where_it_is_comes_from_the_server_that_started_the_process(endpoint, monkeypatch):
     served = endpoint(lambda inputs: iter([response(b"a", b"stop")]))
     monkeypatch.setenv(ADDRESS_VARIABLE, served.address)
-    assert next(Line("", "llm").responses("key", QUESTION, never))["text_output"].tolist() == [b"a"]
+    assert next(LlmConnection("", "llm").responses("key", QUESTION, never))["text_output"].tolist() == [b"a"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cache.rig import Rig
+from tests.cache.doubles import Rig
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cache.doubles import ScriptedGuard, ask, fails
-from tests.cache.rig import PARAPHRASE
+from tests.cache.doubles import PARAPHRASE, ScriptedGuard, ask, fails
 from trimodal.cache.bounded_calls import Breaker
 from trimodal.cache.embedder import FakeEmbedder
 from trimodal.cache.values import Entry

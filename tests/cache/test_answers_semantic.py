@@ -8,8 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.cache.doubles import ScriptedGuard, ScriptedStore, ask
-from tests.cache.rig import LONG, PARAPHRASE
+from tests.cache.doubles import LONG, PARAPHRASE, ScriptedGuard, ScriptedStore, ask
 from trimodal.cache import calibration
 from trimodal.cache.answers import MAX_CHARACTERS, AnswerCache
 from trimodal.cache.embedder import FakeEmbedder

@@ -11,9 +11,6 @@ from hypothesis import strategies as st
 
 from trimodal.cache.keys import normalised, question
 from trimodal.cache.values import Question
-from trimodal.llm.answer_cache import engine_fingerprint, model_fingerprint
-from trimodal.llm.settings import LlmSettings
-from trimodal.manifest import MANIFEST
 
 # What injections are made of: separators, NULs, JSON, length prefixes, confusables, marks and surrogates.
 PIECES = (
@@ -172,47 +169,3 @@ def test_a_megabyte_has_a_key_like_any_other():
     chat = [{"role": "system", "content": "s" * 1_000_000}, {"role": "user", "content": "u" * 1_000_000}]
     request = {**BASE, "tenant": "t" * 256, "prompt": None, "messages": chat}
     assert len(asked(request).key) == len(asked(request).place.scope) == 64
-
-
-class TestFingerprint:
-    def test_is_sixteen_hex_digits_that_stay(self):
-        fingerprint = engine_fingerprint(b"manifest", LlmSettings())
-        assert int(fingerprint, 16) >= 0
-        assert len(fingerprint) == 16
-        assert fingerprint == engine_fingerprint(b"manifest", LlmSettings())
-
-    def test_changes_with_the_manifest(self):
-        assert engine_fingerprint(b"a", LlmSettings()) != engine_fingerprint(b"b", LlmSettings())
-
-    @pytest.mark.parametrize(
-        "change",
-        [
-            {"numerics": "reproducible"},
-            {"kv_cache_precision": "f16"},
-            {"apply_chat_template": False},
-            {"speculation": "prompt_lookup"},
-            {"engine": "fake"},
-        ],
-    )
-    def test_changes_with_what_changes_answers(self, change):
-        assert engine_fingerprint(b"", LlmSettings(**change)) != engine_fingerprint(b"", LlmSettings())
-
-    @pytest.mark.parametrize("change", [{"max_queue": 1}, {"num_kv_blocks": 64}, {"senders": 1}])
-    def test_stays_with_what_does_not(self, change):
-        assert engine_fingerprint(b"", LlmSettings(**change)) == engine_fingerprint(b"", LlmSettings())
-
-    def test_of_a_model_is_that_of_its_manifest(self, tmp_path):
-        settings = LlmSettings(version_directory=tmp_path, artefact="built")
-        without = model_fingerprint(settings)
-        (tmp_path / "built").mkdir()
-        (tmp_path / "built" / MANIFEST).write_bytes(b"{}")
-        assert model_fingerprint(settings) == engine_fingerprint(b"{}", settings) != without
-
-    def test_of_models_without_a_manifest_is_that_of_their_names(self, tmp_path):
-        one, other = (LlmSettings(version_directory=tmp_path, artefact=name) for name in ("one", "other"))
-        assert model_fingerprint(one) != model_fingerprint(other)
-
-    def test_of_a_fake_engine_has_no_manifest(self, tmp_path):
-        (tmp_path / MANIFEST).write_bytes(b"{}")
-        settings = LlmSettings(version_directory=tmp_path, artefact=".", engine="fake")
-        assert model_fingerprint(settings) == engine_fingerprint(b"", settings)

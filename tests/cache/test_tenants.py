@@ -13,8 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.cache.doubles import ScriptedGuard, ask
-from tests.cache.rig import LONG
+from tests.cache.doubles import LONG, ScriptedGuard, ask
 from trimodal.cache.answers import AnswerCache
 from trimodal.cache.metrics import STORED, CacheMetrics
 from trimodal.cache.options import CacheOptions

@@ -4,10 +4,12 @@ from types import SimpleNamespace
 import pytest
 
 from trimodal.cache.answers import AnswerCache
+from trimodal.cache.options import CacheOptions, default_store
 from trimodal.cache.protocol import NoAnswers
 from trimodal.llm import answer_cache
-from trimodal.llm.answer_cache import model_fingerprint, open_answers
+from trimodal.llm.answer_cache import cache_options, engine_fingerprint, model_fingerprint, open_answers
 from trimodal.llm.settings import LlmSettings
+from trimodal.manifest import MANIFEST
 from trimodal.metrics import MemoryMetrics
 
 
@@ -37,3 +39,80 @@ def test_another_embedding_model_finds_nothing_of_the_first(
         prints.append(open_answers(settings("semantic"), None, MemoryMetrics(), tmp_path)[1])
     assert len({*prints, model_fingerprint(settings("semantic"))}) == 3
     assert {len(one) for one in prints} == {16}
+
+
+def test_settings_become_seconds_and_values():
+    settings = LlmSettings(
+        cache="semantic",
+        cache_store="redis://127.0.0.1:6379/0",
+        cache_budget_ms=15,
+        cache_embedding_budget_ms=40,
+        cache_ttl_s="faq=60 live=5",
+        cache_max_entries=7,
+        cache_max_answer_bytes=8,
+        cache_max_false_hit=0.02,
+        cache_calibration="ours.json",
+        version_directory=Path("llm/1"),
+    )
+    assert cache_options(settings, "llm") == CacheOptions(
+        "semantic",
+        "redis://127.0.0.1:6379/0",
+        0.015,
+        0.04,
+        {"faq": 60.0, "live": 5.0},
+        7,
+        8,
+        0.02,
+        Path("llm/ours.json"),
+    )
+
+
+def test_without_a_store_answers_lie_in_the_users_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("TRIMODAL_CACHE", str(tmp_path))
+    options = cache_options(LlmSettings(cache="exact"), "chat")
+    assert options.store == str(tmp_path / "answers" / "chat.sqlite") == str(default_store("chat"))
+    assert not (tmp_path / "answers").exists()
+
+
+class TestFingerprint:
+    def test_is_sixteen_hex_digits_that_stay(self):
+        fingerprint = engine_fingerprint(b"manifest", LlmSettings())
+        assert int(fingerprint, 16) >= 0
+        assert len(fingerprint) == 16
+        assert fingerprint == engine_fingerprint(b"manifest", LlmSettings())
+
+    def test_changes_with_the_manifest(self):
+        assert engine_fingerprint(b"a", LlmSettings()) != engine_fingerprint(b"b", LlmSettings())
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"numerics": "reproducible"},
+            {"kv_cache_precision": "f16"},
+            {"apply_chat_template": False},
+            {"speculation": "prompt_lookup"},
+            {"engine": "fake"},
+        ],
+    )
+    def test_changes_with_what_changes_answers(self, change):
+        assert engine_fingerprint(b"", LlmSettings(**change)) != engine_fingerprint(b"", LlmSettings())
+
+    @pytest.mark.parametrize("change", [{"max_queue": 1}, {"num_kv_blocks": 64}, {"senders": 1}])
+    def test_stays_with_what_does_not(self, change):
+        assert engine_fingerprint(b"", LlmSettings(**change)) == engine_fingerprint(b"", LlmSettings())
+
+    def test_of_a_model_is_that_of_its_manifest(self, tmp_path):
+        settings = LlmSettings(version_directory=tmp_path, artefact="built")
+        without = model_fingerprint(settings)
+        (tmp_path / "built").mkdir()
+        (tmp_path / "built" / MANIFEST).write_bytes(b"{}")
+        assert model_fingerprint(settings) == engine_fingerprint(b"{}", settings) != without
+
+    def test_of_models_without_a_manifest_is_that_of_their_names(self, tmp_path):
+        one, other = (LlmSettings(version_directory=tmp_path, artefact=name) for name in ("one", "other"))
+        assert model_fingerprint(one) != model_fingerprint(other)
+
+    def test_of_a_fake_engine_has_no_manifest(self, tmp_path):
+        (tmp_path / MANIFEST).write_bytes(b"{}")
+        settings = LlmSettings(version_directory=tmp_path, artefact=".", engine="fake")
+        assert model_fingerprint(settings) == engine_fingerprint(b"", settings)

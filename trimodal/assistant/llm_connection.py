@@ -1,7 +1,7 @@
-"""The llm behind the server's own gRPC endpoint: one call an answer, which ends at once when it is cancelled.
+"""Calls the llm over the server's own gRPC endpoint: one call an answer, which ends at once when cancelled.
 
-Not a call inside Triton (BLS), as the other models are asked: on 2.51 a model with several streamed
-calls of that kind under way stops for ever (its threads wait for each other, with Python's global
+The other models are called inside Triton (BLS). The llm is not: on 2.51 a model with several streamed
+calls of that kind under way hangs (its threads wait for each other, with Python's global
 lock held), an error in the middle of an answer is lost, and a call cannot be cancelled.
 """
 
@@ -21,7 +21,7 @@ DEFAULT_ADDRESS = "127.0.0.1:8001"
 _MESSAGE_BYTES = 64 << 20
 
 
-class Line:
+class LlmConnection:
     """Streamed calls of one model.
 
     Args:

@@ -1,7 +1,6 @@
-"""The way of one request through its stages: hear and see at the same time, then prompt, then answer.
+"""Takes one request through its stages: hear and see at the same time, then prompt, then answer.
 
-It says what follows what and names the stage that failed. The models are behind `Models`,
-the client behind the job; who may come in, and who has left, is the service's affair.
+The error of a stage ends the request, with the stage's name in front.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.models import Models
 from trimodal.assistant.prompt import Prompt
-from trimodal.assistant.request_state import Job
+from trimodal.assistant.request_state import RequestState
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.assistant.tensors import answer_columns, heard_columns, saw_columns
 from trimodal.assistant.values import ANSWER, HEARD, SAW, Piece, Saw, Stopped
@@ -46,62 +45,62 @@ class Pipeline:
         self._metrics = metrics
         self._threads = threads
 
-    def run(self, job: Job) -> None:
+    def run(self, state: RequestState) -> None:
         """Takes a request to its end, and returns when none of its stages works any more. Raises nothing."""
         seeing: Future[Saw] | None = None
         try:
             with contextlib.suppress(Stopped):
-                if job.request.image is not None:
-                    seeing = self._threads.submit(self._see, job, job.request.image)
-                heard = "" if job.request.samples is None else self._hear(job)
+                if state.request.image is not None:
+                    seeing = self._threads.submit(self._see, state, state.request.image)
+                heard = "" if state.request.samples is None else self._hear(state)
                 saw = seeing.result() if seeing else Saw()
-                self._answer(job, heard, saw)
+                self._answer(state, heard, saw)
         except Exception as error:  # a defect: the stages tell what is theirs
-            _fail(job, as_request_error(error))
+            state.fail(as_request_error(error))
         finally:
             if seeing:
                 seeing.exception()  # waits
 
-    def _hear(self, job: Job) -> str:
+    def _hear(self, state: RequestState) -> str:
         stream = secrets.randbelow(MAX_STREAM) + 1
-        with self._stage(job, HEARD):
-            assert job.request.samples is not None
-            with job.stopping(lambda: self._models.stop_hearing(stream)):
-                heard = self._models.hear(job.request.samples, stream, job.check)
-            if not heard and job.request.text is None:
+        with self._stage(state, HEARD):
+            assert state.request.samples is not None
+            with state.token.on_cancel(lambda: self._models.stop_hearing(stream)):
+                heard = self._models.hear(state.request.samples, stream, state.token.check)
+            if not heard and state.request.text is None:
                 raise InvalidArgument("audio: no words are heard in it, and there is no text_input to answer")
-            job.send(heard_columns(heard))
+            state.send(heard_columns(heard))
             return heard
 
-    def _see(self, job: Job, image: bytes) -> Saw:
-        with self._stage(job, SAW):
-            saw = self._models.see(image, job.check)
-            job.send(saw_columns(saw))
+    def _see(self, state: RequestState, image: bytes) -> Saw:
+        with self._stage(state, SAW):
+            saw = self._models.see(image, state.token.check)
+            state.send(saw_columns(saw))
             return saw
 
-    def _answer(self, job: Job, heard: str, saw: Saw) -> None:
+    def _answer(self, state: RequestState, heard: str, saw: Saw) -> None:
         key = secrets.token_urlsafe(24)
-        with self._stage(job, ANSWER):
-            asked = self._asked(self._prompt.render(job.request.text or "", heard, saw))
-            inputs = {**asked, **job.request.options, **_limits(job)}
+        with self._stage(state, ANSWER):
+            asked = self._asked(self._prompt.render(state.request.text or "", heard, saw))
+            inputs = {**asked, **state.request.options, **_limits(state)}
             finish_reason = ""
-            with job.stopping(lambda: self._models.cancel(key)):
-                for piece in self._models.answer(key, inputs, job.check):
+            with state.token.on_cancel(lambda: self._models.cancel(key)):
+                for piece in self._models.answer(key, inputs, state.token.check):
                     finish_reason = piece.finish_reason or finish_reason
-                    if not job.over:  # else it is read to the end that its cancellation brings
-                        self._tell(job, piece)
+                    if not state.token.done:  # else it is read to the end that its cancellation brings
+                        self._tell(state, piece)
             if not finish_reason:
                 raise InternalError("the model ended its answer without a finish_reason")
 
-    def _tell(self, job: Job, piece: Piece) -> None:
-        job.wrote(piece)
+    def _tell(self, state: RequestState, piece: Piece) -> None:
+        state.wrote(piece)
         try:
-            job.send(answer_columns(piece, job.timing), finish_reason=piece.finish_reason)
+            state.send(answer_columns(piece, state.timing), finish_reason=piece.finish_reason)
         except Stopped:
             pass
         except Exception as error:  # what would follow is not the answer any more
             as_request_error(error)
-            _fail(job, InternalError("answer: it could not be sent; send the request again"))
+            state.fail(InternalError("answer: it could not be sent; send the request again"))
 
     def _asked(self, prompt: str) -> dict[str, NDArray[Any]]:
         """A bare question is the llm's `text_input`: it is cached and templated as if it came directly."""
@@ -111,39 +110,31 @@ class Pipeline:
         return {"messages": _text(json.dumps(messages, ensure_ascii=False))}
 
     @contextmanager
-    def _stage(self, job: Job, name: str) -> Iterator[None]:
+    def _stage(self, state: RequestState, name: str) -> Iterator[None]:
         """Times a stage. Its error ends the request, with the stage's name in front, and raises Stopped."""
-        job.check()
+        state.token.check()
         try:
-            with job.stage(name):
+            with state.stage(name):
                 yield
         except Stopped:
             raise
         except Exception as error:
-            told = as_request_error(error) if not job.over else error
-            if isinstance(told, RequestError) and _fail(job, type(told)(f"{name}: {told}")):
+            told = as_request_error(error) if not state.token.done else error
+            if isinstance(told, RequestError) and state.fail(type(told)(f"{name}: {told}")):
                 self._metrics.failures[name].increment(1)
             raise Stopped from None
         finally:
-            if (took := job.timing[name]) is not None:
+            if (took := state.timing[name]) is not None:
                 self._metrics.stages[name].observe(took / 1e3)
 
 
-def _limits(job: Job) -> dict[str, NDArray[Any]]:
+def _limits(state: RequestState) -> dict[str, NDArray[Any]]:
     """What is left of the deadlines, for the llm. Raises Unavailable: nothing is."""
-    request = job.request
+    request = state.request
     limits = {"ttft_deadline_ms": request.ttft_deadline_ms, "deadline_ms": request.deadline_ms}
-    left = {name: job.left_ms(name, limit) for name, limit in limits.items()}
+    left = {name: state.left_ms(name, limit) for name, limit in limits.items()}
     return {name: np.array([ms], np.int32) for name, ms in left.items() if ms is not None}
 
 
 def _text(value: str) -> NDArray[np.object_]:
     return np.array([value.encode()], dtype=object)
-
-
-def _fail(job: Job, error: RequestError) -> bool:
-    try:
-        return job.fail(error)
-    except Exception as defect:  # only logged: the transport is gone, and threads must live
-        as_request_error(defect)
-        return True

@@ -1,7 +1,7 @@
-"""A question as the client sent it, checked: text, image, audio; every refusal names the field and the limit.
+"""Reads and checks a question: text, image, audio; every refusal names the field and the limit.
 
-What is only handed on to the llm (sampling, tenant, tier, cache control) is checked there; what
-an image file or speech holds, by the models that look at it.
+The llm checks what is only handed on to it (sampling, tenant, tier, cache control); the vision and speech
+models check what the image and the audio hold.
 """
 
 from __future__ import annotations

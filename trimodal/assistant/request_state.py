@@ -1,7 +1,7 @@
-"""One request of the assistant under way: who is told, which stages work, and its one end.
+"""Holds one request under way: where its responses go, which stages work, and its times.
 
-Every way out passes through `send(final=True)` or `fail`, of which the first to come
-counts; what the other stages still do is then told to stop.
+A request ends with `send(finish_reason=…)` or `fail`, whichever comes first; what the other stages still do
+is then cancelled.
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from trimodal.assistant.cancel_token import CancelToken
+from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.request import AskRequest
 from trimodal.assistant.tensors import Columns
-from trimodal.assistant.values import ANSWER, Piece, Stopped
-from trimodal.errors import RequestError, Unavailable
+from trimodal.assistant.values import ANSWER, Piece
+from trimodal.errors import RequestError, Unavailable, as_request_error
 
-# The llm keeps the deadline itself, and what it has said by then; it is given so long to do so.
+# The llm ends its answer at the deadline by itself and keeps what it has said; it gets this long for it.
 LLM_GRACE_S = 0.5
 
 
@@ -33,66 +35,53 @@ class Sink(Protocol):
         """Whether the client has given up or gone."""
 
 
-class Job:
+class RequestState:
     """State of one request; its methods are called from several threads.
 
     Args:
-        stopper: runs what `stopping` was given, off the caller's thread.
-        on_end: called once, with the answer's finish_reason or the error.
+        metrics: where its end is counted.
 
     Attributes:
+        arrived: time.perf_counter() of its arrival.
         timing: milliseconds by name, as the last response tells them.
+        token: over when the request is.
     """
 
     def __init__(
-        self,
-        request: AskRequest,
-        sink: Sink,
-        *,
-        stopper: Callable[[Callable[[], None]], object],
-        on_end: Callable[[Job, str | RequestError], None],
+        self, request: AskRequest, sink: Sink, token: CancelToken, metrics: AssistantMetrics
     ) -> None:
         self.request = request
         self.sink = sink
+        self.token = token
         self.arrived = time.perf_counter()
         self.timing: dict[str, float | None] = dict.fromkeys(
             ("heard", "saw", "queue", "ttft", "answer", "total")
         )
-        self._stopper = stopper
-        self._on_end = on_end
+        self._metrics = metrics
         self._lock = threading.RLock()
-        self._over = False
         self._stages: dict[str, float] = {}
-        self._stops: dict[int, Callable[[], None]] = {}
         self._deadline = self.arrived + (request.deadline_ms or math.inf) / 1e3
 
-    @property
-    def over(self) -> bool:
-        """Whether the client has been told the end."""
-        return self._over
-
-    def check(self) -> None:
-        """Raises Stopped when there is no use in going on."""
-        if self._over:
-            raise Stopped
-
     def send(self, columns: Columns, *, finish_reason: str = "") -> None:
-        """Tells the client something; with a finish_reason it is the last. Raises Stopped when it is over."""
+        """Sends a response; with a finish_reason it is the last. Raises Stopped when the request is over."""
         with self._lock:
-            self.check()
+            self.token.check()
             self.sink.send(columns, final=bool(finish_reason))
             if finish_reason:
-                self._end(finish_reason)
+                self.token.finish()
+                self._count(finish_reason)
 
     def fail(self, error: RequestError) -> bool:
-        """Ends the request with an error; False: it was over."""
+        """Ends the request with an error and cancels its stages; False: it was over."""
         with self._lock:
-            if self._over:
+            if self.token.done:
                 return False
             try:
                 self.sink.fail(error)
-            finally:
-                self._end(error)
+            except Exception as defect:  # the transport is gone: logged, the caller's thread must live
+                as_request_error(defect)
+            self.token.cancel()
+            self._count(error)
             return True
 
     def wrote(self, piece: Piece) -> None:
@@ -108,7 +97,7 @@ class Job:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """While a stage works. Its time goes into `timing`."""
+        """Notes that a stage works, and its time in `timing`."""
         began = time.perf_counter()
         with self._lock:
             self._stages[name] = began
@@ -119,21 +108,8 @@ class Job:
                 del self._stages[name]
             self.timing[name] = _ms(time.perf_counter() - began)
 
-    @contextmanager
-    def stopping(self, stop: Callable[[], None]) -> Iterator[None]:
-        """While `stop` has to be called if the request ends. Raises Stopped when it has."""
-        key = id(stop)
-        with self._lock:
-            self.check()
-            self._stops[key] = stop
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._stops.pop(key, None)
-
     def left_ms(self, name: str, limit_ms: int | None) -> int | None:
-        """What is left of a limit that began at the arrival; None: there is none.
+        """Milliseconds left of a limit that began at the arrival; None: there is no limit.
 
         Raises:
             Unavailable: nothing is left.
@@ -145,8 +121,8 @@ class Job:
             raise Unavailable(f"{name} passed: no answer was begun after {waited:.0f} ms")
         return max(1, int(limit_ms - waited))
 
-    def look(self, now: float) -> RequestError | None:
-        """Why the request must end now, if it must; `now` is time.perf_counter()."""
+    def overdue(self, now: float) -> RequestError | None:
+        """The error of a request whose deadline has passed; `now` is time.perf_counter()."""
         with self._lock:
             stages = tuple(self._stages)
         grace = LLM_GRACE_S if stages == (ANSWER,) else 0.0
@@ -155,13 +131,11 @@ class Job:
         waited = f"deadline_ms passed: not done after {(now - self.arrived) * 1e3:.0f} ms"
         return Unavailable(f"{', '.join(stages)}: {waited}" if stages else waited)
 
-    def _end(self, reason: str | RequestError) -> None:
-        self._over = True
-        stops, self._stops = list(self._stops.values()), {}
-        if isinstance(reason, RequestError):  # else the stages have come to their end
-            for stop in stops:
-                self._stopper(stop)
-        self._on_end(self, reason)
+    def _count(self, reason: str | RequestError) -> None:
+        self._metrics.ended(reason)
+        self._metrics.e2e.observe(time.perf_counter() - self.arrived)
+        if (ttft := self.timing["ttft"]) is not None:
+            self._metrics.ttft.observe(ttft / 1e3)
 
 
 def _ms(seconds: float) -> float:

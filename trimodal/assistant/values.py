@@ -1,4 +1,4 @@
-"""What the stages of the assistant find out, and how they are stopped. They hold; they do nothing."""
+"""Values of the stages: labels seen, pieces of the answer, and the exception that stops a stage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STAGES = (HEARD, SAW, ANSWER)
 
 
 class Stopped(Exception):
-    """The request is over: its client left, its time is up, or another stage failed. Nobody is told twice."""
+    """The request is over: its client left, its time is up, or another stage failed."""
 
 
 @dataclass(frozen=True)

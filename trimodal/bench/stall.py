@@ -1,4 +1,4 @@
-"""`trimodal bench stall`: whether a lone request ever waits for half a second, a race in Triton's batcher.
+"""`trimodal bench stall`: finds lone requests that wait for half a second, by a race in Triton's batcher.
 
 The race needs a dynamic batcher with a queue policy's timeout; the models here have a batcher
 and no such timeout. The engine is a fake: only the way through Triton counts.
@@ -28,7 +28,7 @@ async def measure(requests: int, console: Console) -> dict[str, Any]:
         OperatorError: the server cannot start.
     """
     changes = {"embedding": {"engine": "fake"}}
-    options = ServerOptions(models=("embedding",), http_port=0, grpc_port=0, metrics_port=0, changes=changes)
+    options = ServerOptions.on_free_ports("embedding", changes=changes)
     latencies = []
     with TritonServer(options) as server:
         async with Client(server.grpc_url) as client:

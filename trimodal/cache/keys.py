@@ -1,9 +1,8 @@
-"""A request as a place and a question: all that changes an answer, encoded so that no two are confused.
+"""Encodes a request as a place and a question: all that changes an answer, so that no two are confused.
 
 Every field is written with its length before it, so nothing inside one (separators,
 NULs, JSON, marks that turn the writing direction) can pass for the border of another.
-Confusable characters stay different: texts are brought to NFC, never to NFKC. Which
-questions mean the same is not decided here.
+Confusable characters stay different: texts are brought to NFC, never to NFKC.
 """
 
 from __future__ import annotations
@@ -11,27 +10,12 @@ from __future__ import annotations
 import hashlib
 import struct
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from trimodal.cache.values import Place, Question
-from trimodal.llm.tokenizer import Message
 
 # Raised when the encoding below changes: what was stored under the old one is then never found.
 _VERSION = "trimodal-answer-1"
-_FINGERPRINT_DIGITS = 16
-# Parameters by which the same weights may give another answer to the same prompt.
-_CHANGE_ANSWERS = (
-    "engine",
-    "kv_cache_precision",
-    "numerics",
-    "kv_cache_dtype",
-    "speculation",
-    "lookahead",
-    "apply_chat_template",
-    "tensor_parallel_size",
-    "pipeline_parallel_size",
-    "fake_answer",
-)
 
 
 def question(
@@ -40,7 +24,7 @@ def question(
     tenant: str,
     namespace: str,
     prompt: str | None,
-    messages: Sequence[Message] | None,
+    messages: Sequence[Mapping[str, str]] | None,
     temperature: float,
     top_p: float,
     top_k: int,
@@ -52,14 +36,14 @@ def question(
     """The question that a request asks, and the place that it may be answered from.
 
     Args:
-        fingerprint: of the model, see `engine_fingerprint`.
+        fingerprint: 16 hex digits of the model and the settings that change its answers.
         prompt, messages: exactly one of the two; the prompt as it goes to the engine, so after trimming.
         verbatim: the prompt is continued as it stands (no chat template): not even a blank at its
             end is the same as none.
     """
     text, context = _chat(messages) if messages is not None else (prompt or "", b"prompt")
-    # Greedy choice looks at none of the others.
-    sampling = _pack("greedy") if temperature == 0 else _sampling(temperature, top_p, top_k, seed)
+    # Greedy decoding uses none of the others.
+    sampling = pack("greedy") if temperature == 0 else _sampling(temperature, top_p, top_k, seed)
     parts = (
         _VERSION.encode(),
         _bytes(fingerprint),
@@ -67,10 +51,10 @@ def question(
         _bytes(namespace),
         context,
         sampling,
-        _pack(*stops),
+        pack(*stops),
         b"verbatim" if verbatim else b"normalised",
     )
-    scope = hashlib.sha256(_join(parts)).hexdigest()
+    scope = hashlib.sha256(join(parts)).hexdigest()
     return Question(
         Place(fingerprint, tenant, namespace, scope), text if verbatim else normalised(text), max_tokens
     )
@@ -84,23 +68,23 @@ def normalised(text: str) -> str:
     return unicodedata.normalize("NFC", text.replace("\r\n", "\n")).strip()
 
 
-def _chat(messages: Sequence[Message]) -> tuple[str, bytes]:
+def _chat(messages: Sequence[Mapping[str, str]]) -> tuple[str, bytes]:
     """The last user message, and all around it as bytes; a chat without one is all context."""
     last = max((index for index, one in enumerate(messages) if one["role"] == "user"), default=-1)
     around = (
-        _join((b"asked",)) if index == last else _join((b"said", _pack(one["role"], one["content"])))
+        join((b"asked",)) if index == last else join((b"said", pack(one["role"], one["content"])))
         for index, one in enumerate(messages)
     )
-    return messages[last]["content"] if last >= 0 else "", _join((b"chat", *around))
+    return messages[last]["content"] if last >= 0 else "", join((b"chat", *around))
 
 
 def _sampling(temperature: float, top_p: float, top_k: int, seed: int | None) -> bytes:
     floats = struct.pack("<dd", temperature, top_p)
-    return _join((b"sampled", floats, _bytes(str(top_k)), _bytes("none" if seed is None else str(seed))))
+    return join((b"sampled", floats, _bytes(str(top_k)), _bytes("none" if seed is None else str(seed))))
 
 
-def _pack(*texts: str) -> bytes:
-    return _join(tuple(_bytes(text) for text in texts))
+def pack(*texts: str) -> bytes:
+    return join(tuple(_bytes(text) for text in texts))
 
 
 def _bytes(text: str) -> bytes:
@@ -108,7 +92,7 @@ def _bytes(text: str) -> bytes:
     return text.encode(errors="surrogatepass")
 
 
-def _join(parts: Sequence[bytes]) -> bytes:
-    """How many parts, then each after its length: read in one way only."""
+def join(parts: Sequence[bytes]) -> bytes:
+    """Encodes how many parts there are, then each after its length: it can be read in one way only."""
     head = len(parts).to_bytes(8, "big")
     return head + b"".join(len(part).to_bytes(8, "big") + part for part in parts)

@@ -1,6 +1,6 @@
-"""How one model's cache is to behave: values out of its settings, and where its answers lie by default.
+"""Options of one model's answer cache, and where its answers lie by default.
 
-Values only: it opens no store and checks no limit that `LlmSettings` has checked.
+Limits are not checked here: `LlmSettings` has checked them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from trimodal.llm.settings import LlmSettings
+from trimodal.paths import cache_directory
 
 
 @dataclass(frozen=True)
 class CacheOptions:
-    """What `AnswerCache` is made of.
+    """Options of an `AnswerCache`.
 
     Attributes:
         mode: each layer includes the one before; "off" and "coalesce" store nothing.
@@ -39,28 +39,8 @@ class CacheOptions:
     max_false_hit: float = 0.01
     calibration: Path | None = None
 
-    @classmethod
-    def of(cls, settings: LlmSettings, model: str) -> CacheOptions:
-        """The options of the model called `model`."""
-        return cls(
-            mode=settings.cache,
-            store=settings.cache_store or str(default_store(model)),
-            budget_s=settings.cache_budget_ms / 1e3,
-            embedding_budget_s=settings.cache_embedding_budget_ms / 1e3,
-            ttls=settings.cache_ttls,
-            max_entries=settings.cache_max_entries,
-            max_answer_bytes=settings.cache_max_answer_bytes,
-            max_false_hit=settings.cache_max_false_hit,
-            calibration=settings.calibration_file,
-        )
-
-    @property
-    def stores(self) -> bool:
-        """Whether answers are kept at all."""
-        return self.mode in ("exact", "semantic")
-
     def ttl(self, namespace: str) -> float:
-        """Seconds that answers of `namespace` live; of one that is not known as of none."""
+        """Seconds that answers of `namespace` live; an unknown one counts as the default."""
         ttls = self.ttls or {"default": 900.0}
         return ttls.get(namespace, next(iter(ttls.values())))
 
@@ -72,6 +52,4 @@ def is_file(store: str) -> bool:
 
 def default_store(model: str) -> Path:
     """The file of the model's answers in this user's cache, beside the logs; it need not exist."""
-    from trimodal.paths import cache_directory
-
     return cache_directory() / "answers" / f"{model}.sqlite"

@@ -1,12 +1,8 @@
-"""What every call of a client shares: the transport, its bounds, whether the server is there, and the end.
-
-It knows no model; `client.py` has the calls.
-"""
+"""Holds what all calls of a client share: the transport, its timeouts, readiness, and closing."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport
@@ -36,7 +32,7 @@ class Connection:
         self._batch_sizes: dict[str, int] = {}
 
     async def ready(self, model: str = "") -> bool:
-        """Whether the server, or one model, takes requests; False also when nobody is there."""
+        """Whether the server, or one model, takes requests; False also when no server answers."""
         return await self._transport.ready(model, self._timeouts)
 
     async def models(self) -> list[Model]:
@@ -56,9 +52,7 @@ class Connection:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def _within(self, timeout: float | None) -> Timeouts:

@@ -1,4 +1,4 @@
-"""Opens the cache that a model's settings ask for, inside the server. It knows no request."""
+"""Opens the cache that a model's settings ask for, inside the server."""
 
 from __future__ import annotations
 
@@ -8,19 +8,34 @@ from typing import Any
 
 from trimodal.cache.answers import AnswerCache
 from trimodal.cache.embedder import TritonEmbedder, embedder_checkpoint
-from trimodal.cache.keys import _CHANGE_ANSWERS, _FINGERPRINT_DIGITS, _join, _pack
+from trimodal.cache.keys import join, pack
 from trimodal.cache.metrics import CacheMetrics
-from trimodal.cache.options import CacheOptions
+from trimodal.cache.options import CacheOptions, default_store
 from trimodal.cache.protocol import Answers, NoAnswers
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import MANIFEST
 from trimodal.metrics import Metrics
 
+FINGERPRINT_DIGITS = 16
+CHANGE_ANSWERS = (
+    "engine",
+    "kv_cache_precision",
+    "numerics",
+    "kv_cache_dtype",
+    "speculation",
+    "lookahead",
+    "apply_chat_template",
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "fake_answer",
+)
+"""Settings by which the same weights may give another answer to the same prompt."""
+
 
 def engine_fingerprint(manifest: bytes, settings: LlmSettings) -> str:
     """16 hex digits over a built engine's manifest and the settings that change what it answers."""
-    values = (f"{name}={getattr(settings, name)!r}" for name in _CHANGE_ANSWERS)
-    return hashlib.sha256(_join((manifest, _pack(*values)))).hexdigest()[:_FINGERPRINT_DIGITS]
+    values = (f"{name}={getattr(settings, name)!r}" for name in CHANGE_ANSWERS)
+    return hashlib.sha256(join((manifest, pack(*values)))).hexdigest()[:FINGERPRINT_DIGITS]
 
 
 def model_fingerprint(settings: LlmSettings) -> str:
@@ -32,6 +47,21 @@ def model_fingerprint(settings: LlmSettings) -> str:
     except OSError:
         manifest = str(settings.artefact_directory).encode(errors="surrogateescape")
     return engine_fingerprint(manifest, settings)
+
+
+def cache_options(settings: LlmSettings, model: str) -> CacheOptions:
+    """The options of the cache of the model called `model`."""
+    return CacheOptions(
+        mode=settings.cache,
+        store=settings.cache_store or str(default_store(model)),
+        budget_s=settings.cache_budget_ms / 1e3,
+        embedding_budget_s=settings.cache_embedding_budget_ms / 1e3,
+        ttls=settings.cache_ttls,
+        max_entries=settings.cache_max_entries,
+        max_answer_bytes=settings.cache_max_answer_bytes,
+        max_false_hit=settings.cache_max_false_hit,
+        calibration=settings.calibration_file,
+    )
 
 
 def open_answers(
@@ -53,5 +83,5 @@ def open_answers(
         embedder = TritonEmbedder(pb_utils, settings.embedder, checkpoint)
         # Vectors of another model must never be compared with this one's.
         fingerprint = hashlib.sha256(f"{fingerprint} {checkpoint}".encode()).hexdigest()[: len(fingerprint)]
-    answers = AnswerCache(CacheOptions.of(settings, llm.name), embedder, CacheMetrics(metrics, llm.name))
+    answers = AnswerCache(cache_options(settings, llm.name), embedder, CacheMetrics(metrics, llm.name))
     return answers, fingerprint

@@ -10,8 +10,8 @@ from typing import Any, Literal, get_args
 from trimodal.errors import ServerError
 from trimodal.paths import default_engines, default_repository
 
-# cpu: CPU engines · cuda: GPU engines from wheels, nothing compiled · gpu: compiled engines in NVIDIA's image
-Profile = Literal["cpu", "cuda", "gpu"]
+# cpu: CPU engines · cuda: GPU engines from wheels, nothing compiled · tensorrt: compiled, in NVIDIA's image
+Profile = Literal["cpu", "cuda", "tensorrt"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 # Changes one parsed ModelConfig of an overlay in place: (model name, ModelConfig).
 Edit = Callable[[str, Any], None]
@@ -20,7 +20,9 @@ Edit = Callable[[str, Any], None]
 def parse_profile(text: str) -> Profile:
     """Raises: ServerError naming the profiles that there are."""
     if text not in PROFILES:
-        raise ServerError(f"{text} is not a profile: {', '.join(PROFILES[:-1])} or {PROFILES[-1]}")
+        known = f"{', '.join(PROFILES[:-1])} or {PROFILES[-1]}"
+        renamed = " (the compiled engines that were gpu are tensorrt)" if text == "gpu" else ""
+        raise ServerError(f"{text} is not a profile: {known}{renamed}")
     return text
 
 
@@ -43,6 +45,27 @@ class ServerOptions:
     operator_key: str | None = None  # None: a random one per server
     changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # model → parameter → text
     edit: Edit | None = None
+
+    @classmethod
+    def on_free_ports(
+        cls,
+        *models: str,
+        changes: Mapping[str, Mapping[str, str]] | None = None,
+        repository: Path | None = None,
+        profile: Profile = "cpu",
+        edit: Edit | None = None,
+    ) -> ServerOptions:
+        """A server of these models on ports that are free; of the default repository, if none is given."""
+        return cls(
+            repository=repository or default_repository(),
+            profile=profile,
+            models=models,
+            http_port=0,
+            grpc_port=0,
+            metrics_port=0,
+            changes=changes or {},
+            edit=edit,
+        )
 
     @property
     def ports(self) -> dict[str, int]:

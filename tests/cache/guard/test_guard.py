@@ -17,16 +17,18 @@ GUARD = Guard()
 TUNE = Path(trimodal.__file__).parent / "bench" / "cache" / "data" / "tune.jsonl"
 
 
-@pytest.mark.parametrize(("asked", "stored"), KEPT_APART)
-def test_near_questions_with_another_answer_are_kept_apart(asked, stored):
-    assert GUARD.judge(asked, stored) in REASONS
-    assert GUARD.judge(stored, asked) in REASONS
+def both_ways(pairs):
+    return [
+        (*pair, GUARD.judge(*pair)) for asked, stored in pairs for pair in ((asked, stored), (stored, asked))
+    ]
 
 
-@pytest.mark.parametrize(("asked", "stored"), LET_PASS)
-def test_paraphrases_pass_both_ways(asked, stored):
-    assert GUARD.judge(asked, stored) == ""
-    assert GUARD.judge(stored, asked) == ""
+def test_near_questions_with_another_answer_are_kept_apart():
+    assert [case for case in both_ways(KEPT_APART) if case[2] not in REASONS] == []
+
+
+def test_paraphrases_pass_both_ways():
+    assert [case for case in both_ways(LET_PASS) if case[2]] == []
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 """The guard's last word: rewordings that no rule explains."""
 
 import math
-from pathlib import Path
 
 import pytest
 
+from tests.cache.guard.cases import KEPT_APART
 from trimodal.cache.guard.guard import Guard, compare
 from trimodal.cache.guard.reading.words import NotEnglish
 from trimodal.cache.guard.rewording import (
@@ -15,11 +15,6 @@ from trimodal.cache.guard.rewording import (
     may_be_reworded,
 )
 
-APART = [
-    line.split("|", 1)
-    for line in (Path(__file__).parent / "kept_apart.txt").read_text().splitlines()
-    if "|" in line
-]
 REWORDED = (
     ("How long does the train take from Madrid to Seville?", "train from Madrid to Seville, travel time"),
     (
@@ -42,13 +37,13 @@ def test_what_no_rule_explains_passes_when_it_is_near_enough(asked: str, stored:
 @pytest.mark.parametrize("similarity", [0.8, 0.9, 0.99])
 def test_a_stricter_bound_lets_less_pass(similarity: float) -> None:
     passed = [
-        sum(Guard(bound).judge(asked, stored, similarity) == "" for asked, stored in APART)
+        sum(Guard(bound).judge(asked, stored, similarity) == "" for asked, stored in KEPT_APART)
         for bound in (0.0, 0.002, 0.01, 0.1)
     ]
     assert passed == sorted(passed)
     assert passed[0] == 0
     # Another word in the same sentence is no rewording, however near an embedding may call it.
-    assert passed[2] <= 0.05 * len(APART)
+    assert passed[2] <= 0.05 * len(KEPT_APART)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +61,7 @@ def test_what_turns_a_question_around_never_passes(asked: str, stored: str) -> N
 
 def test_the_features_are_the_same_both_ways_and_finite() -> None:
     seen = 0
-    for asked, stored in APART:
+    for asked, stored in KEPT_APART:
         try:
             one, other = compare(asked, stored), compare(stored, asked)
         except NotEnglish:
@@ -97,7 +92,7 @@ def test_for_another_embedding_model_only_rules_count() -> None:
 
 
 def test_both_ways_are_judged() -> None:
-    for asked, stored in (*APART, *REWORDED):
+    for asked, stored in (*KEPT_APART, *REWORDED):
         for similarity in (0.85, 0.97):
             there = Guard(0.05).judge(asked, stored, similarity)
             assert (there == "") == (Guard(0.05).judge(stored, asked, similarity) == "")

@@ -1,7 +1,6 @@
-"""The bare side of a bench in a process of its own: work that is run on request, with nobody else in it.
+"""Runs the bare side of a bench in a process of its own, as the served model has.
 
-A process of its own, as the served model has: the client's thread and its interpreter
-lock would slow it down. What the work is, the bench of each model says.
+In the client's process its threads and the interpreter lock would slow the work down.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import asyncio
 import multiprocessing
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
-from types import TracebackType
 from typing import Any
 
 from trimodal.bench.common.closed_loop import LoopRound, run_alone
@@ -59,9 +57,7 @@ class BareProcess:
     def __enter__(self) -> BareProcess:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._pipe.close()
         self._process.join(5.0)
         if self._process.is_alive():

@@ -1,13 +1,11 @@
-"""The repository that both sides of a bench read: a profile's configs with changes, and engines of a volume.
-
-The served side starts from it, and the bare side reads the same files. It measures nothing.
-"""
+"""Makes the repository that both sides of a bench read: a profile's configs with changes, and its engines."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from trimodal.paths import default_engines, default_repository
@@ -31,15 +29,8 @@ def bench_options(
     with tempfile.TemporaryDirectory(prefix="trimodal-bench-") as folder:
         target = Path(folder) / "models"
         overlay(default_repository(), target, changes, profile, edit, default_engines())
-        yield ServerOptions(
-            repository=target,
-            profile=profile,
-            engines=None,
-            models=tuple(models),
-            http_port=0,
-            grpc_port=0,
-            metrics_port=0,
-        )
+        options = ServerOptions.on_free_ports(*models, repository=target, profile=profile)
+        yield replace(options, engines=None)
 
 
 def built(model: Model, artefact: str) -> Path:

@@ -1,10 +1,9 @@
-"""What Triton itself counted during a round: the batches it formed, and the time in queues and models."""
+"""Reads what Triton counted during a round: the batches it formed, and the time in queues and models."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 
 from tritonclient.grpc import InferenceServerClient
 
@@ -48,9 +47,7 @@ class Statistics:
     def __enter__(self) -> Statistics:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.close()
 
 

@@ -1,4 +1,4 @@
-"""`trimodal bench llm`: throughput, TTFT and ITL of the served model, beside its bare engine on request.
+"""`trimodal bench llm`: measures throughput, TTFT and ITL of the served model, on request beside its engine.
 
 It starts its own server on free ports from this repository, with the parameters of the
 config and those given by --set. All sides stay loaded and take turns, round by round, so
@@ -60,14 +60,7 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
     changes = plan.changes if plan.prompts else {"apply_chat_template": "false", **plan.changes}
     settings = served_settings(repository, changes)
     prompts = Prompts(settings, plan.prompts, plan.prompt_tokens)
-    options = ServerOptions(
-        repository=repository,
-        models=("llm",),
-        http_port=0,
-        grpc_port=0,
-        metrics_port=0,
-        changes={"llm": changes},
-    )
+    options = ServerOptions.on_free_ports("llm", changes={"llm": changes}, repository=repository)
     figures: dict[str, Any] = {"machine": platform.platform(), "plan": asdict(plan)}
     async with contextlib.AsyncExitStack() as stack:
         server = stack.enter_context(TritonServer(options))
@@ -106,7 +99,7 @@ async def _compare(
     """Rounds of all sides in turn for one number of streams; the first side is what ratios refer to."""
     rounds: dict[str, list[Round]] = {name: [] for name in sides}
     for _ in range(plan.rounds * (3 if streams == 1 else 1) + 1):
-        # The same questions for all where they come from a file; else new ones, that nobody has cached.
+        # The same questions for all where they come from a file; else new ones, which no cache has.
         texts = [prompts.next() for _ in range(streams)]
         for name, run in sides.items():
             rounds[name].append(await run(texts))

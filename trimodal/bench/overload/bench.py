@@ -1,4 +1,4 @@
-"""`trimodal bench overload`: goodput under open-loop load beyond capacity, by deadline and by arrival.
+"""`trimodal bench overload`: measures goodput under load beyond capacity, scheduled by deadline or arrival.
 
 Both sides are servers of the same engine with the same tiers; they take turns, level by
 level, with the very same requests at the same times. The one side orders and refuses by
@@ -197,14 +197,7 @@ def _options(scheduler: str, changes: Mapping[str, str]) -> ServerOptions:
         {"max_queue": "1000000"} if scheduler == "fifo" else {"max_queue": changes.get("max_queue", "256")}
     )
     changes = {**changes, **queue, "scheduler": scheduler}
-    return ServerOptions(
-        repository=default_repository(),
-        models=("llm",),
-        http_port=0,
-        grpc_port=0,
-        metrics_port=0,
-        changes={"llm": changes},
-    )
+    return ServerOptions.on_free_ports("llm", changes={"llm": changes})
 
 
 def _bound(tier: Tier) -> float:

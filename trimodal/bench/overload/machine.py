@@ -1,6 +1,6 @@
-"""How much memory a server takes while it is measured: its engine's process, and all its others.
+"""Measures the memory of a server's processes and the CPU time that others take, from /proc.
 
-Proportional set size, so that what processes share is counted once. It reads /proc and changes nothing.
+Memory is the proportional set size, so that what processes share is counted once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import re
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 
 _IDLE = (3, 4)  # idle and iowait of the first line of /proc/stat
 _COUNTED = 8  # user to steal; guests are in user already
@@ -52,7 +51,7 @@ def share_of_others(before: Ticks, after: Ticks) -> float:
 
 
 class OthersWatch:
-    """From `with` to its end; then `share` is known."""
+    """Measures the CPU share of other processes from `with` to its end; then `share` is set."""
 
     def __init__(self, group: int) -> None:
         self._group = group
@@ -62,14 +61,12 @@ class OthersWatch:
         self._before = read_ticks(self._group)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.share = share_of_others(self._before, read_ticks(self._group))
 
 
 _PSS = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
-_ENGINE = b"-m\0trimodal.llm\0"
+_ENGINE = b"-m\0trimodal.llm.engine_core\0"
 _EVERY_S = 1.0
 
 
@@ -89,7 +86,7 @@ def read_memory(group: int) -> Memory:
     """What the processes of a group take now."""
     server = engine = 0.0
     for directory in Path("/proc").glob("[0-9]*"):
-        # A process may end while it is looked at, or be somebody else's.
+        # A process may end meanwhile, or belong to another user.
         with contextlib.suppress(OSError):
             if os.getpgid(int(directory.name)) != group:
                 continue
@@ -118,9 +115,7 @@ class MemoryWatch:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
         self.after = read_memory(self.group)

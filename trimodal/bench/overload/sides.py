@@ -1,7 +1,4 @@
-"""One side of the overload bench: a server with one scheduler, a client of it, and one level of load on them.
-
-It offers what it is given and summarises; which loads there are and what they mean is decided elsewhere.
-"""
+"""Runs one side of the overload bench: a server with one scheduler, a client, and one level of load."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from types import TracebackType
 
 from trimodal.bench.overload.figures import LevelFigures, summarise_level
 from trimodal.bench.overload.load import Asked, run_load
@@ -75,9 +71,7 @@ class Side:
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
     async def ask(self, asked: Asked) -> None:

@@ -1,4 +1,4 @@
-"""`trimodal bench speech --capacity`: how many streams one recogniser carries, batched against unbatched.
+"""`trimodal bench speech --capacity`: measures how many streams one recogniser carries, batched and not.
 
 Two servers, which take turns: one batches windows as configured, the other has
 max_batch_windows = 1. S clients that each send the next window when the last is answered
@@ -14,30 +14,27 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from statistics import mean, median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from trimodal.bench.common.closed_loop import LoopRound
 from trimodal.bench.common.samples import paired_ratio
-from trimodal.bench.speech import plan as live
-from trimodal.bench.speech.sides import Recognizer, cut_windows
+from trimodal.bench.speech.plan import MODELS, Plan, run_row
+from trimodal.bench.speech.sides import Recogniser, cut_windows
 from trimodal.bench.speech.tables import LiveTables
 from trimodal.bench.speech.utterances import Spoken
 from trimodal.client import Client
 from trimodal.client.transports.base import Timeouts
+from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
 
-if TYPE_CHECKING:
-    from trimodal.bench.speech.plan import Plan
-
-MODELS = ("speech", "speech_recognize")
 # What is heard is not judged here, the weights may be random: each window costs one run.
 ONE_RUN = {"fallback_temperature": "0"}
 WINDOWS = 16
 JOINING_STREAMS, JOINING_EVERY_S = 16, 2.0
-# Nobody hears from a stream between END and its last words: here that is as long as all are behind.
+# A stream is silent between END and its last words: here that lasts as long as all are behind.
 PATIENCE = Timeouts(silence=300.0)
 
 
@@ -48,7 +45,7 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
     last: dict[tuple[float, int, str], LoopRound] = {}
     async with AsyncExitStack() as stack:
         sides = {
-            name: await stack.enter_async_context(Recognizer(_server(stack, plan, more).grpc_url))
+            name: await stack.enter_async_context(Recogniser(_server(stack, plan, more).grpc_url))
             for name, more in (("batched", {}), ("unbatched", {"max_batch_windows": "1"}))
         }
         for length in plan.window_s:
@@ -117,11 +114,12 @@ async def _joining(plan: Plan, spoken: Sequence[Spoken], console: Console) -> di
     changes = {**plan.changes, "speech_recognize": {**plan.changes.get("speech_recognize", {}), **ONE_RUN}}
     many = [spoken[index % len(spoken)] for index in range(JOINING_STREAMS)]
     async with AsyncExitStack() as stack:
-        server = stack.enter_context(TritonServer(live.options(MODELS, changes, plan.profile)))
+        options = ServerOptions.on_free_ports(*MODELS, changes=changes, profile=plan.profile)
+        server = stack.enter_context(TritonServer(options))
         client = await stack.enter_async_context(Client(server.grpc_url, timeouts=PATIENCE))
         policy = plan.policies[0]
         delays = [index * JOINING_EVERY_S for index in range(len(many))]
-        row = await live.run_row(plan, client, server, policy, many, None, delays)
+        row = await run_row(plan, client, server, policy, many, None, delays)
     tables = LiveTables(f"{len(many)} streams of {plan.seconds:g} s, a new one every {JOINING_EVERY_S:g} s")
     tables.add(policy, row)
     tables.print(console)
@@ -132,6 +130,7 @@ async def _joining(plan: Plan, spoken: Sequence[Spoken], console: Console) -> di
 
 def _server(stack: AsyncExitStack, plan: Plan, more: Mapping[str, str]) -> TritonServer:
     changes = {**plan.changes.get("speech_recognize", {}), **ONE_RUN, **more}
-    options = live.options(("speech_recognize",), {"speech_recognize": changes}, plan.profile)
-    server = TritonServer(options)
-    return stack.enter_context(server)
+    options = ServerOptions.on_free_ports(
+        "speech_recognize", changes={"speech_recognize": changes}, profile=plan.profile
+    )
+    return stack.enter_context(TritonServer(options))

@@ -1,4 +1,4 @@
-"""`trimodal bench speech --direct`: the served recogniser beside its bare engine and faster-whisper.
+"""`trimodal bench speech --direct`: compares the served recogniser with its bare engine and faster-whisper.
 
 All sides stay loaded, each in processes of its own, and take turns; windows, context,
 beam, threads and word times are the same. faster-whisper runs on artefacts of CTranslate2
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from statistics import mean, median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -24,18 +24,15 @@ from trimodal.bench.common.bare_process import BareProcess
 from trimodal.bench.common.closed_loop import LoopRound, summarise_loops
 from trimodal.bench.common.repository import built
 from trimodal.bench.common.samples import paired_ratio
-from trimodal.bench.speech import plan as live
-from trimodal.bench.speech.sides import Recognizer, cut_windows, name, open_bare, open_faster_whisper
+from trimodal.bench.speech.plan import Plan
+from trimodal.bench.speech.sides import Recogniser, cut_windows, name, open_bare, open_faster_whisper
 from trimodal.bench.speech.utterances import Spoken
 from trimodal.paths import default_repository
 from trimodal.repository import select_models
-from trimodal.server.options import Profile
+from trimodal.server.options import Profile, ServerOptions
 from trimodal.server.process import TritonServer
 from trimodal.settings import parse_parameters
-from trimodal.speech.settings import RecognizeSettings
-
-if TYPE_CHECKING:
-    from trimodal.bench.speech.plan import Plan
+from trimodal.speech.settings import RecogniseSettings
 
 WINDOWS = 32
 
@@ -48,7 +45,7 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
     # Not one side decodes a doubted window again.
     equal = {"max_batch_windows": str(plan.batch), "fallback_temperature": "0"}
     changes = {**equal, **plan.changes.get("speech_recognize", {})}
-    settings, directory = recognizer(changes, plan.profile)
+    settings, directory = served_recogniser(changes, plan.profile)
     audio = {
         length: cut_windows([one.samples for one in spoken], length, WINDOWS) for length in plan.window_s
     }
@@ -57,14 +54,18 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
     formed: dict[tuple[float, int], float] = {}
     last: dict[tuple[float, int], LoopRound] = {}
     async with AsyncExitStack() as stack:
-        options = live.options(("speech_recognize",), {"speech_recognize": changes}, plan.profile)
 
         def same_batch(model: str, config: Any) -> None:
             config.max_batch_size = plan.batch
 
-        server = TritonServer(replace(options, edit=same_batch))
-        url = stack.enter_context(server).grpc_url
-        served = await stack.enter_async_context(Recognizer(url))
+        options = ServerOptions.on_free_ports(
+            "speech_recognize",
+            changes={"speech_recognize": changes},
+            profile=plan.profile,
+            edit=same_batch,
+        )
+        url = stack.enter_context(TritonServer(options)).grpc_url
+        served = await stack.enter_async_context(Recogniser(url))
         # Side → the process that does it, and what follows the window's length in the work's name.
         bare = stack.enter_context(BareProcess(open_bare, directory, settings, audio))
         others = {"bare engine": (bare, "")}
@@ -143,12 +144,12 @@ def report(
     return figures
 
 
-def recognizer(changes: Mapping[str, str], profile: Profile = "cpu") -> tuple[RecognizeSettings, Path]:
+def served_recogniser(changes: Mapping[str, str], profile: Profile = "cpu") -> tuple[RecogniseSettings, Path]:
     """The settings that the served recogniser will have, and its artefact's directory."""
     repository = default_repository().resolve()
     model = select_models(repository, ("speech_recognize",), profile)["speech_recognize"]
     source = str(model.config_file.relative_to(repository))
-    settings = parse_parameters(RecognizeSettings, {**model.parameters, **changes}, source=source)
+    settings = parse_parameters(RecogniseSettings, {**model.parameters, **changes}, source=source)
     return settings, built(model, settings.artefact)
 
 

@@ -1,4 +1,4 @@
-"""What a speech bench runs: its plan, its server options and one row of its table."""
+"""Defines the plan of a speech bench, and measures one row of its table."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from trimodal.bench.speech.figures import LiveFigures, summarise_live
 from trimodal.bench.speech.streams import run_streams
 from trimodal.bench.speech.utterances import Spoken
 from trimodal.client import Client
-from trimodal.server.options import Profile, ServerOptions
+from trimodal.server.options import Profile
 from trimodal.server.process import TritonServer
 
+MODELS = ("speech", "speech_recognize")
 SETTLE_S = 0.3  # metrics are carried to the page every 50 ms
 
 
@@ -24,9 +25,8 @@ SETTLE_S = 0.3  # metrics are carried to the page every 50 ms
 class Plan:
     """What to measure: each policy with each number of streams, `seconds` long.
 
-    `capacity`, `direct` and `versus` (other built recognisers) are measured instead of that,
-    where they are wished for: with windows of `window_s`, in `rounds` of `loop_s` seconds a
-    case; `batch` is that of the last two. All of it is served from `profile`.
+    If `capacity`, `direct` or `versus` (other built recognisers) is set, only those parts run. `window_s`,
+    `rounds` and `loop_s` (seconds a case) apply to them, `batch` to `direct` and `versus`.
     """
 
     streams: tuple[int, ...] = (1, 2, 4, 8)
@@ -61,12 +61,3 @@ async def run_row(
     await asyncio.sleep(SETTLE_S)
     work = work_between(before, read_page(server.metrics_url))
     return summarise_live(runs, spoken, offline, work, seconds)
-
-
-def options(
-    models: tuple[str, ...], changes: Mapping[str, Mapping[str, str]], profile: Profile
-) -> ServerOptions:
-    """A server on free ports with some parameters changed."""
-    return ServerOptions(
-        models=models, profile=profile, http_port=0, grpc_port=0, metrics_port=0, changes=changes
-    )

@@ -1,8 +1,8 @@
-"""The vision bench's baseline: the same network in torch, as a user without Triton would tune it.
+"""Runs the vision bench's baseline: the same network in torch, as a user without Triton would tune it.
 
 On CUDA in FP16, channels-last, cuDNN's fastest algorithms, one captured CUDA graph a batch size
 and page-locked inputs; on the processor in FP32, channels-last. Weights are random: their values
-do not change the time. It is never served.
+do not change the time.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _network(artefact: ClassifierArtefact) -> Any:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        models = import_module("vision_models")
+        models = import_module("steps.vision.models")
     except ImportError as error:
         raise ArtefactError(f"--torch needs the networks in {folder} ({error})") from None
     architecture = str(artefact.manifest.extra.get("architecture"))

@@ -1,43 +1,10 @@
-"""Whether two questions ask for the same: how or why, whether or when, may or must, then or now."""
+"""Compares what two questions ask for (how or why, may or must, then or now) and what they deny."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from trimodal.cache.guard.reading.terms import Reading
-
-
-def same_negations(ours: Reading, theirs: Reading, found: Mapping[int, int]) -> bool:
-    """Whether each denial of one has its own in the other, at a term that says the same.
-
-    Args:
-        found: index of a term of `ours` → index of the term of `theirs` that says the same.
-    """
-    if len(ours.negations) != len(theirs.negations):
-        return False
-    if not ours.negations or (_clauses(ours) == 1 == _clauses(theirs) and len(ours.negations) == 1):
-        return True
-    waiting = [_denied(theirs, clause, behind) for clause, behind in theirs.negations]
-    for clause, behind in ours.negations:
-        denied = {found[index] for index in _denied(ours, clause, behind) if index in found}
-        match = next((other for other in waiting if denied & other), None)
-        if match is None:
-            return False
-        waiting.remove(match)
-    return True
-
-
-def _clauses(reading: Reading) -> int:
-    return len({term.clause for term in reading.terms})
-
-
-def _denied(reading: Reading, clause: int, behind: int) -> set[int]:
-    """The term behind a negation, if it is in its clause; else the one before it."""
-    for index in (behind, behind - 1):
-        if 0 <= index < len(reading.terms) and reading.terms[index].clause == clause:
-            return {index}
-    return {behind} if behind < len(reading.terms) else {behind - 1}
-
 
 _OPEN = frozenset({"@whether", "@how", "@what", "@wish", "@way", "@does"})
 """What a question that names only its subject may ask for ("refund policy", "reset password")."""
@@ -47,7 +14,7 @@ _TIMELESS = frozenset({"@how", "@why", "@way"})
 
 
 def same_question(ours: Reading, theirs: Reading) -> bool:
-    """Whether both ask for the same, of whatever subject."""
+    """Whether both ask for the same, whatever their subjects."""
     if not _same_asks(ours, theirs) or not _same_joins(ours, theirs):
         return False
     if (ours.asks | theirs.asks) & _TIMELESS:
@@ -76,7 +43,7 @@ def _same_asks(ours: Reading, theirs: Reading) -> bool:
 
 
 def _complaint(ours: Reading, theirs: Reading) -> bool:
-    """Whether what asks for nothing tells what is wrong with something of one's own: my basil dies."""
+    """Whether the side that asks for nothing complains of something of one's own: my basil dies."""
     statement = theirs if ours.asks else ours
     return bool(statement.negations) or "first" in {term.owner for term in statement.terms}
 
@@ -115,3 +82,35 @@ def _tense(reading: Reading) -> str:
         not reading.tenses and any(term.past and not term.passive for term in reading.terms)
     )
     return "past" if past else ""
+
+
+def same_negations(ours: Reading, theirs: Reading, found: Mapping[int, int]) -> bool:
+    """Whether each denial of one has its own in the other, at a term that says the same.
+
+    Args:
+        found: index of a term of `ours` → index of the term of `theirs` that says the same.
+    """
+    if len(ours.negations) != len(theirs.negations):
+        return False
+    if not ours.negations or (_clauses(ours) == 1 == _clauses(theirs) and len(ours.negations) == 1):
+        return True
+    waiting = [_denied(theirs, clause, behind) for clause, behind in theirs.negations]
+    for clause, behind in ours.negations:
+        denied = {found[index] for index in _denied(ours, clause, behind) if index in found}
+        match = next((other for other in waiting if denied & other), None)
+        if match is None:
+            return False
+        waiting.remove(match)
+    return True
+
+
+def _clauses(reading: Reading) -> int:
+    return len({term.clause for term in reading.terms})
+
+
+def _denied(reading: Reading, clause: int, behind: int) -> set[int]:
+    """The term behind a negation, if it is in its clause; else the one before it."""
+    for index in (behind, behind - 1):
+        if 0 <= index < len(reading.terms) and reading.terms[index].clause == clause:
+            return {index}
+    return {behind} if behind < len(reading.terms) else {behind - 1}

@@ -26,12 +26,12 @@ def overload(
     most_open: int = typer.Option(8192, min=1, max=100_000, help="Requests that may be open together."),
     seed: int = typer.Option(1, min=0, help="Of arrivals and prompts."),
     set_: list[str] = typer.Option([], "--set", help="parameter=value of llm's config; repeatable."),
-    plot: Path | None = typer.Option(None, help="Also draw goodput over load into this PNG (extra: plot)."),
+    plot: Path | None = typer.Option(None, help="Also draw goodput over load into this PNG (extra: bench)."),
     json_: Path | None = typer.Option(None, "--json", help="Also write the figures to this file."),
 ) -> None:
     """Goodput under open-loop load beyond capacity: by deadlines against first in, first out."""
     from trimodal.bench.overload.bench import SCHEDULERS, TIERS, Plan, measure
-    from trimodal.cli.bench.common import _pair, _run
+    from trimodal.cli.bench.common import pair, run
 
     for name in scheduler:
         if name not in SCHEDULERS:
@@ -52,9 +52,9 @@ def overload(
         patience=patience,
         most_open=most_open,
         seed=seed,
-        changes=dict(_pair(text) for text in set_),
+        changes=dict(pair(text) for text in set_),
     )
-    _run(lambda console: measure(plan, console, plot), json_)
+    run(lambda console: measure(plan, console, plot), json_)
 
 
 def _check_plot(path: Path) -> None:
@@ -64,7 +64,7 @@ def _check_plot(path: Path) -> None:
     if path.suffix != ".png":
         raise typer.BadParameter(f"--plot {path}: a name that ends with .png is needed")
     if find_spec("matplotlib") is None:
-        raise typer.BadParameter("--plot needs matplotlib: pip install 'trimodal[plot]'")
+        raise typer.BadParameter("--plot needs matplotlib: pip install 'trimodal[bench]'")
 
 
 def _weights(text: str) -> dict[str, float]:

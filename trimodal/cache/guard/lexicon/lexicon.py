@@ -1,7 +1,7 @@
-"""What the guard knows of English words: dictionary forms, groups of like words, opposites, phrases.
+"""Looks up English words: dictionary forms, groups of like words, opposites, phrases.
 
-simplemma's English data gives the dictionary forms; the groups are this package's own. It
-is loaded once, with the first question.
+simplemma's English data gives the dictionary forms, the `.txt` files beside this one give the groups. All are
+loaded once, when this module is imported.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from functools import lru_cache
 
 import simplemma
 
-from trimodal.cache.guard.lexicon.nouns import NOUNS
-from trimodal.cache.guard.lexicon.opposites import OPPOSITES
-from trimodal.cache.guard.lexicon.qualities import QUALITIES
-from trimodal.cache.guard.lexicon.verbs import VERBS
-from trimodal.cache.guard.lexicon.word_lists import word_map, word_set
+from trimodal.cache.guard.lexicon.word_lists import word_groups, word_map, word_set
+
+_VERBS, _NOUNS, _QUALITIES = word_groups("verbs"), word_groups("nouns"), word_groups("qualities")
 
 _BRITISH = (
     ("isation", "ization"),
@@ -90,9 +88,8 @@ def is_known(word: str) -> bool:
 def _groups() -> tuple[dict[str, frozenset[int]], dict[str, list[tuple[str, ...]]]]:
     groups: dict[str, set[int]] = {}
     phrases: dict[str, set[tuple[str, ...]]] = {}
-    lines = [group.split() for group in f"{VERBS};{NOUNS};{QUALITIES}".split(";")]
-    for number, line in enumerate(lines):
-        for word in line:
+    for number, group in enumerate((*_VERBS, *_NOUNS, *_QUALITIES)):
+        for word in group.split():
             parts = tuple(lemma(part) for part in word.split("_"))
             groups.setdefault("_".join(parts), set()).add(number)
             if len(parts) > 1:
@@ -104,7 +101,7 @@ def _groups() -> tuple[dict[str, frozenset[int]], dict[str, list[tuple[str, ...]
 GROUPS, PHRASES = _groups()
 """Dictionary form → numbers of its groups; first word → phrases that begin with it, longest first."""
 ADJECTIVES = frozenset(
-    word for group in QUALITIES.split(";") for word in map(lemma, group.split()) if word != "main"
+    word for group in _QUALITIES for word in map(lemma, group.split()) if word != "main"
 ) | word_set(
     """red green blue black white yellow brown gray orange purple pink dark bright hot cold warm cool
     wet dry hard soft sharp dull clean dirty full empty open closed young fresh stale sweet sour
@@ -114,7 +111,7 @@ ADJECTIVES = frozenset(
     vegetarian organic"""
 )
 """Words that are said of a noun, before it or behind a form of "be"."""
-VERB_FORMS = frozenset(lemma(word) for word in VERBS.replace(";", " ").split()) | word_set(
+VERB_FORMS = frozenset(lemma(word) for group in _VERBS for word in group.split()) | word_set(
     """lift hike camp knit sew fish hunt jump dance sing smoke vote swim run walk ski surf fall fly
     drive ride cook bake boil fry roast grill steam marinate season knead rest wash dry iron fold
     tie untie sit stand bend stretch breathe sleep dream cough sneeze bleed heal recover feel touch
@@ -145,7 +142,7 @@ PAST_FORMS = word_set(
 
 def _pairs() -> frozenset[frozenset[str]]:
     pairs = set()
-    for line in OPPOSITES.split(";"):
+    for line in word_groups("opposites"):
         sides = [[lemma(word) for word in side.split()] for side in line.split("-")]
         for index, side in enumerate(sides):
             for other in sides[index + 1 :]:

@@ -1,4 +1,4 @@
-"""Small words that are no terms of a question, by what they say of its terms; `guard_reading` reads them."""
+"""Small words that are no terms of a question, by what they say of its terms."""
 
 from __future__ import annotations
 
@@ -36,3 +36,18 @@ BEFORE_NOUNS = word_set(
     " from in on for"
 )
 JOINS = frozenset({"and", "or", "versus"})
+NOISE = word_set(
+    """letting having doing located situated approximately roughly a an the this that these those it
+    its itself there here be is are am was were been being do does did done have has had will would
+    shall some any such so too very also as s i me my mine we us our ours you your yours one ones
+    they them their theirs of whose then else own self myself yourself let about_to able possible
+    certain particular given specific already yet still even properly correctly if and or but nor
+    while because when thing things stuff something anything , 's"""
+)
+"""No terms of their own; what they say of order, persons, tense and negation is noticed all the same."""
+
+SOFT = word_set(
+    """proper correct currently now nowadays successfully possibly exist happen occur definition value
+    mean people person available"""
+)
+"""What may be left over in one of two questions, when nothing is in the other."""

@@ -1,6 +1,15 @@
-"""Reads word lists written as plain text."""
+"""Reads word lists: those of the `.txt` files beside this one, and those written in the code."""
 
 from __future__ import annotations
+
+from pathlib import Path
+
+
+def word_groups(name: str) -> list[str]:
+    """The groups of `name`.txt: parted by semicolons or the ends of lines; a line with # is a comment."""
+    lines = Path(__file__).with_name(f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    text = ";".join(line for line in lines if not line.startswith("#"))
+    return [group.strip() for group in text.split(";") if group.strip()]
 
 
 def word_set(text: str) -> frozenset[str]:

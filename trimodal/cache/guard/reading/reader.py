@@ -1,7 +1,6 @@
 """Reads a question for the guard: what is asked for, and its terms with what governs each of them.
 
-A term is what may not differ: a content word, a number, a date, a name, code. Comparing two
-readings is the affair of `guard_matching`, `guard_roles` and `guard_negation`.
+A term is what may not differ: a content word, a number, a date, a name, code.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from dataclasses import replace
 from functools import lru_cache
 
 from trimodal.cache.guard.lexicon.lexicon import ADJECTIVES, PAST_FORMS, PHRASES, VERB_FORMS, lemma
-from trimodal.cache.guard.lexicon.qualities import NOISE
 from trimodal.cache.guard.lexicon.small_words import (
     BE,
     BEFORE_NOUNS,
@@ -23,6 +21,7 @@ from trimodal.cache.guard.lexicon.small_words import (
     JOINS,
     MEASURES,
     NEGATORS,
+    NOISE,
     PARTICLES,
     PAST,
     PREPOSITIONS,
@@ -43,7 +42,7 @@ def read(text: str) -> Reading:
     """The reading of a question.
 
     Raises:
-        NotEnglish: see `guard_text.words`.
+        NotEnglish: see `words.words`.
     """
     return _Reader(numbered(dated(framed(words(text))))).reading
 
@@ -149,10 +148,10 @@ class _Reader:
     def _phrase(self, index: int) -> int:
         """Takes a phrase of several words that begins at `index`; how many words it has, 0 when none does."""
         first = self._tokens[index].lstrip(NAME)
-        if first[:1] in (CODE, FIGURE) or first not in _starts(first):
+        if first[:1] in (CODE, FIGURE) or lemma(first) not in PHRASES:
             return 0
         ahead = [lemma(token.lstrip(NAME)) for token in self._tokens[index : index + 5]]
-        for parts in PHRASES.get(lemma(first), ()):
+        for parts in PHRASES[lemma(first)]:
             if tuple(ahead[: len(parts)]) == parts:
                 self._add("_".join(parts), index, len(parts))
                 return len(parts)
@@ -234,7 +233,3 @@ class _Reader:
 
 def _person(token: str) -> str:
     return "first" if token in FIRST else "second" if token in SECOND else ""
-
-
-def _starts(word: str) -> tuple[str, ...]:
-    return (word,) if lemma(word) in PHRASES else ()

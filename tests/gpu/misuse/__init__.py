@@ -1,1 +1,0 @@
-"""Code that must fail type checking: wrong uses of the GPU libraries, each marked with the error expected."""

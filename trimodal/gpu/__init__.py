@@ -1,1 +1,0 @@
-"""What a GPU machine is and what was built for it: devices, cards, and whether an engine fits."""
