@@ -37,7 +37,7 @@ class Models:
         """The words in float32[n], 16 kHz mono, n > 0; `check` is called between pieces.
 
         Args:
-            stream: a random id, 1 to 2^63 - 1; whoever has it may `stop_hearing`.
+            stream: a random id, 1 to 2^63 - 1; `stop_hearing` takes it.
         """
         pb = self._pb_utils
         size = round(self._settings.chunk_s * SAMPLE_RATE)
@@ -68,7 +68,7 @@ class Models:
         return "".join(words).strip()
 
     def stop_hearing(self, stream: int) -> None:
-        """Frees the stream at once: whoever waits for its words is told that it was cancelled."""
+        """Frees the stream at once: a call that waits for its words ends as cancelled."""
         pb = self._pb_utils
         # Its START drops the open stream of that number, its END what it has just opened. Speech that was
         # to be heard at its END is not dropped: the number is free by then.
@@ -90,7 +90,7 @@ class Models:
         )
 
     def answer(self, key: str, inputs: Mapping[str, NDArray[Any]], check: Check) -> Iterator[Piece]:
-        """The llm's answer, piece by piece; whoever has `key` may `cancel` it."""
+        """Streams the llm's answer, piece by piece; `cancel(key)` ends it."""
         for outputs in self._llm.responses(key, inputs, check):
             yield _piece(outputs)
 

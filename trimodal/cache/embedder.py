@@ -1,4 +1,4 @@
-"""What the semantic layer needs of an embedding model, and a scripted one for tests."""
+"""Embeds questions for the semantic layer through a Triton model, or by a script in tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trimodal.triton.calls import infer
 
 
 class TritonEmbedder:
-    """`embed(text)` through the model named `model`, whose vectors are of `checkpoint`."""
+    """Calls the embedding model named `model`, whose vectors are of `checkpoint`."""
 
     def __init__(self, pb_utils: Any, model: str, checkpoint: str) -> None:
         self._pb_utils = pb_utils

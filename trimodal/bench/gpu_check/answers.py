@@ -1,7 +1,7 @@
-"""Whether engines answer on this GPU as on the processor: the same artefact and inputs, before any timing.
+"""Checks that engines answer on this GPU as on the processor: the same artefact and inputs.
 
-The build scripts have compared each artefact with torch on the processor; what the GPU makes of it
-is seen here for the first time. Too great a difference is an error.
+The build scripts have compared each artefact with torch on the processor only. Too great a difference is an
+error.
 """
 
 from __future__ import annotations

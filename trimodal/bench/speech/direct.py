@@ -1,4 +1,4 @@
-"""`trimodal bench speech --direct`: the served recogniser beside its bare engine and faster-whisper.
+"""`trimodal bench speech --direct`: compares the served recogniser with its bare engine and faster-whisper.
 
 All sides stay loaded, each in processes of its own, and take turns; windows, context,
 beam, threads and word times are the same. faster-whisper runs on artefacts of CTranslate2
@@ -25,7 +25,7 @@ from trimodal.bench.common.closed_loop import LoopRound, summarise_loops
 from trimodal.bench.common.repository import built
 from trimodal.bench.common.samples import paired_ratio
 from trimodal.bench.speech.plan import Plan
-from trimodal.bench.speech.sides import Recognizer, cut_windows, name, open_bare, open_faster_whisper
+from trimodal.bench.speech.sides import Recogniser, cut_windows, name, open_bare, open_faster_whisper
 from trimodal.bench.speech.utterances import Spoken
 from trimodal.paths import default_repository
 from trimodal.repository import select_models
@@ -65,7 +65,7 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
             edit=same_batch,
         )
         url = stack.enter_context(TritonServer(options)).grpc_url
-        served = await stack.enter_async_context(Recognizer(url))
+        served = await stack.enter_async_context(Recogniser(url))
         # Side → the process that does it, and what follows the window's length in the work's name.
         bare = stack.enter_context(BareProcess(open_bare, directory, settings, audio))
         others = {"bare engine": (bare, "")}

@@ -1,9 +1,9 @@
-"""Built recognisers beside each other, without a server: which engine is quicker on this machine.
+"""Compares built recognisers without a server: which engine is quicker on this machine.
 
     python -m trimodal.bench.speech.engines ARTEFACT ARTEFACT … --samples build/demo/speech/samples
 
 All engines stay open in one process and hear the same windows in turn, so what drifts on the
-machine meets all of them alike. Word error rates are no affair of this bench (the builds' checks tell them).
+machine affects all alike. The builds' checks measure word error rates.
 """
 
 from __future__ import annotations
