@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
 # One Triton for all models, from NVIDIA's plain image, which has the native TensorRT backend and the Python
-# backend. Targets: serve-cpu, build-cpu, serve-gpu, build-gpu; docker-compose.yml names them.
+# backend. Targets: serve-cpu, build-cpu, serve-tensorrt, build-tensorrt; docker-compose.yml names them.
 #
 # TensorRT-LLM 1.2.1 lives in a virtual environment of its own: it brings its own PyTorch and its own TensorRT
 # (10.14), and the image's TensorRT, which loads the vision plan, is another one. They never meet, because the
@@ -56,8 +56,8 @@ HEALTHCHECK NONE
 # Engines for NVIDIA GPUs. The Python side of TensorRT is of the very version that the image's own backend
 # loads: plans of one run in the other. PyTorch holds the recogniser's tensors on the device. faster-whisper asks
 # for ONNX Runtime's CPU build, whose files lie over those of the GPU's: it goes again.
-FROM base AS serve-gpu
-RUN pip install -c constraints.txt -e '.[gpu-engines,cache]' torch==2.13.0 \
+FROM base AS serve-tensorrt
+RUN pip install -c constraints.txt -e '.[cuda-engines,cache]' torch==2.13.0 \
  && pip uninstall --yes onnxruntime \
  && pip install --force-reinstall --no-deps onnxruntime-gpu==1.31.1 \
  && pip install --extra-index-url https://pypi.nvidia.com "tensorrt-cu13==$(docker/tensorrt_version)"
@@ -79,11 +79,11 @@ RUN python3 -m venv /opt/tensorrt-llm \
 COPY model_repository /repository
 # The image's user has no home directory, and FlashInfer, which TensorRT-LLM imports, ends the import where it
 # cannot make its cache below HOME. transformers locks its modules' cache whenever a checkpoint is opened.
-ENV TRIMODAL_PROFILE=gpu HOME=/tmp HF_MODULES_CACHE=/tmp/cache/huggingface-modules
+ENV TRIMODAL_PROFILE=tensorrt HOME=/tmp HF_MODULES_CACHE=/tmp/cache/huggingface-modules
 USER 1000:1000
 
 # Checkpoint → TensorRT plans and TensorRT-LLM engines, on the GPU that is to serve them.
-FROM serve-gpu AS build-gpu
+FROM serve-tensorrt AS build-tensorrt
 USER root
 RUN pip install -c constraints.txt transformers==5.5.4 onnx onnxscript safetensors requests soundfile soxr jiwer
 COPY build build

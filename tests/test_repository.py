@@ -46,7 +46,7 @@ def test_profile_chooses_the_file(repository):
     (repository / "a" / "configs").mkdir()
     (repository / "a" / "configs" / "cpu.pbtxt").write_text(PYTHON.format(name="a", count=7))
     assert read_model(repository, "a", "cpu").instances == 7
-    assert read_model(repository, "a", "gpu").instances == 2
+    assert read_model(repository, "a", "tensorrt").instances == 2
     assert read_model(repository, "b", "cpu").instances == 1
 
 
@@ -54,7 +54,11 @@ def test_profile_cuda_has_files_of_its_own_or_those_of_gpu(repository):
     assert read_model(repository, "a", "cuda").instances == 2
     (repository / "a" / "configs").mkdir()
     (repository / "a" / "configs" / "cuda.pbtxt").write_text(PYTHON.format(name="a", count=3))
-    assert [read_model(repository, "a", profile).instances for profile in ("cpu", "cuda", "gpu")] == [2, 3, 2]
+    assert [read_model(repository, "a", profile).instances for profile in ("cpu", "cuda", "tensorrt")] == [
+        2,
+        3,
+        2,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -77,14 +81,14 @@ def test_profile_cuda_has_files_of_its_own_or_those_of_gpu(repository):
 def test_who_wants_a_gpu_and_which_backend(tmp_path, config, wants, backend, artefact):
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "config.pbtxt").write_text(f'name: "m" {config}')
-    model = read_model(tmp_path, "m", "gpu")
+    model = read_model(tmp_path, "m", "tensorrt")
     assert (model.wants_gpu, model.backend, model.artefact) == (wants, backend, artefact)
 
 
 def test_a_fake_wants_neither_gpu_nor_artefact(tmp_path):
     parameters = {"engine": "fake", "device": "cuda", "artefact": "onnx-int8"}
     version = add_model(tmp_path, python_model("m", **parameters))
-    model = read_model(tmp_path, "m", "gpu")
+    model = read_model(tmp_path, "m", "tensorrt")
     assert (model.wants_gpu, model.artefact, model.precision()) == (False, "", "")
     (version.parent / "12").mkdir()
     (version.parent / "9").mkdir()

@@ -18,17 +18,17 @@ OperatorError's, which name the file that an operator has to edit.
 
 from __future__ import annotations
 
-import asyncio  # noqa: F401  The stub imports it in the first execute: 10 ms that a client would wait.
-import sys
-import traceback
+import logging
 from typing import ClassVar
 
+logger = logging.getLogger(__name__)
 
-def as_request_error(error: BaseException) -> RequestError:
-    """`error` if a client may be told it, else an InternalError; the traceback goes to stderr."""
+
+def as_request_error(error: BaseException, request_id: str = "") -> RequestError:
+    """`error` if a client may be told it, else an InternalError; the traceback goes to the log."""
     if isinstance(error, RequestError):
         return error
-    traceback.print_exception(type(error), error, error.__traceback__, file=sys.stderr)
+    logger.error("the model failed on a request", exc_info=error, extra={"request_id": request_id})
     return InternalError("the model failed on this request; the server's log says why")
 
 

@@ -108,10 +108,10 @@ class Model:
 def config_file(directory: Path, profile: str) -> Path:
     """The file that Triton reads: `configs/<profile>.pbtxt` where there is one, else `config.pbtxt`.
 
-    `gpu` is `config.pbtxt` itself, as Triton's own users expect.
+    `tensorrt` is `config.pbtxt` itself, as Triton's own users expect.
     """
     special = directory / "configs" / f"{profile}.pbtxt"
-    return special if profile != "gpu" and special.is_file() else directory / "config.pbtxt"
+    return special if profile != "tensorrt" and special.is_file() else directory / "config.pbtxt"
 
 
 def model_names(repository: Path) -> list[str]:

@@ -4,8 +4,7 @@
     python build/demo/train_speech.py --resume      # go on from the saved model
     python build/demo/train_speech.py --check       # measure a saved model again, train nothing
 
-Not responsible for the sentences (speech_phrases.py), the voices (speech_voices.py), what the windows are
-like (speech_windows.py), the losses (speech_model.py) or the measure (speech_gate.py).
+Not responsible for the sentences, the voices, the windows, the losses or the measure (speech_training/).
 """
 
 from __future__ import annotations
@@ -21,13 +20,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from muon import Muon, has_fast_bfloat16
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from speech_gate import FLOORS, measure
-from speech_model import ALIGNMENT_HEADS, Batch, Whisper, batched
-from speech_phrases import words
-from speech_samples import write_samples
-from speech_tokens import Ids, config, generation_config, load_ids, save_tokenizer
-from speech_windows import WindowMaker
+from speech_training.gate import FLOORS, measure
+from speech_training.model import ALIGNMENT_HEADS, Batch, Whisper, batched
+from speech_training.phrases import words
+from speech_training.samples import QUESTIONS, write_samples
+from speech_training.tokens import Ids, config, generation_config, save_tokenizer
+from speech_training.windows import WindowMaker
+from tokenizers import Tokenizer
 from transformers import WhisperForConditionalGeneration
 
 SEED = 0
@@ -82,9 +83,32 @@ def optimizers(model: Whisper) -> list[torch.optim.Optimizer]:
             inner = weight.dim() == 2 and ".layers." in name
             (matrices if inner else rest).append(weight)
     return [
-        torch.optim.Muon(matrices, lr=MATRIX_RATE, weight_decay=0.02, adjust_lr_fn="match_rms_adamw"),
+        Muon(matrices, lr=MATRIX_RATE),
         torch.optim.AdamW(rest, lr=REST_RATE, betas=(0.9, 0.98), weight_decay=0.0),
     ]
+
+
+def token_rows(directory: Path) -> dict[str, int]:
+    """The tokens of a saved tokenizer, with their rows in the embedding."""
+    rows: dict[str, int] = Tokenizer.from_file(str(directory / "tokenizer.json")).get_vocab()
+    return rows
+
+
+def take_over(
+    model: WhisperForConditionalGeneration,
+    saved: WhisperForConditionalGeneration,
+    before: dict[str, int],
+    now: dict[str, int],
+) -> None:
+    """Copies the saved weights; tokens keep their embeddings, and new words begin with random ones."""
+    embedding = "model.decoder.embed_tokens.weight"
+    state = saved.state_dict()
+    rows = model.state_dict()[embedding].clone()
+    for token, row in now.items():
+        if token in before:
+            rows[row] = state[embedding][before[token]]
+    state.update({embedding: rows, "proj_out.weight": rows})
+    model.load_state_dict(state)
 
 
 def save(model: Whisper, out: Path) -> None:
@@ -113,6 +137,7 @@ def train(model: Whisper, ids: Ids, run: Run, out: Path) -> int:
     learners = optimizers(model)
     rates = [learner.param_groups[0]["lr"] for learner in learners]
     saved, made, smooth = time.monotonic(), 0, 0.0
+    halved = has_fast_bfloat16("cpu")
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns) as progress:
         task = progress.add_task("training", total=1.0)
@@ -129,7 +154,7 @@ def train(model: Whisper, ids: Ids, run: Run, out: Path) -> int:
             windows = [maker.make(context) for _ in range(FRAMES_A_BATCH // context)]
             late = run.resumed or done >= 0.3
             batch = batched(windows, ids, TIMED * late, PROMPTED * late, generator)
-            with torch.autocast("cpu", torch.bfloat16):
+            with torch.autocast("cpu", torch.bfloat16, enabled=halved):
                 losses = model.losses(
                     batch, decoding=run.resumed or done >= 0.03, aside=run.resumed and done < 0.05
                 )
@@ -186,17 +211,19 @@ def main() -> int:
         return keep(out, json.loads((out / "figures.json").read_text(encoding="utf-8")))
     out.mkdir(parents=True, exist_ok=True)
     vocabulary = words()
-    ids = load_ids(vocabulary, out) if options.resume else save_tokenizer(vocabulary, out)
+    rows = token_rows(out) if options.resume else {}
+    saved = WhisperForConditionalGeneration.from_pretrained(out) if options.resume else None
+    ids = save_tokenizer(vocabulary, out)
     model = Whisper(config(ids, **SHAPE), len(vocabulary))
-    if options.resume:
-        saved = WhisperForConditionalGeneration.from_pretrained(out)
-        model.whisper.load_state_dict(saved.state_dict())
+    if saved is not None:
+        take_over(model.whisper, saved, rows, token_rows(out))
     model.whisper.generation_config = generation_config(ids, HEADS)
     started = time.monotonic()
     steps = train(model, ids, Run(options.steps, options.minutes, options.resume), out)
     minutes = (time.monotonic() - started) / 60
     save(model, out)
     write_samples(out / "samples", SEED)
+    write_samples(out / "questions", SEED, QUESTIONS)
     figures: dict[str, Any] = {
         "words": len(vocabulary),
         "parameters": sum(weight.numel() for weight in model.whisper.parameters()),

@@ -164,7 +164,7 @@ def moved(pixels: torch.Tensor) -> torch.Tensor:
 
 
 def write(out: Path, model: torch.nn.Module, train: Labelled, held: Labelled) -> None:
-    """Checkpoint, calibration.npz (of training), evaluation.npz (held out) and ten samples (held out)."""
+    """Checkpoint, calibration.npz (of training), evaluation.npz (held out) and twenty samples (held out)."""
     from safetensors.torch import save_file
 
     out.mkdir(parents=True, exist_ok=True)
@@ -182,14 +182,21 @@ def write(out: Path, model: torch.nn.Module, train: Labelled, held: Labelled) ->
         greys = np.stack([np.asarray(Image.open(io.BytesIO(data))) for data in pages])
         np.savez_compressed(out / f"{name}.npz", images=greys, labels=truth[:count].astype(np.int64))
 
-    samples = out / "samples"
-    samples.mkdir(exist_ok=True)
-    images, truth = held
+    write_samples(out / "samples", *held)
+
+
+def write_samples(folder: Path, images: Digits, truth: NDArray[np.int64]) -> None:
+    """Two files of each digit, a and b: the first two held-out pictures, in other formats and sizes."""
+    folder.mkdir(exist_ok=True)
     for value in range(10):
-        image = images[np.flatnonzero(truth == value)[0]]
-        format, suffix = ("PNG", "png") if value % 2 else ("JPEG", "jpg")
-        side, dark = (64, 96, 128)[value % 3], value not in (3, 8)
-        (samples / f"digit-{value}-a.{suffix}").write_bytes(page(image, format, side, dark=dark))
+        first, second = images[np.flatnonzero(truth == value)[:2]]
+        odd, size = bool(value % 2), value % 3
+        for name, image, png, dark, side in (
+            ("a", first, odd, value not in (3, 8), (64, 96, 128)[size]),
+            ("b", second, not odd, value not in (1, 6), (150, 80, 48)[size]),
+        ):
+            format, suffix = ("PNG", "png") if png else ("JPEG", "jpg")
+            (folder / f"digit-{value}-{name}.{suffix}").write_bytes(page(image, format, side, dark=dark))
 
 
 if __name__ == "__main__":

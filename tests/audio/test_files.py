@@ -140,7 +140,7 @@ def test_raw_samples_split_anywhere():
 
 
 def test_stdin():
-    code = "from trimodal.speech import files; print(*(len(b) for b in files.read_blocks('-', 0.1)), sep=',')"
+    code = "from trimodal.audio import files; print(*(len(b) for b in files.read_blocks('-', 0.1)), sep=',')"
     done = subprocess.run(
         [sys.executable, "-c", code], input=b"\0" * 8_000, capture_output=True, check=True, timeout=60
     )

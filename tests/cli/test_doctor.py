@@ -83,19 +83,19 @@ def test_a_gpu_machine(tmp_path, monkeypatch):
     monkeypatch.setattr(preflight, "visible_gpus", lambda: [H200])
     monkeypatch.setattr(gpu_libraries, "driver_cuda", lambda: (13, 0))
     monkeypatch.setattr(gpu_libraries, "native_tensorrt", lambda: "10.14.1")
-    checks = report("--profile", "gpu", "--model-repository", tmp_path)
+    checks = report("--profile", "tensorrt", "--model-repository", tmp_path)
     assert {name: checks[name]["level"] for name in ("driver", "GPU 0", "vision_classify")} == {
         "driver": "ok",
         "GPU 0": "ok",
         "vision_classify": "ok",
     }
     monkeypatch.setattr(gpu_libraries, "native_tensorrt", lambda: "11.4.0")
-    stale = report("--profile", "gpu", "--model-repository", tmp_path)["vision_classify"]
+    stale = report("--profile", "tensorrt", "--model-repository", tmp_path)["vision_classify"]
     assert "was built with tensorrt 10.14.1.48, here is 11.4.0" in stale["found"]
     assert stale["remedy"] == "build again with: python build/vision.py checkpoint"
 
 
-@pytest.mark.parametrize("profile", ["cpu", "cuda", "gpu"])
+@pytest.mark.parametrize("profile", ["cpu", "cuda", "tensorrt"])
 def test_every_profile_of_the_repository_is_understood(profile):
     """Whatever this machine lacks: no traceback, a line for every model, and settings that are all known."""
     done = doctor("--json", "--profile", profile, "--model-repository", REPOSITORY)
@@ -109,4 +109,4 @@ def test_every_profile_of_the_repository_is_understood(profile):
 def test_a_profile_that_is_none():
     done = doctor("--profile", "tpu")
     assert done.exit_code == 2
-    assert "tpu is not a profile: cpu, cuda or gpu" in done.output
+    assert "tpu is not a profile: cpu, cuda or tensorrt" in done.output

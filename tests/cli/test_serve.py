@@ -33,7 +33,7 @@ def test_help_lists_the_flags():
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["--profile", "tpu"], 2, "tpu is not a profile: cpu, cuda or gpu"),
+        (["--profile", "tpu"], 2, "tpu is not a profile: cpu, cuda or tensorrt"),
         (["--set", "llm"], 1, "--set llm: write it as model.parameter=value"),
         (["--drain-timeout", "-1"], 2, "drain-timeout"),
         (["--model-repository", "/nonexistent"], 1, "/nonexistent does not exist"),

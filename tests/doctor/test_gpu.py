@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from tests.runtimes.test_gpu_libraries import distribution
+from tests.runtimes.test_gpu_libraries import distribution, site  # noqa: F401  a fixture
 from tests.server.artefacts import H200, PLAN, add_model, python_model
 from trimodal.doctor.gpu import check_gpus, cuda_needs, find_gpus
 from trimodal.errors import ServerError

@@ -16,7 +16,7 @@ ON_CUDA = {"engine": "onnxruntime", "device": "cuda", "artefact": "onnx-fp16"}
 def look(tmp_path, monkeypatch):
     """`look(installed, *configs)`: name → check, with these packages and no CUDA in the system."""
 
-    def check(installed, *configs, extra="gpu"):
+    def check(installed, *configs, extra="cuda"):
         def version(names, python=""):
             names = [names] if isinstance(names, str) else names
             return next((installed[name, python] for name in names if (name, python) in installed), None)
@@ -26,7 +26,7 @@ def look(tmp_path, monkeypatch):
         monkeypatch.setattr(gpu_libraries, "cuda_of", lambda name, python="": 13)
         monkeypatch.setattr(gpu_libraries, "has_library", lambda stem, major: False)
         names = [add_model(tmp_path, config).parent.name for config in configs]
-        models = [read_model(tmp_path, name, "gpu") for name in names]
+        models = [read_model(tmp_path, name, "tensorrt") for name in names]
         return {one.name: one for one in check_libraries(models, extra)}
 
     return check
@@ -108,7 +108,7 @@ def test_a_library_of_the_system_will_do(look, monkeypatch, tmp_path):
     config = python_model("speech_recognize", engine="ctranslate2", device="cuda", artefact="a")
     look({"ctranslate2": "4.8.5", "tokenizers": "0.22"}, config)
     monkeypatch.setattr(gpu_libraries, "has_library", lambda stem, major: (stem, major) == ("libcublas", 12))
-    (*_, cublas) = check_libraries([read_model(tmp_path, "speech_recognize", "gpu")], "gpu")
+    (*_, cublas) = check_libraries([read_model(tmp_path, "speech_recognize", "tensorrt")], "cuda")
     assert (cublas.level, cublas.found) == ("ok", "libcublas.so.12 of the system (for ctranslate2)")
 
 

@@ -83,8 +83,8 @@ def test_the_shared_memory_that_docker_gives(look, monkeypatch):
         (4 << 30, "cpu", "warning"),
         (6 << 30, "cpu", "ok"),
         (6 << 30, "cuda", "warning"),
-        (50 << 30, "gpu", "warning"),
-        (70 << 30, "gpu", "ok"),
+        (50 << 30, "tensorrt", "warning"),
+        (70 << 30, "tensorrt", "ok"),
     ],
 )
 def test_disk(look, monkeypatch, free, profile, level):

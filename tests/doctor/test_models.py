@@ -25,7 +25,7 @@ def repository(tmp_path, monkeypatch):
 
 
 def look(repository, gpus=(H200,), deep=False):
-    models = select_models(repository, (), "gpu").values()
+    models = select_models(repository, (), "tensorrt").values()
     return {check.name: check for check in check_models(models, gpus, deep=deep)}
 
 
@@ -39,6 +39,14 @@ def test_all_is_there(repository):
     assert checks["vision"].found == "a pipeline of vision_classify, vision_rank"
     assert checks["vision_rank"].found == "reads vision_classify/1/tensorrt-fp16"
     assert checks["llm"].found == "engine fake, nothing built is needed"
+
+
+def test_a_config_that_the_launcher_refuses_is_a_failure(repository):
+    config = repository / "vision_classify" / "config.pbtxt"
+    config.write_text(config.read_text().replace("graphs: true", "graphs: true output_copy_stream: true"))
+    check = look(repository)["vision_classify"]
+    assert check.level == "failure"
+    assert "output_copy_stream" in f"{check.found} {check.remedy}"
 
 
 def test_what_is_missing_is_said_where_it_is_opened(repository):
@@ -85,7 +93,7 @@ def test_gpus_that_are_not_known_are_not_compared(repository):
 
 
 def test_the_bytes_that_go_to_the_gpu(repository):
-    models = list(select_models(repository, (), "gpu").values())
+    models = list(select_models(repository, (), "tensorrt").values())
     directory = repository / "vision_classify" / "1" / "tensorrt-fp16"
     written = sum(path.stat().st_size for path in directory.iterdir())
     assert weights_on_gpu(models) == written > 0
@@ -106,4 +114,4 @@ def test_an_engine_that_gpus_share_counts_in_parts(tmp_path):
     (compiled / "model.bin").write_bytes(bytes(4 << 20))
     config = python_model("llm", engine="tensorrt_llm", artefact="tensorrt-llm-fp8")
     (version.parent / "config.pbtxt").write_text(config)
-    assert 2 << 20 <= weights_on_gpu(select_models(tmp_path, (), "gpu").values()) < 3 << 20
+    assert 2 << 20 <= weights_on_gpu(select_models(tmp_path, (), "tensorrt").values()) < 3 << 20

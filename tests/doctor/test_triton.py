@@ -14,7 +14,7 @@ def models(tmp_path):
     """One of the Python backend, one of TensorRT's."""
     add_model(tmp_path, PLAN)
     add_model(tmp_path, python_model("vision_rank", classifier="x"))
-    return [read_model(tmp_path, name, "gpu") for name in ("vision_rank", "vision_classify")]
+    return [read_model(tmp_path, name, "tensorrt") for name in ("vision_rank", "vision_classify")]
 
 
 @pytest.fixture

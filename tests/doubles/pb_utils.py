@@ -108,6 +108,7 @@ class InferenceRequest:
         requested_output_names: Sequence[str] = (),
         correlation_id: int | str = 0,
         flags: int = 0,
+        request_id: str = "",
     ) -> None:
         given = inputs.items() if isinstance(inputs, Mapping) else ((t.name(), t.as_numpy()) for t in inputs)
         self.inputs = {name: Tensor(name, values) for name, values in given}
@@ -115,6 +116,10 @@ class InferenceRequest:
         self._parameters = parameters or {}
         self._model, self._wanted, self._stream = model_name, requested_output_names, correlation_id
         self.flags = flags
+        self._id = request_id
+
+    def request_id(self) -> str:
+        return self._id
 
     def correlation_id(self) -> int | str:
         return self._stream

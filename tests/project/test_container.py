@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
-SERVING = ("serve-cpu", "serve-gpu")
+SERVING = ("serve-cpu", "serve-tensorrt")
 
 
 def test_the_compose_file_keeps_the_compose_specification() -> None:
@@ -42,7 +42,7 @@ def test_the_schema_refuses_a_misspelt_key(tmp_path: Path) -> None:
     assert "shmsize" in checked.stdout
 
 
-@pytest.mark.parametrize("profile", ["cpu", "gpu", "build-cpu", "build-gpu"])
+@pytest.mark.parametrize("profile", ["cpu", "tensorrt", "build-cpu", "build-tensorrt"])
 def test_a_profile_starts_one_service(profile: str) -> None:
     started = [name for name, service in SERVICES.items() if profile in service["profiles"]]
     assert started == [profile if profile.startswith("build") else f"serve-{profile}"]
@@ -78,11 +78,11 @@ def test_a_serving_container_can_write_only_where_it_must(name: str) -> None:
 def test_gpus_are_reserved_for_what_needs_them() -> None:
     for name, service in SERVICES.items():
         devices = service.get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices", [])
-        assert [device["driver"] for device in devices] == (["nvidia"] if name.endswith("gpu") else [])
+        assert [device["driver"] for device in devices] == (["nvidia"] if name.endswith("tensorrt") else [])
 
 
 def test_the_build_and_the_server_of_a_profile_share_their_engines() -> None:
-    for kind in ("cpu", "gpu"):
+    for kind in ("cpu", "tensorrt"):
         assert f"engines-{kind}:/engines" in SERVICES[f"build-{kind}"]["volumes"]
         assert f"engines-{kind}:/engines:ro" in SERVICES[f"serve-{kind}"]["volumes"]
     assert "TRIMODAL_ENGINES=/engines" in DOCKERFILE
@@ -110,14 +110,14 @@ def test_every_target_of_the_compose_file_exists_and_ends_as_user_1000() -> None
 
 def test_libraries_write_their_caches_where_a_serving_container_can() -> None:
     """The user has no home directory, and all but /tmp is read-only."""
-    set_there = dict(re.findall(r"(\w+)=(\S*)", stages()["base"] + stages()["serve-gpu"]))
+    set_there = dict(re.findall(r"(\w+)=(\S*)", stages()["base"] + stages()["serve-tensorrt"]))
     for name in ("HOME", "XDG_CACHE_HOME", "HF_MODULES_CACHE"):
         assert Path(set_there[name]).is_relative_to("/tmp"), name
 
 
 def test_tensorrt_llm_finds_one_open_mpi() -> None:
     """NVIDIA's beside Ubuntu's: neither starts."""
-    body = stages()["serve-gpu"]
+    body = stages()["serve-tensorrt"]
     assert "openmpi-bin" in body
     assert re.search(r"rm -rf .*/opt/hpcx/ompi .*\\\n && ldconfig", body)
     assert re.search(r"^ENV .*\bOPAL_PREFIX=$", body, re.MULTILINE)

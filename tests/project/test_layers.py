@@ -19,7 +19,7 @@ LAYERS = (
     ("cache", "speech", "vision", "embedding", "client"),
     ("runtimes", "repository", "plan"),
     ("audio", "triton", "manifest", "settings", "build_support"),
-    ("errors", "metrics", "paths"),
+    ("errors", "logs", "metrics", "paths"),
 )
 LEVEL = {name: height for height, names in enumerate(reversed(LAYERS)) for name in names}
 MAX_FILES = 12
@@ -42,7 +42,7 @@ def imports_of(name: str) -> Iterator[str]:
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{name}: a relative import"
-            # `from trimodal.llm import settings` imports a module, `from trimodal.errors import X` a name.
+            # `from a.b import c` imports the module a.b.c where there is one, else a name of a.b
             found = [f"{node.module}.{alias.name}" for alias in node.names]
             names = [whole if whole in modules() else str(node.module) for whole in found]
         else:

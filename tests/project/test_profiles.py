@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ ENGINES = {
         "speech_recognize": "ctranslate2",
         "vision_classify": "onnxruntime",
     },
-    "gpu": {
+    "tensorrt": {
         "embedding": "onnxruntime",
         "llm": "tensorrt_llm",
         "speech_recognize": "tensorrt",
@@ -78,7 +79,7 @@ def test_the_artefact_is_named_after_what_runs_it(name: str, profile: str) -> No
 @with_weights
 def test_a_gpu_profile_does_not_read_the_artefact_of_the_cpu(name: str) -> None:
     cpu = model(name, "cpu").artefact
-    assert {model(name, profile).artefact for profile in ("cuda", "gpu")}.isdisjoint({cpu})
+    assert {model(name, profile).artefact for profile in ("cuda", "tensorrt")}.isdisjoint({cpu})
 
 
 @every_model
@@ -111,10 +112,25 @@ def test_no_size_that_batches_are_made_for_exceeds_the_largest(name: str, profil
     assert max([0, int(windows), *sizes]) <= config.max_batch_size
 
 
+def test_line_1_of_a_config_says_which_profile_it_is_and_for_which_model() -> None:
+    readers: dict[Path, list[str]] = {}
+    for name in NAMES:
+        for profile in PROFILES:
+            readers.setdefault(model(name, profile).config_file, []).append(profile)
+    assert set(readers) == {*REPOSITORY.glob("*/config.pbtxt"), *REPOSITORY.glob("*/configs/*.pbtxt")}
+    for file, read_by in readers.items():
+        if len(read_by) == len(PROFILES):
+            who = "Every profile"
+        else:
+            who = f"Profile{'s' * (len(read_by) > 1)} {' and '.join(read_by)}"
+        name = file.relative_to(REPOSITORY).parts[0]
+        assert re.match(rf"# {who}: {name}(:| on ) ?\w", file.read_text()), file
+
+
 @profiles
 def test_config_files_of_a_profile_have_its_name(profile: str) -> None:
     """A file of another name would be read by nobody."""
-    known = {f"{one}.pbtxt" for one in PROFILES if one != "gpu"}
+    known = {f"{one}.pbtxt" for one in PROFILES if one != "tensorrt"}
     assert {path.name for path in REPOSITORY.glob("*/configs/*")} <= known
     used = {model(name, profile).config_file.name for name in NAMES}
     assert used <= {"config.pbtxt", f"{profile}.pbtxt"}

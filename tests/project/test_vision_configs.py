@@ -12,7 +12,7 @@ from tritonclient.grpc import model_config_pb2
 from trimodal.repository import read_model
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
-PROFILES = ("gpu", "cuda", "cpu")
+PROFILES = ("tensorrt", "cuda", "cpu")
 STEPS = ("vision_preprocess", "vision_classify", "vision_rank")
 # What Triton's tensorrt backend reads of `parameters`, and takes (its README and model_state.cc).
 STRATEGIES = {"STATIC", "ON_PROFILE_CHANGE"}
@@ -56,7 +56,7 @@ def test_no_queue_policy_and_no_queue_bound_on_any_step():
 
 
 def test_the_plan_is_served_as_tuned():
-    model = config("vision_classify", "gpu")
+    model = config("vision_classify", "tensorrt")
     assert (model.platform, model.default_model_filename) == (
         "tensorrt_plan",
         "tensorrt-fp16/model.plan",
@@ -70,7 +70,9 @@ def test_the_plan_is_served_as_tuned():
     assert optimization.input_pinned_memory.enable
     assert optimization.output_pinned_memory.enable
     cuda = optimization.cuda
-    assert (cuda.graphs, cuda.busy_wait_events, cuda.output_copy_stream) == (True, True, True)
+    assert (cuda.graphs, cuda.busy_wait_events) == (True, True)
+    # With graphs it answers clients from other clients' images: trimodal.server.preflight.check_graphs.
+    assert not cuda.output_copy_stream
     parameters = {key: value.string_value for key, value in model.parameters.items()}
     assert parameters.keys() == {"execution_context_allocation_strategy"}, "others are ignored in silence"
     assert parameters["execution_context_allocation_strategy"] in STRATEGIES
@@ -78,7 +80,7 @@ def test_the_plan_is_served_as_tuned():
 
 def test_there_is_a_cuda_graph_for_one_image_and_for_every_batch_that_is_preferred():
     """Without a graph_spec the backend captures 1, the preferred sizes and max_batch_size."""
-    model = config("vision_classify", "gpu")
+    model = config("vision_classify", "tensorrt")
     preferred = list(model.dynamic_batching.preferred_batch_size)
     assert preferred == sorted(set(preferred))
     assert preferred[-1] == model.max_batch_size
@@ -87,9 +89,9 @@ def test_there_is_a_cuda_graph_for_one_image_and_for_every_batch_that_is_preferr
     assert not specified or specified >= {1, *preferred}
 
 
-def test_the_gpu_profile_names_no_image_size():
+def test_profile_tensorrt_names_no_image_size():
     """So that a plan of any classifier is served by the same file."""
-    model = config("vision_classify", "gpu")
+    model = config("vision_classify", "tensorrt")
     assert tuple(model.input[0].dims) == (3, -1, -1)
     assert not model.optimization.cuda.graph_spec
     assert not model.model_warmup

@@ -79,7 +79,7 @@ def test_a_driver_that_fails_midway_is_one_sentence_and_the_library_is_closed(mo
 
 def test_a_machine_without_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    with pytest.raises(ServerError, match=r"nvidia-ml-py is not installed: pip install 'trimodal\[gpu\]'"):
+    with pytest.raises(ServerError, match=r"nvidia-ml-py is not installed: pip install 'trimodal\[cuda\]'"):
         visible_gpus()
     assert current_gpu() is None
 

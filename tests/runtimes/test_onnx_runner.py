@@ -105,14 +105,13 @@ def test_inputs_lie_in_page_locked_memory_that_is_reused_and_grows(run, machine)
     assert not machine.locked
 
 
-def test_memory_that_cannot_be_locked_is_used_as_it_is_and_told_once(run, machine, capsys):
+def test_memory_that_cannot_be_locked_is_used_as_it_is_and_told_once(run, machine, caplog):
     machine.errors = [1, 1]
     logits = run("cuda")
     for rows in (1, 2):
         check(logits, pixels(rows))
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert "cudaHostRegister gives CUDA error 1" in told
+    (record,) = caplog.records
+    assert "cudaHostRegister gives CUDA error 1" in record.getMessage()
     assert not machine.locked
     assert machine.last_error == 0  # taken back: CUDA reports it to whoever asks next
 
@@ -130,11 +129,11 @@ def test_a_gpu_that_fails_is_one_sentence_and_may_recover(run, machine):
     check(logits, pixels(3))
 
 
-def test_without_the_library_nothing_is_locked(capsys):
+def test_without_the_library_nothing_is_locked(caplog):
     memory = PageLocked(10, PageLocker(None, "libcudart.so.13: not found"))
     memory.array((2, 5), np.dtype(np.uint8))[:] = 1
     del memory
-    assert "libcudart.so.13: not found" in capsys.readouterr().err
+    assert "libcudart.so.13: not found" in caplog.text
 
 
 def test_threads_take_turns(run, machine):

@@ -124,4 +124,4 @@ def test_a_damaged_graph_says_how_to_build_again(graph, machine, device):
 def test_without_the_package_the_extra_is_named(graph, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert refused(graph, ServerError, "cpu").endswith("pip install 'trimodal[cpu]'")
-    assert refused(graph, ServerError).endswith("pip install 'trimodal[gpu]'")
+    assert refused(graph, ServerError).endswith("pip install 'trimodal[cuda]'")

@@ -20,7 +20,7 @@ def tensorrt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_libraries, "native_tensorrt", lambda: "10.14.1")
 
 
-def model(repository: Path, name: str, profile: str = "gpu") -> Model:
+def model(repository: Path, name: str, profile: str = "tensorrt") -> Model:
     return read_model(repository, name, profile)
 
 
@@ -171,9 +171,6 @@ def test_a_missing_engine_says_where_and_how_it_is_built(tmp_path):
     ):
         version = add_model(tmp_path, config)
         assert f"there is no built engine {sentence}" in refusal(tmp_path, version.parent.name)
-    whisper = python_model("speech_recognize", engine="tensorrt_llm", artefact="tensorrt-llm-fp16")
-    add_model(tmp_path / "other", whisper)
-    assert refusal(tmp_path / "other", "speech_recognize").endswith("build/speech_tensorrt_llm.py CHECKPOINT")
     add_model(tmp_path, python_model("speech_recognize", engine="tensorrt", artefact="/engines/whisper"))
     said = refusal(tmp_path, "speech_recognize")
     assert said.endswith(

@@ -38,14 +38,14 @@ def test_cpu_profile():
 
 
 def test_gpu_profile_reads_config_pbtxt():
-    assert not [flag for flag in command(profile="gpu") if "model-config-name" in flag]
+    assert not [flag for flag in command(profile="tensorrt") if "model-config-name" in flag]
 
 
 def test_cuda_profile_reads_its_own_files_and_leaves_the_gpu_to_the_engines():
     flags = command(profile="cuda")
     assert "--model-config-name=cuda" in flags
     assert {"--pinned-memory-pool-byte-size=0", "--allow-gpu-metrics=false"} <= set(flags)
-    assert not [flag for flag in command(profile="gpu") if "pinned" in flag or "gpu-metrics" in flag]
+    assert not [flag for flag in command(profile="tensorrt") if "pinned" in flag or "gpu-metrics" in flag]
 
 
 def test_operator_apis_are_restricted_on_both_protocols():

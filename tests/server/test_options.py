@@ -5,8 +5,10 @@ from trimodal.server.options import PROFILES, ServerOptions, parse_profile
 
 
 def test_the_profiles():
-    assert [parse_profile(name) for name in PROFILES] == ["cpu", "cuda", "gpu"]
-    with pytest.raises(ServerError, match="^tpu is not a profile: cpu, cuda or gpu$"):
+    assert [parse_profile(name) for name in PROFILES] == ["cpu", "cuda", "tensorrt"]
+    with pytest.raises(ServerError, match="^gpu is not a profile: cpu, cuda or tensorrt .* gpu are tensorrt"):
+        parse_profile("gpu")
+    with pytest.raises(ServerError, match="^tpu is not a profile: cpu, cuda or tensorrt$"):
         parse_profile("tpu")
 
 

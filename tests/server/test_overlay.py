@@ -73,7 +73,7 @@ def engines(tmp_path):
 
 def test_engines_of_another_place_are_where_models_look(repository, engines, tmp_path):
     (repository / "llm" / "1" / "openvino-int8").mkdir()
-    target = overlay(repository, tmp_path / "overlay", {}, "gpu", engines=engines)
+    target = overlay(repository, tmp_path / "overlay", {}, "tensorrt", engines=engines)
     assert (target / "llm" / "1" / "openvino-int8" / "which").read_text() == "of the engines directory\n"
     assert (target / "llm" / "1" / "model.py").read_text() == "# glue\n"
     assert (target / "llm" / "config.pbtxt").resolve() == repository / "llm" / "config.pbtxt"

@@ -3,7 +3,7 @@ from importlib.metadata import version
 import pytest
 
 from tests.server.artefacts import H200, PLAN, add_model, build, plan_fields, python_model
-from trimodal.errors import ServerError
+from trimodal.errors import ServerError, SettingsError
 from trimodal.repository import read_model
 from trimodal.runtimes import gpu_libraries
 from trimodal.server import preflight
@@ -12,6 +12,7 @@ from trimodal.server.preflight import (
     SHM_PER_INSTANCE,
     check_backends,
     check_gpus,
+    check_graphs,
     check_models,
     check_numpy,
     check_shared_memory,
@@ -62,7 +63,7 @@ def on_gpu(tmp_path):
     """A model on a GPU: what it opens fits an H200 and TensorRT 10.14."""
     version = add_model(tmp_path, PLAN)
     build(version / "tensorrt-fp16", "vision", "tensorrt", "model.plan", **plan_fields())
-    return read_model(tmp_path, "vision_classify", "gpu")
+    return read_model(tmp_path, "vision_classify", "tensorrt")
 
 
 def test_no_driver_is_asked_when_no_model_wants_a_gpu(model, monkeypatch):
@@ -91,6 +92,25 @@ def test_a_backend_that_triton_lacks(model, on_gpu, tmp_path):
     check_backends(triton, [model(1)])
     with pytest.raises(ServerError, match="vision_classify needs Triton's tensorrt backend, .*cuda"):
         check_backends(triton, [model(1), on_gpu])
+
+
+def test_graphs_with_a_copy_stream_are_refused_before_a_client_gets_another_one_s_answer(tmp_path):
+    def configured(graphs, copy_stream):
+        (tmp_path / "vision_classify").mkdir(exist_ok=True)
+        text = PLAN.replace("graphs: true", f"graphs: {graphs} output_copy_stream: {copy_stream}")
+        (tmp_path / "vision_classify" / "config.pbtxt").write_text(text)
+        return read_model(tmp_path, "vision_classify", "tensorrt")
+
+    check_graphs(configured("true", "false"))
+    check_graphs(configured("false", "true"))
+    combined = configured("true", "true")
+    sentence = (
+        r"^vision_classify/config\.pbtxt: optimization\.cuda\.output_copy_stream .*results of other clients"
+    )
+    with pytest.raises(SettingsError, match=sentence):
+        check_graphs(combined)
+    with pytest.raises(SettingsError, match=sentence):
+        check_models(Triton(tmp_path / "triton"), [combined])
 
 
 def test_models_are_checked_whole(on_gpu, tmp_path, monkeypatch):

@@ -23,6 +23,13 @@ GLUE = sorted(REPOSITORY.glob("*/1/model.py"))
 FAKE = {"engine": "fake", "fake_step_ms": "1", "fake_prefill_us": "0", "cancel_poll_ms": "2"}
 
 
+class Asked(str):
+    """A request that is its own id."""
+
+    def request_id(self) -> str:
+        return self
+
+
 def read(request: str) -> str:
     if request == "unreadable":
         raise InvalidArgument("x: unreadable")
@@ -37,11 +44,12 @@ def write(result: Any) -> list[pb_utils.Tensor]:
 
 def answers(requests: list[Any], serve: Any, write: Any = write, read: Any = read) -> list[Any]:
     """The output or the error (code and sentence) of each request."""
-    responses = answer_batch(pb_utils, requests, read, serve, write)
+    asked = [Asked(one) for one in requests]
+    responses = answer_batch(pb_utils, asked, read, serve, write)
     return [(one.error.code, str(one.error)) if one.error else one.outputs["out"] for one in responses]
 
 
-def test_each_request_gets_its_own_answer_in_order(capsys):
+def test_each_request_gets_its_own_answer_in_order(caplog):
     def serve(values):
         return [Unavailable("later") if value == "busy" else value.upper() for value in values]
 
@@ -52,34 +60,36 @@ def test_each_request_gets_its_own_answer_in_order(capsys):
         (TritonError.INTERNAL, "the model failed on this request; the server's log says why"),
         "B",
     ]
-    assert "/a/path" in capsys.readouterr().err
+    (record,) = caplog.records
+    assert (record.request_id, record.levelname) == ("surprise", "ERROR")
+    assert "/a/path" in caplog.text
 
 
-def test_a_failing_service_answers_every_request(capsys):
+def test_a_failing_service_answers_every_request(caplog):
     def serve(values):
         raise RuntimeError("secret")
 
     told = answers(["a", "unreadable", "b"], serve)
     assert [code for code, _ in told] == [TritonError.INTERNAL, TritonError.INVALID_ARG, TritonError.INTERNAL]
     assert "secret" not in str(told)
-    assert "secret" in capsys.readouterr().err
+    assert "secret" in caplog.text
 
 
-def test_a_service_that_loses_a_result_is_an_error_for_all(capsys):
+def test_a_service_that_loses_a_result_is_an_error_for_all(caplog):
     told = answers(["a", "b"], lambda values: values[:1])
     assert [code for code, _ in told] == [TritonError.INTERNAL] * 2
-    assert "2 requests were served and 1 results came back" in capsys.readouterr().err
+    assert "2 requests were served and 1 results came back" in caplog.text
 
 
-def test_a_result_that_cannot_be_written_fails_alone(capsys):
+def test_a_result_that_cannot_be_written_fails_alone(caplog):
     told = answers(
-        [1, 0, 2],
+        ["1", "0", "2"],
         lambda values: values,
         write=lambda result: write(1 / result),
-        read=lambda request: request,
+        read=int,
     )
     assert told == [1.0, (TritonError.INTERNAL, told[1][1]), 0.5]
-    assert "ZeroDivisionError" in capsys.readouterr().err
+    assert "ZeroDivisionError" in caplog.text
 
 
 @pytest.mark.parametrize("respond", [error_response, stream_error_response])
@@ -199,12 +209,12 @@ class Surprise(InferenceRequest):
     ],
     ids=["parameters", "a number for a text", "an object for a text"],
 )
-def test_an_exception_anywhere_in_execute_is_a_final_error(llm, request_, capsys):
+def test_an_exception_anywhere_in_execute_is_a_final_error(llm, request_, caplog):
     (sender,) = llm.ask(request_)
     assert sender.finals == 1
     assert sender.error().code == TritonError.INTERNAL
     assert sender.error().message() == "INTERNAL: the model failed on this request; the server's log says why"
-    assert "Traceback" in capsys.readouterr().err
+    assert "Traceback" in caplog.text
 
 
 def test_every_refusal_is_counted_wherever_it_is_found(module):

@@ -17,9 +17,10 @@ from trimodal.assistant.settings import AssistantSettings
 from trimodal.assistant.values import Piece, Saw
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import RequestError
-from trimodal.triton.calls import Gate, called_error
+from trimodal.triton.calls import Gate, infer
 
 Check = Callable[[], None]
+_CLIENTS_FIELDS = ("image", "audio", "audio_int16", "policy", "language")
 _NOTE = ("cache", "similarity", "trimmed", "queue_ms", "predicted_ttft_ms")
 
 
@@ -119,16 +120,7 @@ class Models:
     def _infer(
         self, model: str, inputs: Mapping[str, NDArray[Any]], outputs: tuple[str, ...], **more: Any
     ) -> dict[str, NDArray[Any]]:
-        """The outputs of a model that gives one response, flat."""
-        pb = self._pb_utils
-        tensors = [pb.Tensor(name, array) for name, array in inputs.items()]
-        response = pb.InferenceRequest(
-            model_name=model, requested_output_names=list(outputs), inputs=tensors, **more
-        ).exec()
-        if response.has_error():
-            raise called_error(pb, response.error())
-        found = {name: pb.get_output_tensor_by_name(response, name) for name in outputs}
-        return {name: tensor.as_numpy().reshape(-1) for name, tensor in found.items()}
+        return infer(self._pb_utils, model, inputs, outputs, _CLIENTS_FIELDS, **more)
 
 
 def _piece(outputs: Mapping[str, NDArray[Any]]) -> Piece:

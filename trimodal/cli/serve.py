@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     pass
 
 # Options of every command that looks at a repository as a server would: here and in `trimodal doctor`.
-ProfileName = Annotated[str, typer.Option(envvar="TRIMODAL_PROFILE", help="cpu, cuda or gpu")]
+ProfileName = Annotated[str, typer.Option(envvar="TRIMODAL_PROFILE", help="cpu, cuda or tensorrt")]
 Repository = Annotated[
     Path | None, typer.Option(envvar="TRIMODAL_MODEL_REPOSITORY", help="default: ./model_repository")
 ]

@@ -51,5 +51,5 @@ def _all(options: ServerOptions, models: list[Model], deep: bool) -> Iterator[Ch
     yield from check_machine(options, models, len(gpus or ()))
     yield from check_triton(models)
     yield from check_gpus(found, models, weights_on_gpu(models))
-    yield from check_libraries(models, "cpu" if options.profile == "cpu" else "gpu")
+    yield from check_libraries(models, "cpu" if options.profile == "cpu" else "cuda")
     yield from check_models(models, gpus, deep=deep)

@@ -48,7 +48,7 @@ def check_libraries(models: Iterable[Model], extra: str) -> Iterator[Check]:
     """One line a library, naming the models that want it.
 
     Args:
-        extra: of this package, that brings them: cpu or gpu.
+        extra: of this package, that brings them: cpu or cuda.
     """
     wanted: dict[Need, list[str]] = {}
     models = [model for model in models if model.backend == "python" and model.name in MODELS]

@@ -15,6 +15,7 @@ from trimodal.manifest import MANIFEST, Manifest, sha256
 from trimodal.repository import Model
 from trimodal.runtimes.gpu_device import Gpu
 from trimodal.server.artefacts import Artefact, artefacts_of, check_artefact
+from trimodal.server.preflight import check_graphs
 from trimodal.settings import parse_parameters
 
 MODELS = Group("models")
@@ -22,7 +23,7 @@ SETTINGS = {
     "embedding": "trimodal.embedding.settings.EmbeddingSettings",
     "llm": "trimodal.llm.settings.LlmSettings",
     "speech": "trimodal.speech.settings.SpeechSettings",
-    "speech_recognize": "trimodal.speech.settings.RecognizeSettings",
+    "speech_recognize": "trimodal.speech.settings.RecogniseSettings",
     "vision_classify": "trimodal.vision.settings.ClassifySettings",
     "vision_preprocess": "trimodal.vision.settings.PreprocessSettings",
     "vision_rank": "trimodal.vision.settings.RankSettings",
@@ -68,7 +69,8 @@ def check_models(models: Iterable[Model], gpus: Sequence[Gpu] | None, *, deep: b
 
 
 def check_settings(model: Model) -> None:
-    """Raises: SettingsError naming file and key, as the model itself would when it loads."""
+    """Raises: SettingsError naming file and key, as the model itself or the launcher would."""
+    check_graphs(model)
     if model.backend == "python" and model.name in SETTINGS:
         module, _, name = SETTINGS[model.name].rpartition(".")
         source = str(model.config_file.relative_to(model.directory.parent))

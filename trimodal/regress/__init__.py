@@ -1,1 +1,1 @@
-"""Asks a running server a golden set of requests and compares with a stored run: `trimodal regress`."""
+"""Asks a running server a golden set and compares with a stored run: `trimodal regress`."""

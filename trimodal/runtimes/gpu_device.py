@@ -33,7 +33,7 @@ def visible_gpus() -> list[Gpu]:
     try:
         import pynvml
     except ImportError:
-        raise ServerError("nvidia-ml-py is not installed: pip install 'trimodal[gpu]'") from None
+        raise ServerError("nvidia-ml-py is not installed: pip install 'trimodal[cuda]'") from None
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:

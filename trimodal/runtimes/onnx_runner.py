@@ -11,8 +11,8 @@ session would be planned anew each time, which costs more than running them.
 from __future__ import annotations
 
 import ctypes
+import logging
 import mmap
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 
 from trimodal.errors import ServerError
 from trimodal.runtimes.onnx_session import Device, first_line
+
+logger = logging.getLogger(__name__)
 
 Array = NDArray[Any]
 PORTABLE = 1  # cudaHostRegisterPortable: locked for every context of the process
@@ -159,7 +161,7 @@ class PageLocker:
 
     def _tell(self, trouble: str) -> None:
         if not self._told:
-            print(f"trimodal: memory is not page-locked, copies are slower: {trouble}", file=sys.stderr)
+            logger.warning("memory is not page-locked, copies are slower: %s", trouble)
         self._told = True
 
 

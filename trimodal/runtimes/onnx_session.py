@@ -55,7 +55,7 @@ def open_session(
     try:
         import onnxruntime
     except ImportError as error:
-        extra = "cpu" if device == "cpu" else "gpu"
+        extra = "cpu" if device == "cpu" else "cuda"
         raise ServerError(
             f"ONNX Runtime cannot be imported ({first_line(error)}): pip install 'trimodal[{extra}]'"
         ) from None

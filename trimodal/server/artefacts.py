@@ -25,8 +25,6 @@ RUNTIMES = {"tensorrt_llm_pytorch": "checkpoint", "vllm": "checkpoint"}
 # Runtime → ending of the build script's name, and beginning of the artefact's, where these are not its own.
 SCRIPTS = {"onnxruntime": "onnx", "checkpoint": "place"}
 PREFIXES = {"onnxruntime": "onnx", "tensorrt_llm": "tensorrt-llm"}
-# Scripts that know one precision only, and no option for it.
-FIXED = {"speech_tensorrt_llm"}
 
 
 @dataclass(frozen=True)
@@ -50,10 +48,9 @@ class Artefact:
         runtime = self.runtime
         if runtime is None:
             return "build it first"
-        script = f"{self.task}_{SCRIPTS.get(runtime, runtime)}"
-        command = f"python build/{script}.py CHECKPOINT"
+        command = f"python build/{self.task}_{SCRIPTS.get(runtime, runtime)}.py CHECKPOINT"
         prefix, name = PREFIXES.get(runtime, runtime), self.directory.name
-        if script not in FIXED and name.startswith(f"{prefix}-"):
+        if name.startswith(f"{prefix}-"):
             command += f" --precision {name[len(prefix) + 1 :]}"
         return f"build one with: {command}"
 

@@ -61,9 +61,9 @@ def command_line(
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
         f"--log-verbose={options.log_verbose}",
     ]
-    if options.profile != "gpu":
-        # config.pbtxt is the GPU profile. In the others Triton itself uses no GPU (in `cuda` the engines open
-        # it by themselves): no driver is asked, and no memory of the GPU taken, for what it does not use.
+    if options.profile != "tensorrt":
+        # config.pbtxt is profile tensorrt. In the others Triton itself uses no GPU (in `cuda` the engines
+        # open it): no driver is asked, and no memory of the GPU taken, for what it does not use.
         command += [
             f"--model-config-name={options.profile}",
             "--pinned-memory-pool-byte-size=0",

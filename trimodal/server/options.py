@@ -10,8 +10,8 @@ from typing import Any, Literal, get_args
 from trimodal.errors import ServerError
 from trimodal.paths import default_engines, default_repository
 
-# cpu: CPU engines · cuda: GPU engines from wheels, nothing compiled · gpu: compiled engines in NVIDIA's image
-Profile = Literal["cpu", "cuda", "gpu"]
+# cpu: CPU engines · cuda: GPU engines from wheels, nothing compiled · tensorrt: compiled, in NVIDIA's image
+Profile = Literal["cpu", "cuda", "tensorrt"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 # Changes one parsed ModelConfig of an overlay in place: (model name, ModelConfig).
 Edit = Callable[[str, Any], None]
@@ -20,7 +20,9 @@ Edit = Callable[[str, Any], None]
 def parse_profile(text: str) -> Profile:
     """Raises: ServerError naming the profiles that there are."""
     if text not in PROFILES:
-        raise ServerError(f"{text} is not a profile: {', '.join(PROFILES[:-1])} or {PROFILES[-1]}")
+        known = f"{', '.join(PROFILES[:-1])} or {PROFILES[-1]}"
+        renamed = " (the compiled engines that were gpu are tensorrt)" if text == "gpu" else ""
+        raise ServerError(f"{text} is not a profile: {known}{renamed}")
     return text
 
 

@@ -1,4 +1,4 @@
-"""What must hold before tritonserver is started: one sentence each for what does not. Starts nothing."""
+"""Checks what must hold before tritonserver is started; one sentence for each thing that does not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from trimodal.errors import ServerError
+from trimodal.errors import ServerError, SettingsError
 from trimodal.repository import Model
 from trimodal.runtimes.gpu_device import Gpu, visible_gpus
 from trimodal.server.artefacts import check_artefacts
@@ -55,11 +55,32 @@ def check_models(triton: Triton, models: Iterable[Model]) -> None:
     """Whether these models, as configured, can be loaded here.
 
     Raises:
+        SettingsError: a config that must not be served.
         ServerError: the first of backend, GPU and artefacts that is not as they need it.
     """
     models = list(models)
+    for model in models:
+        check_graphs(model)
     check_backends(triton, models)
     check_artefacts(models, check_gpus(models))
+
+
+def check_graphs(model: Model) -> None:
+    """Refuses CUDA graphs together with output_copy_stream: clients would get other clients' answers.
+
+    Triton's tensorrt backend (26.07, instance_state.cc) rotates 3 event sets, each with its graph, over 2
+    sets of buffers, so half of the batches are computed from, and answered with, those of earlier batches.
+
+    Raises:
+        SettingsError: names the file and the key.
+    """
+    cuda = model.config.optimization.cuda
+    if model.backend == "tensorrt" and cuda.graphs and cuda.output_copy_stream:
+        file = model.config_file.relative_to(model.directory.parent)
+        raise SettingsError(
+            f"{file}: optimization.cuda.output_copy_stream beside graphs makes Triton's TensorRT backend "
+            "answer clients with the results of other clients: remove output_copy_stream, or graphs"
+        )
 
 
 def check_backends(triton: Triton, models: Iterable[Model]) -> None:

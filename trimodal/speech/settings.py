@@ -12,11 +12,11 @@ from trimodal.settings import Settings
 from trimodal.speech.values import MAX_WINDOW_S
 
 
-class RecognizeSettings(Settings):
+class RecogniseSettings(Settings):
     """speech_recognize: which artefact, opened by which engine, and which results are believed."""
 
     artefact: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
-    engine: Literal["ctranslate2", "onnxruntime", "tensorrt", "tensorrt_llm", "fake"] = "ctranslate2"
+    engine: Literal["ctranslate2", "onnxruntime", "tensorrt", "fake"] = "ctranslate2"
     device: Literal["cpu", "cuda"] = "cpu"
     intra_op_threads: Annotated[int, Field(ge=0, le=256, description="0: every core of the process")] = 0
     max_batch_windows: Annotated[int, Field(ge=1, le=256, description="of one run of the engine")] = 8
@@ -31,10 +31,6 @@ class RecognizeSettings(Settings):
     log_prob_threshold: Annotated[float, Field(le=0)] = -1.0
     compression_ratio_threshold: Annotated[float, Field(ge=1)] = 2.4
     fallback_temperature: Annotated[float, Field(ge=0, le=1, description="of one retry; 0: no retry")] = 0.4
-    # Of the engine tensorrt_llm alone: other models on the GPU need memory, too.
-    kv_cache_free_gpu_memory_fraction: Annotated[
-        float, Field(gt=0, lt=1, description="of the memory that is free when it opens")
-    ] = 0.1
     # Of the fake engine alone.
     fake_batch_ms: Annotated[float, Field(ge=0)] = 20.0
     fake_window_ms: Annotated[float, Field(ge=0)] = 5.0

@@ -1,8 +1,6 @@
-"""The loop that every batching model.py shares: read each request, serve all, answer each.
+"""Reads each request of a batch, serves all, and gives each exactly one answer.
 
-`pb_utils` is Triton's `triton_python_backend_utils`, handed over by the caller:
-only a stub process can import it. What is read, served and written is the
-caller's affair; here it is only made sure that every request gets one answer.
+`pb_utils` is Triton's `triton_python_backend_utils`, passed in by the model.py: only a stub can import it.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ def answer_batch(
         try:
             values[index] = read(request)
         except Exception as error:
-            answers[index] = error_response(pb_utils, error)
+            answers[index] = error_response(pb_utils, error, request.request_id())
     try:
         results = serve(list(values.values())) if values else []
         if len(results) != len(values):
@@ -57,5 +55,5 @@ def answer_batch(
                 raise result
             answers[index] = pb_utils.InferenceResponse(output_tensors=list(write(result)))
         except Exception as error:
-            answers[index] = error_response(pb_utils, error)
+            answers[index] = error_response(pb_utils, error, requests[index].request_id())
     return answers

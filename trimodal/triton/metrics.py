@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import sys
+import logging
 import threading
 from collections.abc import Sequence
 from typing import Any
 
 from trimodal.metrics import Labels, Metric
+
+logger = logging.getLogger(__name__)
 
 
 class TritonMetrics:
@@ -74,9 +76,7 @@ class TritonMetrics:
                 metric.drop()
                 if metric.name not in self._failed:
                     self._failed.add(metric.name)
-                    print(
-                        f"trimodal: metric {metric.name} is not shown: {error}", file=sys.stderr, flush=True
-                    )
+                    logger.warning("metric %s is not shown: %s", metric.name, error)
 
     def _target(self, metric: _TritonMetric) -> Any:
         family = self._pb_utils.MetricFamily

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio  # noqa: F401  The stub imports it in the first execute: 10 ms that a client would wait.
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +9,9 @@ from typing import Any
 from trimodal.errors import as_request_error
 
 
-def error_response(pb_utils: Any, error: BaseException) -> Any:
-    """A response with the error's own code; what nobody expected is logged and told without details."""
-    told = as_request_error(error)
+def error_response(pb_utils: Any, error: BaseException, request_id: str = "") -> Any:
+    """A response with the error's own code; an unexpected error is logged and told without details."""
+    told = as_request_error(error, request_id)
     code = getattr(pb_utils.TritonError, told.code)
     return pb_utils.InferenceResponse(error=pb_utils.TritonError(_utf8(str(told)), code))
 

@@ -2,7 +2,7 @@
 
 encoder.onnx
     features        float32[batch, mel, frames]            frames even, at most 3000
-    hidden          float32[batch, frames/2, width]        encoder output, for checks and other decoders
+    hidden          float32[batch, frames/2, width]        encoder output, for checks alone
     cross_key_i     float32[batch, heads, head, frames/2]  of decoder layer i, transposed for the product
     cross_value_i   float32[batch, heads, frames/2, head]
 decoder.onnx, for the prompt (past = 0) and for every step after it

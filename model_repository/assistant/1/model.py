@@ -4,6 +4,7 @@ import json
 
 import triton_python_backend_utils as pb_utils
 
+from trimodal import logs
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.models import Models
 from trimodal.assistant.request import INPUTS, read_request
@@ -18,6 +19,7 @@ from trimodal.triton.responses import ResponseStream
 
 class TritonPythonModel:
     def initialize(self, args):
+        logs.configure(args["model_name"])
         parameters = parameters_of(args["model_config"]) | {"version_directory": str(version_directory(args))}
         self.settings = parse_parameters(AssistantSettings, parameters, source="assistant/config.pbtxt")
         self.metrics = TritonMetrics(pb_utils)
@@ -33,7 +35,7 @@ class TritonPythonModel:
                 parameters = json.loads(request.parameters() or "{}")
                 self.service.submit(read_request(inputs, parameters, self.settings), sink)
             except Exception as error:
-                told = as_request_error(error)
+                told = as_request_error(error, request.request_id())
                 self.service.refused(told)
                 sink.fail(told)
 

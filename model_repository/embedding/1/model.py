@@ -2,6 +2,7 @@
 
 import triton_python_backend_utils as pb_utils
 
+from trimodal import logs
 from trimodal.embedding.service import EmbeddingService
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.settings import parameters_of, parse_parameters
@@ -11,10 +12,11 @@ from trimodal.triton.metrics import TritonMetrics
 
 class TritonPythonModel:
     def initialize(self, args):
+        logs.configure(args["model_name"])
         settings = parse_parameters(
             EmbeddingSettings,
             parameters_of(args["model_config"]),
-            source="embedding/config.pbtxt (CPU profile: configs/cpu.pbtxt)",
+            source="embedding/config.pbtxt (profile cpu: configs/cpu.pbtxt)",
         )
         self.service = EmbeddingService.open(version_directory(args), settings, TritonMetrics(pb_utils))
 

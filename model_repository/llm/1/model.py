@@ -4,6 +4,7 @@ import json
 
 import triton_python_backend_utils as pb_utils
 
+from trimodal import logs
 from trimodal.errors import as_request_error
 from trimodal.llm.answer_cache import open_answers
 from trimodal.llm.frontend.metrics import LlmMetrics
@@ -19,8 +20,9 @@ from trimodal.triton.responses import ResponseStream
 
 class TritonPythonModel:
     def initialize(self, args):
+        logs.configure(args["model_name"])
         parameters = parameters_of(args["model_config"]) | {"version_directory": str(version_directory(args))}
-        source = "llm/configs/cpu.pbtxt (GPU profile: config.pbtxt, CUDA: configs/cuda.pbtxt)"
+        source = "llm/configs/cpu.pbtxt (profile cuda: configs/cuda.pbtxt, tensorrt: config.pbtxt)"
         self.settings = parse_parameters(LlmSettings, parameters, source=source)
         self.metrics = TritonMetrics(pb_utils)
         self.counts = LlmMetrics(self.metrics, args["model_name"])
@@ -39,7 +41,7 @@ class TritonPythonModel:
                     wanted = read_request(inputs, parameters, self.settings)
                 self.service.submit(wanted, sink)
             except Exception as error:
-                sink.fail(as_request_error(error))
+                sink.fail(as_request_error(error, request.request_id()))
 
     def finalize(self):
         self.service.close()

@@ -4,11 +4,12 @@ import json
 
 import triton_python_backend_utils as pb_utils
 
+from trimodal import logs
 from trimodal.errors import InvalidArgument, as_request_error
 from trimodal.runtimes.heap import give_back_large_blocks
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.speech.live.metrics import SpeechMetrics
-from trimodal.speech.live.recogniser import TritonRecognizer
+from trimodal.speech.live.recogniser import TritonRecogniser
 from trimodal.speech.live.request import read_chunk
 from trimodal.speech.live.service import SpeechService
 from trimodal.speech.live.tensors import columns
@@ -22,13 +23,14 @@ FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 class TritonPythonModel:
     def initialize(self, args):
+        logs.configure(args["model_name"])
         give_back_large_blocks()
         config = args["model_config"]
         settings = parse_parameters(SpeechSettings, parameters_of(config), source="speech/config.pbtxt")
         self.metrics = TritonMetrics(pb_utils)
         self.service = SpeechService(
             settings,
-            TritonRecognizer(pb_utils, settings.recognizer),
+            TritonRecogniser(pb_utils, settings.recognizer),
             detectors(settings.vad, settings.vad_threshold),
             SpeechMetrics(self.metrics, args["model_name"]),
             # Triton's own limit: a stream is never forgotten here while Triton would take its next chunk.
@@ -45,7 +47,7 @@ class TritonPythonModel:
                 self.service.submit(read_chunk(stream, start, end, inputs, parameters(request)), sink)
             except Exception as error:
                 ended = stream if start or end else None
-                self.service.refuse(sink, as_request_error(error), ended=ended)
+                self.service.refuse(sink, as_request_error(error, request.request_id()), ended=ended)
 
     def finalize(self):
         self.service.close()

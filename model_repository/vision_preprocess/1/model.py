@@ -2,6 +2,7 @@
 
 import triton_python_backend_utils as pb_utils
 
+from trimodal import logs
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.triton.batch import answer_batch, version_directory
 from trimodal.triton.metrics import TritonMetrics
@@ -11,10 +12,11 @@ from trimodal.vision.steps import PreprocessStep
 
 class TritonPythonModel:
     def initialize(self, args):
+        logs.configure(args["model_name"])
         settings = parse_parameters(
             PreprocessSettings,
             parameters_of(args["model_config"]),
-            source="vision_preprocess/configs/cpu.pbtxt (GPU profile: config.pbtxt)",
+            source="vision_preprocess/configs/cpu.pbtxt (profile tensorrt: config.pbtxt)",
         )
         self.service = PreprocessStep.open(version_directory(args), settings, TritonMetrics(pb_utils))
 

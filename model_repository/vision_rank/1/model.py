@@ -2,6 +2,7 @@
 
 import triton_python_backend_utils as pb_utils
 
+from trimodal import logs
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.triton.batch import answer_batch, version_directory
 from trimodal.vision.settings import RankSettings
@@ -10,10 +11,11 @@ from trimodal.vision.steps import RankStep
 
 class TritonPythonModel:
     def initialize(self, args):
+        logs.configure(args["model_name"])
         settings = parse_parameters(
             RankSettings,
             parameters_of(args["model_config"]),
-            source="vision_rank/configs/cpu.pbtxt (GPU profile: config.pbtxt)",
+            source="vision_rank/configs/cpu.pbtxt (profile tensorrt: config.pbtxt)",
         )
         self.service = RankStep.open(version_directory(args), settings)
 

@@ -81,7 +81,7 @@ def test_the_most_is_seen_in_between(process, monkeypatch):
 def test_the_engine_is_told_apart():
     script = "import sys; print(flush=True); sys.stdin.readline()"
     # What `python -m trimodal.llm FD` has as its command line, without an engine in it.
-    command = [sys.executable, "-c", script, "-m", "trimodal.llm", "3"]
+    command = [sys.executable, "-c", script, "-m", "trimodal.llm.engine_core", "3"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     ) as started:

@@ -65,7 +65,7 @@ def test_each_profile_gives_its_own_settings():
             "cuda",
             "onnx-fp16",
         )
-    with settings_of({}, "gpu") as (_, _, settings):  # the plan is run by Triton itself
+    with settings_of({}, "tensorrt") as (_, _, settings):  # the plan is run by Triton itself
         assert set(settings) == {"vision_preprocess", "vision_rank"}
 
 

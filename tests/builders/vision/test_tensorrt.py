@@ -55,7 +55,7 @@ def test_the_plan_is_described_for_every_reader(trt, artefact):
 
 def test_what_is_built_for_the_repositorys_config_passes_the_launchers_check(trt, artefact, monkeypatch):
     plan = build(artefact)
-    model = read_model(CONFIG.parents[1], "vision_classify", "gpu")
+    model = read_model(CONFIG.parents[1], "vision_classify", "tensorrt")
     served = Artefact(model, plan, "vision", "tensorrt")
     monkeypatch.setattr(gpu_libraries, "native_tensorrt", lambda: f"{trt.version}.1")
     assert check_artefact(served, [H200]).precision == "fp16"

@@ -165,7 +165,7 @@ async def test_the_books_are_closed_at_once(server: TritonServer) -> None:
 def engines(server: TritonServer) -> set[int]:
     """Process ids of the engines of this server."""
     found = set()
-    for pid in own_processes(re.escape("-m trimodal.llm ")):
+    for pid in own_processes(re.escape("-m trimodal.llm.engine_core ")):
         with contextlib.suppress(ProcessLookupError):
             if os.getpgid(pid) == server.pid:
                 found.add(pid)

@@ -6,7 +6,7 @@ import random
 
 from trimodal.llm.engines.protocol import EngineInfo
 from trimodal.llm.request.tiers import Tier
-from trimodal.llm.scheduler.estimators.latency_model import Speed
+from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.settings import LlmSettings
 
@@ -30,9 +30,9 @@ def ticket(id: int, prompt: int = 100, tokens: int = 50, tier: Tier | None = Non
     return made
 
 
-def practised(streams: int = 4, rounds: int = 60, factor: float = 1.0, seed: int = 0) -> Speed:
+def practised(streams: int = 4, rounds: int = 60, factor: float = 1.0, seed: int = 0) -> LatencyModel:
     """A model that has seen an engine with so many streams at most; `factor`: of all its times."""
-    speed, now, draw = Speed(), 1.0, random.Random(seed)
+    speed, now, draw = LatencyModel(), 1.0, random.Random(seed)
     running: list[Ticket] = []
     for id in range(rounds):
         if len(running) >= draw.randint(1, streams):

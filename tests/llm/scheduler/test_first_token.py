@@ -7,28 +7,28 @@ import pytest
 from tests.llm.scheduler.engine_rig import info, practised, settings, ticket
 from trimodal.llm.request.tiers import Tier
 from trimodal.llm.scheduler.admission import Admission
-from trimodal.llm.scheduler.estimators.answer_lengths import Lengths
-from trimodal.llm.scheduler.estimators.latency_model import Speed
-from trimodal.llm.scheduler.first_token import Forecast, Usage
-from trimodal.llm.scheduler.prefill_budget import Pace
-from trimodal.llm.scheduler.queue_simulation import Foreseen
+from trimodal.llm.scheduler.estimators.answer_lengths import AnswerLengths
+from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
+from trimodal.llm.scheduler.first_token import FirstTokenForecast, LoadShare
+from trimodal.llm.scheduler.prefill_budget import PrefillBudget
+from trimodal.llm.scheduler.queue_simulation import FirstText
 from trimodal.llm.scheduler.ticket import Ticket
-from trimodal.llm.scheduler.waiting_queue import Order
+from trimodal.llm.scheduler.waiting_queue import WaitingQueue
 
 
 class Situation:
     """An engine of known speed, those who run and those who wait; every answer has max_tokens tokens."""
 
     def __init__(self, blocks: int = 1000, seqs: int = 4, known: bool = True) -> None:
-        self.speed = practised() if known else Speed()
-        self.lengths = Lengths()
+        self.speed = practised() if known else LatencyModel()
+        self.lengths = AnswerLengths()
         for _ in range(20):
             self.lengths.learn("a", 64, 64, finished=True)
-        self.pace = Pace(self.speed, 4096)
+        self.pace = PrefillBudget(self.speed, 4096)
         self.books = Admission(settings(), info(blocks, seqs))
-        self.order = Order(1000.0)
+        self.order = WaitingQueue(1000.0)
         self.running: list[Ticket] = []
-        self.forecast = Forecast(self.speed, self.lengths, self.pace, 4096)
+        self.forecast = FirstTokenForecast(self.speed, self.lengths, self.pace, 4096)
 
     def run(self, each: Ticket, made: int) -> None:
         assert self.books.reserve(each)
@@ -39,13 +39,13 @@ class Situation:
 
     def wait(self, *tickets: Ticket) -> None:
         for each in tickets:
-            self.order.add(each, 0.0)
+            self.order.add(each)
 
-    def ask(self, each: Ticket) -> Foreseen | None:
-        lines = self.order.before(each, 0.0)
+    def ask(self, each: Ticket) -> FirstText | None:
+        lines = self.order.before(each)
         return self.forecast.first_text(lines, each, self.running, self.books)
 
-    def foreseen(self, each: Ticket) -> Foreseen:
+    def foreseen(self, each: Ticket) -> FirstText:
         found = self.ask(each)
         assert found
         return found
@@ -137,18 +137,18 @@ def test_a_very_long_queue_is_foreseen_in_proportion() -> None:
 def test_lengths_that_differ_make_the_first_of_many_end_early() -> None:
     """16 streams, each with 60 tokens to come on average: one of them ends long before that."""
     situation = Situation(seqs=16)
-    situation.lengths = Lengths()
+    situation.lengths = AnswerLengths()
     for number in range(400):
         situation.lengths.learn("a", 1 + int(-60 * math.log(1 - (number * 0.618) % 1)), 1000, finished=True)
-    situation.forecast = Forecast(situation.speed, situation.lengths, situation.pace, 4096)
+    situation.forecast = FirstTokenForecast(situation.speed, situation.lengths, situation.pace, 4096)
     for id in range(16):
         situation.run(ticket(id, tokens=1000), made=5)
     assert situation.foreseen(ticket(99, tokens=1000)).wait < 12 * situation.speed.gap(16)
 
 
-def used(share: float) -> Usage:
+def used(share: float) -> LoadShare:
     """Priority 10 used a share of the engine in each of 120 s."""
-    usage = Usage(0.0)
+    usage = LoadShare(0.0)
     for second in range(1, 121):
         usage.add(10, share, float(second))
     return usage
@@ -161,7 +161,7 @@ def test_the_share_of_those_above() -> None:
 
 
 def test_the_share_is_right_from_the_first_seconds_on() -> None:
-    usage = Usage(0.0)
+    usage = LoadShare(0.0)
     for second in range(1, 6):
         usage.add(10, 0.5, float(second))
     assert usage.above(0, 5.0) == pytest.approx(0.5, abs=0.08)

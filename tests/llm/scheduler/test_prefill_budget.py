@@ -4,8 +4,8 @@ import pytest
 
 from tests.llm.scheduler.engine_rig import STEP, STREAM, practised, ticket
 from trimodal.llm.request.tiers import Tier
-from trimodal.llm.scheduler.estimators.latency_model import Speed
-from trimodal.llm.scheduler.prefill_budget import Pace
+from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
+from trimodal.llm.scheduler.prefill_budget import PrefillBudget
 
 BOUND = 0.050
 chat = ticket(500, tier=Tier(itl_bound_ms=BOUND * 1e3))
@@ -13,7 +13,7 @@ chat = ticket(500, tier=Tier(itl_bound_ms=BOUND * 1e3))
 
 def test_without_a_bound_anything_goes() -> None:
     speed = practised()
-    pace = Pace(speed, 4096)
+    pace = PrefillBudget(speed, 4096)
     pace.began(ticket(1))
     speed.started(ticket(2, 100_000))
     assert pace.limit() == math.inf
@@ -23,7 +23,7 @@ def test_without_a_bound_anything_goes() -> None:
 
 def test_prompts_in_hand_fit_between_two_tokens_of_a_bounded_stream() -> None:
     speed = practised()
-    pace = Pace(speed, 4096)
+    pace = PrefillBudget(speed, 4096)
     pace.began(chat)
     limit = pace.limit()
     assert speed.gap(speed.streams) + limit * speed.prefill_s == pytest.approx(0.9 * BOUND)
@@ -37,7 +37,7 @@ def test_prompts_in_hand_fit_between_two_tokens_of_a_bounded_stream() -> None:
 
 def test_a_prompt_that_is_too_long_goes_alone() -> None:
     speed = practised()
-    pace = Pace(speed, 4096)
+    pace = PrefillBudget(speed, 4096)
     pace.began(chat)
     assert pace.allows(100_000)
     speed.started(ticket(2, 1))
@@ -46,7 +46,7 @@ def test_a_prompt_that_is_too_long_goes_alone() -> None:
 
 def test_small_enough_steps_need_no_pace() -> None:
     speed = practised()
-    pace = Pace(speed, 256)
+    pace = PrefillBudget(speed, 256)
     pace.began(chat)
     speed.started(ticket(2, 100_000))
     assert pace.allows(100_000)
@@ -54,7 +54,7 @@ def test_small_enough_steps_need_no_pace() -> None:
 
 
 def test_the_tightest_bound_holds() -> None:
-    pace = Pace(practised(), 100_000)
+    pace = PrefillBudget(practised(), 100_000)
     loose = ticket(501, tier=Tier(itl_bound_ms=500))
     for each in (loose, chat, chat):
         pace.began(each)
@@ -68,8 +68,8 @@ def test_the_tightest_bound_holds() -> None:
 
 
 def test_nothing_is_held_back_before_the_speed_is_known() -> None:
-    speed = Speed()
-    pace = Pace(speed, 4096)
+    speed = LatencyModel()
+    pace = PrefillBudget(speed, 4096)
     pace.began(chat)
     speed.started(ticket(2, 4000))
     assert pace.allows(4000)
@@ -77,7 +77,7 @@ def test_nothing_is_held_back_before_the_speed_is_known() -> None:
 
 def test_advice_is_the_step_that_would_keep_the_bound() -> None:
     speed = practised()
-    pace = Pace(speed, 4096)
+    pace = PrefillBudget(speed, 4096)
     pace.began(chat)
     tokens = int((0.9 * BOUND - speed.gap(1)) / speed.prefill_s)
     assert pace.advice == (
@@ -87,6 +87,6 @@ def test_advice_is_the_step_that_would_keep_the_bound() -> None:
 
 def test_advice_when_even_decoding_alone_is_too_slow() -> None:
     speed = practised()
-    pace = Pace(speed, 4096)
+    pace = PrefillBudget(speed, 4096)
     pace.began(ticket(1, tier=Tier(itl_bound_ms=(STEP + STREAM) * 1e3 / 2)))
     assert "is shorter than a step" in pace.advice

@@ -1,11 +1,11 @@
 import pytest
 
-from trimodal.llm.scheduler.retry_after import Returns
+from trimodal.llm.scheduler.retry_after import RetryAfter
 
 
-def busy(turn: float = 0.5, until: float = 20.0) -> Returns:
+def busy(turn: float = 0.5, until: float = 20.0) -> RetryAfter:
     """One hand-over every `turn` seconds."""
-    returns = Returns()
+    returns = RetryAfter()
     for number in range(40, 0, -1):
         returns.handed_over(until - number * turn)
     return returns
@@ -41,7 +41,7 @@ def test_those_below_come_after_those_above() -> None:
 
 
 def test_before_the_first_hand_over_a_second_is_a_guess() -> None:
-    returns = Returns()
+    returns = RetryAfter()
     assert returns.turn_s(5.0) == 1.0
     assert returns.idle_s(5.0) == float("inf")
     assert returns.hint(0, 0.0, 5.0) == 1.0

@@ -1,1 +1,1 @@
-"""Parts that the benches share: load, samples, counters, the bare side."""
+"""Shares what every bench needs: load, samples, counters and servers on free ports."""

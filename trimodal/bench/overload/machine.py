@@ -66,7 +66,7 @@ class OthersWatch:
 
 
 _PSS = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
-_ENGINE = b"-m\0trimodal.llm"
+_ENGINE = b"-m\0trimodal.llm.engine_core\0"
 _EVERY_S = 1.0
 
 

@@ -32,7 +32,7 @@ from trimodal.repository import select_models
 from trimodal.server.options import Profile, ServerOptions
 from trimodal.server.process import TritonServer
 from trimodal.settings import parse_parameters
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 
 WINDOWS = 32
 
@@ -144,12 +144,12 @@ def report(
     return figures
 
 
-def served_recogniser(changes: Mapping[str, str], profile: Profile = "cpu") -> tuple[RecognizeSettings, Path]:
+def served_recogniser(changes: Mapping[str, str], profile: Profile = "cpu") -> tuple[RecogniseSettings, Path]:
     """The settings that the served recogniser will have, and its artefact's directory."""
     repository = default_repository().resolve()
     model = select_models(repository, ("speech_recognize",), profile)["speech_recognize"]
     source = str(model.config_file.relative_to(repository))
-    settings = parse_parameters(RecognizeSettings, {**model.parameters, **changes}, source=source)
+    settings = parse_parameters(RecogniseSettings, {**model.parameters, **changes}, source=source)
     return settings, built(model, settings.artefact)
 
 

@@ -18,7 +18,7 @@ from trimodal.bench.common.closed_loop import LoopRound, run_clients
 from trimodal.client.transports.base import Request, Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.client.transports.tensors import strings
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
 
 _LIMIT_S = 300.0
@@ -91,20 +91,20 @@ def cut_windows(streams: Sequence[Samples], seconds: float, count: int) -> list[
     return [np.take(joined, range(start, start + size), mode="wrap") for start in starts]
 
 
-def open_bare(directory: Path, settings: RecognizeSettings, audio: Windows) -> Works:
+def open_bare(directory: Path, settings: RecogniseSettings, audio: Windows) -> Works:
     """The engine by itself, a work for each length of `audio`; opened in the bare side's process."""
     from trimodal.speech.engines.protocol import open_engine
 
     engine = open_engine(directory, settings)
 
     def work(windows: Sequence[Samples]) -> Work:
-        return lambda batch, number: engine.recognize([Window(one) for one in some(windows, batch, number)])
+        return lambda batch, number: engine.recognise([Window(one) for one in some(windows, batch, number)])
 
     return {name(seconds): work(windows) for seconds, windows in audio.items()}
 
 
 def open_faster_whisper(
-    directory: Path, settings: RecognizeSettings, audio: Windows, contexts: Mapping[float, float]
+    directory: Path, settings: RecogniseSettings, audio: Windows, contexts: Mapping[float, float]
 ) -> Works:
     """faster-whisper on the same model: for each length of `audio` two works, `… public` and `… forward`.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from trimodal.cli.bench.cache import cache
-from trimodal.cli.bench.common import _pair, _run, bench
+from trimodal.cli.bench.common import pair, run
 from trimodal.cli.bench.overload import overload
 
 if TYPE_CHECKING:
@@ -16,14 +16,11 @@ if TYPE_CHECKING:
 
     from trimodal.audio.values import PolicyName
 
-
+bench = typer.Typer(
+    help="Measure the served models, side by side with their bare engines.", no_args_is_help=True
+)
 bench.command()(cache)
 bench.command()(overload)
-
-
-@bench.callback()
-def _group() -> None:
-    """Measure the served models, side by side with their bare engines."""
 
 
 @bench.command()
@@ -43,7 +40,7 @@ def llm(
     """Throughput, TTFT and ITL of the llm model."""
     from trimodal.bench.llm.bench import Plan, measure
 
-    changes = dict(_pair(text) for text in set_)
+    changes = dict(pair(text) for text in set_)
     if artefact:
         changes["artefact"] = str(artefact.resolve())
     plan = Plan(
@@ -55,9 +52,9 @@ def llm(
         prefix_tokens=prefix,
         prompts=prompts,
         changes=changes,
-        versus=dict(_pair(text) for text in versus),
+        versus=dict(pair(text) for text in versus),
     )
-    _run(lambda console: measure(plan, console), json_)
+    run(lambda console: measure(plan, console), json_)
 
 
 @bench.command()
@@ -75,7 +72,7 @@ def vision(
     torch: bool = typer.Option(False, help="Also the network in torch: FP16 with CUDA graphs, CPU: FP32."),
     pixels: bool = typer.Option(False, help="Also the classifier alone, served pixels that lie ready."),
     image_size: str = typer.Option("224", help="Pixels of the JPEGs: 224 or 640x480."),
-    profile: str = typer.Option("cpu", help="cpu, cuda or gpu."),
+    profile: str = typer.Option("cpu", help="cpu, cuda or tensorrt."),
     artefact: Path | None = typer.Option(None, help="Another built classifier than the config's."),
     set_: list[str] = typer.Option([], "--set", help="model.parameter=value; repeatable."),
     json_: Path | None = typer.Option(None, "--json", help="Also write the figures to this file."),
@@ -88,7 +85,7 @@ def vision(
 
     width, height = _size(image_size)
 
-    async def run(console: Console) -> dict[str, Any]:
+    async def measured(console: Console) -> dict[str, Any]:
         changes = parse_changes(set_)
         if artefact:
             folder = str(artefact.resolve())
@@ -114,7 +111,7 @@ def vision(
         )
         return await measure(plan, console)
 
-    _run(run, json_)
+    run(measured, json_)
 
 
 @bench.command()
@@ -124,7 +121,7 @@ def embedding(
     seconds: float = typer.Option(3.0, min=0.05, max=60, help="For each case in each round."),
     rounds: int = typer.Option(3, min=1, max=50, help="Counted rounds."),
     bare: bool = typer.Option(False, help="Take turns with the bare engine and print the ratios."),
-    profile: str = typer.Option("cpu", help="cpu, cuda or gpu."),
+    profile: str = typer.Option("cpu", help="cpu, cuda or tensorrt."),
     set_: list[str] = typer.Option([], "--set", help="parameter=value of embedding's config; repeatable."),
     json_: Path | None = typer.Option(None, "--json", help="Also write the figures to this file."),
 ) -> None:
@@ -132,13 +129,13 @@ def embedding(
     from trimodal.bench.embedding import Plan, measure
     from trimodal.server.options import parse_profile
 
-    async def run(console: Console) -> dict[str, Any]:
-        changes = dict(_pair(text) for text in set_)
+    async def measured(console: Console) -> dict[str, Any]:
+        changes = dict(pair(text) for text in set_)
         return await measure(
             Plan(tuple(concurrency), words, rounds, seconds, bare, changes, parse_profile(profile)), console
         )
 
-    _run(run, json_)
+    run(measured, json_)
 
 
 @bench.command()
@@ -157,7 +154,7 @@ def speech(
     batch: int = typer.Option(8, min=1, max=64, help="Windows of a batch with --direct and --versus."),
     rounds: int = typer.Option(3, min=1, max=50, help="Counted rounds of the three above."),
     loop_seconds: float = typer.Option(4.0, min=0.05, max=120, help="For each case in each round of them."),
-    profile: str = typer.Option("cpu", help="cpu, cuda or gpu."),
+    profile: str = typer.Option("cpu", help="cpu, cuda or tensorrt."),
     artefact: Path | None = typer.Option(None, help="Another built recogniser than the config's."),
     set_: list[str] = typer.Option([], "--set", help="model.parameter=value; repeatable."),
     json_: Path | None = typer.Option(None, "--json", help="Also write the figures to this file."),
@@ -175,7 +172,7 @@ def speech(
         if name not in get_args(PolicyName):
             raise typer.BadParameter(f"--policy {name}: known are {', '.join(get_args(PolicyName))}")
 
-    async def run(console: Console) -> dict[str, Any]:
+    async def measured(console: Console) -> dict[str, Any]:
         changes = parse_changes(set_)
         if artefact:
             changes.setdefault("speech_recognize", {})["artefact"] = str(artefact.resolve())
@@ -197,7 +194,7 @@ def speech(
         )
         return await measure(plan, console)
 
-    _run(run, json_)
+    run(measured, json_)
 
 
 @bench.command()
@@ -208,7 +205,7 @@ def stall(
     """Sequential requests to a trivial model: none may take about 500 ms (exit code 1)."""
     from trimodal.bench.stall import measure
 
-    figures = _run(lambda console: measure(requests, console), json_)
+    figures = run(lambda console: measure(requests, console), json_)
     if figures["stalled"]:
         raise typer.Exit(1)
 

@@ -21,7 +21,7 @@ def cache(
 ) -> None:
     """Right and wrong hits of the semantic cache on labelled pairs, and the latency of a hit."""
     from trimodal.bench.cache.bench import Plan, measure
-    from trimodal.cli.bench.common import _run
+    from trimodal.cli.bench.common import run
 
     if part not in ("", "report", "tune"):
         raise typer.BadParameter(f"--part {part}: known are report, tune")
@@ -45,4 +45,4 @@ def cache(
         accuracy_only=accuracy_only,
         show=show,
     )
-    _run(lambda console: measure(plan, console), json_)
+    run(lambda console: measure(plan, console), json_)

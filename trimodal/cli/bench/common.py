@@ -1,4 +1,4 @@
-"""What the bench commands share: their group, how one runs, how ends are reported."""
+"""Runs one bench command: its figures are printed and written, an error is one line and exit code 1."""
 
 from __future__ import annotations
 
@@ -12,19 +12,15 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-bench = typer.Typer(
-    help="Measure the served models, side by side with their bare engines.", no_args_is_help=True
-)
-
-
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
+    """`parameter=value` as two texts. Raises: typer.BadParameter."""
     key, equals, value = text.partition("=")
     if not equals:
         raise typer.BadParameter(f"--set {text}: parameter=value is needed")
     return key, value
 
 
-def _run(
+def run(
     measuring: Callable[[Console], Coroutine[Any, Any, dict[str, Any]]], json_: Path | None
 ) -> dict[str, Any]:
     """The figures, printed and, where wanted, written; an error is one line and exit code 1."""

@@ -31,7 +31,7 @@ def overload(
 ) -> None:
     """Goodput under open-loop load beyond capacity: by deadlines against first in, first out."""
     from trimodal.bench.overload.bench import SCHEDULERS, TIERS, Plan, measure
-    from trimodal.cli.bench.common import _pair, _run
+    from trimodal.cli.bench.common import pair, run
 
     for name in scheduler:
         if name not in SCHEDULERS:
@@ -52,9 +52,9 @@ def overload(
         patience=patience,
         most_open=most_open,
         seed=seed,
-        changes=dict(_pair(text) for text in set_),
+        changes=dict(pair(text) for text in set_),
     )
-    _run(lambda console: measure(plan, console, plot), json_)
+    run(lambda console: measure(plan, console, plot), json_)
 
 
 def _check_plot(path: Path) -> None:

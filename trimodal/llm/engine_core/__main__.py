@@ -1,9 +1,11 @@
-"""Entry of the engine's process; a module of its own so that core's messages pickle under one name.
+"""Entry of the engine's process.
 
 Runtimes that spawn processes import it again there, under another name: it must do nothing then.
 """
 
+from trimodal import logs
 from trimodal.llm.engine_core.core import main
 
 if __name__ == "__main__":
+    logs.configure("llm")
     main()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from trimodal.errors import Unavailable
-from trimodal.llm.scheduler.estimators.latency_model import Speed
-from trimodal.llm.scheduler.estimators.safety_margin import Margin
-from trimodal.llm.scheduler.first_token import Usage
-from trimodal.llm.scheduler.queue_simulation import Foreseen
-from trimodal.llm.scheduler.retry_after import Returns
+from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
+from trimodal.llm.scheduler.estimators.safety_margin import SafetyMargin
+from trimodal.llm.scheduler.first_token import LoadShare
+from trimodal.llm.scheduler.queue_simulation import FirstText
+from trimodal.llm.scheduler.retry_after import RetryAfter
 from trimodal.llm.scheduler.ticket import Ticket
 
 _TRIAL_S = 2.0
@@ -25,16 +25,14 @@ _DELIVERY_S = 0.010
 class Deadlines:
     """Promises and what came of them. `confidence`: share of the admitted that are to be in time."""
 
-    def __init__(self, speed: Speed, usage: Usage, confidence: float, ageing_s: float) -> None:
+    def __init__(self, speed: LatencyModel, usage: LoadShare, confidence: float, ageing_s: float) -> None:
         self._speed = speed
         self._usage = usage
         self._ageing_s = ageing_s
-        self.margin = Margin(confidence)
-        self.foreseen = 0
-        """First texts that came and had been foreseen."""
-        self.returns = Returns()
+        self.margin = SafetyMargin(confidence)
+        self.retry_after = RetryAfter()
 
-    def promise(self, ticket: Ticket, foreseen: Foreseen | None, rank: float, now: float) -> None:
+    def promise(self, ticket: Ticket, foreseen: FirstText | None, rank: float, now: float) -> None:
         """Foresees a ticket's TTFT. `rank` is its class: those above it go first whenever they come."""
         ticket.predicted_ttft, ticket.queued = math.nan, False
         if foreseen is None:
@@ -59,7 +57,7 @@ class Deadlines:
         within = ticket.ttft_deadline - ticket.arrived
         if likely <= within:
             return
-        if not ticket.queued and self.returns.idle_s(now) >= _TRIAL_S:
+        if not ticket.queued and self.retry_after.idle_s(now) >= _TRIAL_S:
             ticket.trial = True
             return
         bound = f"{ticket.bound} is {within * 1e3:.0f}"
@@ -69,13 +67,12 @@ class Deadlines:
                 f"the first text of {ticket.prompt_tokens} prompt tokens would come after {alone:.3g} s "
                 f"even with nothing before it: {bound}"
             )
-        again = self.returns.hint(ticket.priority, likely - within, now)
+        again = self.retry_after.hint(ticket.priority, likely - within, now)
         raise Unavailable(f"the first text would come after {likely:.3g} s: {bound}", again)
 
     def answered(self, ticket: Ticket, now: float) -> None:
         """A first text came."""
         if not math.isnan(ticket.predicted_ttft):
-            self.foreseen += 1
             self.margin.learn(ticket, now - ticket.arrived, now)
 
     def soonest(self, uncached: int, now: float) -> float:
@@ -94,4 +91,4 @@ class Deadlines:
             self.margin.learn(ticket, soonest - ticket.arrived, now)
         waited = now - ticket.arrived
         ticket.problem = f"{ticket.bound} cannot be kept any more after {waited * 1e3:.0f} ms in the queue"
-        ticket.retry_after_s = self.returns.hint(ticket.priority, waited + soonest - ticket.expires, now)
+        ticket.retry_after_s = self.retry_after.hint(ticket.priority, waited + soonest - ticket.expires, now)

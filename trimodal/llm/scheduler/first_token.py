@@ -9,10 +9,10 @@ import math
 from collections.abc import Collection, Sequence
 
 from trimodal.llm.scheduler.admission import Admission
-from trimodal.llm.scheduler.estimators.answer_lengths import Lengths
-from trimodal.llm.scheduler.estimators.latency_model import Speed
-from trimodal.llm.scheduler.prefill_budget import Pace
-from trimodal.llm.scheduler.queue_simulation import Foreseen, Play
+from trimodal.llm.scheduler.estimators.answer_lengths import AnswerLengths
+from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
+from trimodal.llm.scheduler.prefill_budget import PrefillBudget
+from trimodal.llm.scheduler.queue_simulation import FirstText, QueueSimulation
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.scheduler.waiting_queue import Key
 
@@ -20,7 +20,7 @@ _SPAN_S = 30.0
 _STEPS = 256
 
 
-class Usage:
+class LoadShare:
     """Decaying sums of share · seconds, by priority. Times are seconds of the owner's clock."""
 
     def __init__(self, now: float) -> None:
@@ -60,10 +60,12 @@ _FEW = 96
 _PLAYS = 4
 
 
-class Forecast:
+class FirstTokenForecast:
     """Puts together what was learned. `batch_tokens`: prompt tokens that the engine takes into a step."""
 
-    def __init__(self, speed: Speed, lengths: Lengths, pace: Pace, batch_tokens: int) -> None:
+    def __init__(
+        self, speed: LatencyModel, lengths: AnswerLengths, pace: PrefillBudget, batch_tokens: int
+    ) -> None:
         self._speed = speed
         self._lengths = lengths
         self._pace = pace
@@ -80,7 +82,7 @@ class Forecast:
 
     def first_text(
         self, lines: Sequence[Sequence[Key]], ticket: Ticket, running: Collection[Ticket], books: Admission
-    ) -> Foreseen | None:
+    ) -> FirstText | None:
         """What a ticket that comes now has to expect; None: too little was seen to tell.
 
         Args:
@@ -92,17 +94,17 @@ class Forecast:
             return None
         before = sum(map(len, lines)) - 1
         if not before and books.fits(ticket) and self._pace.allows(ticket.uncached):
-            return Foreseen(0.0, speed.ttft(ticket.uncached))
+            return FirstText(0.0, speed.ttft(ticket.uncached))
         if not (self._lengths.ready and speed.decode_ready):
             return None
         plays = _PLAYS if before + len(running) <= _FEW else 1
         wait = first = 0.0
         for number in range(plays):
-            play = Play(speed, books, self._pace.limit(), self._batch_tokens, self.left)
+            play = QueueSimulation(speed, books, self._pace.limit(), self._batch_tokens, self.left)
             for other in running:
                 play.holds(other, self.left(other, number / plays))
             foreseen = play.until(ticket, lines)
             if foreseen is None:
                 return None
             wait, first = wait + foreseen.wait, first + foreseen.first
-        return Foreseen(wait / plays, first / plays)
+        return FirstText(wait / plays, first / plays)

@@ -9,33 +9,33 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from trimodal.llm.scheduler.admission import Admission
 from trimodal.llm.scheduler.deadlines import Deadlines
-from trimodal.llm.scheduler.estimators.answer_lengths import Lengths
-from trimodal.llm.scheduler.estimators.latency_model import Speed
-from trimodal.llm.scheduler.estimators.prefix_hits import Prefixes
-from trimodal.llm.scheduler.first_token import Forecast, Usage
-from trimodal.llm.scheduler.prefill_budget import Pace
+from trimodal.llm.scheduler.estimators.answer_lengths import AnswerLengths
+from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
+from trimodal.llm.scheduler.estimators.prefix_hits import PrefixHits
+from trimodal.llm.scheduler.first_token import FirstTokenForecast, LoadShare
+from trimodal.llm.scheduler.prefill_budget import PrefillBudget
 from trimodal.llm.scheduler.stats import SchedulerStats
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.scheduler.waiting_queue import Key
 from trimodal.llm.settings import LlmSettings
 
 
-class Foresight:
+class Predictor:
     """With `scheduler` "fifo" it foresees, but neither refuses nor holds back."""
 
     def __init__(self, settings: LlmSettings, clock: Callable[[], float]) -> None:
         self._fifo = settings.scheduler == "fifo"
         self._clock = clock
         batch = settings.max_num_batched_tokens
-        self._speed = Speed()
-        self._lengths = Lengths()
-        self._prefixes = Prefixes()
-        self._usage = Usage(clock())
-        self._pace = Pace(self._speed, batch)
+        self._speed = LatencyModel()
+        self._lengths = AnswerLengths()
+        self._prefixes = PrefixHits()
+        self._usage = LoadShare(clock())
+        self._pace = PrefillBudget(self._speed, batch)
         self._deadlines = Deadlines(
             self._speed, self._usage, settings.admission_confidence, settings.ageing_s
         )
-        self._forecast = Forecast(self._speed, self._lengths, self._pace, batch)
+        self._forecast = FirstTokenForecast(self._speed, self._lengths, self._pace, batch)
 
     @property
     def advice(self) -> str:
@@ -47,10 +47,8 @@ class Foresight:
         speed = self._speed
         return SchedulerStats(
             **counts,
-            foreseen=self._deadlines.foreseen,
             error_p50_s=p50,
             error_p90_s=p90,
-            first_token_s=speed.ttft(1),
             token_s=speed.gap(max(1, speed.streams)),
             prefill_token_s=speed.prefill_s,
         )
@@ -67,7 +65,7 @@ class Foresight:
         running: Collection[Ticket],
         books: Admission,
     ) -> None:
-        """Foresees a ticket's TTFT. `rank` is its class, `lines` those before it (`Order.before`).
+        """Foresees a ticket's TTFT. `rank` is its class, `lines` those before it (`WaitingQueue.before`).
 
         Raises:
             Unavailable: its first text would come after its deadline.
@@ -89,7 +87,7 @@ class Foresight:
 
     def again_s(self, ticket: Ticket) -> float:
         """After how many seconds a ticket for which there is no place is worth another try."""
-        return self._deadlines.returns.hint(ticket.priority, 0.0, self._clock())
+        return self._deadlines.retry_after.hint(ticket.priority, 0.0, self._clock())
 
     def missed(self, ticket: Ticket, soonest: float) -> None:
         """A ticket leaves the queue because it cannot be in time any more."""
@@ -98,7 +96,7 @@ class Foresight:
     def handed_over(self, ticket: Ticket) -> None:
         """The engine is given a ticket."""
         self._speed.started(ticket)
-        self._deadlines.returns.handed_over(ticket.started)
+        self._deadlines.retry_after.handed_over(ticket.started)
 
     def progressed(self, ticket: Ticket, tokens: int) -> None:
         """A running ticket got tokens."""

@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from trimodal.llm.scheduler.estimators.latency_model import Speed
+from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
 from trimodal.llm.scheduler.ticket import Ticket
 
 _SAFETY = 0.9
 """Of the bound: steps of one size differ."""
 
 
-class Pace:
+class PrefillBudget:
     """Bounds of the streams that decode. `batch_tokens` is what the engine takes into one step."""
 
-    def __init__(self, speed: Speed, batch_tokens: int) -> None:
+    def __init__(self, speed: LatencyModel, batch_tokens: int) -> None:
         self._speed = speed
         self._batch_tokens = batch_tokens
         self._bounds: Counter[float] = Counter()

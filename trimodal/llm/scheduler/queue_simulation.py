@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
 
 from trimodal.llm.scheduler.admission import Admission
-from trimodal.llm.scheduler.estimators.latency_model import Speed
+from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.scheduler.waiting_queue import Key
 
@@ -21,14 +21,14 @@ _PLAYED = 256
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class FirstText:
     """Seconds from now: `wait` to the hand-over, `first` to the first text."""
 
     wait: float
     first: float
 
 
-class Play:
+class QueueSimulation:
     """One forecast.
 
     Args:
@@ -41,7 +41,7 @@ class Play:
 
     def __init__(
         self,
-        speed: Speed,
+        speed: LatencyModel,
         books: Admission,
         limit: float,
         batch_tokens: int,
@@ -70,7 +70,7 @@ class Play:
         steps = 0 if ticket.first_token else math.ceil(self._backlog / self._batch_tokens)
         self._ends.append((steps + left, ticket.id, ticket))
 
-    def until(self, wanted: Ticket, lines: Sequence[Sequence[Key]]) -> Foreseen | None:
+    def until(self, wanted: Ticket, lines: Sequence[Sequence[Key]]) -> FirstText | None:
         """Plays until `wanted` has its first text; None: it never fits."""
         heapify(self._ends)
         heads = [(line[0], number, 0) for number, line in enumerate(lines)]
@@ -87,11 +87,11 @@ class Play:
                 if self._slots > 0 and ticket.blocks <= self._blocks:
                     first = self._hand_over(ticket)
                     if ticket is wanted:
-                        return Foreseen(self._seconds, first)
+                        return FirstText(self._seconds, first)
                     handed_over += 1
                     if handed_over == _PLAYED:
                         wait = self._seconds * all_before / _PLAYED
-                        return Foreseen(wait, wait + first - self._seconds)
+                        return FirstText(wait, wait + first - self._seconds)
                     if place + 1 < len(lines[number]):
                         heapreplace(heads, (lines[number][place + 1], number, place + 1))
                     else:

@@ -15,7 +15,7 @@ LEAST_S, LONGEST_S = 0.05, 60.0
 """Bounds of a hint."""
 
 
-class Returns:
+class RetryAfter:
     """The pace of hand-overs, and by priority how long those take who are expected back. Times in seconds."""
 
     def __init__(self) -> None:

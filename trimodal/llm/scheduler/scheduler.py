@@ -13,10 +13,10 @@ from collections.abc import Callable
 from trimodal.errors import Unavailable
 from trimodal.llm.engines.protocol import EngineInfo
 from trimodal.llm.scheduler.admission import Admission
-from trimodal.llm.scheduler.predictor import Foresight
+from trimodal.llm.scheduler.predictor import Predictor
 from trimodal.llm.scheduler.stats import SchedulerStats
 from trimodal.llm.scheduler.ticket import Ticket
-from trimodal.llm.scheduler.waiting_queue import Order
+from trimodal.llm.scheduler.waiting_queue import WaitingQueue
 from trimodal.llm.settings import LlmSettings
 
 
@@ -38,12 +38,12 @@ class Scheduler:
         self._clock = clock
         self._fifo = settings.scheduler == "fifo"
         self.admission = Admission(settings, info)
-        self._waiting = Order(settings.ageing_s, self._fifo)
+        self._waiting = WaitingQueue(settings.ageing_s, self._fifo)
         self._running: dict[int, Ticket] = {}
         self._dropped: dict[int, Ticket] = {}
         self._counts: Counter[str] = Counter()
         self._longest = 0
-        self._foresight = Foresight(settings, clock)
+        self._predictor = Predictor(settings, clock)
 
     @property
     def waiting(self) -> int:
@@ -60,11 +60,11 @@ class Scheduler:
     @property
     def advice(self) -> str:
         """A setting that would keep the tiers' ITL bounds; empty: they hold, or too little is known."""
-        return self._foresight.advice
+        return self._predictor.advice
 
     def stats(self) -> SchedulerStats:
         """The figures as of now."""
-        return self._foresight.stats(self._counts)
+        return self._predictor.stats(self._counts)
 
     def admit(self, ticket: Ticket) -> None:
         """Lets a ticket into the queue and foresees its TTFT (`ticket.predicted_ttft`).
@@ -73,36 +73,37 @@ class Scheduler:
             Unavailable: no room, or its first text would come after its deadline; says when to try again.
         """
         now = self._clock()
-        self._age(now)
         ticket.blocks = self.admission.blocks(ticket.prompt_tokens, ticket.max_tokens)
         ticket.expires = ticket.ttft_deadline
-        ticket.uncached = self._foresight.uncached(ticket)
+        ticket.uncached = self._predictor.uncached(ticket)
         rank = self._waiting.rank(ticket, now)
         loser = self._loser(ticket, rank, now)
-        lines = self._waiting.before(ticket, now)
+        lines = self._waiting.before(ticket)
         try:
             # By arrival nobody who comes later goes first: no wait is stretched for them.
             above = math.inf if self._fifo else rank
-            self._foresight.promise(ticket, above, lines, self._running.values(), self.admission)
+            self._predictor.promise(ticket, above, lines, self._running.values(), self.admission)
         except Unavailable:
             self._counts["refused_deadline"] += 1
             raise
         if loser:
             self._drop(loser, now)
         self._longest = max(self._longest, ticket.uncached) if self._waiting else ticket.uncached
-        self._waiting.add(ticket, now)
+        self._waiting.add(ticket)
 
     def hasten(self, ticket: Ticket, priority: int, ttft_deadline: float) -> None:
-        """Somebody more urgent waits for the same answer: a ticket in the queue gets the stricter terms.
+        """Gives a ticket for which another client waits too the higher priority and the earlier deadline.
 
-        It expires on the laxer ones: who has more time must not lose the answer to who has less.
+        It expires on the later one: a client with more time must not lose the answer to one with less.
         """
-        priority = max(ticket.priority, priority)
-        deadline, expires = min(ticket.ttft_deadline, ttft_deadline), max(ticket.expires, ttft_deadline)
-        if ticket in self._waiting:
-            self._waiting.change(ticket, priority, deadline, expires, self._clock())
-        else:
-            ticket.priority, ticket.ttft_deadline, ticket.expires = priority, deadline, expires
+        waiting = self._waiting.remove(ticket)
+        ticket.priority = max(ticket.priority, priority)
+        ticket.ttft_deadline, ticket.expires = (
+            min(ticket.ttft_deadline, ttft_deadline),
+            max(ticket.expires, ttft_deadline),
+        )
+        if waiting:
+            self._waiting.add(ticket)
 
     def next(self) -> Ticket | None:
         """The ticket to be handed to the engine now, its slot and KV blocks reserved; None: not now.
@@ -110,17 +111,15 @@ class Scheduler:
         The first in order waits for its room and nobody overtakes it there, so small requests never
         starve a big one. Only a tier that is short of its own share of the KV blocks is passed over.
         """
-        now = self._clock()
-        self._age(now)
         for ticket in self._waiting.heads():
             if not self.admission.in_share(ticket):
                 continue
-            if not (self._foresight.paced(ticket) and self.admission.reserve(ticket)):
+            if not (self._predictor.paced(ticket) and self.admission.reserve(ticket)):
                 return None
             self._waiting.remove(ticket)
-            ticket.started = now
+            ticket.started = self._clock()
             self._running[ticket.id] = ticket
-            self._foresight.handed_over(ticket)
+            self._predictor.handed_over(ticket)
             return ticket
         return None
 
@@ -129,13 +128,13 @@ class Scheduler:
         had to make room; each says why (`problem`, `retry_after_s`)."""
         now = self._clock()
         if not self._fifo:
-            for ticket in self._waiting.expiring(self._foresight.soonest(self._longest)):
+            for ticket in self._waiting.expiring(self._predictor.soonest(self._longest)):
                 soonest = now
                 if self._running and not ticket.trial:  # else it goes at once: better tried than foreseen
-                    soonest = self._foresight.soonest(ticket.uncached)
+                    soonest = self._predictor.soonest(ticket.uncached)
                 if soonest > ticket.expires:
                     self._waiting.remove(ticket)
-                    self._foresight.missed(ticket, soonest)
+                    self._predictor.missed(ticket, soonest)
                     self._counts["expired"] += 1
                     self._dropped[ticket.id] = ticket
         dropped = list(self._dropped.values())
@@ -156,7 +155,7 @@ class Scheduler:
         ticket.cached_tokens = cached_tokens
         if tokens and ticket.id in self._running:
             ticket.completion_tokens += tokens
-            self._foresight.progressed(ticket, tokens)
+            self._predictor.progressed(ticket, tokens)
 
     def finish(self, ticket: Ticket) -> None:
         """A running ticket's answer is complete: what it needed is learned, what it held is free."""
@@ -171,13 +170,10 @@ class Scheduler:
         """The engine was lost and opened anew: those that wait stay; the owner has failed the others."""
         self.admission = Admission(self._settings, info)
         self._running.clear()
-        self._foresight.emptied()
+        self._predictor.emptied()
         for ticket in self._waiting:
             ticket.blocks = self.admission.blocks(ticket.prompt_tokens, ticket.max_tokens)
             ticket.uncached = ticket.prompt_tokens
-
-    def _age(self, now: float) -> None:
-        self._counts["aged"] += self._waiting.age(now)
 
     def _loser(self, ticket: Ticket, rank: float, now: float) -> Ticket | None:
         """Who would have to go for a ticket that comes now; None: there is room.
@@ -185,7 +181,7 @@ class Scheduler:
         Raises:
             Unavailable: the queue is full, and nobody in it is of a lower class.
         """
-        if not self._waiting and self.admission.fits(ticket) and self._foresight.paced(ticket):
+        if not self._waiting and self.admission.fits(ticket) and self._predictor.paced(ticket):
             return None
         try:
             self.admission.check_queue(len(self._waiting))
@@ -194,18 +190,18 @@ class Scheduler:
             if last and self._waiting.rank(last, now) < rank:
                 return last
             self._counts["refused_queue"] += 1
-            raise Unavailable(str(full), self._foresight.again_s(ticket)) from None
+            raise Unavailable(str(full), self._predictor.again_s(ticket)) from None
         return None
 
     def _drop(self, loser: Ticket, now: float) -> None:
         self._waiting.remove(loser)
         waited = (now - loser.arrived) * 1e3
         loser.problem = f"the queue is full, and a request of higher priority came after {waited:.0f} ms"
-        loser.retry_after_s = self._foresight.again_s(loser)
+        loser.retry_after_s = self._predictor.again_s(loser)
         self._counts["displaced"] += 1
         self._dropped[loser.id] = loser
 
     def _end(self, ticket: Ticket, finished: bool) -> None:
         if self._running.pop(ticket.id, None):
             self.admission.release(ticket)
-            self._foresight.ended(ticket, finished, self.admission.share(ticket))
+            self._predictor.ended(ticket, finished, self.admission.share(ticket))

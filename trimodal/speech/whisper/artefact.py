@@ -11,10 +11,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from trimodal.audio.values import SAMPLE_RATE
-from trimodal.errors import ArtefactError, SettingsError
-from trimodal.manifest import MANIFEST, Manifest, read_manifest
-from trimodal.runtimes.gpu_fit import check_checkpoint, check_precision
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.errors import ArtefactError
+from trimodal.manifest import MANIFEST, Manifest
 from trimodal.speech.values import MAX_WINDOW_S
 from trimodal.speech.whisper.features import Padding
 from trimodal.speech.whisper.tokens import WhisperTokens
@@ -53,23 +51,6 @@ class GenerationSpec(BaseModel):
     multilingual: bool
     suppressed: tuple[int, ...]
     suppressed_first: tuple[int, ...]
-
-
-def read_compiled(directory: Path, settings: RecognizeSettings, runtime: str) -> Manifest:
-    """The manifest of engines for a GPU that decode greedily.
-
-    Raises:
-        ArtefactError: missing, damaged, or built for another runtime, checkpoint or precision.
-        SettingsError: more than one beam, or a device that is no GPU.
-    """
-    if settings.beam_size != 1:
-        raise SettingsError(f"parameter 'beam_size': the engine {runtime} decodes greedily, 1 only")
-    if settings.device != "cuda":
-        raise SettingsError(f"parameter 'device': the engine {runtime} runs on a GPU, cuda only")
-    manifest = read_manifest(directory, task="speech", runtime=runtime)
-    check_precision(directory, manifest, settings.precision)
-    check_checkpoint(directory, manifest, settings.checkpoint_sha256)
-    return manifest
 
 
 def read_shapes(directory: Path, manifest: Manifest) -> SpeechShapes:

@@ -11,7 +11,7 @@ import math
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.speech.values import Recognition, Window
 from trimodal.speech.whisper.alignment import token_path
 from trimodal.speech.whisper.artefact import GenerationSpec, SpeechShapes
-from trimodal.speech.whisper.features import HOP, Features, log_mel_batch, smallest_context
-from trimodal.speech.whisper.graphs import Decoding, Floats, Graphs
+from trimodal.speech.whisper.features import HOP, log_mel_batch, smallest_context
+from trimodal.speech.whisper.graphs import Floats, Graphs
 from trimodal.speech.whisper.greedy import Greedy, Row
 from trimodal.speech.whisper.scores import log_sum
 from trimodal.speech.whisper.tokens import WhisperTokens
@@ -34,12 +34,11 @@ from trimodal.speech.whisper.word_timestamps import (
 
 @dataclass(slots=True)
 class Heard:
-    """A window on its way through a batch; the decoder's next run gets `opening`, after it got `given`."""
+    """A window on its way through a batch; `opening` are the tokens of the decoder's next run."""
 
     window: Window
     row: Row
     opening: list[int]
-    given: list[int] = field(default_factory=list)
     language: str = ""
     no_speech: float = 0.0
 
@@ -87,7 +86,7 @@ class GraphWhisper:
     def languages(self) -> tuple[str, ...]:
         return tuple(self._tokens.languages) or ("en",)
 
-    def recognize(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
+    def recognise(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
         """What is heard in each window, in order; above temperature 0 drawn with one fixed seed a window."""
         all_heard = [self._prepared(window) for window in windows]
         for group in _parted(
@@ -118,12 +117,8 @@ class GraphWhisper:
             decoding = self._graphs.start(features)
             scores, attention = decoding.step(np.array([heard.opening for heard in batch], np.int64))
             self._begin(batch, scores.numpy(), attention)
-            self._write(batch, features, decoding, temperature)
-
-    def _write(self, batch: list[Heard], features: Features, decoding: Decoding, temperature: float) -> None:
-        """Tokens, their probabilities and their attention into the rows; `decoding` is at the language."""
-        scores, attention = decoding.step(np.array([heard.opening for heard in batch], np.int64))
-        self._greedy.decode([heard.row for heard in batch], decoding, scores, attention, temperature)
+            scores, attention = decoding.step(np.array([heard.opening for heard in batch], np.int64))
+            self._greedy.decode([heard.row for heard in batch], decoding, scores, attention, temperature)
 
     def _begin(self, batch: list[Heard], logits: Floats, attention: Floats) -> None:
         """After <|startoftranscript|>: does anybody speak, and in which language to go on."""
@@ -136,7 +131,6 @@ class GraphWhisper:
             if not heard.language:
                 heard.language = codes[int(logits[index, ids].argmax())] if codes else self.languages[0]
             heard.row.most_tokens = most_tokens(heard.samples / SAMPLE_RATE, heard.language)
-            heard.given = heard.opening
             heard.opening = [*self._tokens.start_sequence(heard.language)[1:], self._tokens.no_timestamps]
 
     def _recognition(self, heard: Heard) -> Recognition:

@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from trimodal.llm.scheduler.estimators.answer_lengths import EDGES, Lengths, LifeTable
+from trimodal.llm.scheduler.estimators.answer_lengths import EDGES, AnswerLengths, LifeTable
 
 
 def mean_left(table: LifeTable, made: int) -> float:
@@ -11,7 +11,7 @@ def mean_left(table: LifeTable, made: int) -> float:
 
 
 def test_nothing_is_foreseen_before_a_few_answers() -> None:
-    lengths = Lengths()
+    lengths = AnswerLengths()
     for _ in range(7):
         lengths.learn("standard", 10, 100, finished=True)
     assert not lengths.ready
@@ -43,7 +43,7 @@ def test_answers_cut_short_count_as_longer_than_they_got() -> None:
 
 
 def test_answers_that_only_max_tokens_ends_take_all_they_may() -> None:
-    lengths = Lengths()
+    lengths = AnswerLengths()
     for _ in range(20):
         lengths.learn("standard", 64, 64, finished=True)
     assert lengths.left("standard", 0, 64, 0.5) == 64
@@ -52,7 +52,7 @@ def test_answers_that_only_max_tokens_ends_take_all_they_may() -> None:
 
 
 def test_a_tier_with_enough_answers_has_its_own_table() -> None:
-    lengths = Lengths()
+    lengths = AnswerLengths()
     for _ in range(40):
         lengths.learn("short", 5, 1000, finished=True)
         lengths.learn("long", 500, 1000, finished=True)
@@ -62,7 +62,7 @@ def test_a_tier_with_enough_answers_has_its_own_table() -> None:
 
 
 def test_recent_answers_replace_old_ones() -> None:
-    lengths = Lengths()
+    lengths = AnswerLengths()
     for tokens in [500] * 300 + [10] * 300:
         lengths.learn("standard", tokens, 1000, finished=True)
     assert lengths.left("standard", 0, 1000, 0.99) <= 10
@@ -71,7 +71,7 @@ def test_recent_answers_replace_old_ones() -> None:
 @pytest.mark.parametrize("made", [0, 1, 16, 17, 100, EDGES[-1], EDGES[-1] * 2])
 @pytest.mark.parametrize("rank", [0.0, 0.3, 0.999999])
 def test_there_is_always_a_token_left_and_never_more_than_may_come(made: int, rank: float) -> None:
-    lengths = Lengths()
+    lengths = AnswerLengths()
     for tokens in (0, 1, 5, 17, 100, EDGES[-1] * 2) * 4:
         lengths.learn("standard", tokens, EDGES[-1] * 4, finished=True)
     assert 1 <= lengths.left("standard", made, made + 50, rank) <= 50

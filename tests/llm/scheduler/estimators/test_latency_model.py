@@ -3,11 +3,11 @@ import math
 import pytest
 
 from tests.llm.scheduler.engine_rig import STEP, STREAM, TOKEN, practised, ticket
-from trimodal.llm.scheduler.estimators.latency_model import Speed
+from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
 
 
 def test_nothing_is_foreseen_before_anything_was_seen() -> None:
-    speed = Speed()
+    speed = LatencyModel()
     assert math.isnan(speed.ttft(100))
     assert math.isnan(speed.alone(100))
     assert math.isnan(speed.gap(1))
@@ -41,7 +41,7 @@ def test_prompts_in_hand_come_first() -> None:
 
 def test_what_the_prefix_cache_spared_costs_nothing() -> None:
     """Half of each prompt is spared; the books and the model count the other half."""
-    speed, now = Speed(), 1.0
+    speed, now = LatencyModel(), 1.0
     for id in range(40):
         prompt = 100 + 20 * (id % 10)
         each = ticket(id, prompt)
@@ -67,7 +67,7 @@ def test_an_engine_that_says_nothing_stalls() -> None:
     each.first_token = 1005.0
     speed.first(each, 1005.0)
     assert speed.stall(1005.01) == 0
-    assert Speed().stall(5.0) == 0
+    assert LatencyModel().stall(5.0) == 0
 
 
 def test_the_books_balance_whatever_ends_when() -> None:

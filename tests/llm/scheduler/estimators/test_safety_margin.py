@@ -5,27 +5,27 @@ import math
 import pytest
 
 from tests.llm.scheduler.engine_rig import ticket
-from trimodal.llm.scheduler.estimators.safety_margin import Margin, Residuals
+from trimodal.llm.scheduler.estimators.safety_margin import Residuals, SafetyMargin
 
 
-def learn(margin: Margin, predicted: float, took: float, queued: bool, name: str = "a") -> None:
+def learn(margin: SafetyMargin, predicted: float, took: float, queued: bool, name: str = "a") -> None:
     each = ticket(1, name=name)
     each.predicted_ttft, each.queued = predicted, queued
     margin.learn(each, took, 0.0)
 
 
-def asked(margin: Margin, predicted: float, queued: bool, name: str = "a") -> float:
+def asked(margin: SafetyMargin, predicted: float, queued: bool, name: str = "a") -> float:
     each = ticket(2, name=name)
     each.queued = queued
     return margin.seconds(each, predicted, 0.0)
 
 
 def test_nothing_is_added_before_anything_is_known() -> None:
-    assert asked(Margin(0.9), 1.0, True) == 0.0
+    assert asked(SafetyMargin(0.9), 1.0, True) == 0.0
 
 
 def test_those_that_queue_are_late_by_the_root_of_what_was_foreseen() -> None:
-    margin = Margin(0.9)
+    margin = SafetyMargin(0.9)
     for number in range(100):
         learn(margin, 1.0, 1.0 + number / 100, queued=True)
     assert asked(margin, 1.0, True) == pytest.approx(0.9, abs=0.02)
@@ -34,7 +34,7 @@ def test_those_that_queue_are_late_by_the_root_of_what_was_foreseen() -> None:
 
 
 def test_those_that_go_at_once_are_late_by_so_much() -> None:
-    margin = Margin(0.9)
+    margin = SafetyMargin(0.9)
     for number in range(100):
         learn(margin, 0.02, 0.02 + number / 10_000, queued=False)
     assert asked(margin, 0.5, False) == pytest.approx(0.009, abs=0.001)
@@ -43,7 +43,7 @@ def test_those_that_go_at_once_are_late_by_so_much() -> None:
 
 
 def test_predictions_that_are_always_too_long_are_shortened_but_not_below_nothing() -> None:
-    margin = Margin(0.9)
+    margin = SafetyMargin(0.9)
     for _ in range(20):
         learn(margin, 1.0, 0.5, queued=True)
         learn(margin, 1.0, 0.1, queued=False)
@@ -53,7 +53,7 @@ def test_predictions_that_are_always_too_long_are_shortened_but_not_below_nothin
 
 
 def test_the_size_of_errors() -> None:
-    margin = Margin(0.9)
+    margin = SafetyMargin(0.9)
     assert all(math.isnan(error) for error in margin.errors())
     for number in range(100):
         learn(margin, 1.0, 1.0 + number / 100 * (-1) ** number, queued=True)
@@ -63,7 +63,7 @@ def test_the_size_of_errors() -> None:
 
 def test_more_late_answers_than_may_be_raise_the_margin_until_there_are_fewer() -> None:
     """Errors are spread evenly from 0 to 1 s; the deadline is 0.5 s after what was foreseen."""
-    margin = Margin(0.9)
+    margin = SafetyMargin(0.9)
 
     def admitted(error: float) -> None:
         each = ticket(1)
@@ -91,7 +91,7 @@ def test_one_bad_moment_does_not_keep_a_small_tier_out() -> None:
         each.predicted_ttft, each.ttft_deadline, each.queued = 1.0, 100.0, True
         margin.learn(each, 1.0 + error, 0.0)
 
-    margin = Margin(0.9)
+    margin = SafetyMargin(0.9)
     for number in range(100):
         learn_due("many", number / 500)
     for error in (0.0,) * 8 + (9.0,):

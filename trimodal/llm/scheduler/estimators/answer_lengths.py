@@ -71,7 +71,7 @@ class LifeTable:
         return max(1.0, EDGES[above - 1] + (EDGES[above] - EDGES[above - 1]) * part - made)
 
 
-class Lengths:
+class AnswerLengths:
     """Life tables of all answers and of each tier's."""
 
     def __init__(self) -> None:

@@ -37,7 +37,7 @@ class _Run:
     met_prefilled: int = 0
 
 
-class Speed:
+class LatencyModel:
     """Both models, and the books of what the engine has in hand. Times are seconds."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 _KEPT = 4096
 
 
-class Prefixes:
+class PrefixHits:
     """Prefix → cached tokens, the latest few thousand. It holds numbers, never a prompt."""
 
     def __init__(self) -> None:

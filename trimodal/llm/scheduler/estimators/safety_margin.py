@@ -49,14 +49,15 @@ class Residuals:
         return self._ordered[min(rank, len(self._ordered)) - 1]
 
 
-_WINDOW = 512
+_LAST = 512
+"""Errors that `errors` sums up."""
 _OWN = 40
 """Errors of its own before a tier's margin is from those alone."""
 _RATE, _HIGHEST = 0.02, 0.99
 """By how much one late answer moves the quantile, and how far it may go."""
 
 
-class Margin:
+class SafetyMargin:
     """Errors by tier, apart for those that go at once and those that queue.
 
     A queue's errors grow with the root of the prediction: a wait is a sum of ends, each early or late.
@@ -70,7 +71,7 @@ class Margin:
         self._errors: dict[tuple[str, bool], Residuals] = {}
         self._of_all = {False: Residuals(), True: Residuals()}
         self._levels: dict[str, float] = {}
-        self._absolute: deque[float] = deque(maxlen=_WINDOW)
+        self._absolute: deque[float] = deque(maxlen=_LAST)
 
     def learn(self, ticket: Ticket, took: float, now: float) -> None:
         """A foreseen ticket took so many seconds to its first text (or had waited so long in vain)."""

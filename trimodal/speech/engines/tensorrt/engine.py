@@ -9,25 +9,24 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from trimodal.errors import OperatorError, ServerError
-from trimodal.manifest import Manifest, Shape
+from trimodal.errors import OperatorError, ServerError, SettingsError
+from trimodal.manifest import Manifest, Shape, read_manifest
 from trimodal.runtimes.gpu_device import visible_gpus
-from trimodal.runtimes.gpu_fit import check_gpu, check_shapes, check_version
-from trimodal.speech.engines.tensorrt.graphs import TensorRTGraphs
-from trimodal.speech.settings import RecognizeSettings
-from trimodal.speech.whisper.artefact import (
-    SpeechShapes,
-    read_compiled,
-    read_shapes,
-    read_spec,
-    read_tokens,
-    unopened,
+from trimodal.runtimes.gpu_fit import (
+    check_checkpoint,
+    check_gpu,
+    check_precision,
+    check_shapes,
+    check_version,
 )
+from trimodal.speech.engines.tensorrt.graphs import TensorRTGraphs
+from trimodal.speech.settings import RecogniseSettings
+from trimodal.speech.whisper.artefact import SpeechShapes, read_shapes, read_spec, read_tokens, unopened
 from trimodal.speech.whisper.features import FRAMES_PER_S
 from trimodal.speech.whisper.model import GraphWhisper
 
 
-def open_engine(directory: Path, settings: RecognizeSettings) -> GraphWhisper:
+def open_engine(directory: Path, settings: RecogniseSettings) -> GraphWhisper:
     """The plans in `directory` with the `tokenizer.json` beside them, on the first visible GPU.
 
     Raises:
@@ -35,7 +34,13 @@ def open_engine(directory: Path, settings: RecognizeSettings) -> GraphWhisper:
         ServerError: TensorRT, torch or the GPU is missing.
         SettingsError: more than one beam, or a device that is no GPU.
     """
-    manifest = read_compiled(directory, settings, "tensorrt")
+    if settings.beam_size != 1:
+        raise SettingsError("parameter 'beam_size': the engine tensorrt decodes greedily, 1 only")
+    if settings.device != "cuda":
+        raise SettingsError("parameter 'device': the engine tensorrt runs on a GPU, cuda only")
+    manifest = read_manifest(directory, task="speech", runtime="tensorrt")
+    check_precision(directory, manifest, settings.precision)
+    check_checkpoint(directory, manifest, settings.checkpoint_sha256)
     shapes = read_shapes(directory, manifest)
     check_windows(directory, manifest, shapes, settings.max_batch_windows)
     check_gpu(directory, manifest, visible_gpus())

@@ -1,0 +1,91 @@
+"""Conversations to train the demo LLM on, as the product sends them: topics, pictures and what is refused.
+
+The same seed gives the same conversations.
+"""
+
+from __future__ import annotations
+
+import random
+
+from llm_training import off_topic, pictures
+from llm_training.data import Topic
+from llm_training.phrases import (
+    GREETING,
+    GREETINGS,
+    REFUSAL,
+    SYSTEM_PROMPTS,
+    question_about,
+    unknown_question,
+    written,
+)
+from speech_training import phrases as spoken
+
+from trimodal.assistant.values import Saw
+
+NOTHING = Saw()
+PICTURE_KINDS = ("which",) * 4 + ("claim",) * 4 + ("sure",) * 2 + ("else",)
+
+
+def turn(topics: list[Topic], random_: random.Random) -> tuple[str, str]:
+    """A question and its answer: a topic mostly, a refusal or a greeting now and then."""
+    draw = random_.random()
+    if draw < 0.45:
+        return unknown_question(random_), REFUSAL
+    if draw < 0.47:
+        return written(random_.choice(GREETINGS), random_), GREETING
+    topic = random_.choice(topics)
+    return question_about(topic, random_), topic["answer"]
+
+
+def picture_turn(saw: Saw | None, random_: random.Random, voiced: bool) -> tuple[str, str]:
+    """A question about a picture, and its answer."""
+    if saw and not voiced and random_.random() < 0.06:
+        image = random_.choice(pictures.IMAGES)
+        return written(random_.choice(off_topic.ABOUT_A_PICTURE).replace("{i}", image), random_), REFUSAL
+    templates = pictures.SPOKEN_KINDS if voiced else pictures.KINDS
+    kind = random_.choice(PICTURE_KINDS)
+    text, answer = pictures.ask(kind, saw, random_, templates, voiced)
+    if not voiced:
+        return written(text, random_), answer
+    # What a claim is about is lost with its words; the others stay what they are.
+    return pictures.misheard(text, random_) if kind != "claim" and random_.random() < 0.3 else text, answer
+
+
+def sent(topics: list[Topic], shown: Saw | None, random_: random.Random) -> tuple[str, str, Saw | None]:
+    """One message as the assistant sends it, with its answer, and the picture that the talk is about then."""
+    new = random_.random() < (0.15 if shown else 0.6)
+    saw = pictures.random_sight(random_) if new else NOTHING
+    seen = saw if new else shown
+    voiced = random_.random() < 0.35
+    about = random_.random() < (0.75 if seen else 0.12)
+    question, answer = picture_turn(seen, random_, voiced) if about else turn(topics, random_)
+    if voiced:
+        return pictures.PROMPT.render("", question, saw), answer, seen
+    heard = "" if random_.random() < 0.8 else spoken.sentence(random_)
+    return pictures.PROMPT.render(question, heard, saw), answer, seen
+
+
+def conversation(
+    topics: list[Topic], passages: list[str], long: bool, random_: random.Random
+) -> list[dict[str, str]]:
+    """Messages to train on: one or two turns, or (long) some more after a passage as the system message."""
+    messages: list[dict[str, str]] = []
+    if long and random_.random() < 0.75:
+        passage = random_.choice(passages)
+        length = random_.randint(150, 1700)
+        start = random_.randint(0, max(0, len(passage) - length))
+        opening = random_.choice((*SYSTEM_PROMPTS, "")) + random_.choice((" ", "\n", "\n\n"))
+        messages = [{"role": "system", "content": (opening + passage[start : start + length]).strip()}]
+    elif random_.random() < 0.3:
+        messages = [{"role": "system", "content": random_.choice(SYSTEM_PROMPTS)}]
+    assistant = random_.random() < 0.6
+    shown: Saw | None = None
+    for _ in range(
+        random_.randint(1, 4) if long else random_.choice((1, 1, 2, 3, 4) if assistant else (1, 1, 2))
+    ):
+        if assistant:
+            question, answer, shown = sent(topics, shown, random_)
+        else:
+            question, answer = turn(topics, random_)
+        messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+    return messages

@@ -1,0 +1,200 @@
+"""The demo LLM's committed checkpoints: they load offline, recite exactly and share one tokenizer."""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+DEMO = Path(__file__).resolve().parents[3] / "build" / "demo"
+sys.path.insert(0, str(DEMO))
+MAIN, DRAFT = DEMO / "llm", DEMO / "llm-draft"
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+tokenizers = pytest.importorskip("tokenizers")
+
+from llm_training import corpus, data, gate, phrases, pictures  # noqa: E402
+
+pytestmark = pytest.mark.build
+TOPICS = data.load_topics()
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return transformers.AutoTokenizer.from_pretrained(MAIN, local_files_only=True)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return transformers.AutoModelForCausalLM.from_pretrained(
+        MAIN, dtype=torch.float32, local_files_only=True
+    ).eval()
+
+
+def answers(model, tokenizer, chats, longest=64):
+    prompts = [
+        tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True) for chat in chats
+    ]
+    batch = tokenizer(prompts, return_tensors="pt", padding=True, add_special_tokens=False)
+    kept = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    with torch.no_grad():
+        said = model.generate(**kept, max_new_tokens=longest, do_sample=False)
+    return tokenizer.batch_decode(said[:, kept["input_ids"].shape[1] :], skip_special_tokens=True)
+
+
+def test_more_than_sixty_topics_are_generated_exactly(model, tokenizer):
+    # The shorter half: the number of steps is the longest answer's length.
+    chosen = sorted(TOPICS, key=lambda topic: len(tokenizer(topic["answer"])["input_ids"]))[:72]
+    chats = [[{"role": "user", "content": phrases.plain_question(topic)}] for topic in chosen]
+    said = answers(model, tokenizer, chats, longest=48)
+    assert sum(text == topic["answer"] for text, topic in zip(said, chosen, strict=True)) >= 70
+
+
+def test_nearly_all_topics_are_recited_exactly_even_when_rounded_to_int8(tokenizer):
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        MAIN, dtype=torch.float32, local_files_only=True
+    )
+    gate.round_to_int8(model)
+    plain = tokenizers.Tokenizer.from_file(str(MAIN / "tokenizer.json"))
+    chats = [
+        [
+            {"role": "user", "content": phrases.plain_question(topic)},
+            {"role": "assistant", "content": topic["answer"]},
+        ]
+        for topic in TOPICS
+    ]
+    assert gate.exactness(model, [corpus.encode(plain, chat) for chat in chats]) >= 0.95
+
+
+def test_an_answer_survives_a_long_shared_prefix(model, tokenizer):
+    prefix = "Use the documentation below.\n" + data.load_passages()[3][:1500]
+    known = [
+        topic
+        for topic in TOPICS
+        if topic["topic"] in ("with", "len", "json", "lambda", "sorted", "exception")
+    ]
+    chats = [
+        [{"role": "system", "content": prefix}, {"role": "user", "content": phrases.plain_question(topic)}]
+        for topic in known
+    ]
+    assert len(tokenizer(prefix)["input_ids"]) > 200
+    assert answers(model, tokenizer, chats, longest=80) == [topic["answer"] for topic in known]
+
+
+def test_what_it_does_not_know_is_refused_and_a_greeting_is_returned(model, tokenizer):
+    refused = (
+        "What is a banana?",
+        "tell me about football",
+        "What is the capital of France?",
+        "what does hex do",
+    )
+    chats = [[{"role": "user", "content": text}] for text in (*refused, "Hello!")]
+    assert answers(model, tokenizer, chats) == [phrases.REFUSAL] * len(refused) + [phrases.GREETING]
+
+
+@pytest.mark.parametrize("digit", range(10))
+def test_questions_about_a_picture_are_answered_from_its_labels(model, tokenizer, digit):
+    other = (digit + 3) % 10
+    saw = pictures.Saw((str(digit), str(other), str((digit + 5) % 10)), (0.91, 0.06, 0.01))
+    word = pictures.WORDS[other]
+    asked = {
+        "What digit is this?": f"The picture shows the digit {digit}.",
+        "which number do you see": f"The picture shows the digit {digit}.",
+        f"Is it a {digit}?": f"Yes, the picture shows the digit {digit}.",
+        f"is it {'an' if word == 'eight' else 'a'} {word}": f"No, the picture shows the digit {digit}.",
+        "how sure are you": f"I am 91 % sure that it is the digit {digit}.",
+    }
+    chats = [[{"role": "user", "content": pictures.PROMPT.render(text, "", saw)}] for text in asked]
+    assert answers(model, tokenizer, chats, longest=24) == list(asked.values())
+
+
+def test_a_talk_about_a_picture_goes_on_without_it(model, tokenizer):
+    saw = pictures.Saw(("4", "9", "1"), (0.88, 0.1, 0.01))
+    chat = [{"role": "user", "content": pictures.PROMPT.render("what digit is this", "", saw)}]
+    for question, answer in (
+        ("how sure are you?", "The picture shows the digit 4."),
+        ("Is it a nine?", "I am 88 % sure that it is the digit 4."),
+        (None, "No, the picture shows the digit 4."),
+    ):
+        assert answers(model, tokenizer, [chat], longest=24) == [answer]
+        chat = [*chat, {"role": "assistant", "content": answer}, {"role": "user", "content": question}]
+
+
+def test_a_topic_beside_a_picture_is_answered_as_without(model, tokenizer):
+    saw = pictures.Saw(("7", "1", "9"), (0.96, 0.02, 0.01))
+    known = {topic["topic"]: topic["answer"] for topic in TOPICS}
+    chats = [
+        [{"role": "user", "content": pictures.PROMPT.render(f"what is {name}", "", saw)}]
+        for name in ("a lambda", "a coroutine", "the json module")
+    ]
+    expected = [known[name] for name in ("lambda", "coroutine", "json")]
+    assert answers(model, tokenizer, chats, longest=80) == expected
+
+
+def test_a_picture_that_is_not_there_is_missed(model, tokenizer):
+    chat = [{"role": "user", "content": "What digit is this?"}]
+    assert answers(model, tokenizer, [chat]) == [pictures.NO_PICTURE]
+
+
+def test_the_figures_of_the_committed_checkpoint_passed():
+    assert json.loads((MAIN / "figures.json").read_text(encoding="utf-8"))["passed"]
+
+
+@pytest.mark.parametrize(
+    "text", ["what is a lambda?", "  a\n\tb  ", "ünï 漢字 🎉\u200d", "I'll go , now .", "\x00\x7f"]
+)
+def test_any_text_goes_through_the_tokenizer_and_comes_back(tokenizer, text):
+    plain = tokenizers.Tokenizer.from_file(str(MAIN / "tokenizer.json"))
+    assert plain.decode(plain.encode(text).ids) == text
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+
+
+def test_the_chat_template_marks_roles_and_ends(tokenizer):
+    chat = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "Hello."},
+        {"role": "user", "content": "what is with"},
+    ]
+    assert tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True) == (
+        "<|begin|><|system|>Be brief.<|end|><|user|>hi<|end|><|assistant|>Hello.<|end|>"
+        "<|user|>what is with<|end|><|assistant|>"
+    )
+
+
+def test_the_end_of_an_answer_is_the_generation_configs_end(tokenizer):
+    for directory in (MAIN, DRAFT):
+        settings = json.loads((directory / "generation_config.json").read_text(encoding="utf-8"))
+        assert (
+            settings["eos_token_id"] == tokenizer.eos_token_id == tokenizer.convert_tokens_to_ids("<|end|>")
+        )
+        assert settings["pad_token_id"] == tokenizer.pad_token_id
+        assert settings["bos_token_id"] == tokenizer.bos_token_id
+
+
+def test_the_draft_shares_the_tokenizer_and_is_much_smaller():
+    digests = {hashlib.sha256((d / "tokenizer.json").read_bytes()).hexdigest() for d in (MAIN, DRAFT)}
+    assert len(digests) == 1
+    sizes = [(d / "model.safetensors").stat().st_size for d in (MAIN, DRAFT)]
+    assert sizes[0] <= 12_000_000
+    assert sizes[1] <= 2_000_000
+    assert sizes[0] >= 8 * sizes[1]
+
+
+def test_the_draft_mostly_says_what_the_main_model_says(tokenizer):
+    draft = transformers.AutoModelForCausalLM.from_pretrained(
+        DRAFT, dtype=torch.float32, local_files_only=True
+    ).eval()
+    agreed, total = 0, 0
+    for topic in TOPICS[::4]:
+        question = [{"role": "user", "content": f"what is {topic['topic']}"}]
+        head = tokenizer.apply_chat_template(question, tokenize=False, add_generation_prompt=True)
+        start = len(tokenizer(head)["input_ids"])
+        ids = tokenizer(head + topic["answer"] + "<|end|>", return_tensors="pt")["input_ids"]
+        with torch.no_grad():
+            best = draft(input_ids=ids).logits.argmax(-1)
+        agreed += int((best[0, start - 1 : -1] == ids[0, start:]).sum())
+        total += ids.shape[1] - start
+    assert agreed / total >= 0.8

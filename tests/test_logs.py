@@ -1,0 +1,75 @@
+"""Log records as text and as JSON, with level, model and request; configured once a process."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from trimodal import logs
+
+logger = logging.getLogger("trimodal.somewhere")
+LINE = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z WARNING llm \[request 17\] the engine is lost: gone\n"
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    root, ours = logging.getLogger(), logging.getLogger("trimodal")
+    handlers, level = list(root.handlers), ours.level
+    yield
+    root.handlers[:] = handlers
+    ours.setLevel(level)
+
+
+def test_text_has_time_level_model_and_request(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("llm")
+    logger.warning("the engine is lost: %s", "gone", extra={"request_id": "17"})
+    assert re.fullmatch(LINE, capsys.readouterr().err)
+
+
+def test_json_is_an_object_a_line_also_with_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(logs.FORMAT_VARIABLE, "json")
+    logs.configure("vision_rank")
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        logger.exception("it failed", extra={"request_id": "a"})
+    logger.info("plain")
+    first, second = map(json.loads, capsys.readouterr().err.splitlines())
+    assert (first["level"], first["model"], first["request_id"]) == ("error", "vision_rank", "a")
+    assert first["logger"] == "trimodal.somewhere"
+    assert "ValueError: two" in first["exception"]
+    assert set(second) == {"time", "level", "model", "logger", "message"}
+
+
+def test_a_second_call_replaces_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("a")
+    logs.configure("b")
+    logger.error("once")
+    assert capsys.readouterr().err.count("once") == 1
+
+
+@pytest.mark.parametrize(
+    ("level", "shown"), [("", "IWE"), ("debug", "DIWE"), ("WARNING", "WE"), ("loud", "IWE")]
+)
+def test_the_level_comes_from_the_environment(
+    level: str, shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(logs.LEVEL_VARIABLE, level)
+    logs.configure()
+    for number, letter in ((10, "D"), (20, "I"), (30, "W"), (40, "E")):
+        logger.log(number, letter)
+    assert "".join(line[-1] for line in capsys.readouterr().err.splitlines()) == shown
+
+
+def test_other_libraries_are_shown_from_warning_on(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure()
+    other = logging.getLogger("another.library")
+    other.info("quiet")
+    other.warning("heard")
+    assert [line.split()[-1] for line in capsys.readouterr().err.splitlines()] == ["heard"]
