@@ -119,7 +119,7 @@ class Chaos:
         assert len(book._cancelled) <= 1024
         assert dict(scheduler.admission.reserved_by_tier) == {}
         assert (scheduler.admission.reserved, scheduler._dropped) == (0, {})
-        speed = scheduler._predictor._speed
+        speed = scheduler._predictor._latency
         assert (speed.streams, speed.pending, speed._runs) == (0, 0, {})
         assert service._cache
         assert service._cache._looking._value == 64  # type: ignore[attr-defined]
