@@ -1,1 +1,1 @@
-"""The guided tour behind ./scripts/demo: one act a modality, on the demo checkpoints."""
+"""What `trimodal demo` shows: one act a modality, on the demo models."""
