@@ -9,6 +9,7 @@ from __future__ import annotations
 import typer
 
 from trimodal.cli.bench.app import bench
+from trimodal.cli.build import build
 from trimodal.cli.cache import cache
 from trimodal.cli.client.ask import ask
 from trimodal.cli.client.chat import chat
@@ -36,6 +37,7 @@ app.command()(ask)
 app.command()(classify)
 app.command()(transcribe)
 app.command()(regress)
+app.add_typer(build, name="build")
 app.add_typer(bench, name="bench")
 app.add_typer(cache, name="cache")
 app.add_typer(plan, name="plan")
