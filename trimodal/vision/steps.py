@@ -1,7 +1,6 @@
-"""The three steps of the vision pipeline, each over a batch of requests with one outcome a request.
+"""Runs the three steps of the vision pipeline, each over a batch of requests with one outcome a request.
 
-A request that is refused never harms its neighbours in the batch. No Triton
-here: values in, values or errors out.
+A refused request never harms its neighbours in the batch.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64)
 Ranked = tuple[NDArray[np.object_], NDArray[np.float32]]
 
 
-class PreprocessService:
-    """Image bytes → pixels, the images of a batch side by side on a few threads."""
+class PreprocessStep:
+    """Turns image bytes into pixels, the images of a batch side by side on a few threads."""
 
     def __init__(self, spec: InputSpec, settings: PreprocessSettings, metrics: Metrics) -> None:
         from trimodal.vision.image import Limits
@@ -48,8 +47,8 @@ class PreprocessService:
         }
 
     @classmethod
-    def open(cls, version: Path, settings: PreprocessSettings, metrics: Metrics) -> PreprocessService:
-        """For the classifier that `settings` names, relative to the model version's directory."""
+    def open(cls, version: Path, settings: PreprocessSettings, metrics: Metrics) -> PreprocessStep:
+        """Opens the step for the classifier that `settings` names, relative to the version's directory."""
         service = cls(read_classifier((version / settings.classifier).resolve()).input, settings, metrics)
         service.warm_up()
         return service
@@ -75,7 +74,7 @@ class PreprocessService:
             for images, pixels in zip(requests, answers, strict=True)
             for index, data in enumerate(images)
         ]
-        # A single image stays on this thread: a hand-over would only cost time.
+        # A single image stays on this thread: another thread would only cost time.
         run = self._pool.map if len(jobs) > 1 else map
         errors = iter(list(run(self._one, jobs)))
         outcomes: list[Pixels | RequestError] = []
@@ -101,8 +100,8 @@ class PreprocessService:
         return None
 
 
-class ClassifyService:
-    """Pixels → logits, all requests of a batch in one run of the engine."""
+class ClassifyStep:
+    """Turns pixels into logits, all requests of a batch in one run of the engine."""
 
     def __init__(self, engine: ImageClassifier, spec: InputSpec, metrics: Metrics) -> None:
         self._engine = engine
@@ -116,7 +115,7 @@ class ClassifyService:
         )
 
     @classmethod
-    def open(cls, version: Path, settings: ClassifySettings, metrics: Metrics) -> ClassifyService:
+    def open(cls, version: Path, settings: ClassifySettings, metrics: Metrics) -> ClassifyStep:
         """Opens the artefact that `settings` names and runs it once for each warm-up batch size."""
         artefact = read_classifier(
             (version / settings.artefact).resolve(), runtime=runtime_of(settings.engine)
@@ -147,15 +146,15 @@ class ClassifyService:
         return outcomes
 
 
-class RankService:
-    """Logits → the best labels and their scores."""
+class RankStep:
+    """Turns logits into the best labels and their scores."""
 
     def __init__(self, ranker: Ranker) -> None:
         self._ranker = ranker
 
     @classmethod
-    def open(cls, version: Path, settings: RankSettings) -> RankService:
-        """With the labels of the classifier that `settings` names."""
+    def open(cls, version: Path, settings: RankSettings) -> RankStep:
+        """Opens the step with the labels of the classifier that `settings` names."""
         labels = read_classifier((version / settings.classifier).resolve()).labels
         service = cls(Ranker(labels, settings.top_k))
         service.rank([np.zeros((1, len(labels)), np.float32)])  # numpy loads parts of itself at first use

@@ -8,8 +8,8 @@ from trimodal.errors import ArtefactError, InvalidArgument
 from trimodal.metrics import MemoryMetrics
 from trimodal.vision.artefact import InputSpec
 from trimodal.vision.engines.fake import FakeClassifier
-from trimodal.vision.service import ClassifyService, PreprocessService, RankService
 from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
+from trimodal.vision.steps import ClassifyStep, PreprocessStep, RankStep
 
 SPEC = InputSpec(height=8, width=8, resize="exact")
 
@@ -21,7 +21,7 @@ def metrics():
 
 @pytest.fixture
 def preprocess(metrics):
-    service = PreprocessService(SPEC, PreprocessSettings(classifier="x", threads=3), metrics)
+    service = PreprocessStep(SPEC, PreprocessSettings(classifier="x", threads=3), metrics)
     yield service
     service.close()
 
@@ -58,7 +58,7 @@ def test_the_images_of_a_batch_are_decoded_side_by_side(preprocess, monkeypatch)
 
 
 def test_settings_limits_reach_the_decoder(metrics):
-    service = PreprocessService(SPEC, PreprocessSettings(classifier="x", max_side=32), metrics)
+    service = PreprocessStep(SPEC, PreprocessSettings(classifier="x", max_side=32), metrics)
     (outcome,) = service.prepare([[encode(quarters(64), "PNG")]])
     service.close()
     assert str(outcome) == "image: 64 × 64 pixels; at most 32 a side are accepted"
@@ -66,7 +66,7 @@ def test_settings_limits_reach_the_decoder(metrics):
 
 def test_one_run_for_all_requests_and_each_gets_its_own(metrics):
     engine = FakeClassifier(3, script=[2, 0, 1])
-    service = ClassifyService(engine, SPEC, metrics)
+    service = ClassifyStep(engine, SPEC, metrics)
     first, wrong, second = service.classify(
         [
             np.zeros((2, 3, 8, 8), np.uint8),
@@ -84,7 +84,7 @@ def test_one_run_for_all_requests_and_each_gets_its_own(metrics):
 
 def test_nothing_runs_when_no_request_is_good(metrics):
     engine = FakeClassifier(3)
-    outcomes = ClassifyService(engine, SPEC, metrics).classify([np.zeros((1, 1, 8, 8), np.uint8)])
+    outcomes = ClassifyStep(engine, SPEC, metrics).classify([np.zeros((1, 1, 8, 8), np.uint8)])
     assert isinstance(outcomes[0], InvalidArgument)
     assert engine.batch_sizes == []
 
@@ -92,7 +92,7 @@ def test_nothing_runs_when_no_request_is_good(metrics):
 def test_opening_warms_up_every_size(tmp_path, metrics, monkeypatch):
     artefact(tmp_path / "1" / "onnx")
     settings = ClassifySettings(artefact="onnx", engine="fake", warm_up_batch_sizes=(1, 4))
-    service = ClassifyService.open(tmp_path / "1", settings, metrics)
+    service = ClassifyStep.open(tmp_path / "1", settings, metrics)
     assert service._engine.batch_sizes == [1, 4]
 
 
@@ -101,17 +101,17 @@ def test_the_real_engine_refuses_a_damaged_file(tmp_path, metrics):
     (directory / "model.onnx").write_bytes(b"not a graph")
     settings = ClassifySettings(artefact=str(directory))
     with pytest.raises(ArtefactError, match=r"refuses .*model\.onnx .*build again with: python build"):
-        ClassifyService.open(tmp_path, settings, metrics)
+        ClassifyStep.open(tmp_path, settings, metrics)
 
 
 def test_the_three_steps_end_in_labels(tmp_path, metrics):
     artefact(tmp_path / "classify" / "1" / "onnx")
     version = tmp_path / "rank" / "1"
     classifier = "../../classify/1/onnx"
-    preprocess = PreprocessService.open(version, PreprocessSettings(classifier=classifier), metrics)
+    preprocess = PreprocessStep.open(version, PreprocessSettings(classifier=classifier), metrics)
     fake = ClassifySettings(artefact=classifier, engine="fake")
-    classify = ClassifyService.open(version, fake, metrics)
-    rank = RankService.open(version, RankSettings(classifier=classifier, top_k=1))
+    classify = ClassifyStep.open(version, fake, metrics)
+    rank = RankStep.open(version, RankSettings(classifier=classifier, top_k=1))
     from PIL import Image
 
     # The fake's class is the mean of the first channel modulo the three classes: 100, 101 and 102.
@@ -124,7 +124,7 @@ def test_the_three_steps_end_in_labels(tmp_path, metrics):
 
 def test_a_bad_row_of_logits_is_refused_alone(tmp_path):
     directory = artefact(tmp_path / "onnx")
-    rank = RankService.open(tmp_path, RankSettings(classifier=str(directory)))
+    rank = RankStep.open(tmp_path, RankSettings(classifier=str(directory)))
     good, bad = rank.rank([np.zeros((1, 3), np.float32), np.zeros((1, 2), np.float32)])
     assert good[0].shape == (1, 3)
     assert isinstance(bad, InvalidArgument)
@@ -132,7 +132,7 @@ def test_a_bad_row_of_logits_is_refused_alone(tmp_path):
 
 def test_opened_services_are_warm_and_have_counted_nothing(tmp_path, metrics):
     folder = str(artefact(tmp_path / "warm"))
-    service = PreprocessService.open(
+    service = PreprocessStep.open(
         tmp_path, PreprocessSettings(classifier=folder, threads=3, max_side=4), metrics
     )
     assert len(service._pool._threads) >= 1

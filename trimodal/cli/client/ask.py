@@ -1,8 +1,7 @@
-"""`trimodal ask`: one question, typed or spoken, perhaps about an image. Only shows what comes."""
+"""`trimodal ask`: one question, typed or spoken, perhaps about an image; the answer streams."""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trimodal.cli import common
+from trimodal.cli.client import streaming
 
 if TYPE_CHECKING:
     from trimodal.client import AskStream, Delta, Heard, Saw
@@ -52,7 +52,10 @@ def ask(
 
     async def main() -> None:
         async with common.connect(url, silence=timeout) as client:
-            await _show(client.ask(asked, image=image, audio=audio, **options), as_json=as_json, stats=stats)
+            stream = client.ask(asked, image=image, audio=audio, **options)
+            await streaming.show(
+                stream, row=_row, tell=_tell, summary=summary, footer=footer, as_json=as_json, stats=stats
+            )
 
     try:
         with common.one_sentence():
@@ -60,34 +63,6 @@ def ask(
     except AudioError as error:
         typer.echo(f"trimodal: {error}", err=True)
         raise typer.Exit(1) from None
-
-
-async def _show(stream: AskStream, *, as_json: bool, stats: bool) -> None:
-    """Shows a question's findings and answer to their end. Raises what the stream raises."""
-    from trimodal.errors import RequestError, TrimodalError
-
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that is not UTF-8 must not end an answer
-    try:
-        async with stream:
-            async for item in stream:
-                if as_json:
-                    _line(_row(item))
-                else:
-                    _tell(item)
-    except TrimodalError as error:
-        if as_json:
-            code = error.code if isinstance(error, RequestError) else type(error).__name__
-            _line({"error": str(error), "code": code})
-        elif stream.text:
-            typer.echo()
-        raise
-    if as_json:
-        _line(summary(stream))
-    else:
-        typer.echo()
-    if stats:
-        typer.echo(footer(stream), err=True)
 
 
 def _tell(item: Heard | Saw | Delta) -> None:
@@ -115,18 +90,8 @@ def _row(item: Heard | Saw | Delta) -> dict[str, Any]:
 
 
 def summary(stream: AskStream) -> dict[str, Any]:
-    """The last JSON line; times in milliseconds."""
-    return {
-        "text": stream.text,
-        "finish_reason": stream.finish_reason,
-        "usage": {
-            "prompt_tokens": stream.usage.prompt,
-            "cached_tokens": stream.usage.cached,
-            "completion_tokens": stream.usage.completion,
-        },
-        "cache": stream.note.cache,
-        "stages_ms": stream.stages,
-    }
+    """What the last JSON line has beside text and usage; times in milliseconds."""
+    return {"stages_ms": stream.stages}
 
 
 def footer(stream: AskStream) -> str:
@@ -139,7 +104,3 @@ def footer(stream: AskStream) -> str:
         if (ms := stream.stages.get(name)) is not None:
             parts.append(f"{said} {ms:.0f} ms")
     return " · ".join(parts)
-
-
-def _line(value: dict[str, Any]) -> None:
-    typer.echo(json.dumps(value, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""`trimodal transcribe`: recordings or a microphone as text, SRT, WebVTT or JSON. Only reads and writes."""
+"""`trimodal transcribe`: recordings or a microphone as text, SRT, WebVTT or JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from trimodal.cli import common, live_view
+from trimodal.cli import common
+from trimodal.cli.client import live_view
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -173,7 +174,7 @@ def _write(document: str, target: Path | None) -> None:
         return
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a terminal that is not UTF-8 must not end it
-    typer.echo(live_view.printable(document) if sys.stdout.isatty() else document, nl=False)
+    typer.echo(common.plain(document) if sys.stdout.isatty() else document, nl=False)
 
 
 def _json(value: dict[str, str]) -> str:

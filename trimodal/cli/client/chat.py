@@ -1,4 +1,4 @@
-"""`trimodal chat`: one answer, or a conversation at the terminal. Only reads, shows and remembers.
+"""`trimodal chat`: one answer, or a conversation at the terminal.
 
 A one-shot answer ends with Ctrl-C; in a conversation Ctrl-C ends the answer, Ctrl-D the conversation.
 """
@@ -6,17 +6,25 @@ A one-shot answer ends with Ctrl-C; in a conversation Ctrl-C ends the answer, Ct
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 
 from trimodal.cli import common
+from trimodal.cli.client import streaming
 
 if TYPE_CHECKING:
     from trimodal.client import AnswerStream, Client, Message
     from trimodal.client.options import Options
+
+
+class Form(TypedDict):
+    """How answers are shown."""
+
+    as_json: bool
+    stats: bool
+
 
 HELP = "/reset forgets the conversation, /quit leaves, Ctrl-C stops an answer."
 
@@ -64,10 +72,10 @@ def chat(
         "deadline_ms": deadline_ms,
         "cache_control": cache_control,
     }
-    show = _Screen(as_json=as_json, stats=stats)
+    form: Form = {"as_json": as_json, "stats": stats}
     messages: list[Message] = [{"role": "system", "content": system}] if system else []
     if prompt is None and common.is_terminal():
-        _converse(common.connect(url, silence=timeout), messages, options, show)
+        _converse(common.connect(url, silence=timeout), messages, options, form)
         return
     if prompt is None or prompt == "-":
         prompt = sys.stdin.read().rstrip("\n")
@@ -79,13 +87,13 @@ def chat(
                 stream = client.generate(messages=[*messages, {"role": "user", "content": asked}], **options)
             else:
                 stream = client.generate(asked, **options)
-            await show.answer(stream)
+            await _show(stream, form)
 
     with common.one_sentence():
         common.run(ask())
 
 
-def _converse(client: Client, first: list[Message], options: Options, show: _Screen) -> None:
+def _converse(client: Client, first: list[Message], options: Options, form: Form) -> None:
     """Reads lines until Ctrl-D or /quit. The event loop runs only while an answer comes in."""
     import asyncio
     import signal
@@ -123,7 +131,7 @@ def _converse(client: Client, first: list[Message], options: Options, show: _Scr
                 stream = client.generate(messages=asked, **options)
                 with contextlib.suppress(NotImplementedError, RuntimeError):  # not on every platform
                     loop.add_signal_handler(signal.SIGINT, stream.cancel)
-                loop.run_until_complete(show.answer(stream))
+                loop.run_until_complete(_show(stream, form))
                 messages = [*asked, {"role": "assistant", "content": stream.text}]
             except TrimodalError as error:
                 typer.echo(f"trimodal: {common.sentence(error)}", err=True)
@@ -135,54 +143,23 @@ def _converse(client: Client, first: list[Message], options: Options, show: _Scr
         loop.close()
 
 
-class _Screen:
-    """Shows answers as they come, as text or as JSON lines."""
-
-    def __init__(self, *, as_json: bool, stats: bool) -> None:
-        self._as_json = as_json
-        self._stats = stats
-
-    async def answer(self, stream: AnswerStream) -> None:
-        """Shows one answer to its end. Raises what the stream raises."""
-        from trimodal.errors import RequestError, TrimodalError
-
-        terminal = sys.stdout.isatty()
-        if not self._as_json and hasattr(sys.stdout, "reconfigure"):
-            sys.stdout.reconfigure(errors="replace")  # a terminal that is not UTF-8 must not end an answer
-        try:
-            async with stream:
-                async for delta in stream:
-                    if self._as_json:
-                        _line({"delta": delta.text, "tokens": delta.tokens})
-                    else:
-                        typer.echo(common.plain(delta.text) if terminal else delta.text, nl=False)
-        except TrimodalError as error:
-            if self._as_json:
-                code = error.code if isinstance(error, RequestError) else type(error).__name__
-                _line({"error": str(error), "code": code})
-            elif stream.text:
-                typer.echo()
-            raise
-        if self._as_json:
-            _line(summary(stream))
-        else:
-            typer.echo()
-        if self._stats:
-            typer.echo(footer(stream), err=True)
+async def _show(stream: AnswerStream, form: Form) -> None:
+    """Shows one answer to its end. Raises what the stream raises."""
+    plain = common.plain if sys.stdout.isatty() else str
+    await streaming.show(
+        stream,
+        row=lambda delta: {"delta": delta.text, "tokens": delta.tokens},
+        tell=lambda delta: typer.echo(plain(delta.text), nl=False),
+        summary=summary,
+        footer=footer,
+        **form,
+    )
 
 
 def summary(stream: AnswerStream) -> dict[str, Any]:
-    """The last JSON line of an answer; times in milliseconds."""
-    timing, usage = stream.timing, stream.usage
+    """What the last JSON line has beside text and usage; times in milliseconds."""
+    timing = stream.timing
     return {
-        "text": stream.text,
-        "finish_reason": stream.finish_reason,
-        "usage": {
-            "prompt_tokens": usage.prompt,
-            "cached_tokens": usage.cached,
-            "completion_tokens": usage.completion,
-        },
-        "cache": stream.note.cache,
         "similarity": round(stream.note.similarity, 4),
         "trimmed": dict(stream.note.trimmed),
         "ttft_ms": _ms(timing.ttft),
@@ -215,7 +192,3 @@ def footer(stream: AnswerStream) -> str:
 
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds * 1e3, 3)
-
-
-def _line(value: dict[str, Any]) -> None:
-    typer.echo(json.dumps(value, ensure_ascii=False))

@@ -13,8 +13,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from tests.audio.test_microphone import FakeSoundDevice
-from trimodal.cli import common, live_view
+from trimodal.cli import common
 from trimodal.cli.app import app
+from trimodal.cli.client import live_view
 from trimodal.client import Client, FakeTransport, LiveUpdate
 from trimodal.client.transports.fake_speech import FakeSpeech
 from trimodal.errors import InvalidArgument, Unavailable

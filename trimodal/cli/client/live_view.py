@@ -1,7 +1,4 @@
-"""Live streams at a terminal: audio is sent at the speed of speech, words are shown as they come.
-
-What is written when the stream is over, and where, is the command's affair.
-"""
+"""Sends audio at the speed of speech and shows the words on a terminal as they come."""
 
 from __future__ import annotations
 
@@ -9,11 +6,12 @@ import asyncio
 import contextlib
 import signal
 import time
-import unicodedata
 from collections.abc import AsyncGenerator, Generator, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 import typer
+
+from trimodal.cli import common
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -54,11 +52,6 @@ async def follow(
     return stop.is_set()
 
 
-def printable(text: str) -> str:
-    """The text without control characters: what a model writes must not steer the terminal."""
-    return "".join(letter for letter in text if letter in "\n\t" or unicodedata.category(letter) != "Cc")
-
-
 @contextlib.contextmanager
 def viewing(console: Console) -> Iterator[View]:
     """A view on `console`: one that is redrawn on a terminal, else lines."""
@@ -78,7 +71,7 @@ class _Lines:
         self._to_stderr = to_stderr
 
     def show(self, stream: LiveStream, update: LiveUpdate) -> None:
-        if text := " ".join(printable(update.text).split()):
+        if text := " ".join(common.plain(update.text).split()):
             at = f"[{update.received_s:5.1f} s, lag {update.lag_s:.1f} s]"
             typer.echo(f"{at} {text}", err=self._to_stderr)
 
@@ -99,11 +92,11 @@ class _Screen:
         from rich.text import Text
 
         room = max(1, self._console.width * (self._console.height - 4) - len(update.tentative))
-        text = printable(stream.text)
+        text = common.plain(stream.text)
         if len(text) > room:
             text = "…" + text[-room:].partition(" ")[2]
         words = Text(text)
-        tentative = printable(update.tentative)
+        tentative = common.plain(update.tentative)
         words.append(tentative if text else tentative.lstrip(), style="dim")
         status = f"{update.received_s:.1f} s received · lag {update.lag_s:.1f} s · {len(stream.words)} words"
         return Group(words, Text(status, style="cyan"))

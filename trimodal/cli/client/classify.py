@@ -1,4 +1,4 @@
-"""`trimodal classify`: labels of image files and folders, in batches. Only reads files and shows answers."""
+"""`trimodal classify`: labels of image files and folders, in batches."""
 
 from __future__ import annotations
 
