@@ -22,12 +22,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Gives all of tests/e2e to one worker: they mostly wait, and some modules share a server."""
+    """Gives tests that share servers or artefacts to one worker; those of tests/e2e mostly wait."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return "tests/e2e" if nodeid.startswith("tests/e2e/") else str(super()._split_scope(nodeid))
+            file = str(super()._split_scope(nodeid))
+            together = ("tests/e2e/", "tests/builders/speech/")
+            return next((folder for folder in together if file.startswith(folder)), file)
 
     return Scheduling(config, log)
 
