@@ -9,6 +9,7 @@ Not responsible for the texts, the questions or the measure (llm_training/).
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import math
 import random
@@ -24,12 +25,15 @@ from llm_training.corpus import POSITIONS, SEED, VOCABULARY, batches, encode, tr
 from llm_training.data import DATA_DIRECTORY, load_topics
 from llm_training.gate import exactness, pad, print_gate
 from llm_training.phrases import question_about
+from muon import Muon, has_fast_bfloat16
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tokenizers import Tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 # Sequences of several hundred tokens cost the most, so they come once the answers are mostly learnt.
-LONG_FROM, LONG_SHARE, RESUMED_LONG_SHARE = 0.45, 0.12, 0.15
+LONG_FROM, LONG_SHARE, RESUMED_LONG_SHARE = 0.45, 0.12, 0.04
+# What a resumed model recites already need not be said to its end each time.
+RESUMED_BEGUN = 0.6
 RESUMED_RATE = 0.5
 
 
@@ -71,6 +75,7 @@ class Run:
     minutes: float
     device: str
     resumed: bool
+    out: Path
 
 
 def train(model: LlamaForCausalLM, size: Size, tokenizer: Tokenizer, run: Run) -> int:
@@ -80,7 +85,7 @@ def train(model: LlamaForCausalLM, size: Size, tokenizer: Tokenizer, run: Run) -
     matrices = [p for p in model.parameters() if p.dim() == 2 and p is not embedding]
     rest = [embedding, *(p for p in model.parameters() if p.dim() == 1)]
     optimizers: list[torch.optim.Optimizer] = [
-        torch.optim.Muon(matrices, lr=size.rate, weight_decay=0.02, adjust_lr_fn="match_rms_adamw"),
+        Muon(matrices, lr=size.rate),
         torch.optim.AdamW(rest, lr=size.rate / 2, betas=(0.9, 0.97), weight_decay=0.0),
     ]
     gentle = RESUMED_RATE if run.resumed else 1.0
@@ -92,6 +97,7 @@ def train(model: LlamaForCausalLM, size: Size, tokenizer: Tokenizer, run: Run) -
                            {"role": "assistant", "content": topic["answer"]}])
         for topic in topics
     ]  # fmt: skip
+    halved = has_fast_bfloat16(run.device)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     started, made, done, smooth, exact = time.monotonic(), 0, 0.0, 0.0, 0.0
 
@@ -99,7 +105,7 @@ def train(model: LlamaForCausalLM, size: Size, tokenizer: Tokenizer, run: Run) -
         return RESUMED_LONG_SHARE if run.resumed else LONG_SHARE * (done >= LONG_FROM)
 
     # Another seed for a resumed run: conversations that the model has not seen.
-    source = batches(tokenizer, long_share, SEED + 2 * run.resumed)
+    source = batches(tokenizer, long_share, SEED + 2 * run.resumed, RESUMED_BEGUN * run.resumed)
     with Progress(*columns) as progress:
         task = progress.add_task("training", total=run.steps)
         for step in range(run.steps):
@@ -110,7 +116,7 @@ def train(model: LlamaForCausalLM, size: Size, tokenizer: Tokenizer, run: Run) -
                 decay = min(1.0, (step + 1) / 40) * (0.5 + 0.5 * math.cos(math.pi * done))
                 optimizer.param_groups[0]["lr"] = rate * decay
             ids, said = pad(next(source), run.device)
-            with torch.autocast(run.device, torch.bfloat16):
+            with torch.autocast(run.device, torch.bfloat16, enabled=halved):
                 hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1][said[:, 1:]]
                 logits = model.lm_head(hidden)
             loss = torch.nn.functional.cross_entropy(logits.float(), ids[:, 1:][said[:, 1:]])
@@ -125,9 +131,16 @@ def train(model: LlamaForCausalLM, size: Size, tokenizer: Tokenizer, run: Run) -
                 progress.console.print(
                     f"step {step + 1}/{run.steps}: loss {smooth:.4f}, answers exact {exact:.0%}"
                 )
+                if step % 200 == 199:
+                    save(model, run.out)
             progress.update(task, advance=1, description=f"loss {smooth:.4f}, answers exact {exact:.0%}")
             made = step + 1
     return made
+
+
+def save(model: LlamaForCausalLM, out: Path) -> None:
+    """Writes the checkpoint in bfloat16."""
+    copy.deepcopy(model).to(device="cpu", dtype=torch.bfloat16).save_pretrained(out)
 
 
 def save_figures(out: Path, judge: Path | None, figures: dict[str, Any]) -> int:
@@ -183,13 +196,13 @@ def main() -> int:
         f"{sum(p.numel() for p in model.parameters()):,} parameters on {device}, {len(load_topics())} topics"
     )
     started = time.monotonic()
-    run = Run(options.steps or size.steps, options.minutes, device, options.resume)
+    run = Run(options.steps or size.steps, options.minutes, device, options.resume, out)
     steps = train(model, size, tokenizer, run)
     minutes = (time.monotonic() - started) / 60
     model.generation_config.update(
         do_sample=False, pad_token_id=0, bos_token_id=1, eos_token_id=2, max_new_tokens=200
     )
-    model.to(device="cpu", dtype=torch.bfloat16).save_pretrained(out)
+    save(model, out)
     if options.resume:
         minutes += float(json.loads((out / "figures.json").read_text(encoding="utf-8"))["training_minutes"])
     figures = {"training_minutes": round(minutes, 1), "last_run_steps": steps, "device": device}

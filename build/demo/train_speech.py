@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from muon import Muon, has_fast_bfloat16
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from speech_training.gate import FLOORS, measure
 from speech_training.model import ALIGNMENT_HEADS, Batch, Whisper, batched
@@ -82,7 +83,7 @@ def optimizers(model: Whisper) -> list[torch.optim.Optimizer]:
             inner = weight.dim() == 2 and ".layers." in name
             (matrices if inner else rest).append(weight)
     return [
-        torch.optim.Muon(matrices, lr=MATRIX_RATE, weight_decay=0.02, adjust_lr_fn="match_rms_adamw"),
+        Muon(matrices, lr=MATRIX_RATE),
         torch.optim.AdamW(rest, lr=REST_RATE, betas=(0.9, 0.98), weight_decay=0.0),
     ]
 
@@ -136,6 +137,7 @@ def train(model: Whisper, ids: Ids, run: Run, out: Path) -> int:
     learners = optimizers(model)
     rates = [learner.param_groups[0]["lr"] for learner in learners]
     saved, made, smooth = time.monotonic(), 0, 0.0
+    halved = has_fast_bfloat16("cpu")
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns) as progress:
         task = progress.add_task("training", total=1.0)
@@ -152,7 +154,7 @@ def train(model: Whisper, ids: Ids, run: Run, out: Path) -> int:
             windows = [maker.make(context) for _ in range(FRAMES_A_BATCH // context)]
             late = run.resumed or done >= 0.3
             batch = batched(windows, ids, TIMED * late, PROMPTED * late, generator)
-            with torch.autocast("cpu", torch.bfloat16):
+            with torch.autocast("cpu", torch.bfloat16, enabled=halved):
                 losses = model.losses(
                     batch, decoding=run.resumed or done >= 0.03, aside=run.resumed and done < 0.05
                 )

@@ -41,6 +41,13 @@ def test_whatever_is_heard_and_seen_is_one_quotation_each(heard, labels):
     assert [json.loads(one) for one in quoted] == labels[:3]
 
 
+def test_labels_are_told_with_percentages_three_at_most():
+    saw = Saw(("7", "1", "9", "4"), (0.957, 0.031, 0.004, 0.003))
+    labels, _, question = PROMPT.render("what digit is this", "", saw).split("\n")
+    assert labels == 'An image is attached. A classifier sees in it: "7" (96 %), "1" (3 %), "9" (0 %).'
+    assert question == "what digit is this"
+
+
 @pytest.mark.parametrize(
     ("source", "told"),
     [

@@ -1,7 +1,7 @@
 """Calls the llm over the server's own gRPC endpoint: one call an answer, which ends at once when cancelled.
 
 The other models are called inside Triton (BLS). The llm is not: on 2.51 a model with several streamed
-calls of that kind under way stops for ever (its threads wait for each other, with Python's global
+calls of that kind under way hangs (its threads wait for each other, with Python's global
 lock held), an error in the middle of an answer is lost, and a call cannot be cancelled.
 """
 

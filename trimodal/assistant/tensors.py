@@ -1,4 +1,4 @@
-"""The output tensors of the assistant: one response a finding, then the answer bit by bit."""
+"""Makes the output tensors of the assistant: one response a finding, then the answer bit by bit."""
 
 from __future__ import annotations
 

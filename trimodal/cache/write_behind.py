@@ -1,8 +1,4 @@
-"""Puts answers into the store behind the requests' backs: one thread, a bounded queue.
-
-What does not fit into the queue is dropped and counted. Which answers are worth keeping
-is decided before they get here.
-"""
+"""Write-behind: stores answers in a background thread with a bounded queue; drops and counts the rest."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from trimodal.cache.bounded_calls import Breaker
+from trimodal.cache.bounded_calls import CircuitBreaker
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.stores.base import Store
 from trimodal.cache.values import Entry, Place, Vector
@@ -23,11 +19,11 @@ _COUNT_EVERY_S = 5.0
 _LOOK_EVERY_S = 0.05
 
 
-class Writer:
-    """Owns the store's end: it is closed by this thread, after the last answer.
+class WriteBehind:
+    """Stores answers one after the other, and closes the store after the last.
 
     Args:
-        vector_of: what the semantic layer finds an answer by, of its key; asked in the writer's thread.
+        vector_of: the vector that the semantic layer finds an answer by; runs in this thread.
         breaker: of the store's lookups; while it is open answers wait here.
     """
 
@@ -36,7 +32,7 @@ class Writer:
         store: Store,
         vector_of: Callable[[str, Entry], Vector | None],
         metrics: CacheMetrics,
-        breaker: Breaker,
+        breaker: CircuitBreaker,
     ) -> None:
         self._store, self._vector_of, self._metrics, self._breaker = store, vector_of, metrics, breaker
         self._waiting: queue.Queue[tuple[Place, str, Entry] | None] = queue.Queue(_WAITING)
@@ -46,7 +42,7 @@ class Writer:
         self._thread.start()
 
     def put(self, place: Place, key: str, entry: Entry) -> None:
-        """Hands an answer over; never waits."""
+        """Queues an answer; never waits."""
         try:
             if self._closing.is_set():
                 raise queue.Full
@@ -83,7 +79,7 @@ class Writer:
             if time.monotonic() - counted > _COUNT_EVERY_S:
                 self._count()
                 counted = time.monotonic()
-        with contextlib.suppress(Exception):  # What it could not write back is lost: nobody waits for it.
+        with contextlib.suppress(Exception):  # What it could not write is lost: no request waits for it.
             self._store.close()
 
     def _write(self, place: Place, key: str, entry: Entry) -> str:

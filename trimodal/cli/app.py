@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import typer
 
-from trimodal.cli.ask import ask
 from trimodal.cli.bench.app import bench
 from trimodal.cli.cache import cache
-from trimodal.cli.chat import chat
-from trimodal.cli.classify import classify
+from trimodal.cli.client.ask import ask
+from trimodal.cli.client.chat import chat
+from trimodal.cli.client.classify import classify
+from trimodal.cli.client.transcribe import transcribe
 from trimodal.cli.doctor import doctor
 from trimodal.cli.plan import plan
 from trimodal.cli.regress import regress
 from trimodal.cli.serve import serve
-from trimodal.cli.transcribe import transcribe
 
 app = typer.Typer(
     help="Text, images and live audio on NVIDIA Triton.",

@@ -1,7 +1,4 @@
-"""What every call of a client shares: the transport, its bounds, whether the server is there, and the end.
-
-It knows no model; `client.py` has the calls.
-"""
+"""Holds what all calls of a client share: the transport, its timeouts, readiness, and closing."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ class Connection:
         self._batch_sizes: dict[str, int] = {}
 
     async def ready(self, model: str = "") -> bool:
-        """Whether the server, or one model, takes requests; False also when nobody is there."""
+        """Whether the server, or one model, takes requests; False also when no server answers."""
         return await self._transport.ready(model, self._timeouts)
 
     async def models(self) -> list[Model]:

@@ -1,4 +1,4 @@
-"""The speech model's answers as values. Sending and errors of the transport are not its affair."""
+"""Decodes output tensors: labels, vectors, the note of an answer, updates of live speech."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client may raise, and how gRPC's statuses and Triton's messages become it.
+"""Defines the errors that a client raises, and makes them of gRPC statuses and Triton's messages.
 
     TrimodalError
     ├── RequestError            the server answered: this request is refused or ended
@@ -8,7 +8,7 @@
     │   ├── Cancelled           it was cancelled
     │   └── InternalError       the server's fault
     └── TransportError          the server did not answer
-        ├── ConnectError        nobody listens there
+        ├── ConnectError        no server listens there
         ├── ConnectionLost      the server went away while the request ran
         ├── Timeout             longer than the deadline, or than the longest silence allowed
         └── ProtocolError       what came back is not what the model's contract says
@@ -40,7 +40,7 @@ class ModelNotFound(InvalidArgument):
 
 
 class TransportError(TrimodalError):
-    """The server did not answer: nothing is known of the request's fate."""
+    """The server did not answer; whether it ran the request is not known."""
 
 
 class ConnectError(TransportError):

@@ -20,7 +20,7 @@ from rich.console import Console
 
 import trimodal
 from trimodal.client import Client
-from trimodal.demo import acts, asking, listening, remembering
+from trimodal.demo import acts, assistant, listening, remembering
 from trimodal.errors import TrimodalError
 from trimodal.server.foreground import summary
 from trimodal.server.options import ServerOptions
@@ -32,15 +32,16 @@ Act = Callable[[Client, Console], Coroutine[Any, Any, bool]]
 
 
 async def _text(client: Client, console: Console) -> bool:
-    good = await acts.text(client, console)
-    return await remembering.cache(client, console) and good
+    topics = assistant.topics(DEMO)
+    good = await acts.text(client, console, topics)
+    return await remembering.cache(client, console, topics) and good
 
 
 ACTS: dict[str, Act] = {
     "text": _text,
     "images": lambda client, console: acts.images(client, console, DEMO / "vision" / "samples"),
     "audio": lambda client, console: listening.speech(client, console, DEMO / "speech" / "samples"),
-    "assistant": lambda client, console: asking.assistant(client, console, DEMO),
+    "assistant": lambda client, console: assistant.assistant(client, console, DEMO),
 }
 
 

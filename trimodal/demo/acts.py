@@ -27,32 +27,33 @@ HANDBOOK = (
     "introduction to the language, see the tutorial. "
 )
 
+# Questions and the topics that they are about.
 BURST = (
-    "what is a lambda?",
-    "explain the while statement",
-    "how does yield work?",
-    "Tell me about the with statement.",
-    "what does try do",
-    "explain import",
-    "what is a coroutine?",
-    "describe the assert statement",
-    "what is an attribute reference?",
-    "explain the for statement",
-    "what does await do?",
-    "explain the if statement",
-    "what is a slice?",
-    "tell me about raise",
-    "explain the del statement",
-    "what does len do?",
+    ("what is a lambda?", "lambda"),
+    ("explain the while statement", "while"),
+    ("how does yield work?", "yield"),
+    ("Tell me about the with statement.", "with"),
+    ("what does try do", "try"),
+    ("explain the global statement", "global"),
+    ("what is a coroutine?", "coroutine"),
+    ("describe the assert statement", "assert"),
+    ("what is an attribute reference?", "attribute reference"),
+    ("explain the for statement", "for"),
+    ("what does await do?", "await"),
+    ("explain the if statement", "if"),
+    ("what is a slice?", "slice"),
+    ("tell me about raise", "raise"),
+    ("explain the del statement", "del"),
+    ("what does len do?", "len"),
 )
 
 
-async def text(client: Client, console: Console) -> bool:
+async def text(client: Client, console: Console, topics: dict[str, str]) -> bool:
     """Two streamed answers with a shared system prompt, then sixteen questions at once."""
     console.rule("[bold]Text: a language model that streams")
     handbook = HANDBOOK * 4
     answers = []
-    for question in ("what is a lambda?", "explain the while statement"):
+    for question, _ in BURST[:2]:
         messages: list[Message] = [
             {"role": "system", "content": handbook},
             {"role": "user", "content": question},
@@ -66,8 +67,8 @@ async def text(client: Client, console: Console) -> bool:
     table.add_row("time per output token (TPOT)", *(_ms(answer.timing.tpot) for answer in answers))
     table.add_row("whole answer", *(_ms(answer.timing.latency) for answer in answers))
     console.print(table)
-    good = all(answer.finish_reason == "stop" and answer.text for answer in answers)
-    return good and await _burst(client, console)
+    good = all(_is_right(answer, topics[topic]) for answer, (_, topic) in zip(answers, BURST, strict=False))
+    return good and await _burst(client, console, topics)
 
 
 async def _streamed(client: Client, console: Console, question: str, messages: list[Message]) -> Answer:
@@ -82,9 +83,13 @@ async def _streamed(client: Client, console: Console, question: str, messages: l
     return await stream.answer()
 
 
-async def _burst(client: Client, console: Console) -> bool:
+def _is_right(answer: Answer, text: str) -> bool:
+    return answer.finish_reason == "stop" and answer.text == text
+
+
+async def _burst(client: Client, console: Console, topics: dict[str, str]) -> bool:
     began = time.perf_counter()
-    answers = await asyncio.gather(*(client.complete(question, max_tokens=120) for question in BURST))
+    answers = await asyncio.gather(*(client.complete(question, max_tokens=120) for question, _ in BURST))
     seconds = time.perf_counter() - began
     tokens = sum(answer.usage.completion for answer in answers)
     ttft = [answer.timing.ttft for answer in answers if answer.timing.ttft is not None]
@@ -95,8 +100,8 @@ async def _burst(client: Client, console: Console) -> bool:
     table.add_row("all together", f"{tokens} tokens in {seconds:.2f} s", f"{tokens / seconds:.0f} tok/s")
     console.print(table)
     first = answers[0]
-    console.print(Panel(first.text, title=BURST[0], title_align="left", width=min(console.width, 100)))
-    return all(answer.finish_reason == "stop" for answer in answers)
+    console.print(Panel(first.text, title=BURST[0][0], title_align="left", width=min(console.width, 100)))
+    return all(_is_right(answer, topics[topic]) for answer, (_, topic) in zip(answers, BURST, strict=True))
 
 
 async def images(client: Client, console: Console, folder: Path) -> bool:

@@ -22,7 +22,7 @@ _KEPT_S = 0.5
 """An answer is stored behind the request's back."""
 
 
-async def cache(client: Client, console: Console) -> bool:
+async def cache(client: Client, console: Console, topics: dict[str, str]) -> bool:
     """Asks, shows where each answer came from, and says if that was right."""
     table = Table(
         title="the cache: a question, again, in other words, and another one",
@@ -46,4 +46,4 @@ async def cache(client: Client, console: Console) -> bool:
         good &= note.cache == source and answer.finish_reason == "stop"
         await asyncio.sleep(_KEPT_S)
     console.print(table)
-    return good and answers[0] == answers[1] == answers[2] != answers[3]
+    return good and answers == [topics["tuple"]] * 3 + [topics["slice"]]

@@ -1,1 +1,1 @@
-"""Turns text into vectors of unit length."""
+"""Embeds texts as unit vectors."""

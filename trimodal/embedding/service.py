@@ -1,7 +1,6 @@
-"""Texts → unit vectors, over a batch of requests with one outcome a request.
+"""Embeds the texts of a batch of requests, with one outcome a request.
 
-A text that is refused never harms its neighbours. No Triton here: values in,
-values or errors out.
+A refused text never harms its neighbours.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a comparison found, as tables for a person and as plain data for a program. It judges nothing."""
+"""Reports a comparison, as tables for a person and as plain data for a program."""
 
 from __future__ import annotations
 

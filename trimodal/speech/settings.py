@@ -12,7 +12,7 @@ from trimodal.settings import Settings
 from trimodal.speech.values import MAX_WINDOW_S
 
 
-class RecognizeSettings(Settings):
+class RecogniseSettings(Settings):
     """speech_recognize: which artefact, opened by which engine, and which results are believed."""
 
     artefact: str = Field(min_length=1, description="artefact directory, absolute or from the version's")

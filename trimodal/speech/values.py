@@ -12,6 +12,7 @@ from trimodal.audio.values import Samples, Word
 
 # Whisper's encoder takes 30 s; what is longer must be cut by the caller.
 MAX_WINDOW_S = 30.0
+MAX_PROMPT = 1000  # characters
 
 
 @dataclass(frozen=True, slots=True)

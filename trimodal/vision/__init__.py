@@ -1,1 +1,1 @@
-"""Labels images in three steps: prepare, classify, rank."""
+"""Classifies images in three steps of one ensemble: preprocess, classify, rank."""

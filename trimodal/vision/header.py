@@ -1,8 +1,7 @@
-"""What image bytes say of themselves before anything is decoded: format, size, frames, orientation.
+"""Reads the header of image bytes before anything is decoded: format, size, frames, orientation.
 
-PNG and WebP are walked here because Pillow would allocate the canvas or warn
-first; a JPEG's size comes from Pillow's own header pass (`image.py`), which
-allocates nothing. No pixel is read here.
+PNG and WebP are walked here because Pillow would allocate the canvas or warn first; a JPEG's size comes from
+Pillow's own header pass (`image.py`), which allocates nothing.
 """
 
 from __future__ import annotations

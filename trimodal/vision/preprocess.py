@@ -1,8 +1,7 @@
-"""A picture → the classifier's input: resized, cropped, turned upright, channels first.
+"""Makes a picture the classifier's input: resized, cropped, turned upright, channels first.
 
-What to do comes from the artefact's `InputSpec`; which bytes are accepted is
-`image.py`'s affair. Pixels stay bytes: the classifier's graph applies mean and
-std, so that each hop to it copies a quarter of what floats would take.
+The artefact's `InputSpec` says how. Pixels stay bytes: the classifier's graph applies mean and std, so that
+each hop to it copies a quarter of what floats would take.
 """
 
 from __future__ import annotations

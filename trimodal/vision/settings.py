@@ -1,7 +1,6 @@
 """Settings of the three vision models, read from their config.pbtxt `parameters`.
 
-The limits of the bytes that a client may send are here; what the classifier
-expects of an image is its artefact's affair (`artefact.py`).
+What the classifier expects of an image stands in its artefact (`artefact.py`).
 """
 
 from __future__ import annotations

@@ -29,9 +29,9 @@ PICTURE_KINDS = ("which",) * 4 + ("claim",) * 4 + ("sure",) * 2 + ("else",)
 def turn(topics: list[Topic], random_: random.Random) -> tuple[str, str]:
     """A question and its answer: a topic mostly, a refusal or a greeting now and then."""
     draw = random_.random()
-    if draw < 0.30:
+    if draw < 0.45:
         return unknown_question(random_), REFUSAL
-    if draw < 0.32:
+    if draw < 0.47:
         return written(random_.choice(GREETINGS), random_), GREETING
     topic = random_.choice(topics)
     return question_about(topic, random_), topic["answer"]
@@ -78,10 +78,10 @@ def conversation(
         messages = [{"role": "system", "content": (opening + passage[start : start + length]).strip()}]
     elif random_.random() < 0.3:
         messages = [{"role": "system", "content": random_.choice(SYSTEM_PROMPTS)}]
-    assistant = random_.random() < 0.5
+    assistant = random_.random() < 0.6
     shown: Saw | None = None
     for _ in range(
-        random_.randint(1, 4) if long else random_.choice((1, 1, 2, 3) if assistant else (1, 1, 2))
+        random_.randint(1, 4) if long else random_.choice((1, 1, 2, 3, 4) if assistant else (1, 1, 2))
     ):
         if assistant:
             question, answer, shown = sent(topics, shown, random_)

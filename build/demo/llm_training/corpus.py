@@ -27,6 +27,7 @@ CHAT_TEMPLATE = (
     "{%- if add_generation_prompt -%}{{- '<|assistant|>' -}}{%- endif -%}"
 )
 VOCABULARY, POSITIONS, TOKENS_A_BATCH = 2048, 1024, 2048
+DECISIVE = 16
 
 
 class Sample(NamedTuple):
@@ -74,14 +75,26 @@ def encode(tokenizer: Tokenizer, messages: list[dict[str, str]]) -> Sample:
     return Sample(ids[:POSITIONS], said[:POSITIONS])
 
 
-def batches(tokenizer: Tokenizer, long_share: Callable[[], float], seed: int) -> Iterator[list[Sample]]:
-    """Endless batches of similarly long samples, about TOKENS_A_BATCH tokens each, with the padding."""
+def beginning(sample: Sample) -> Sample:
+    """The sample up to the first tokens of its last answer: those that decide which answer it is."""
+    start = max(index for index, said in enumerate(sample.said) if not said) + 1
+    return Sample(sample.ids[: start + DECISIVE], sample.said[: start + DECISIVE])
+
+
+def batches(
+    tokenizer: Tokenizer, long_share: Callable[[], float], seed: int, begun: float = 0.0
+) -> Iterator[list[Sample]]:
+    """Endless batches of similarly long samples, about TOKENS_A_BATCH tokens each, with the padding.
+
+    A share `begun` of the samples ends with the beginning of the last answer.
+    """
     topics, passages, random_ = load_topics(), load_passages(), random.Random(seed)
     while True:
         pool = []
         for _ in range(300):
             long = random_.random() < long_share()
-            pool.append(encode(tokenizer, conversation(topics, passages, long, random_)))
+            sample = encode(tokenizer, conversation(topics, passages, long, random_))
+            pool.append(beginning(sample) if random_.random() < begun else sample)
         pool.sort(key=lambda sample: len(sample.ids))
         ready: list[list[Sample]] = [[]]
         for sample in pool:

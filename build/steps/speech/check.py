@@ -26,7 +26,7 @@ from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest
 from trimodal.paths import artefact_root
 from trimodal.speech.engines.protocol import open_engine
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
 from trimodal.speech.whisper.features import Features, log_mel_batch, smallest_context
 
@@ -134,12 +134,12 @@ def compare_words(
         "engine": engine_name,
         "intra_op_threads": torch.get_num_threads(),
     }
-    engine = open_engine(directory, RecognizeSettings.model_validate(settings))
+    engine = open_engine(directory, RecogniseSettings.model_validate(settings))
     windows = [Window(samples, reference.language) for samples in reference.windows]
     heard: list[str] = []
     with progress("Hearing it in the serving engine", total=len(windows)) as advance:
         for start in range(0, len(windows), BATCH):
-            heard += [result.text for result in engine.recognize(windows[start : start + BATCH])]
+            heard += [result.text for result in engine.recognise(windows[start : start + BATCH])]
             advance(len(windows[start : start + BATCH]))
     engine.close()
     figures = {"word_agreement": agreement([spoken(t) for t in reference.texts], [spoken(t) for t in heard])}

@@ -62,7 +62,7 @@ def compare_words(engines: tuple[SpeechEngine, SpeechEngine], audio: list[Sample
         heard: list[list[str]] = []
         with progress("Hearing the audio", total=len(windows)) as advance:
             for start in range(0, len(windows), BATCH):
-                heard += [spoken(one.text) for one in engine.recognize(windows[start : start + BATCH])]
+                heard += [spoken(one.text) for one in engine.recognise(windows[start : start + BATCH])]
                 advance(len(windows[start : start + BATCH]))
         engine.close()
         texts.append(heard)

@@ -15,15 +15,10 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
 
-from llm_training import corpus, data, gate, phrases  # noqa: E402
+from llm_training import corpus, data, gate, phrases, pictures  # noqa: E402
 
 pytestmark = pytest.mark.build
 TOPICS = data.load_topics()
-FRAMES = {
-    "statement": "explain the {n} statement", "module": "What is the {n} module?",
-    "function": "what does {n} do",
-    "method": "Tell me about the {n} method.", "class": "explain {n}", "concept": "what is a {n}",
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +31,6 @@ def model():
     return transformers.AutoModelForCausalLM.from_pretrained(
         MAIN, dtype=torch.float32, local_files_only=True
     ).eval()
-
-
-def asked(topic):
-    return FRAMES.get(topic["kind"], "what is {n}").format(n=topic["topic"])
 
 
 def answers(model, tokenizer, chats, longest=64):
@@ -56,7 +47,7 @@ def answers(model, tokenizer, chats, longest=64):
 def test_more_than_sixty_topics_are_generated_exactly(model, tokenizer):
     # The shorter half: the number of steps is the longest answer's length.
     chosen = sorted(TOPICS, key=lambda topic: len(tokenizer(topic["answer"])["input_ids"]))[:72]
-    chats = [[{"role": "user", "content": asked(topic)}] for topic in chosen]
+    chats = [[{"role": "user", "content": phrases.plain_question(topic)}] for topic in chosen]
     said = answers(model, tokenizer, chats, longest=48)
     assert sum(text == topic["answer"] for text, topic in zip(said, chosen, strict=True)) >= 70
 
@@ -68,7 +59,10 @@ def test_nearly_all_topics_are_recited_exactly_even_when_rounded_to_int8(tokeniz
     gate.round_to_int8(model)
     plain = tokenizers.Tokenizer.from_file(str(MAIN / "tokenizer.json"))
     chats = [
-        [{"role": "user", "content": asked(topic)}, {"role": "assistant", "content": topic["answer"]}]
+        [
+            {"role": "user", "content": phrases.plain_question(topic)},
+            {"role": "assistant", "content": topic["answer"]},
+        ]
         for topic in TOPICS
     ]
     assert gate.exactness(model, [corpus.encode(plain, chat) for chat in chats]) >= 0.95
@@ -82,22 +76,70 @@ def test_an_answer_survives_a_long_shared_prefix(model, tokenizer):
         if topic["topic"] in ("with", "len", "json", "lambda", "sorted", "exception")
     ]
     chats = [
-        [{"role": "system", "content": prefix}, {"role": "user", "content": asked(topic)}] for topic in known
+        [{"role": "system", "content": prefix}, {"role": "user", "content": phrases.plain_question(topic)}]
+        for topic in known
     ]
     assert len(tokenizer(prefix)["input_ids"]) > 200
     assert answers(model, tokenizer, chats, longest=80) == [topic["answer"] for topic in known]
 
 
 def test_what_it_does_not_know_is_refused_and_a_greeting_is_returned(model, tokenizer):
+    refused = (
+        "What is a banana?",
+        "tell me about football",
+        "What is the capital of France?",
+        "what does hex do",
+    )
+    chats = [[{"role": "user", "content": text}] for text in (*refused, "Hello!")]
+    assert answers(model, tokenizer, chats) == [phrases.REFUSAL] * len(refused) + [phrases.GREETING]
+
+
+@pytest.mark.parametrize("digit", range(10))
+def test_questions_about_a_picture_are_answered_from_its_labels(model, tokenizer, digit):
+    other = (digit + 3) % 10
+    saw = pictures.Saw((str(digit), str(other), str((digit + 5) % 10)), (0.91, 0.06, 0.01))
+    word = pictures.WORDS[other]
+    asked = {
+        "What digit is this?": f"The picture shows the digit {digit}.",
+        "which number do you see": f"The picture shows the digit {digit}.",
+        f"Is it a {digit}?": f"Yes, the picture shows the digit {digit}.",
+        f"is it {'an' if word == 'eight' else 'a'} {word}": f"No, the picture shows the digit {digit}.",
+        "how sure are you": f"I am 91 % sure that it is the digit {digit}.",
+    }
+    chats = [[{"role": "user", "content": pictures.PROMPT.render(text, "", saw)}] for text in asked]
+    assert answers(model, tokenizer, chats, longest=24) == list(asked.values())
+
+
+def test_a_talk_about_a_picture_goes_on_without_it(model, tokenizer):
+    saw = pictures.Saw(("4", "9", "1"), (0.88, 0.1, 0.01))
+    chat = [{"role": "user", "content": pictures.PROMPT.render("what digit is this", "", saw)}]
+    for question, answer in (
+        ("how sure are you?", "The picture shows the digit 4."),
+        ("Is it a nine?", "I am 88 % sure that it is the digit 4."),
+        (None, "No, the picture shows the digit 4."),
+    ):
+        assert answers(model, tokenizer, [chat], longest=24) == [answer]
+        chat = [*chat, {"role": "assistant", "content": answer}, {"role": "user", "content": question}]
+
+
+def test_a_topic_beside_a_picture_is_answered_as_without(model, tokenizer):
+    saw = pictures.Saw(("7", "1", "9"), (0.96, 0.02, 0.01))
+    known = {topic["topic"]: topic["answer"] for topic in TOPICS}
     chats = [
-        [{"role": "user", "content": text}]
-        for text in ("What is a banana?", "Hello!", "tell me about football")
+        [{"role": "user", "content": pictures.PROMPT.render(f"what is {name}", "", saw)}]
+        for name in ("a lambda", "a coroutine", "the json module")
     ]
-    assert answers(model, tokenizer, chats) == [
-        phrases.REFUSAL,
-        phrases.GREETING,
-        phrases.REFUSAL,
-    ]
+    expected = [known[name] for name in ("lambda", "coroutine", "json")]
+    assert answers(model, tokenizer, chats, longest=80) == expected
+
+
+def test_a_picture_that_is_not_there_is_missed(model, tokenizer):
+    chat = [{"role": "user", "content": "What digit is this?"}]
+    assert answers(model, tokenizer, [chat]) == [pictures.NO_PICTURE]
+
+
+def test_the_figures_of_the_committed_checkpoint_passed():
+    assert json.loads((MAIN / "figures.json").read_text(encoding="utf-8"))["passed"]
 
 
 @pytest.mark.parametrize(

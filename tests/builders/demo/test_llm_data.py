@@ -10,7 +10,7 @@ import pytest
 DEMO = Path(__file__).resolve().parents[3] / "build" / "demo"
 sys.path.insert(0, str(DEMO))
 
-from llm_training import data, phrases  # noqa: E402
+from llm_training import conversations, data, off_topic, phrases, pictures  # noqa: E402
 
 TOPICS = data.load_topics()
 
@@ -49,19 +49,67 @@ def test_held_out_templates_are_never_trained_on():
 
 
 def test_a_made_up_question_is_not_about_a_topic():
-    random_, known = random.Random(1), {name for topic in TOPICS for name in topic["names"]}
-    for _ in range(500):
-        words = re.findall(r"[\w.]+", phrases.unknown_question(known, random_).lower())
-        # "in python", "what is" and the like are frames; a subject is the name of a topic after an article.
-        subjects = {
-            word for before, word in zip(words, words[1:], strict=False) if before in ("the", "a", "an")
-        }
-        assert not subjects & (known - {"object", "class", "time"})
+    random_ = random.Random(1)
+    for _ in range(2000):
+        assert not off_topic.asks_for_a_topic(off_topic.question(random_))
+    assert not off_topic.KNOWN & {name.lower() for name in off_topic.PYTHON_NAMES + off_topic.HELD_OUT_NAMES}
+    assert off_topic.asks_for_a_topic("what is a list")
+    assert not off_topic.asks_for_a_topic("what is a list of presidents")
+
+
+def test_what_is_measured_is_never_trained_on():
+    random_ = random.Random(2)
+    for held_out, trained in (
+        (pictures.HELD_OUT, pictures.KINDS),
+        (pictures.HELD_OUT_SPOKEN, pictures.KINDS),
+        (pictures.HELD_OUT_SPOKEN, pictures.SPOKEN_KINDS),
+    ):
+        for kind, templates in held_out.items():
+            assert not set(templates) & set(trained[kind])
+    assert not set(off_topic.HELD_OUT_NAMES) & set(off_topic.PYTHON_NAMES)
+    measured = {plain(text) for text in off_topic.HELD_OUT}
+    assert len(measured) >= 100
+    assert not measured & {plain(text) for text in off_topic.WHOLE}
+    assert not measured & {plain(off_topic.question(random_)) for _ in range(20_000)}
+
+
+def plain(text):
+    return re.sub(r"[^a-z0-9 ]", "", text.lower())
+
+
+@pytest.mark.parametrize(
+    ("kind", "claimed", "answer"),
+    [
+        ("which", 0, "The picture shows the digit 7."),
+        ("claim", 7, "Yes, the picture shows the digit 7."),
+        ("claim", 1, "No, the picture shows the digit 7."),
+        ("sure", 0, "I am 96 % sure that it is the digit 7."),
+        ("else", 0, "If it is not the digit 7, it may be the digit 1."),
+    ],
+)
+def test_an_answer_about_a_picture_follows_from_its_labels(kind, claimed, answer):
+    assert pictures.answer(kind, pictures.Saw(("7", "1", "9"), (0.957, 0.03, 0.01)), claimed) == answer
+
+
+def test_labels_are_drawn_best_first():
+    random_ = random.Random(3)
+    for _ in range(1000):
+        saw = pictures.random_sight(random_)
+        assert len(set(saw.labels)) == 3
+        assert list(saw.scores) == sorted(saw.scores, reverse=True)
+        assert sum(saw.scores) <= 1 + 1e-9
+
+
+def test_a_misheard_question_keeps_its_digits():
+    random_ = random.Random(4)
+    for _ in range(300):
+        heard = pictures.misheard("is this a seven or an eight", random_)
+        assert {"seven", "eight"} <= set(heard.split())
 
 
 def test_conversations_are_the_same_for_the_same_seed():
     passages = data.load_passages()
-    made = [phrases.conversation(TOPICS, passages, True, random.Random(7)) for _ in range(2)]
+    made = [conversations.conversation(TOPICS, passages, True, random.Random(7)) for _ in range(2)]
     assert made[0] == made[1]
     assert made[0][-1]["role"] == "assistant"
 

@@ -20,7 +20,7 @@ from tests.speech.whisper.checkpoints import LANGUAGES, sound, write_checkpoint
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.manifest import read_manifest
 from trimodal.speech.engines.protocol import open_engine
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
@@ -211,8 +211,8 @@ def test_a_random_whisper_ends_where_it_should_and_is_judged_by_its_encoder(audi
     assert manifest.check["min_agreement"] == 0
     assert "word_error_rate_torch" not in manifest.check
     assert len(manifest.shapes["languages"]) == 99
-    engine = open_engine(tmp_path / "int8", RecognizeSettings(artefact="x", intra_op_threads=1))
-    (heard,) = engine.recognize([Window(sound(5, 1), "de")])
+    engine = open_engine(tmp_path / "int8", RecogniseSettings(artefact="x", intra_op_threads=1))
+    (heard,) = engine.recognise([Window(sound(5, 1), "de")])
     assert len(heard.words) > 3
     assert len({word.text for word in heard.words}) > 3
     assert heard.average_log_probability > -1, "no guard would take it for noise"

@@ -18,7 +18,7 @@ from tests.speech.whisper.checkpoints import sound
 from trimodal.manifest import read_manifest
 from trimodal.speech.engines.onnxruntime import DECODER, ENCODER, KEEP, WhisperGraphs
 from trimodal.speech.engines.protocol import open_engine
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
@@ -146,9 +146,9 @@ def test_the_engine_hears_the_same_in_both_precisions_on_most_windows(artefacts)
     windows = [Window(sound(3, seed)) for seed in range(8)]
     heard = {}
     for precision in ("fp32", "int8"):
-        settings = RecognizeSettings(artefact="x", engine="onnxruntime", intra_op_threads=1)
+        settings = RecogniseSettings(artefact="x", engine="onnxruntime", intra_op_threads=1)
         engine = open_engine(artefacts / precision, settings)
-        heard[precision] = [one.text for one in engine.recognize(windows)]
+        heard[precision] = [one.text for one in engine.recognise(windows)]
         engine.close()
     assert len(set(heard["fp32"])) > 4
     assert sum(a == b for a, b in zip(heard["fp32"], heard["int8"], strict=True)) >= 4

@@ -22,7 +22,7 @@ from tests.speech.whisper.checkpoints import sound
 from trimodal.manifest import GpuTarget, InputRange, read_manifest
 from trimodal.speech.engines.protocol import open_engine
 from trimodal.speech.engines.tensorrt import engine as engine_tensorrt
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
 
 # Names and arguments of 10.14 are looked at where the engine is tested, and by mypy.
@@ -134,11 +134,11 @@ def test_the_serving_engine_opens_it_and_hears_what_the_graphs_hear(artefact, gr
     windows = [Window(sound(seconds, seed)) for seed, seconds in enumerate([3, 4, 8, 5, 9])]
     heard = []
     for directory, engine, device in ((artefact, "tensorrt", "cuda"), (graphs, "onnxruntime", "cpu")):
-        settings = RecognizeSettings(
+        settings = RecogniseSettings(
             artefact="x", engine=engine, device=device, max_batch_windows=LARGEST, precision="fp16"
         )
         model = open_engine(directory, settings)
-        heard.append([[(word.text, word.start) for word in one.words] for one in model.recognize(windows)])
+        heard.append([[(word.text, word.start) for word in one.words] for one in model.recognise(windows)])
         model.close()
     assert heard[0] == heard[1]
     assert len(set(map(str, heard[0]))) == len(windows)

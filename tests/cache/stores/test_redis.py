@@ -228,7 +228,7 @@ def test_killed_and_back_it_is_used_again(own: RedisServer) -> None:
         with pytest.raises(StoreError, match="Redis"):
             call()
     own.start()
-    # It kept nothing; the mirror must not either.
+    # It kept nothing; the index must not either.
     assert store.nearest(place(), axis(0), 4) == []
     assert store.get(place(), "k") is None
     store.put(place(), "k", entry("new"), axis(0))

@@ -12,7 +12,7 @@ from tests.llm.doubles.sinks import Collector, eventually
 from tests.llm.engines.async_rig import INFO, PlayedRuntime, engine_of
 from trimodal.errors import Cancelled, InternalError, Unavailable
 from trimodal.llm.engine_core import core
-from trimodal.llm.engine_core.client import EngineLink, start_thread
+from trimodal.llm.engine_core.client import EngineCoreClient, start_thread
 from trimodal.llm.engines.async_runtime import Chunk
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.frontend.metrics import LlmMetrics
@@ -32,7 +32,7 @@ class Played:
         settings = LlmSettings(engine="fake", cancel_poll_ms=2, max_queue=8)  # "fake": bytes for tokens
         self.service = LlmService(settings, LlmMetrics(self.metrics, "llm"), self.start)
 
-    def start(self, settings: LlmSettings) -> EngineLink:
+    def start(self, settings: LlmSettings) -> EngineCoreClient:
         self.runtimes.append(PlayedRuntime())
         return start_thread(engine_of(self.runtimes[-1], self.info))
 

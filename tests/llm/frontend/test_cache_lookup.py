@@ -10,10 +10,10 @@ import pytest
 
 from tests.llm.doubles.answers import Answers, ask
 from tests.llm.doubles.sinks import FakeServer, eventually
-from tests.llm.frontend.test_request_state import stream_of
+from tests.llm.frontend.test_request_state import state_of
 from trimodal.cache.protocol import NoAnswers
 from trimodal.cache.values import Entry, Hit
-from trimodal.llm.frontend.cache_lookup import Front
+from trimodal.llm.frontend.cache_lookup import CacheLookup
 from trimodal.llm.settings import LlmSettings
 
 
@@ -45,9 +45,10 @@ def test_who_waited_for_the_lookup_as_long_as_it_may_take_goes_past_it(answers: 
         ask(server, "kept", max_tokens=5).wait()
         eventually(lambda: answers.kept != [])
         answers.gate.clear()
+        answers.patience_s = 0.015  # as long as a lookup may take
         looking = [ask(server, f"prompt {index}", max_tokens=5) for index in range(8)]
         late = ask(server, "kept", max_tokens=5)
-        time.sleep(0.05)  # longer than the 15 ms that a lookup may take
+        time.sleep(0.05)  # longer than that
         answers.gate.set()
         assert [delta.note.cache for delta in late.wait().deltas if delta.note] == [""]
         for sink in looking:
@@ -57,11 +58,11 @@ def test_who_waited_for_the_lookup_as_long_as_it_may_take_goes_past_it(answers: 
 
 
 def test_an_answer_that_cannot_be_kept_is_answered(
-    server: FakeServer, answers: Answers, capsys: pytest.CaptureFixture[str]
+    server: FakeServer, answers: Answers, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers.full = True
     assert ask(server).wait().deltas[-1].finish_reason == "length"
-    eventually(lambda: "no room for an answer" in capsys.readouterr().err)
+    eventually(lambda: "no room for an answer" in caplog.text)
     assert server.service.counts == (0, 0, 0)
 
 
@@ -80,8 +81,8 @@ def test_a_stored_answer_without_an_end_is_none(
 
 
 def test_a_long_prompt_is_hashed_before_the_lock_is_taken() -> None:
-    front = Front(LlmSettings(engine="fake"), NoAnswers(), "0123456789abcdef")
-    asked = front.question(stream_of())
+    cache = CacheLookup(LlmSettings(engine="fake"), NoAnswers(), "0123456789abcdef")
+    asked = cache.question(state_of())
     assert asked
     assert "key" in vars(asked), "it is computed when it is first asked for, which would be under the lock"
-    front.close()
+    cache.close()

@@ -77,7 +77,6 @@ def test_the_margin_of_late_answers_is_added() -> None:
     deadlines.promise(each, FirstText(0.4, 0.5), 0, 10.0)
     with pytest.raises(Unavailable, match="after 1 s"):
         deadlines.check(each, 10.0)
-    assert deadlines.foreseen == 20
 
 
 def test_refusals_let_one_through_in_a_while() -> None:

@@ -1,7 +1,4 @@
-"""Reads labelled pairs of questions and measures them: the cosine of each, and what the guard says of it.
-
-Tables and bounds are `cache_figures`' affair.
-"""
+"""Reads labelled pairs of questions and measures them: the cosine of each, and the guard's verdict."""
 
 from __future__ import annotations
 

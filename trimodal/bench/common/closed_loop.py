@@ -1,6 +1,6 @@
-"""Closed loops: clients that each send the next request when the last one is answered, and their figures.
+"""Runs closed loops: clients that each send the next request when the last one is answered.
 
-What one request does is the caller's affair; it answers one batch of items (images, texts).
+One request answers one batch of items (images, texts).
 """
 
 from __future__ import annotations

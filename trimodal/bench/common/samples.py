@@ -1,4 +1,4 @@
-"""What one request and one round of requests measured, and how rounds are summed up.
+"""Values that requests and rounds measured, and their summaries.
 
 Definitions as everywhere here: TTFT is send to first text (the bare engine: first
 token), ITL each gap after it, tok/s all completion tokens over the round's wall time.

@@ -1,4 +1,4 @@
-"""The artefacts that gpu_check measures: given, built before, or built now by the build scripts."""
+"""Provides the artefacts that gpu_check measures: given, built before, or built now by the build scripts."""
 
 from __future__ import annotations
 

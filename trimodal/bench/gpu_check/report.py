@@ -1,4 +1,4 @@
-"""What gpu_check found, as JSON and as Markdown tables, with the machine that it was found on."""
+"""Writes what gpu_check found, with the machine, as JSON and as Markdown tables."""
 
 from __future__ import annotations
 

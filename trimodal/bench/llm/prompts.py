@@ -1,7 +1,4 @@
-"""What the llm bench asks: fresh random texts of a length, or the lines of a file in turn.
-
-It makes texts and their token ids; it sends nothing.
-"""
+"""Makes the prompts of the llm bench: fresh random texts of a length, or the lines of a file in turn."""
 
 from __future__ import annotations
 

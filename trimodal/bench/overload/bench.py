@@ -1,4 +1,4 @@
-"""`trimodal bench overload`: goodput under open-loop load beyond capacity, by deadline and by arrival.
+"""`trimodal bench overload`: measures goodput under load beyond capacity, scheduled by deadline or arrival.
 
 Both sides are servers of the same engine with the same tiers; they take turns, level by
 level, with the very same requests at the same times. The one side orders and refuses by

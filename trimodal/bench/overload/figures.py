@@ -1,9 +1,9 @@
-"""What one level of load says: who met its bounds, who was refused and how fast, how good the forecasts were.
+"""Summarises one level of load: who met its bounds, who was refused and how fast, how good forecasts were.
 
 A request is good when its first text came within its tier's `ttft_deadline_ms` and no gap
 between two deltas was above its `itl_bound_ms`. Goodput is those that also ended in the time
 in which requests were due, a second of that time: what is worked off when no load comes any
-more would make a queue look like capacity. It judges results; it sends nothing.
+more would make a queue look like capacity.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the recogniser did during a row, read off the server's metrics page before and after."""
+"""Reads what the recogniser did during a row from the server's metrics page before and after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`trimodal bench speech --direct`: the served recogniser beside its bare engine and faster-whisper.
+"""`trimodal bench speech --direct`: compares the served recogniser with its bare engine and faster-whisper.
 
 All sides stay loaded, each in processes of its own, and take turns; windows, context,
 beam, threads and word times are the same. faster-whisper runs on artefacts of CTranslate2
@@ -25,14 +25,14 @@ from trimodal.bench.common.closed_loop import LoopRound, summarise_loops
 from trimodal.bench.common.repository import built
 from trimodal.bench.common.samples import paired_ratio
 from trimodal.bench.speech.plan import Plan
-from trimodal.bench.speech.sides import Recognizer, cut_windows, name, open_bare, open_faster_whisper
+from trimodal.bench.speech.sides import Recogniser, cut_windows, name, open_bare, open_faster_whisper
 from trimodal.bench.speech.utterances import Spoken
 from trimodal.paths import default_repository
 from trimodal.repository import select_models
 from trimodal.server.options import Profile, ServerOptions
 from trimodal.server.process import TritonServer
 from trimodal.settings import parse_parameters
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 
 WINDOWS = 32
 
@@ -65,7 +65,7 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
             edit=same_batch,
         )
         url = stack.enter_context(TritonServer(options)).grpc_url
-        served = await stack.enter_async_context(Recognizer(url))
+        served = await stack.enter_async_context(Recogniser(url))
         # Side → the process that does it, and what follows the window's length in the work's name.
         bare = stack.enter_context(BareProcess(open_bare, directory, settings, audio))
         others = {"bare engine": (bare, "")}
@@ -144,12 +144,12 @@ def report(
     return figures
 
 
-def served_recogniser(changes: Mapping[str, str], profile: Profile = "cpu") -> tuple[RecognizeSettings, Path]:
+def served_recogniser(changes: Mapping[str, str], profile: Profile = "cpu") -> tuple[RecogniseSettings, Path]:
     """The settings that the served recogniser will have, and its artefact's directory."""
     repository = default_repository().resolve()
     model = select_models(repository, ("speech_recognize",), profile)["speech_recognize"]
     source = str(model.config_file.relative_to(repository))
-    settings = parse_parameters(RecognizeSettings, {**model.parameters, **changes}, source=source)
+    settings = parse_parameters(RecogniseSettings, {**model.parameters, **changes}, source=source)
     return settings, built(model, settings.artefact)
 
 

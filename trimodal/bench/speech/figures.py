@@ -1,4 +1,4 @@
-"""What one row of the speech bench says: the figures of streams that were played together.
+"""Summarises one row of the speech bench: streams that were played together.
 
 Definitions. The lag of a word is the audio spoken when the client holds it as committed,
 less the word's end: it contains the chunk that must fill, the policy's waiting, the

@@ -1,7 +1,4 @@
-"""What the speech bench plays: utterances joined to streams whose every word is known; word error rates.
-
-It reads WAV files and compares texts; it recognises nothing.
-"""
+"""Joins recorded utterances to streams whose every word is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the vision bench measured, as tables and as plain data. Measures nothing."""
+"""Prints what the vision bench measured, and returns it as plain data."""
 
 from __future__ import annotations
 

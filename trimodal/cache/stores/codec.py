@@ -1,7 +1,7 @@
-"""Stored answers as bytes and back, and the names of places: what every store that leaves the process needs.
+"""Packs answers as bytes and unpacks them, and names places, for every store that leaves the process.
 
-Bytes that come back may be damaged, poisoned or another version's: they are then no answer, never
-an error. JSON, never pickle. It knows no store.
+Bytes that come back may be damaged, poisoned or another version's: they are then a miss, never an error.
+JSON, never pickle.
 """
 
 from __future__ import annotations

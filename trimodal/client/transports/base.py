@@ -1,7 +1,6 @@
-"""What a client needs of a transport: tensors in, tensors out, streams that can be cancelled.
+"""Defines what a client needs of a transport: tensors in, tensors out, streams that can be cancelled.
 
-`grpc_transport` is the real one, `fake_transport` the one for tests of applications.
-Nothing here knows what a model's tensors mean.
+`grpc` is the real one, `fake` the one for tests of applications.
 """
 
 from __future__ import annotations

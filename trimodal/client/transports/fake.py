@@ -1,11 +1,10 @@
-"""The fake beside the real transport: tests of an application need no server.
+"""Fakes a server inside the process, for tests of applications.
 
     def labels(request): ...                       # Request → outputs
     transport = FakeTransport(llm=scripted("An answer in a few words."), vision=labels)
     client = Client(transport=transport)
 
-It keeps the requests it got and which of them were cancelled, and checks nothing of them.
-`fake_speech` has a model for live streams.
+It records the requests and which of them were cancelled. `fake_speech` has a model for live streams.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class FakeTransport:
 
     Args:
         batch_sizes: max_batch_size by model; 16 for those that are not named.
-        reachable: False: every call ends as if nobody listened.
+        reachable: False: every call ends as if no server listened.
         models: model name → a function that gives outputs, at once or when awaited, or an async
             generator function that gives them bit by bit; each may raise the client's errors.
     """

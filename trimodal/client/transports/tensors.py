@@ -1,4 +1,4 @@
-"""Tensors ↔ the messages of Triton's gRPC protocol. Raw bytes, no copies through lists."""
+"""Encodes and decodes the messages of Triton's gRPC protocol, as raw bytes without copies through lists."""
 
 from __future__ import annotations
 

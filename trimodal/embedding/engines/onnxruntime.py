@@ -1,4 +1,4 @@
-"""Text embedder on `tokenizers` and ONNX Runtime, on the processor or the GPU.
+"""Embeds texts with `tokenizers` and ONNX Runtime, on the processor or the GPU.
 
 Pooling and normalisation are in the graph; the texts of a batch are grouped by
 length, so that a long one does not make all the short ones pay for its padding.

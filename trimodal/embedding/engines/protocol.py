@@ -1,7 +1,6 @@
-"""The contract of a text embedder, and the table that opens one by name.
+"""Defines the contract of a text embedder, and opens one by name.
 
-An engine gets text that is known to be good: limits and UTF-8 are the service's
-affair. Cutting a text to the model's longest sequence is the engine's.
+The service has checked limits and UTF-8; the engine cuts a text to the model's longest sequence.
 """
 
 from __future__ import annotations

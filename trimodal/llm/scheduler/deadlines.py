@@ -30,8 +30,6 @@ class Deadlines:
         self._usage = usage
         self._ageing_s = ageing_s
         self.margin = SafetyMargin(confidence)
-        self.foreseen = 0
-        """First texts that came and had been foreseen."""
         self.retry_after = RetryAfter()
 
     def promise(self, ticket: Ticket, foreseen: FirstText | None, rank: float, now: float) -> None:
@@ -75,7 +73,6 @@ class Deadlines:
     def answered(self, ticket: Ticket, now: float) -> None:
         """A first text came."""
         if not math.isnan(ticket.predicted_ttft):
-            self.foreseen += 1
             self.margin.learn(ticket, now - ticket.arrived, now)
 
     def soonest(self, uncached: int, now: float) -> float:

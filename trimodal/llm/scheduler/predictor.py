@@ -47,10 +47,8 @@ class Predictor:
         speed = self._speed
         return SchedulerStats(
             **counts,
-            foreseen=self._deadlines.foreseen,
             error_p50_s=p50,
             error_p90_s=p90,
-            first_token_s=speed.ttft(1),
             token_s=speed.gap(max(1, speed.streams)),
             prefill_token_s=speed.prefill_s,
         )

@@ -73,13 +73,12 @@ class Scheduler:
             Unavailable: no room, or its first text would come after its deadline; says when to try again.
         """
         now = self._clock()
-        self._age(now)
         ticket.blocks = self.admission.blocks(ticket.prompt_tokens, ticket.max_tokens)
         ticket.expires = ticket.ttft_deadline
         ticket.uncached = self._predictor.uncached(ticket)
         rank = self._waiting.rank(ticket, now)
         loser = self._loser(ticket, rank, now)
-        lines = self._waiting.before(ticket, now)
+        lines = self._waiting.before(ticket)
         try:
             # By arrival nobody who comes later goes first: no wait is stretched for them.
             above = math.inf if self._fifo else rank
@@ -90,19 +89,21 @@ class Scheduler:
         if loser:
             self._drop(loser, now)
         self._longest = max(self._longest, ticket.uncached) if self._waiting else ticket.uncached
-        self._waiting.add(ticket, now)
+        self._waiting.add(ticket)
 
     def hasten(self, ticket: Ticket, priority: int, ttft_deadline: float) -> None:
-        """Somebody more urgent waits for the same answer: a ticket in the queue gets the stricter terms.
+        """Gives a ticket for which another client waits too the higher priority and the earlier deadline.
 
-        It expires on the laxer ones: who has more time must not lose the answer to who has less.
+        It expires on the later one: a client with more time must not lose the answer to one with less.
         """
-        priority = max(ticket.priority, priority)
-        deadline, expires = min(ticket.ttft_deadline, ttft_deadline), max(ticket.expires, ttft_deadline)
-        if ticket in self._waiting:
-            self._waiting.change(ticket, priority, deadline, expires, self._clock())
-        else:
-            ticket.priority, ticket.ttft_deadline, ticket.expires = priority, deadline, expires
+        waiting = self._waiting.remove(ticket)
+        ticket.priority = max(ticket.priority, priority)
+        ticket.ttft_deadline, ticket.expires = (
+            min(ticket.ttft_deadline, ttft_deadline),
+            max(ticket.expires, ttft_deadline),
+        )
+        if waiting:
+            self._waiting.add(ticket)
 
     def next(self) -> Ticket | None:
         """The ticket to be handed to the engine now, its slot and KV blocks reserved; None: not now.
@@ -110,15 +111,13 @@ class Scheduler:
         The first in order waits for its room and nobody overtakes it there, so small requests never
         starve a big one. Only a tier that is short of its own share of the KV blocks is passed over.
         """
-        now = self._clock()
-        self._age(now)
         for ticket in self._waiting.heads():
             if not self.admission.in_share(ticket):
                 continue
             if not (self._predictor.paced(ticket) and self.admission.reserve(ticket)):
                 return None
             self._waiting.remove(ticket)
-            ticket.started = now
+            ticket.started = self._clock()
             self._running[ticket.id] = ticket
             self._predictor.handed_over(ticket)
             return ticket
@@ -175,9 +174,6 @@ class Scheduler:
         for ticket in self._waiting:
             ticket.blocks = self.admission.blocks(ticket.prompt_tokens, ticket.max_tokens)
             ticket.uncached = ticket.prompt_tokens
-
-    def _age(self, now: float) -> None:
-        self._counts["aged"] += self._waiting.age(now)
 
     def _loser(self, ticket: Ticket, rank: float, now: float) -> Ticket | None:
         """Who would have to go for a ticket that comes now; None: there is room.

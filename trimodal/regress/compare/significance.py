@@ -1,7 +1,7 @@
-"""Whether two sets of measurements differ by more than chance: rank tests, correction, intervals of a ratio.
+"""Tests whether two sets of measurements differ by more than chance: rank tests, correction, bootstrap.
 
-Rank tests, because latencies are skewed and have outliers. Standard methods, small enough to need
-no statistics package at run time; tests hold them against scipy's.
+Rank tests, because latencies are skewed and have outliers. scipy's Mann-Whitney test is exact only without
+ties, which rounded times and counts have; the tests compare with scipy where it is exact.
 """
 
 from __future__ import annotations

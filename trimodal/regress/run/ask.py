@@ -1,4 +1,4 @@
-"""One case asked of a server once: what it said, and how long that took. A refusal is an answer, too.
+"""Asks a server one case once: the answer and how long it took. A refusal is an answer, too.
 
 Times are the client's: send to first text (TTFT), time per output token, and the whole.
 Samples of a recording are read before, so `total` holds no reading of files.

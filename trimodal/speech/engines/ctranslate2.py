@@ -19,7 +19,7 @@ from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.manifest import read_manifest
 from trimodal.runtimes.gpu_fit import check_checkpoint, check_precision
 from trimodal.speech.engines.ctranslate2_model import open_model
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition, Window
 from trimodal.speech.whisper.artefact import SpeechShapes, read_shapes, unopened
 from trimodal.speech.whisper.features import HOP, log_mel_batch, smallest_context
@@ -86,7 +86,7 @@ class CTranslate2Whisper:
     def languages(self) -> tuple[str, ...]:
         return tuple(self._tokens.languages) or ("en",)
 
-    def recognize(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
+    def recognise(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
         """What is heard in each window, in order; above temperature 0 by a wider search without loops."""
         rows = [_Row(window) for window in windows]
         for group in _parted(rows, lambda row: smallest_context(self.contexts_s, row.samples)):
@@ -214,7 +214,7 @@ def _storage(array: Any) -> Any:
     return ctranslate2.StorageView.from_array(np.ascontiguousarray(array))
 
 
-def open_engine(directory: Path, settings: RecognizeSettings) -> CTranslate2Whisper:
+def open_engine(directory: Path, settings: RecogniseSettings) -> CTranslate2Whisper:
     """The model in `directory` with the `tokenizer.json` beside it.
 
     Raises:

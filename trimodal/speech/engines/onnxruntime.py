@@ -17,7 +17,7 @@ from trimodal.errors import SettingsError
 from trimodal.manifest import read_manifest
 from trimodal.runtimes.gpu_fit import check_checkpoint, check_precision
 from trimodal.runtimes.onnx_session import Device, open_session
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.whisper.artefact import read_shapes, read_spec, read_tokens
 from trimodal.speech.whisper.features import Features
 from trimodal.speech.whisper.graphs import Floats, Tokens, layer_names
@@ -142,7 +142,7 @@ class OnnxDecoding:
         return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array), self._graphs.device)
 
 
-def open_engine(directory: Path, settings: RecognizeSettings) -> GraphWhisper:
+def open_engine(directory: Path, settings: RecogniseSettings) -> GraphWhisper:
     """The graphs in `directory` with the `tokenizer.json` beside them.
 
     Raises:

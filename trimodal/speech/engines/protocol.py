@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
 
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition, Window
 
 
@@ -30,7 +30,7 @@ class SpeechEngine(Protocol):
     def languages(self) -> tuple[str, ...]:
         """ISO 639-1 codes that may be asked for; the first is the default unless the model detects it."""
 
-    def recognize(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
+    def recognise(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
         """What is heard in each window, in order.
 
         Temperature 0 decodes as the settings say; above it the engine tries otherwise, so that
@@ -41,7 +41,7 @@ class SpeechEngine(Protocol):
         """Frees what the engine holds; it is not used afterwards."""
 
 
-Opener = Callable[[Path, RecognizeSettings], SpeechEngine]
+Opener = Callable[[Path, RecogniseSettings], SpeechEngine]
 
 # Engine → module with `open_engine`. Imported when opened.
 ENGINES = {
@@ -52,7 +52,7 @@ ENGINES = {
 }
 
 
-def open_engine(directory: Path, settings: RecognizeSettings) -> SpeechEngine:
+def open_engine(directory: Path, settings: RecogniseSettings) -> SpeechEngine:
     """The engine that `settings.engine` names, on the artefact in `directory`.
 
     Raises:

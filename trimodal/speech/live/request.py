@@ -15,10 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from trimodal.audio.values import MAX_LEVEL, SAMPLE_RATE, PolicyName, Samples
 from trimodal.errors import InvalidArgument
 from trimodal.settings import describe, shorten
+from trimodal.speech.values import MAX_PROMPT
 
 MIN_CHUNK_S, MAX_CHUNK_S = 0.02, 30.0
 MIN_CHUNK, MAX_CHUNK = round(MIN_CHUNK_S * SAMPLE_RATE), round(MAX_CHUNK_S * SAMPLE_RATE)
-MAX_PROMPT = 1000  # characters
 LENGTHS = f"a chunk holds {MIN_CHUNK} to {MAX_CHUNK} samples (20 ms to 30 s at 16 kHz)"
 
 

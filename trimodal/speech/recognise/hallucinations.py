@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition
 from trimodal.speech.whisper.tokens import UNSPACED
 
@@ -26,7 +26,7 @@ LOOP_WORDS_PER_S = 5
 CHARACTERS_A_WORD = 3
 
 
-def rejected_by(heard: Recognition, settings: RecognizeSettings) -> str:
+def rejected_by(heard: Recognition, settings: RecogniseSettings) -> str:
     """The first of `GUARDS` that rejects what was heard, or ""; nothing heard is never rejected."""
     if not heard.words:
         return ""
@@ -41,7 +41,7 @@ def rejected_by(heard: Recognition, settings: RecognizeSettings) -> str:
     return ""
 
 
-def is_silence(heard: Recognition, settings: RecognizeSettings) -> bool:
+def is_silence(heard: Recognition, settings: RecogniseSettings) -> bool:
     """The model takes it for no speech, and it is not sure of the words either."""
     return (
         heard.no_speech_probability > settings.no_speech_threshold

@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from trimodal.audio.values import MAX_LEVEL, SAMPLE_RATE, Samples
 from trimodal.errors import InvalidArgument
-from trimodal.speech.live.request import MAX_PROMPT
-from trimodal.speech.values import Recognition, Window
+from trimodal.speech.values import MAX_PROMPT, Recognition, Window
 
 
 @dataclass(frozen=True, slots=True)
-class RecognizeRequest:
+class RecogniseRequest:
     """One request, as its tensors are.
 
     Attributes:
@@ -69,7 +68,7 @@ class RecognizeRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Recognized:
+class Recognised:
     """What was heard in the rows of one request, and how many windows each one's run held."""
 
     rows: tuple[Recognition, ...]

@@ -89,7 +89,6 @@ class LiveSession:
         self._policy = POLICIES[policy](settings, self._transcript)
         self._ended = False
         self._out: Stretch | None = None  # with the recogniser
-        self._again: Stretch | None = None  # to be handed out once more
 
     @property
     def finished(self) -> bool:
@@ -128,11 +127,6 @@ class LiveSession:
         return (self._ring.end - due.moment) / SAMPLE_RATE if due else 0.0
 
     @property
-    def held_s(self) -> float:
-        """Audio in memory."""
-        return len(self._ring) / SAMPLE_RATE
-
-    @property
     def speech_s(self) -> float:
         """Speech so far, by the detector."""
         return self._detector.speech / SAMPLE_RATE
@@ -160,7 +154,7 @@ class LiveSession:
         stretch = self._due()
         if self._out or stretch is None:
             return None
-        self._out, self._again = stretch, None
+        self._out = stretch
         room = self._settings.prompt_chars
         prompt = " ".join(filter(None, (self._prompt, self._transcript.before(stretch.start, room))))
         samples = self._ring.view(stretch.start, stretch.end)
@@ -179,10 +173,6 @@ class LiveSession:
         self._forget()
         return self._transcript.last(self._transcript.count - before)
 
-    def give_up(self, planned: PlannedWindow) -> None:
-        """The recogniser failed: the same window is due again. How often is its owner's affair."""
-        self._again = self._return(planned)
-
     def take(self) -> Update:
         """What is new since the last call."""
         self._due()  # a pause may have settled words without a window
@@ -200,7 +190,7 @@ class LiveSession:
 
     def _due(self) -> Stretch | None:
         """The stretch that is out, or to be handed out."""
-        return self._out or self._again or self._policy.plan(self._timeline())
+        return self._out or self._policy.plan(self._timeline())
 
     def _return(self, planned: PlannedWindow) -> Stretch:
         """The stretch that is out, taken back.

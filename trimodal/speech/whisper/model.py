@@ -86,7 +86,7 @@ class GraphWhisper:
     def languages(self) -> tuple[str, ...]:
         return tuple(self._tokens.languages) or ("en",)
 
-    def recognize(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
+    def recognise(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
         """What is heard in each window, in order; above temperature 0 drawn with one fixed seed a window."""
         all_heard = [self._prepared(window) for window in windows]
         for group in _parted(

@@ -1,7 +1,4 @@
-"""The contract of an image classifier's engine, and the table that opens one by name.
-
-An engine knows pixels and logits: not files, not labels, not requests.
-"""
+"""Defines the contract of an image classifier's engine, pixels to logits, and opens one by name."""
 
 from __future__ import annotations
 

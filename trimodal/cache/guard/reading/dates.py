@@ -1,6 +1,6 @@
-"""Dates and times of day in a question, as words with one spelling: `d:month5 d:day3`, `d:mon`, `d:17:00`.
+"""Gives dates and times of day in a question one spelling: `d:month5 d:day3`, `d:mon`, `d:17:00`.
 
-It runs before `guard_numbers`. A date whose day and month could be either way round stays as written.
+Applied before `numbers`. A date whose day and month could be either way round stays as written.
 """
 
 from __future__ import annotations

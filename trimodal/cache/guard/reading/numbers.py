@@ -1,7 +1,7 @@
-"""Numbers and quantities in a question, as words with one spelling: `n:12`, `o:3`, `q:time*1209600`.
+"""Gives numbers and quantities in a question one spelling: `n:12`, `o:3`, `q:time*1209600`.
 
 A number alone is compared as it is written, because 3.10 is another version than 3.1; with a
-unit behind it, it is a quantity and is converted. Dates are `guard_dates`' affair.
+unit behind it, it is a quantity and is converted. `dates` comes first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A question as words for the guard: one spelling for quotes, contractions and informal writing.
+"""Splits a question into words with one spelling for quotes, contractions and informal writing.
 
-Names, code and figures keep a mark in front (`^redis`, `=json.load`, `#5pm`), so that no rule
-about plain words touches them. What words mean is the affair of the other guard modules.
+Names, code and figures keep a mark in front (`^redis`, `=json.load`, `#5pm`), so that no rule about plain
+words touches them.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _AROUND = "\"',;!?()[]{}"
 
 
 class NotEnglish(ValueError):
-    """The text is too long, or has letters that English does not use: nothing is known about it."""
+    """The text is too long, or has letters that English does not use: it cannot be judged."""
 
 
 def words(text: str) -> list[str]:

@@ -20,13 +20,13 @@ from trimodal.runtimes.gpu_fit import (
     check_version,
 )
 from trimodal.speech.engines.tensorrt.graphs import TensorRTGraphs
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.whisper.artefact import SpeechShapes, read_shapes, read_spec, read_tokens, unopened
 from trimodal.speech.whisper.features import FRAMES_PER_S
 from trimodal.speech.whisper.model import GraphWhisper
 
 
-def open_engine(directory: Path, settings: RecognizeSettings) -> GraphWhisper:
+def open_engine(directory: Path, settings: RecogniseSettings) -> GraphWhisper:
     """The plans in `directory` with the `tokenizer.json` beside them, on the first visible GPU.
 
     Raises:
