@@ -403,7 +403,8 @@ def test_every_dependency_is_described() -> None:
     names = {re.split(r"[\[<>=; ]", requirement)[0].lower() for requirement in needed} - {"trimodal"}
     cells = [row[0].lower() for row in tables((DOCS / "dependencies.md").read_text())]
     described = {name for cell in cells for name in re.findall(r"[\w.-]+", cell)}
-    assert not names - described
+    missing = sorted(names - described)
+    assert not missing
 
 
 # Architecture
