@@ -1,6 +1,6 @@
 """Reads the checkpoint of a torch classifier: `config.json` with `model.safetensors`, or with `model.onnx`.
 
-`model.safetensors`: weights of an architecture of `vision_models.py`, with torchvision's names.
+`model.safetensors`: weights of an architecture of `models.py`, with torchvision's names.
 `model.onnx`, for any other classifier (`architecture` is "onnx"): what its owner's torch.onnx.export wrote.
 One input float32 [batch, 3, H, W] of normalised pixels, one output float32 [batch, classes], batch free,
 FP32, opset 13 to 20. Beside it, `reference.npz` (`pixels` uint8 [N, 3, H, W], `logits` float32 [N, classes]
