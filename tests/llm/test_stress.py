@@ -136,7 +136,7 @@ class Chaos:
         assert len(registry._cancelled_keys) <= 1024
         assert dict(scheduler.admission.reserved_by_tier) == {}
         assert (scheduler.admission.reserved, scheduler._dropped) == (0, {})
-        latency = scheduler._predictor._speed
+        latency = scheduler._predictor._latency
         assert (latency.streams, latency.pending, latency._runs) == (0, 0, {})
         if self.answers:
             eventually(lambda: self.answers.threads.unfinished == 0)
