@@ -47,7 +47,7 @@ class AskRequest:
 
 
 def read_request(inputs: Inputs, parameters: Mapping[str, Any], settings: AssistantSettings) -> AskRequest:
-    """The question in `inputs` (tensor name → array) and Triton's request `parameters`.
+    """Reads the question in `inputs` (tensor name → array) and Triton's request `parameters`.
 
     Raises:
         InvalidArgument: a field is missing, malformed or beyond its limit.
