@@ -1,6 +1,6 @@
 """What a busy batch does to the demo model's answers, on the real server.
 
-With `numerics` "reproducible" what stands beside a request does not change its answer; with "fast", the shipped
+With `numerics` "reproducible" what stands beside a request does not change its answer; with "fast", the
 default, it does not change what the model knows by heart.
 """
 
