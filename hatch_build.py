@@ -1,7 +1,7 @@
 """Puts what a wheel needs to work by itself into `trimodal/_data`: repository, build scripts, demo samples.
 
-With TRIMODAL_WHEEL_ENGINES=DIR (scripts/wheel) also the built engines `DIR/<model>/<artefact>`, in the version
-folder `<model>/1`. Engines of the checkout itself are never taken: they may be of any size.
+With TRIMODAL_WHEEL_ENGINES=DIR (scripts/wheel) also the built engines `DIR/<model>/<artefact>`, in the
+version folder `<model>/1`. Engines of the checkout itself are never taken: they may be of any size.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class DataHook(BuildHookInterface[Any]):
         if engines := os.environ.get("TRIMODAL_WHEEL_ENGINES"):
             for file in files_in(Path(engines)):
                 model, *rest = file.relative_to(engines).parts
-                build_data["force_include"][str(file)] = "/".join([DATA, "model_repository", model, "1", *rest])
+                place = "/".join([DATA, "model_repository", model, "1", *rest])
+                build_data["force_include"][str(file)] = place
 
 
 def data_files(root: Path) -> Iterator[Path]:

@@ -169,7 +169,7 @@ def test_a_refused_chunk_adds_nothing_and_its_neighbours_are_answered(speech):
     bad[0, 7] = np.nan
     speech.tell(chunk(start=True))
     refused, stranger, neighbour = speech.ask(chunk(bad), chunk(stream=2), chunk(stream=3, start=True))
-    told = "audio: NaN or infinite samples; FP32 samples are finite, within [-1, 1]"
+    told = "audio: sample 7 is nan; FP32 samples are finite, within [-1, 1]"
     assert refusal(refused) == (TritonError.INVALID_ARG, told)
     code, told = refusal(stranger)
     assert code == TritonError.INVALID_ARG
@@ -187,7 +187,7 @@ def test_a_refused_start_makes_no_stream(speech):
 def test_a_refused_end_ends_the_stream(speech):
     speech.tell(chunk(start=True))
     (refused,) = speech.ask(chunk(NOISE * np.inf, end=True))
-    assert "audio: NaN or infinite" in refusal(refused)[1]
+    assert "audio: sample 0 is " in refusal(refused)[1]
     assert "stream 1 is not open" in refusal(speech.ask(chunk())[0])[1]
 
 

@@ -38,7 +38,7 @@ class LlmConnection:
     def responses(
         self, key: str, inputs: Mapping[str, NDArray[Any]], check: Callable[[], None]
     ) -> Iterator[Mapping[str, NDArray[Any]]]:
-        """The outputs of each response. Whoever has `key` may `cancel`; `check` raises if it was too early.
+        """Streams the outputs of each response. `cancel(key)` ends it; `check` raises if that came first.
 
         Raises:
             RequestError: the model's own, or InternalError: the endpoint cannot be reached.
@@ -79,7 +79,7 @@ class LlmConnection:
             call.cancel()
 
     def _connected(self) -> Any:
-        """The stub; its connection is made with the first call, when the server listens."""
+        """Returns the stub; its connection is made with the first call, when the server listens."""
         with self._lock:
             if self._stub is None:
                 import grpc

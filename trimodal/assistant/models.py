@@ -34,7 +34,7 @@ class Models:
         self._llm = LlmConnection(settings.grpc_address, settings.llm)
 
     def hear(self, samples: Samples, stream: int, check: Check) -> str:
-        """The words in float32[n], 16 kHz mono, n > 0; `check` is called between pieces.
+        """Recognises the words in float32[n], 16 kHz mono, n > 0; calls `check` between pieces.
 
         Args:
             stream: a random id, 1 to 2^63 - 1; `stop_hearing` takes it.

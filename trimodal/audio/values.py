@@ -34,7 +34,3 @@ class Word:
 
 
 PolicyName = Literal["live", "agreement", "vad", "window"]
-
-
-# Above full scale a little is clipping or gain; a lot is integers that were cast to float.
-MAX_LEVEL = 8.0

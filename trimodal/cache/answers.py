@@ -76,7 +76,7 @@ class AnswerCache:
                 self._threshold = _threshold(options, self._embedder.checkpoint)
         limits = Limits(options.max_entries, options.budget_s)
         self._store = open_store(options.store, limits) if store is None else store
-        self._threads = DaemonThreads(_THREADS, "llm-lookup", _MAX_LOOKUPS)
+        self.threads = DaemonThreads(_THREADS, "llm-lookup", _MAX_LOOKUPS)
         self._at_store = Guarded("the cache's store", _THREADS)
         self._at_embedder = Guarded("the cache's embedding model", _EMBEDDING)
         self._vectors: OrderedDict[str, Vector] = OrderedDict()
@@ -96,7 +96,7 @@ class AnswerCache:
 
     def submit(self, job: Callable[..., None], *args: Any) -> bool:
         """Runs a lookup's job on one of the threads; False: too many wait for one."""
-        return self._threads.submit(job, *args)
+        return self.threads.submit(job, *args)
 
     def keep(self, question: Question, answer: str, finish_reason: str, completion_tokens: int) -> None:
         """Stores an answer that finished well, soon; returns at once. Drops it when too many wait."""
@@ -121,7 +121,7 @@ class AnswerCache:
     def close(self, timeout: float = 2.0) -> None:
         """Writes what waits and lets go of the store; what hangs is left behind after `timeout` seconds."""
         self._writer.close(timeout)
-        self._threads.close(timeout)
+        self.threads.close(timeout)
 
     def find_exact(self, question: Question, calls: TimedCalls) -> Hit | None:
         """The answer that this very question got before. Raises Bypassed."""
@@ -197,7 +197,7 @@ class AnswerCache:
             except Bypassed:
                 done.put(None)
 
-        if not self._threads.submit(job):
+        if not self.threads.submit(job):
             return None
         try:
             return done.get(timeout=self._options.embedding_budget_s)

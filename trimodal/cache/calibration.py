@@ -65,7 +65,7 @@ class Calibration(BaseModel):
         return found
 
     def threshold(self, max_false_hit: float) -> float:
-        """The lowest cosine from which on the bound on false hits is at most `max_false_hit`.
+        """Returns the lowest cosine from which on the bound on false hits is at most `max_false_hit`.
 
         Raises:
             SettingsError: there is none; the sentence has the least bound that can be had.

@@ -33,7 +33,7 @@ def question(
     max_tokens: int,
     verbatim: bool = False,
 ) -> Question:
-    """The question that a request asks, and the place that it may be answered from.
+    """Returns the question that a request asks, and the place that it may be answered from.
 
     Args:
         fingerprint: 16 hex digits of the model and the settings that change its answers.
@@ -69,7 +69,7 @@ def normalised(text: str) -> str:
 
 
 def _chat(messages: Sequence[Mapping[str, str]]) -> tuple[str, bytes]:
-    """The last user message, and all around it as bytes; a chat without one is all context."""
+    """Returns the last user message, and all around it as bytes; a chat without one is all context."""
     last = max((index for index, one in enumerate(messages) if one["role"] == "user"), default=-1)
     around = (
         join((b"asked",)) if index == last else join((b"said", pack(one["role"], one["content"])))

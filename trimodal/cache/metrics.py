@@ -11,18 +11,9 @@ LAYERS = ("exact", "semantic")
 OUTCOMES = ("hit", "miss", "bypass")
 BYPASSED = ("timeout", "error", "open", "busy")
 REFUSED = (
-    "threshold",
-    "length",
-    "number",
-    "unit",
-    "date",
-    "name",
-    "negation",
-    "antonym",
-    "roles",
-    "subject",
+    "threshold", "length", "number", "unit", "date", "name", "negation", "antonym", "roles", "subject",
     "other",
-)
+)  # fmt: skip
 STORED = ("kept", "skipped", "dropped", "failed")
 _SECONDS = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 _P = "trimodal_cache"

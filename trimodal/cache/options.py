@@ -51,5 +51,5 @@ def is_file(store: str) -> bool:
 
 
 def default_store(model: str) -> Path:
-    """The file of the model's answers in this user's cache, beside the logs; it need not exist."""
+    """Returns the file of the model's answers in this user's cache, beside the logs; it need not exist."""
     return cache_directory() / "answers" / f"{model}.sqlite"

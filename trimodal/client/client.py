@@ -108,7 +108,7 @@ class Client(Connection):
         request_id: str = "",
         **options: Unpack[Options],
     ) -> AskStream:
-        """The assistant's answer to a question that is typed, spoken or both, perhaps about an image.
+        """Streams the assistant's answer to a question that is typed, spoken or both, perhaps about an image.
 
         Args:
             image: the contents of a JPEG, PNG or WebP file, or its path.
@@ -192,7 +192,7 @@ class Client(Connection):
     def listen(
         self, *, timeout: float | None = None, model: str = "speech", **listening: Unpack[Listening]
     ) -> LiveStream:
-        """A live stream of speech: `async with client.listen() as stream: …`, see `LiveStream`.
+        """Opens a live stream of speech: `async with client.listen() as stream: …`, see `LiveStream`.
 
         Args:
             timeout: seconds for the answer to each chunk; None: as the client's timeouts say.
@@ -209,7 +209,7 @@ class Client(Connection):
         model: str = "speech",
         **listening: Unpack[Listening],
     ) -> Transcript:
-        """The words of a recording, which is sent as fast as the server takes it.
+        """Transcribes a recording, which is sent as fast as the server takes it.
 
         Args:
             audio: a file (wav, flac, ogg, mp3; needs the extra `audio`), or samples as for `LiveStream.send`.

@@ -36,11 +36,11 @@ class Connection:
         return await self._transport.ready(model, self._timeouts)
 
     async def models(self) -> list[Model]:
-        """The models that are ready."""
+        """Lists the models that are ready."""
         return await self._transport.models(self._timeouts)
 
     async def max_batch_size(self, model: str) -> int:
-        """The most items in one request to `model`; 0: it takes no batches. Asked once."""
+        """Returns the most items in one request to `model`; 0: it takes no batches. Asked once."""
         if model not in self._batch_sizes:
             self._batch_sizes[model] = await self._transport.max_batch_size(model, self._timeouts)
         return self._batch_sizes[model]

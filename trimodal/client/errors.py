@@ -97,7 +97,7 @@ _MAY_BE_LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN, grpc.Statu
 
 
 def from_status(code: grpc.StatusCode, details: str | None, url: str) -> TrimodalError:
-    """The error behind a gRPC status: of the transport, or the server's answer."""
+    """Makes the error of a gRPC status: of the transport, or the server's answer."""
     text = details or code.name.lower().replace("_", " ")
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return Timeout(f"the server at {url} did not finish before the deadline")
@@ -117,7 +117,7 @@ def from_status(code: grpc.StatusCode, details: str | None, url: str) -> Trimoda
 
 
 def from_message(message: str, *, by_model: bool) -> RequestError:
-    """The error behind the message of a stream's response.
+    """Makes the error of a message in a stream's response.
 
     Args:
         message: as it came.

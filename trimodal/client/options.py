@@ -66,7 +66,7 @@ _KNOWN = frozenset(Options.__annotations__)
 def generation_inputs(
     prompt: str | None, messages: Sequence[Message] | None, options: Options
 ) -> dict[str, Array]:
-    """The input tensors of the llm model; strings as UTF-8, numbers as [1].
+    """Makes the input tensors of the llm model; strings as UTF-8, numbers as [1].
 
     Raises:
         InvalidArgument: an option is unknown, or a value has no place in its tensor's type.
@@ -102,7 +102,7 @@ def _chat(messages: Sequence[Message]) -> bytes:
 
 
 def utf8(name: str, text: str) -> bytes:
-    """The bytes of a text field."""
+    """Returns the bytes of a text field."""
     try:
         return text.encode()
     except UnicodeEncodeError:

@@ -26,7 +26,7 @@ class Timing:
     tpot: float | None = None
 
     def itl_percentile(self, percent: float) -> float | None:
-        """The ITL that `percent` of the gaps do not exceed; None without gaps."""
+        """Returns the ITL that `percent` of the gaps do not exceed; None without gaps."""
         return percentile(self.itl, percent)
 
 
@@ -53,7 +53,7 @@ class Stopwatch:
         self._ended = self._clock()
 
     def read(self, completion_tokens: int) -> Timing:
-        """The figures so far."""
+        """Returns the figures so far."""
         latency = self._ended - self._sent
         tpot = None
         if self._ttft is not None and completion_tokens > 1:

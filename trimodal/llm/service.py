@@ -106,12 +106,12 @@ class LlmService:
         with self._metrics.refusals():
             self._check_open()
             state = self._input.process(request, sink, self._dispatcher.admission, request_id)
-            state.question = self._cache.question(state) if self._cache else None
+            lookup = self._cache.begin(state) if self._cache else None
             with self._lock:
                 # Check again under the lock: a request registered after close() would never be finished.
                 self._check_open()
                 self._registry.add(state)
-                lookup = state.lookup = self._cache.begin(state) if self._cache else None
+                state.lookup = lookup
                 if lookup is None:
                     self._queue_or_refuse(state)
                     return
@@ -140,6 +140,7 @@ class LlmService:
         with self._lock:
             for state in list(self._registry.states):
                 self._fail(state, Unavailable("the server is shutting down"))
+            self._dispatcher.show()
         self._engine.close()
         if self._cache:
             self._cache.close()

@@ -63,7 +63,7 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
 
 
 def summary(findings: Sequence[Finding], compared: int) -> str:
-    """The counts, as one line."""
+    """Returns the counts, as one line."""
     counts = Counter(one.verdict for one in findings)
     told = [f"{counts[verdict]} {verdict}" for verdict in VERDICTS]
     if not findings:
@@ -72,7 +72,7 @@ def summary(findings: Sequence[Finding], compared: int) -> str:
 
 
 def as_data(comparison: Comparison, before: Run, after: Run) -> dict[str, Any]:
-    """The same for programs; times in milliseconds."""
+    """Makes the comparison plain data; times in milliseconds."""
     return {
         "worse": comparison.worse,
         "doubt": comparison.doubt,

@@ -46,7 +46,7 @@ _CODED = re.compile(rf"({'|'.join(_KINDS)}): (.*)", re.DOTALL)
 _PREAMBLE = re.compile(r"^(?:\[request id: [^\]]*\] |in ensemble '[^']*', )*")
 # Triton 2.51 hands an error of the others on without its code: they are told apart by how they begin.
 _NOT_READY = re.compile(r"Model '?(\S+?)'? .*is not (?:ready|found)|Model '?(\S+?)'? is not (?:ready|found)")
-_FIELD = re.compile(r"(\w+)(\[\d+\])?:")
+_FIELD = re.compile(r"(\w+)(\[\d+\])?[: ]")
 _BEGINNINGS: tuple[tuple[re.Pattern[str], type[RequestError]], ...] = (
     (re.compile(r"speech: |speech is being unloaded"), Unavailable),
     (re.compile(r"stream \d+ was started anew"), Cancelled),

@@ -64,7 +64,7 @@ class ClassifierArtefact:
 
 
 def read_classifier(directory: Path, *, runtime: str | None = None) -> ClassifierArtefact:
-    """The classifier in `directory`, whatever runtime it is for unless `runtime` asks for one.
+    """Reads the classifier in `directory`, whatever runtime it is for unless `runtime` asks for one.
 
     Raises:
         ArtefactError: missing, damaged, of an older form, for another runtime, or labels that do not match;

@@ -31,7 +31,7 @@ class Header:
 
 
 def read_header(data: bytes) -> Header:
-    """The header of JPEG, PNG or WebP bytes, by content.
+    """Reads the header of JPEG, PNG or WebP bytes, by content.
 
     Raises:
         Damaged: another format, truncated, or contradicting itself.

@@ -52,7 +52,7 @@ READERS: dict[str, type[ImageFile.ImageFile]] = {
 
 
 def decode(data: bytes, limits: Limits, *, at_least: int = 0, name: str = "image") -> Picture:
-    """The picture in `data`.
+    """Decodes the picture in `data`.
 
     Args:
         data: the file's bytes.
@@ -76,7 +76,7 @@ def decode(data: bytes, limits: Limits, *, at_least: int = 0, name: str = "image
 
 
 def blank_jpeg(width: int, height: int) -> bytes:
-    """A black JPEG file of that size, for warm-ups."""
+    """Makes a black JPEG file of that size, for warm-ups."""
     file = io.BytesIO()
     Image.new("RGB", (width, height)).save(file, "JPEG")
     return file.getvalue()

@@ -48,7 +48,7 @@ class Preprocessor:
         self.lay_out(self.fit(decode(data, self._limits, at_least=self._at_least, name=name)), out)
 
     def fit(self, picture: Picture) -> Image.Image:
-        """The picture upright, at the classifier's height and width."""
+        """Turns the picture upright and fits it to the classifier's height and width."""
         spec = self.spec
         lies = picture.orientation >= 5
         width, height = (spec.height, spec.width) if lies else (spec.width, spec.height)

@@ -21,6 +21,7 @@ from steps.speech.torch_reference import encode as encode_with_torch
 from steps.speech.torch_reference import greedy
 
 from trimodal.audio.values import Samples
+from trimodal.audio.word_errors import word_error_rate
 from trimodal.build_support import progress, report
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest
@@ -165,15 +166,13 @@ def spoken(text: str) -> list[str]:
 
 def agreement(expected: Sequence[list[str]], found: Sequence[list[str]], least: float = 0.0) -> float:
     """1 less the edits for each expected item, at least `least`; 1 where nothing is expected and found."""
-    import jiwer
-
     pairs = [(" ".join(a), " ".join(b)) for a, b in zip(expected, found, strict=True) if a or b]
     if not pairs:
         return 1.0
     references, hypotheses = zip(*pairs, strict=True)
     if not any(references):
         return least if np.isfinite(least) else 0.0
-    return max(least, 1 - float(jiwer.wer(list(references), list(hypotheses))))
+    return max(least, 1 - word_error_rate(references, hypotheses))
 
 
 def target(precision: str, name: str, out: str) -> Path:

@@ -42,7 +42,7 @@ def calls(store: QdrantStore) -> list[Callable[[], Any]]:
         lambda: store.get(place(), "k"),
         lambda: store.nearest(place(), axis(0), 4),
         lambda: store.put(place(), "k", entry(), axis(0)),
-        store.clear,
+        lambda: store.clear(Owner()),
         store.stats,
         store.count,
     ]
@@ -53,7 +53,7 @@ def test_a_round_over_http(server: StandIn) -> None:
     store, other = opened(server, clock=clock), opened(server, clock=clock)
     assert store.get(place(), "k") is None
     assert store.nearest(place(), axis(0), 4) == []
-    assert (store.clear(), store.stats().entries) == (0, 0)
+    assert (store.clear(Owner()), store.stats().entries) == (0, 0)
     store.put(place(), "a", entry("a"), axis(0))
     store.put(place(tenant="t"), "b", entry("b", ttl=5), axis(1))
     store.put(place(), "c", entry("c"), None)
@@ -85,7 +85,7 @@ def test_clear_leaves_other_collections(server: StandIn) -> None:
     mine, other = opened(server, "/mine"), opened(server, "/mine_vectors")
     for store in (mine, other):
         store.put(place(), "k", entry(), axis(0))
-    assert mine.clear() == 1
+    assert mine.clear(Owner()) == 1
     assert other.nearest(place(), axis(0), 1) == [(1.0, entry())]
     mine.close()
     other.close()

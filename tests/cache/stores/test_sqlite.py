@@ -219,7 +219,7 @@ def test_dropped_answers_leave_the_file(path: Path) -> None:
         for number in range(600):
             store.put(place(), f"k{number}", entry(f"number {number:04} " * 30), axis(0))
         full = store.stats().bytes
-        assert store.clear() == 500
+        assert store.clear(Owner()) == 500
         assert store.stats().bytes < full / 5
         left = b"".join(file.read_bytes() for file in (path, path.with_name(path.name + "-wal")))
     for number in range(600):
@@ -236,7 +236,7 @@ def test_a_full_disk_fails_puts_and_still_answers(path: Path) -> None:
             store.put(place(), "large", entry("x" * 60_000), axis(1))
         assert store.get(place(), "k") == entry("kept")
         assert store.nearest(place(), axis(0), 1) == [(1.0, entry("kept"))]
-        store.clear()
+        store.clear(Owner())
         store.put(place(), "k", entry("again"), axis(0))
         assert store.get(place(), "k") == entry("again")
 
@@ -249,7 +249,7 @@ def test_calls_after_close_fail(path: Path) -> None:
         lambda: store.get(place(), "k"),
         lambda: store.nearest(place(), axis(0), 1),
         lambda: store.put(place(), "k", entry(), None),
-        store.clear,
+        lambda: store.clear(Owner()),
         store.stats,
         store.count,
     ):

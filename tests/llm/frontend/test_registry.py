@@ -35,7 +35,17 @@ def test_who_listens_to_nothing_yet_is_looking() -> None:
     assert registry.looking == 0
     assert registry.remove(states[1]) is generation
     registry.drop(generation)
-    assert (registry.looking, registry.states, registry.generations) == (0, set(), {})
+    assert (registry.looking, registry.states, registry.generations) == (0, {}, {})
+
+
+def test_who_leaves_twice_does_not_take_the_key_of_the_next_one() -> None:
+    registry = RequestRegistry()
+    first, second = keyed("a"), keyed("a")
+    registry.add(first)
+    registry.remove(first)
+    registry.add(second)
+    registry.remove(first)
+    assert registry.cancelled("a") is second
 
 
 def test_cancelled_keys_are_bounded_and_the_latest_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,4 +76,4 @@ def test_a_key_in_use_stays_the_first_ones() -> None:
     with pytest.raises(InvalidArgument):
         registry.add(keyed("a"))
     assert registry.cancelled("a") is first
-    assert registry.states == {first}
+    assert list(registry.states) == [first]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.llm.doubles.sinks import Collector
 from trimodal.cache.values import Entry, Hit
-from trimodal.errors import Cancelled
+from trimodal.errors import Cancelled, InternalError
 from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.frontend.request_state import Generation, RequestState
@@ -159,6 +159,34 @@ def test_a_hit_is_an_answer_like_any_other(kind: str, similarity: float) -> None
     assert (taken.prompt_tokens, taken.cached_tokens, taken.completion_tokens) == (3, 0, 4)
     assert taken.note
     assert (taken.note.cache, taken.note.similarity) == (kind, similarity)
+
+
+@pytest.mark.parametrize("first", ["refuse", "fail", "push", "answer"])
+def test_who_ends_it_first_decides_the_final_response(first: str) -> None:
+    hit = Hit(Entry("hi", "Hello.", "stop", 4, 10, 0.0, 1.0), "exact")
+    ends = {
+        "refuse": lambda state: state.refuse(),
+        "fail": lambda state: state.fail(Cancelled("gone")),
+        "push": lambda state: state.push("text", 1, "stop"),
+        "answer": lambda state: state.answer(hit),
+    }
+    for later in set(ends) - {first, "refuse"}:
+        alone, both = make(), make()
+        ends[first](alone)
+        ends[first](both)
+        ends[later](both)
+        assert both.ended
+        assert str(both.take()) == str(alone.take())
+        assert both.take() is None
+
+
+def test_a_response_that_cannot_be_sent_is_replaced_by_an_error_even_at_the_end() -> None:
+    state = make()
+    state.push("text", 1, "stop")
+    assert isinstance(state.take(), Delta)
+    state.break_off(InternalError("not sent"))
+    assert isinstance(state.take(), InternalError)
+    assert state.take() is None
 
 
 def test_after_an_error_nothing_else_is_sent() -> None:

@@ -99,7 +99,7 @@ def test_an_error_keeps_its_kind_and_names_the_model(code, kind):
     ("told", "kind"),
     [
         ("language: 'xx' is not known (known: en)", InvalidArgument),
-        ("prompt: not UTF-8 (byte 1)", InvalidArgument),
+        ("prompt is not valid UTF-8: byte 1 cannot be decoded", InvalidArgument),
         ("window: 480000 samples; 1 to 160000 are accepted (10 s at 16000 Hz)", InternalError),
         ("the model failed on this request; the server's log says why", InternalError),
         ("Stub process 'speech_recognize_0' is not healthy.", InternalError),

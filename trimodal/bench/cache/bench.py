@@ -88,7 +88,7 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
 
 
 def _open(artefact: Path | None) -> tuple[TextEmbedder, str]:
-    """The repository's embedding engine on the CPU, and the checkpoint that it was built from."""
+    """Opens the repository's embedding engine on the CPU; returns also the checkpoint behind it."""
     repository = default_repository()
     model = read_model(repository, "embedding", "cpu")
     source = str(model.config_file.relative_to(repository))

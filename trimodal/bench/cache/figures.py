@@ -50,12 +50,12 @@ def share(measured: Iterable[Measured], threshold: float, *, guarded: bool) -> S
 
 
 def hard(measured: Iterable[Measured]) -> list[Measured]:
-    """The near-identical questions with another answer."""
+    """Returns the near-identical questions with another answer."""
     return [one for one in measured if one.pair.kind in HARD]
 
 
 def calibrate(measured: Sequence[Measured], checkpoint: str, source: str) -> Calibration:
-    """The curve over thresholds, in steps of a hundredth, from where 98 % of passing paraphrases lie above.
+    """Makes the curve over thresholds, in steps of 0.01, from where 98 % of passing paraphrases lie above.
 
     Raises:
         ValueError: there are no paraphrases, or no near-identical pairs.

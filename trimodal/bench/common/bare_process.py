@@ -35,7 +35,7 @@ class BareProcess:
         other.close()
 
     async def run(self, kind: str, *, batch: int, seconds: float) -> LoopRound:
-        """A round of `kind` in batches of `batch` items.
+        """Runs a round of `kind` in batches of `batch` items.
 
         Raises:
             OperatorError: the works cannot be opened or failed; says why.

@@ -49,7 +49,7 @@ class Summary:
 
 
 def summarise(rounds: Sequence[Round]) -> Summary:
-    """The median round's rate, and percentiles over all answers of all rounds."""
+    """Summarises: the median round's rate, and percentiles over all answers of all rounds."""
 
     def ms(values: Iterable[float], percent: float) -> float:
         value = percentile(list(values), percent)

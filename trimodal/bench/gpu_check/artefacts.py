@@ -82,7 +82,7 @@ def _speech(runtime: str, precision: str, whisper: Path) -> Artefact:
 
 
 def provide(artefact: Artefact, engines: Path, console: Console) -> Path:
-    """The artefact's directory; built into `engines` when it is nowhere yet.
+    """Returns the artefact's directory; builds it into `engines` when there is none yet.
 
     Raises:
         ArtefactError: what was given is no artefact, or the build failed.

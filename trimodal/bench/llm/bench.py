@@ -163,7 +163,7 @@ def _print_speculation(console: Console, name: str, engine: BareEngine) -> None:
 
 
 def served_settings(repository: Path, changes: dict[str, str]) -> LlmSettings:
-    """The settings that the served model will have, for a bare engine."""
+    """Returns the settings that the served model will have, for a bare engine."""
     model = select_models(repository, ("llm",), "cpu")["llm"]
     version = {"version_directory": str(repository / "llm" / "1")}
     return parse_parameters(

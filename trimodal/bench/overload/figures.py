@@ -90,7 +90,7 @@ class LevelFigures:
 
 
 def verdict_of(result: Result, tier: Tier) -> str:
-    """The field of `TierFigures` that one result counts in."""
+    """Returns the field of `TierFigures` that one result counts in."""
     if result.outcome in ("refused", "expired"):
         return result.outcome
     if result.outcome != "answered":
@@ -112,7 +112,7 @@ def summarise_level(
     others: float = 0.0,
     memory: Mapping[str, Memory] | None = None,
 ) -> LevelFigures:
-    """The figures of all requests of a level that were due within `seconds`."""
+    """Summarises all requests of a level that were due within `seconds`."""
     verdicts = [verdict_of(one, tiers[one.asked.tier]) for one in results]
     by_tier = {
         name: _tier_figures([one for one in results if one.asked.tier == name], tier)

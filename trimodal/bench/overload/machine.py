@@ -27,7 +27,7 @@ class Ticks:
 
 
 def read_ticks(group: int) -> Ticks:
-    """The counters now; ours are this process and a process group."""
+    """Reads the counters; ours are this process and a process group."""
     fields = [
         int(text) for text in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1 : 1 + _COUNTED]
     ]

@@ -50,7 +50,7 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
 
 
 def _measure_versus(plan: Plan, spoken: Sequence[Spoken], console: Console) -> list[dict[str, Any]]:
-    """The configured engine and the others in turn, in one process."""
+    """Measures the configured engine and the others in turn, in one process."""
     settings, directory = direct.served_recogniser(plan.changes.get("speech_recognize", {}), plan.profile)
     opened = engines.open_artefacts(
         [directory, *plan.versus], device=settings.device, threads=settings.threads, batch=plan.batch

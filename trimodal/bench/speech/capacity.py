@@ -71,7 +71,7 @@ def report(
     formed: Mapping[tuple[float, int, str], float],
     console: Console,
 ) -> dict[str, Any]:
-    """The table of the closed loops, and how many streams the best rate would carry."""
+    """Prints the table of the closed loops, and how many streams the best rate would carry."""
     figures: dict[str, Any] = {}
     table = Table(title="capacity: real-time factor of S streams, all of them behind")
     for column in ("window", "streams", "batched", "mean batch", "unbatched", "ratio", "p50 batched"):

@@ -97,7 +97,7 @@ def report(
     title: str,
     console: Console,
 ) -> dict[str, Any]:
-    """The table; `ratio` is the served side's windows a second over the other side's."""
+    """Prints the table; `ratio` is the served side's windows a second over the other side's."""
     figures: dict[str, Any] = {}
     table = Table(title=f"recogniser: {title}", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     table.show_edge = False
@@ -145,7 +145,7 @@ def report(
 
 
 def served_recogniser(changes: Mapping[str, str], profile: Profile = "cpu") -> tuple[RecogniseSettings, Path]:
-    """The settings that the served recogniser will have, and its artefact's directory."""
+    """Returns the settings that the served recogniser will have, and its artefact's directory."""
     repository = default_repository().resolve()
     model = select_models(repository, ("speech_recognize",), profile)["speech_recognize"]
     source = str(model.config_file.relative_to(repository))
@@ -154,7 +154,7 @@ def served_recogniser(changes: Mapping[str, str], profile: Profile = "cpu") -> t
 
 
 def context(directory: Path, runtime: str, seconds: float) -> float:
-    """The encoder length in seconds that our engine takes for a window.
+    """Returns the encoder length in seconds that our engine takes for a window.
 
     Raises:
         ArtefactError: the artefact is not one of that runtime.

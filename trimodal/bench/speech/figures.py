@@ -70,7 +70,7 @@ def summarise_live(
     work: Work,
     seconds: float,
 ) -> LiveFigures:
-    """The figures of streams that ran together for `seconds`.
+    """Summarises streams that ran together for `seconds`.
 
     Args:
         spoken: what each said.

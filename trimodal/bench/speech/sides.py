@@ -67,7 +67,7 @@ class Recogniser:
         return await run_clients(ask, clients=clients, items=1, seconds=seconds), batches
 
     async def texts(self, windows: Sequence[Samples], at_once: int = 8) -> list[str]:
-        """The text of each window; at most `at_once` are under way."""
+        """Recognises each window; at most `at_once` are under way."""
         room = asyncio.Semaphore(at_once)
 
         async def one(window: Samples) -> str:
@@ -92,7 +92,7 @@ def cut_windows(streams: Sequence[Samples], seconds: float, count: int) -> list[
 
 
 def open_bare(directory: Path, settings: RecogniseSettings, audio: Windows) -> Works:
-    """The engine by itself, a work for each length of `audio`; opened in the bare side's process."""
+    """Opens the engine alone, with a work for each length of `audio`; called in the bare side's process."""
     from trimodal.speech.engines.protocol import open_engine
 
     engine = open_engine(directory, settings)
@@ -200,5 +200,5 @@ def name(seconds: float) -> str:
 
 
 def some(windows: Sequence[Samples], batch: int, number: int) -> list[Samples]:
-    """The windows of call `number`: each call other ones, in a ring."""
+    """Returns the windows of call `number`: each call other ones, in a ring."""
     return [windows[(number * batch + index) % len(windows)] for index in range(batch)]

@@ -52,7 +52,7 @@ class Spoken:
 
 
 def read_utterances(directory: Path) -> list[Utterance]:
-    """The recordings that samples.json in `directory` lists: file, text, words as [word, start, end].
+    """Reads the recordings that samples.json in `directory` lists: file, text, words as [word, start, end].
 
     Raises:
         OperatorError: names the file that is missing or cannot be read.

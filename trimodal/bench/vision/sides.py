@@ -54,7 +54,7 @@ def jpegs(width: int, height: int, count: int = PICTURES) -> list[bytes]:
 
 
 def some(files: Sequence[bytes], number: int, batch: int) -> list[bytes]:
-    """The files of request `number`: each request other ones, in a ring."""
+    """Returns the files of request `number`: each request other ones, in a ring."""
     return [files[(number * batch + index) % len(files)] for index in range(batch)]
 
 

@@ -62,7 +62,7 @@ def open_torch(directory: Path, device: Device, threads: int, pixels: Pixels) ->
 
 
 def _network(artefact: ClassifierArtefact) -> Any:
-    """The network of the artefact's architecture, of build/steps/vision/models.py."""
+    """Makes the network of the artefact's architecture, of build/steps/vision/models.py."""
     folder = str(default_repository().resolve().parent / "build")
     if folder not in sys.path:
         sys.path.insert(0, folder)

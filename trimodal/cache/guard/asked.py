@@ -109,7 +109,7 @@ def _clauses(reading: Reading) -> int:
 
 
 def _denied(reading: Reading, clause: int, behind: int) -> set[int]:
-    """The term behind a negation, if it is in its clause; else the one before it."""
+    """Returns the term behind a negation, if it is in its clause; else the one before it."""
     for index in (behind, behind - 1):
         if 0 <= index < len(reading.terms) and reading.terms[index].clause == clause:
             return {index}

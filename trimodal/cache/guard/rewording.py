@@ -89,7 +89,7 @@ def features(
     texts: tuple[str, str],
     similarity: float,
 ) -> tuple[float, ...]:
-    """The values of FEATURES. All but the last are the same whichever question comes first."""
+    """Returns the values of FEATURES. All but the last are the same whichever question comes first."""
     one, other = (_WORD.findall(text.lower()) for text in texts)
     # difflib's blocks depend on the order of its two sequences.
     edits = [
@@ -134,7 +134,7 @@ class _Model:
     curve: tuple[tuple[float, float], ...]
 
     def threshold(self, max_false_hit: float) -> float:
-        """The lowest score whose bound on wrong answers holds; inf when none does."""
+        """Returns the lowest score whose bound on wrong answers holds; inf when none does."""
         return min((score for bound, score in self.curve if bound <= max_false_hit), default=math.inf)
 
 

@@ -58,7 +58,7 @@ def same_roles(ours: Reading, theirs: Reading, found: Mapping[int, int]) -> bool
 
 
 def same_order(ours: Reading, theirs: Reading, found: Mapping[int, int]) -> bool:
-    """A weaker sign than `same_roles`, for sentences that are built anew: nothing has changed its place.
+    """Weaker than `same_roles`, for sentences that are built anew: nothing has changed its place.
 
     Nor have doer and object changed places, or the person.
     """

@@ -32,7 +32,7 @@ class Store(Protocol):
     """Answers by place and key. Called from several threads at once."""
 
     def get(self, place: Place, key: str) -> Entry | None:
-        """The answer under `key`, unless it has expired. Raises StoreError."""
+        """Returns the answer under `key`, unless it has expired. Raises StoreError."""
 
     def nearest(self, place: Place, vector: Vector, count: int) -> list[tuple[float, Entry]]:
         """At most `count` unexpired answers of this very place by cosine, best first. Raises StoreError."""
@@ -75,7 +75,7 @@ STORES = {
 
 
 def open_store(url: str, limits: Limits) -> Store:
-    """The store at `url`: a file's path, `memory:`, `redis://host:port/0` or `qdrant+http://host:6333`.
+    """Opens the store at `url`: a file's path, `memory:`, `redis://host:port/0` or `qdrant+http://host:6333`.
 
     A shared store need not be up: calls fail until it is.
 

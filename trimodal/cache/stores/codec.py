@@ -70,7 +70,7 @@ def unpack(place: str, key: str, packed: object) -> Entry | None:
 
 
 def checked_vector(vector: Vector) -> Vector:
-    """The same as contiguous float32[d]. Raises StoreError unless it is finite and of unit length."""
+    """Returns the vector as contiguous float32[d]. Raises StoreError if it is not of unit length."""
     array = np.ascontiguousarray(vector, np.float32)
     if array.ndim != 1 or not _is_unit(array):
         raise StoreError(f"an embedding of unit length is needed, not of shape {list(array.shape)}")

@@ -43,7 +43,7 @@ SPARE = 8  # vectors asked for beyond the count: some may have outlived their an
 
 
 def open_store(url: str, limits: Limits) -> QdrantStore:
-    """The store at `qdrant+http[s]://[api_key@]host[:port][/collection]`. Raises OperatorError."""
+    """Opens the store at `qdrant+http[s]://[api_key@]host[:port][/collection]`. Raises OperatorError."""
     (reader, writer), name = connect(url, (limits.timeout_s, max(limits.timeout_s, WRITE_WAIT_S)))
     return QdrantStore(reader, writer, name, limits)
 

@@ -67,7 +67,7 @@ def connect(url: str, timeouts: tuple[float, ...]) -> tuple[list[Any], str]:
 
 
 def point_id(place: str, key: str) -> str:
-    """The UUID of a place's name and key; the packed answer says whether it is of these very two."""
+    """Returns the UUID of a place's name and key; the packed answer says whether it is of these very two."""
     return str(uuid.UUID(digest(place, key)[:32]))
 
 
@@ -76,7 +76,7 @@ def owner_of(place: Place) -> dict[str, str]:
 
 
 def owned_by(owner: Owner) -> Any:
-    """A filter by fingerprint, tenant and namespace, each where it is given."""
+    """Returns a filter by fingerprint, tenant and namespace, each where it is given."""
     must = [_equal(name, digest(value)) for name, value in owner._asdict().items() if value is not None]
     # A filter without a condition is not sent: a slip would drop all.
     must.append(models.FieldCondition(key="expires_at", range=models.Range(gte=0)))

@@ -44,7 +44,7 @@ VALUE_BYTES = 16 << 20
 
 
 def open_store(url: str, limits: Limits) -> RedisStore:
-    """The store at `redis[s]://[user:password@]host[:port][/database][?ssl_...]`. Raises OperatorError."""
+    """Opens `redis[s]://[user:password@]host[:port][/database][?ssl_...]`. Raises OperatorError."""
     try:
         options = parse_qs(urlsplit(url).query, keep_blank_values=True)
         client = redis.Redis.from_url(
@@ -222,7 +222,7 @@ def _told() -> Iterator[None]:
 
 
 def _order(number: object) -> tuple[int, ...]:
-    """A stream's entry by age: "1700000000000-0"."""
+    """Returns a stream's entry by age: "1700000000000-0"."""
     text = number.decode() if isinstance(number, bytes) else str(number)
     return tuple(int(part) for part in text.split("-"))
 

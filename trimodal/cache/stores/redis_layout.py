@@ -82,7 +82,7 @@ def drop_others(client: Any, keys: Sequence[str]) -> None:
 
 
 def tenant_of(name: bytes) -> bytes:
-    """The tenant's digest in an answer's name."""
+    """Returns the tenant's digest in an answer's name."""
     return b"".join(name.split(b":")[3:4])
 
 

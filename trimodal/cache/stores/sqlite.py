@@ -27,7 +27,7 @@ PIECE = 1_000  # rows that one transaction deletes: others write in between
 
 
 def open_store(url: str, limits: Limits) -> SqliteStore:
-    """The store in the file `url`, made with its folder when there is none. Raises OperatorError."""
+    """Opens the store in the file `url`, made with its folder when there is none. Raises OperatorError."""
     path = Path(url).expanduser()
     if path.suffix != ".sqlite" and not path.is_dir():
         # A file that is no database is taken for a damaged one and set aside: never one named by mistake.
@@ -167,7 +167,7 @@ class SqliteStore:
                 return
 
     def _first(self, connection: sqlite3.Connection, name: str) -> int:
-        """The number before the newest rows that an index can hold."""
+        """Returns the number before the newest rows that an index can hold."""
         row = connection.execute(
             "SELECT number FROM answers WHERE place = ? AND vector IS NOT NULL ORDER BY number DESC"
             " LIMIT 1 OFFSET ?",

@@ -142,7 +142,7 @@ class VectorIndexes:
 
     @contextmanager
     def use(self, place: str, dimension: int) -> Iterator[VectorIndex]:
-        """The place's index, locked: a place's searches go one after the other, places do not wait.
+        """Yields the place's index, locked: a place's searches go one after the other, places do not wait.
 
         An empty one is not kept: most places are asked once and hold nothing.
         """

@@ -68,7 +68,7 @@ class AskStream(BaseStream["Heard | Saw | Delta"]):
 async def ask_inputs(
     text: str | None, image: bytes | str | Path | None, audio: str | Path | Audio | None, options: Options
 ) -> dict[str, Array]:
-    """The input tensors of the assistant; files are read and decoded in a thread.
+    """Makes the input tensors of the assistant; files are read and decoded in a thread.
 
     Raises:
         InvalidArgument: a value has no place in its tensor's type, or the image file cannot be read.

@@ -74,7 +74,7 @@ class ChunkBuffer:
         self._held = np.concatenate([self._held, samples])
 
     def take(self) -> Audio:
-        """The oldest samples, at most 30 s; none if none are held."""
+        """Returns the oldest samples, at most 30 s; none if none are held."""
         taken, self._held = self._held[:MAX_SAMPLES], self._held[MAX_SAMPLES:]
         return taken
 

@@ -152,7 +152,7 @@ class _FakeResponses:
 def scripted(
     text: str, *, step: float = 0.0, finish_reason: str = "stop", prompt_tokens: int = 8
 ) -> Streaming:
-    """An llm model that answers everything with `text`: a word is a token, each takes `step` seconds."""
+    """Makes an llm model that always answers `text`: a word is a token, each takes `step` seconds."""
     words = re.findall(r"\s*\S+\s*?(?=\s|$)|\s+$", text) or [""]
 
     async def model(request: Request) -> AsyncIterator[Tensors]:
@@ -175,7 +175,7 @@ def llm_outputs(
     cached_tokens: int = 0,
     completion_tokens: int = 1,
 ) -> dict[str, Array]:
-    """The outputs of one response of the llm model."""
+    """Returns the outputs of one response of the llm model."""
     counts = {
         "prompt_tokens": prompt_tokens,
         "cached_tokens": cached_tokens,
@@ -189,7 +189,7 @@ def llm_outputs(
 
 
 def labelled(*labels: tuple[str, float]) -> Unary:
-    """A vision model that sees the same in every image: (label, score), best first."""
+    """Makes a vision model that sees the same in every image: (label, score), best first."""
 
     def model(request: Request) -> Tensors:
         count = len(request.inputs["image"])

@@ -64,7 +64,7 @@ def speech_outputs(
     lag_s: float = 0.0,
     final: bool = False,
 ) -> dict[str, Array]:
-    """The outputs of one answer of the speech model."""
+    """Returns the outputs of one answer of the speech model."""
     texts = [word.text.encode() for word in committed]
     return {
         "committed": strings([b"".join(texts)]),

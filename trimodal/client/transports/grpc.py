@@ -118,7 +118,7 @@ class GrpcTransport:
             await connection.channel.close(None)
 
     def _take(self) -> _Connection:
-        """The connection with the fewest requests, and one more on it."""
+        """Counts a request on the connection with the fewest, and returns it."""
         if not self._connections:  # not in __init__: gRPC binds a channel to the running event loop
             self._connections = [
                 _Connection(self._url, tls=self._tls, options=self._options) for _ in range(self._wanted)

@@ -34,5 +34,5 @@ class FakeEmbedder:
 
 
 def open_engine(directory: Path, settings: EmbeddingSettings) -> FakeEmbedder:
-    """A fake with MiniLM's dimension; needs no artefact."""
+    """Opens a fake with MiniLM's dimension; needs no artefact."""
     return FakeEmbedder()

@@ -67,7 +67,7 @@ def groups(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 def open_engine(directory: Path, settings: EmbeddingSettings) -> OnnxRuntimeEmbedder:
-    """A session on `model.onnx` and the `tokenizer.json` beside it.
+    """Opens a session on `model.onnx` and the `tokenizer.json` beside it.
 
     Raises:
         ArtefactError: missing, damaged, of another checkpoint than the settings name, or refused.

@@ -39,7 +39,7 @@ class TextEmbedder(Protocol):
         """Tokens of a text that count (specials not counted); what follows them is cut off."""
 
     def embed(self, texts: Sequence[str]) -> Embedded:
-        """The vectors of `texts`, in order."""
+        """Embeds `texts`, in order."""
 
 
 Opener = Callable[[Path, EmbeddingSettings], TextEmbedder]
@@ -52,7 +52,7 @@ ENGINES = {
 
 
 def open_engine(directory: Path, settings: EmbeddingSettings) -> TextEmbedder:
-    """The engine that `settings.engine` names, on the artefact in `directory`.
+    """Opens the engine that `settings.engine` names, on the artefact in `directory`.
 
     Raises:
         ArtefactError: the artefact is missing, damaged or for another runtime.

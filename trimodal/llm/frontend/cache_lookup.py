@@ -56,7 +56,8 @@ class CacheLookup:
         return asked
 
     def begin(self, state: RequestState) -> Lookup | None:
-        """A lookup for a request; None: its client wants a fresh answer, or it has no question."""
+        """Notes a request's question and begins its lookup; None: its client wants a fresh answer."""
+        state.question = self.question(state)
         if state.question is None or "no-cache" in state.request.terms.cache_control:
             return None
         return self._answers.lookup(state.question)
@@ -78,18 +79,14 @@ class CacheLookup:
             yield hit if hit and hit.entry.finish_reason in _COMPLETE else None
 
     def keep(self, generation: Generation) -> None:
-        """Stores a complete answer in the background; never raises."""
-        if not (generation.question and generation.storable):
-            return
-        try:
+        """Stores a complete answer in the background."""
+        if generation.question and generation.storable:
             self._answers.keep(
                 generation.question,
                 generation.answer,
                 generation.finish_reason,
                 generation.ticket.completion_tokens,
             )
-        except Exception:
-            logger.exception("an answer could not be kept", extra={"request_id": generation.id})
 
     def close(self) -> None:
         """Ends the lookups, then the cache."""

@@ -17,7 +17,7 @@ class RequestRegistry:
     """Requests that have not ended, and the generations they listen to. Guarded by the service's lock."""
 
     def __init__(self) -> None:
-        self.states: set[RequestState] = set()
+        self.states: dict[RequestState, None] = {}  # in their order of coming
         self.generations: dict[int, Generation] = {}
         self._by_question: dict[tuple[str, int], Generation] = {}
         self._by_cancel_key: dict[str, RequestState] = {}
@@ -45,13 +45,13 @@ class RequestRegistry:
             if time.monotonic() - self._cancelled_keys.pop(key, -_REMEMBERED_S) < _REMEMBERED_S:
                 raise Cancelled("the client cancelled the request")
             self._by_cancel_key[key] = state
-        self.states.add(state)
+        self.states[state] = None
 
     def remove(self, state: RequestState) -> Generation | None:
         """Forgets a request; returns its generation if that has no listener any more."""
         if state not in self.states:
             return None  # its cancel key may be another request's by now
-        self.states.remove(state)
+        del self.states[state]
         self._by_cancel_key.pop(state.request.terms.cancel_key, None)
         generation = state.generation
         if generation is None:

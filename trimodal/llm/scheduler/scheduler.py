@@ -1,7 +1,4 @@
-"""The one queue in front of an engine: who is let in, who is handed over next, who is too late.
-
-It holds tickets, not requests: texts, clients and the engine itself are its owner's affair.
-"""
+"""Admits, orders and expires the tickets in front of one engine."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from trimodal.llm.settings import LlmSettings
 class Scheduler:
     """Tickets that wait and tickets that run. Not thread-safe: its owner locks.
 
-    With `scheduler` "fifo" tickets go in the order of coming; nothing is refused but for a full queue.
+    With `scheduler` "fifo" tickets go in the order of coming; only a full queue refuses one.
 
     Args:
         settings: the model's parameters.
@@ -67,7 +64,7 @@ class Scheduler:
         return self._predictor.stats(self._counts)
 
     def admit(self, ticket: Ticket) -> None:
-        """Lets a ticket into the queue and foresees its TTFT (`ticket.predicted_ttft`).
+        """Lets a ticket into the queue and predicts its TTFT (`ticket.predicted_ttft`).
 
         Raises:
             Unavailable: no room, or its first text would come after its deadline; says when to try again.
@@ -80,9 +77,9 @@ class Scheduler:
         loser = self._loser(ticket, rank, now)
         lines = self._waiting.before(ticket)
         try:
-            # By arrival nobody who comes later goes first: no wait is stretched for them.
+            # First in, first out: no newcomer goes before it.
             above = math.inf if self._fifo else rank
-            self._predictor.promise(ticket, above, lines, self._running.values(), self.admission)
+            self._predictor.check_deadline(ticket, above, lines, self._running.values(), self.admission)
         except Unavailable:
             self._counts["refused_deadline"] += 1
             raise
@@ -108,13 +105,13 @@ class Scheduler:
     def next(self) -> Ticket | None:
         """The ticket to be handed to the engine now, its slot and KV blocks reserved; None: not now.
 
-        The first in order waits for its room and nobody overtakes it there, so small requests never
+        The first in order waits for its room and none overtakes it there, so small requests never
         starve a big one. Only a tier that is short of its own share of the KV blocks is passed over.
         """
         for ticket in self._waiting.heads():
             if not self.admission.in_share(ticket):
                 continue
-            if not (self._predictor.paced(ticket) and self.admission.reserve(ticket)):
+            if not (self._predictor.may_prefill(ticket) and self.admission.reserve(ticket)):
                 return None
             self._waiting.remove(ticket)
             ticket.started = self._clock()
@@ -130,7 +127,7 @@ class Scheduler:
         if not self._fifo:
             for ticket in self._waiting.expiring(self._predictor.soonest(self._longest)):
                 soonest = now
-                if self._running and not ticket.trial:  # else it goes at once: better tried than foreseen
+                if self._running and not ticket.trial:  # else it goes at once: try it whatever the forecast
                     soonest = self._predictor.soonest(ticket.uncached)
                 if soonest > ticket.expires:
                     self._waiting.remove(ticket)
@@ -142,7 +139,7 @@ class Scheduler:
         return dropped
 
     def stranded(self) -> list[Ticket]:
-        """Takes those out of the queue that never fit an engine that was opened anew."""
+        """Takes those out of the queue that can never fit the reopened engine."""
         if self._running:
             return []
         stranded = [ticket for ticket in self._waiting if not self.admission.fits(ticket)]
@@ -151,23 +148,23 @@ class Scheduler:
         return stranded
 
     def progress(self, ticket: Ticket, tokens: int, cached_tokens: int) -> None:
-        """A step made `tokens` new tokens of a running ticket."""
+        """Counts the new tokens of a running ticket."""
         ticket.cached_tokens = cached_tokens
         if tokens and ticket.id in self._running:
             ticket.completion_tokens += tokens
             self._predictor.progressed(ticket, tokens)
 
     def finish(self, ticket: Ticket) -> None:
-        """A running ticket's answer is complete: what it needed is learned, what it held is free."""
+        """Ends a running ticket whose answer is complete: learns from it and frees what it held."""
         self._end(ticket, finished=True)
 
     def leave(self, ticket: Ticket) -> None:
-        """A ticket is cancelled or failed, wherever it is."""
+        """Takes out a ticket that was cancelled or failed, wherever it is."""
         if not self._waiting.remove(ticket) and not self._dropped.pop(ticket.id, None):
             self._end(ticket, finished=False)
 
     def reopen(self, info: EngineInfo) -> None:
-        """The engine was lost and opened anew: those that wait stay; the owner has failed the others."""
+        """Takes a new engine for a lost one. Those that wait stay; the owner has failed the others."""
         self.admission = Admission(self._settings, info)
         self._running.clear()
         self._predictor.emptied()
@@ -176,12 +173,12 @@ class Scheduler:
             ticket.uncached = ticket.prompt_tokens
 
     def _loser(self, ticket: Ticket, rank: float, now: float) -> Ticket | None:
-        """Who would have to go for a ticket that comes now; None: there is room.
+        """The ticket that has to leave the queue for one that comes now; None: there is room.
 
         Raises:
-            Unavailable: the queue is full, and nobody in it is of a lower class.
+            Unavailable: the queue is full, and none in it has a lower rank.
         """
-        if not self._waiting and self.admission.fits(ticket) and self._predictor.paced(ticket):
+        if not self._waiting and self.admission.fits(ticket) and self._predictor.may_prefill(ticket):
             return None
         try:
             self.admission.check_queue(len(self._waiting))

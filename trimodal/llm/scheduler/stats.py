@@ -1,4 +1,4 @@
-"""What the scheduler has done so far, as plain values for metrics. It counts nothing itself."""
+"""Holds the scheduler's figures for metrics."""
 
 from __future__ import annotations
 

@@ -111,13 +111,13 @@ def _text(recorded: Sequence[Said], new: Sequence[Said], task: str, limits: Limi
 
 
 def _nearest(text: str, others: Iterable[Said]) -> tuple[float, Said]:
-    """The most alike of some answers, and how much it is."""
+    """Returns the most alike of some answers, and how much it is."""
     ranked = [(overlap(one.text, text), one) for one in list(others)[:_MOST_COMPARED]]
     return max(ranked, key=lambda pair: pair[0])
 
 
 def _own_likeness(recorded: Sequence[Said]) -> float:
-    """The least that a recorded answer is like its most alike other one; 1 when there is only one."""
+    """Returns the least that a recorded answer is like its most alike other one; 1 when there is only one."""
     if len(recorded) < 2:
         return 1.0
     some = recorded[:_MOST_COMPARED]

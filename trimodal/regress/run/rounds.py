@@ -171,7 +171,7 @@ async def _at_once(cases: Sequence[Case], work: Callable[[Case], Awaitable[None]
 
 
 async def _with_cosines(client: Client, case: Case, answers: list[Said], timeout: float) -> tuple[Said, ...]:
-    """The answers with their cosine to `expect.text`, where the case asks for it."""
+    """Completes the answers with their cosine to `expect.text`, where the case asks for it."""
     if case.expect.similarity_min is None:
         return tuple(answers)
     # After the rounds, so that it disturbs no measured request; an empty text has no vector.

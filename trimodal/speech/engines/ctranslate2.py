@@ -8,7 +8,7 @@ length of prompt, one language or one alignment a call) is parted first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.manifest import read_manifest
 from trimodal.runtimes.gpu_fit import check_checkpoint, check_precision
+from trimodal.speech.batches import batches
 from trimodal.speech.engines.ctranslate2_model import open_model
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition, Window
@@ -89,9 +90,10 @@ class CTranslate2Whisper:
     def recognise(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
         """What is heard in each window, in order; above temperature 0 by a wider search without loops."""
         rows = [_Row(window) for window in windows]
-        for group in _parted(rows, lambda row: smallest_context(self.contexts_s, row.samples)):
-            for first in range(0, len(group), self._max_batch):
-                self._run(group[first : first + self._max_batch], temperature)
+        for batch in batches(
+            rows, lambda row: smallest_context(self.contexts_s, row.samples), self._max_batch
+        ):
+            self._run(batch, temperature)
         return [self._recognition(row) for row in rows]
 
     def close(self) -> None:
@@ -112,10 +114,10 @@ class CTranslate2Whisper:
         for row in rows:
             row.prompt = self._tokens.prompt(row.language, row.window.prompt, room)
         # A search is bounded by its language, below.
-        for group in _parted(rows, lambda row: (len(row.prompt), most_tokens(context_s, row.language))):
+        for group in batches(rows, lambda row: (len(row.prompt), most_tokens(context_s, row.language))):
             self._generate(_rows_of(encoded, group), group, context_s, temperature)
         written = [row for row in rows if row.tokens]
-        for group in _parted(written, lambda row: row.language):
+        for group in batches(written, lambda row: row.language):
             self._align(encoded, group)
 
     def _choose_languages(self, encoded: Any, rows: Iterable[_Row]) -> None:
@@ -188,14 +190,6 @@ class CTranslate2Whisper:
     def _recognition(row: _Row) -> Recognition:
         ratio = compression_ratio("".join(word.text for word in row.words))
         return Recognition(row.words, row.language, row.no_speech, row.log_probability, ratio)
-
-
-def _parted(rows: Iterable[_Row], key: Callable[[_Row], Hashable]) -> list[list[_Row]]:
-    """Rows that agree in `key`."""
-    groups: dict[Hashable, list[_Row]] = {}
-    for row in rows:
-        groups.setdefault(key(row), []).append(row)
-    return list(groups.values())
 
 
 def _rows_of(encoded: Any, rows: Sequence[_Row]) -> Any:

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trimodal.audio.values import MAX_LEVEL, SAMPLE_RATE, Samples
+from trimodal.audio.samples import check_samples
+from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import InvalidArgument
 from trimodal.speech.values import MAX_PROMPT, Recognition, Window
+from trimodal.triton.fields import decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +55,13 @@ class RecogniseRequest:
         windows = []
         for index in range(rows):
             place = "" if rows == 1 else f"[{index}]"
-            _check_samples(self.windows[index], f"window{place}")
-            prompt = _text(prompts[index], f"prompt{place}")
+            check_samples(self.windows[index], f"window{place}")
+            prompt = decode(f"prompt{place}", prompts[index])
             if len(prompt) > MAX_PROMPT:
                 raise InvalidArgument(
                     f"prompt{place}: {len(prompt)} characters; at most {MAX_PROMPT} are accepted"
                 )
-            code = _text(codes[index], f"language{place}")
+            code = decode(f"language{place}", codes[index])
             if code and code not in languages:
                 known = ", ".join(languages)
                 raise InvalidArgument(f"language{place}: {code[:16]!r} is not known (known: {known})")
@@ -113,19 +115,3 @@ def _column(values: Sequence[bytes] | None, name: str, rows: int) -> Sequence[by
     if len(values) != rows:
         raise InvalidArgument(f"{name}: one for each of {rows} windows is needed, got {len(values)}")
     return values
-
-
-def _text(data: bytes, name: str) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidArgument(f"{name}: not UTF-8 (byte {error.start})") from None
-
-
-def _check_samples(samples: Samples, name: str) -> None:
-    loudest = float(np.abs(samples).max())
-    if not np.isfinite(loudest):
-        at = int(np.flatnonzero(~np.isfinite(samples))[0])
-        raise InvalidArgument(f"{name}: every sample must be finite; sample {at} is {samples[at]}")
-    if loudest > MAX_LEVEL:
-        raise InvalidArgument(f"{name}: samples lie within [-1, 1], got {loudest:g}")

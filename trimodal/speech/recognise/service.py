@@ -16,6 +16,7 @@ import numpy as np
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import RequestError, SettingsError, as_request_error
 from trimodal.metrics import Metrics
+from trimodal.speech.batches import batches
 from trimodal.speech.engines.protocol import SpeechEngine, open_engine
 from trimodal.speech.recognise.hallucinations import GUARDS, RETRIED, rejected_by
 from trimodal.speech.recognise.request import Recognised, RecogniseRequest
@@ -121,10 +122,8 @@ class RecogniseService:
 
     def _run_all(self, tasks: Sequence[_Task], temperature: float) -> None:
         """Runs of one context and at most `max_batch_windows` each."""
-        for context_s in sorted({task.context_s for task in tasks}):
-            alike = [task for task in tasks if task.context_s == context_s]
-            for first in range(0, len(alike), self._settings.max_batch_windows):
-                self._run(alike[first : first + self._settings.max_batch_windows], temperature)
+        for batch in batches(tasks, lambda task: task.context_s, self._settings.max_batch_windows):
+            self._run(batch, temperature)
 
     def _run(self, tasks: Sequence[_Task], temperature: float) -> None:
         """One run. If it fails, its windows are run one by one.

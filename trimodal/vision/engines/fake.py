@@ -40,5 +40,5 @@ class FakeClassifier:
 
 
 def open_engine(artefact: ClassifierArtefact, settings: ClassifySettings) -> FakeClassifier:
-    """A fake with the artefact's number of classes and the settings' delay."""
+    """Opens a fake with the artefact's number of classes and the settings' delay."""
     return FakeClassifier(len(artefact.labels), delay=settings.fake_delay_ms / 1000)

@@ -33,12 +33,12 @@ ENGINES: dict[str, tuple[str, str | None]] = {
 
 
 def runtime_of(engine: str) -> str | None:
-    """The runtime that an engine's artefact must be built for; None: any."""
+    """Returns the runtime that an engine's artefact must be built for; None: any."""
     return ENGINES[engine][1]
 
 
 def open_engine(artefact: ClassifierArtefact, settings: ClassifySettings) -> ImageClassifier:
-    """The engine that `settings.engine` names, opened on `artefact`.
+    """Opens the engine that `settings.engine` names, opened on `artefact`.
 
     Raises:
         ArtefactError: the runtime refuses the built file.

@@ -39,7 +39,7 @@ from trimodal.cache.guard.reading.words import CODE, COMMA, FIGURE, NAME, STOP, 
 
 @lru_cache(maxsize=2048)
 def read(text: str) -> Reading:
-    """The reading of a question.
+    """Reads a question.
 
     Raises:
         NotEnglish: see `words.words`.

@@ -97,6 +97,6 @@ def unit_word(word: str) -> str:
 
 
 def quantity(number: Fraction, unit: str) -> str:
-    """A number with its unit in base units: the same word for 2 weeks and 14 days."""
+    """Returns a number with its unit in base units: the same word for 2 weeks and 14 days."""
     dimension, factor = UNITS[unit]
     return f"q:{dimension}*{number * factor}"

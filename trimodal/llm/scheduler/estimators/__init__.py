@@ -1,1 +1,1 @@
-"""Learns one number each from the engine's own requests: speed, answer length, error."""
+"""Learns one number each from the engine's own requests: latency, answer length, error."""
