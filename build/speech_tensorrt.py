@@ -163,7 +163,7 @@ def build_plans(
 
 
 def without_hidden(encoder: Path, directory: Path) -> Path:
-    """A copy that gives the decoder's caches alone: an output that nobody reads costs its writing."""
+    """A copy that gives the decoder's caches alone: writing an output that is not read costs time."""
     model = onnx.load(encoder)
     for output in [one for one in model.graph.output if one.name == "hidden"]:
         model.graph.output.remove(output)

@@ -206,6 +206,6 @@ def test_a_calibration_of_the_operators_own_is_read_instead(calibrated, tmp_path
 def test_vectors_are_remembered_in_bounds(rig):
     one = rig()
     for index in range(1100):
-        one.cache._vectors[f"old {index}"] = np.zeros(4, np.float32)
+        one.cache._vectors._kept[f"old {index}"] = np.zeros(4, np.float32)
     one.cache.lookup(ask()).semantic()
-    assert len(one.cache._vectors) == 1024
+    assert len(one.cache._vectors._kept) == 1024

@@ -28,7 +28,7 @@ class Bench:
     def __init__(self) -> None:
         self.store, self.metrics, self.breaker = ScriptedStore(), MemoryMetrics(), CircuitBreaker("the store")
         counts = CacheMetrics(self.metrics, "llm")
-        self.writer = WriteBehind(self.store, lambda key, entry: None, counts, self.breaker)
+        self.writer = WriteBehind(self.store, None, counts, self.breaker)
 
     def put(self, question: Question, entry: Entry) -> None:
         self.writer.put(question.place, question.key, entry)
@@ -133,10 +133,11 @@ def test_close_tries_a_store_once_more_that_was_left_alone(bench, caplog, monkey
 
 
 def test_a_vector_that_cannot_be_had_fails_one_answer_alone(bench):
-    def vector_of(key, entry):
-        raise RuntimeError("no embedder")
+    class Broken:
+        def take(self, key, text):
+            raise RuntimeError("no embedder")
 
-    bench.writer._vector_of = vector_of
+    bench.writer._vectors = Broken()
     bench.put(ask(), entry())
     bench.settle(1)
     assert bench.count("failed") == 1

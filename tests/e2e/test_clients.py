@@ -75,6 +75,9 @@ async def test_vectors(client):
 async def test_models_without_the_operators_key(client):
     assert [model.name for model in await client.models()] == [
         "embedding",
+        "llm",
+        "speech",
+        "speech_recognize",
         "vision",
         "vision_classify",
         "vision_preprocess",

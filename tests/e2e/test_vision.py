@@ -83,9 +83,9 @@ def refused(ask: Ask, *images: bytes) -> str:
 def test_reads_held_out_digits_one_by_one_and_in_a_batch(ask):
     files = [file.read_bytes() for file in SAMPLES]
     assert [ask(data)[0][0][0] for data in files] == TRUTH
-    labels, scores = ask(*files)
-    assert [row[0] for row in labels] == TRUTH
-    assert scores.shape == (10, 5)
+    labels, scores = ask(*files[:16])  # as many as the model takes at once
+    assert [row[0] for row in labels] == TRUTH[:16]
+    assert scores.shape == (16, 5)
     assert (np.diff(scores, axis=1) <= 0).all()
     assert scores[:, 0].min() > 0.5
 

@@ -1,4 +1,4 @@
-"""Values of audio that speech, its clients and the commands share."""
+"""Defines timed words and audio samples, which speech, its clients and the commands share."""
 
 from __future__ import annotations
 

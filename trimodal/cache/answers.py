@@ -6,11 +6,7 @@ A lookup never raises: what is slow, down or damaged is a miss with a counter.
 from __future__ import annotations
 
 import hashlib
-import math
-import queue
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -19,21 +15,20 @@ from trimodal.cache.embedder import Embedder
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.options import CacheOptions
 from trimodal.cache.stores.base import Limits, Store, open_store
-from trimodal.cache.values import Entry, Hit, Question, Vector
-from trimodal.cache.write_behind import WriteBehind
+from trimodal.cache.values import Entry, Hit, Question
+from trimodal.cache.vectors import QuestionVectors
+from trimodal.cache.write_behind import DIGEST, WriteBehind
 from trimodal.errors import InvalidArgument, SettingsError
 
 CANDIDATES = 4
 """Nearest answers that the guard looks at."""
 MAX_CHARACTERS = 2_000
 """A longer question has no semantic layer: an embedding of its beginning says too little of it."""
-_DIGEST = "sha256:"
 _THREADS = 8
 _EMBEDDING = _THREADS - 2
 """Threads that may call the embedding model at once. Were all stuck in it, the exact layer would stop too."""
 _MAX_LOOKUPS = 64
 """More at once are not looked up: they would wait for a thread longer than the engine might take."""
-_VECTORS_KEPT = 1024
 
 
 class Judge(Protocol):
@@ -66,27 +61,27 @@ class AnswerCache:
         threshold: float | None = None,
     ) -> None:
         self._options, self.metrics = options, metrics
-        self._embedder = embedder if options.mode == "semantic" else None
-        if options.mode == "semantic" and embedder is None:
-            raise SettingsError("cache 'semantic' needs a model that embeds questions: parameter 'embedder'")
+        self.threads = DaemonThreads(_THREADS, "llm-lookup", _MAX_LOOKUPS)
+        self._vectors: QuestionVectors | None = None
         self._guard, self._threshold = guard, 1.0 if threshold is None else threshold
-        if self._embedder:
-            self._guard = guard or _guard(options.max_false_hit, self._embedder.checkpoint)
+        if options.mode == "semantic":
+            if embedder is None:
+                raise SettingsError(
+                    "cache 'semantic' needs a model that embeds questions: parameter 'embedder'"
+                )
+            self._vectors = QuestionVectors(embedder, self.threads, _EMBEDDING, options.embedding_budget_s)
+            self._guard = guard or _guard(options.max_false_hit, embedder.checkpoint)
             if threshold is None:
-                self._threshold = _threshold(options, self._embedder.checkpoint)
+                self._threshold = _threshold(options, embedder.checkpoint)
         limits = Limits(options.max_entries, options.budget_s)
         self._store = open_store(options.store, limits) if store is None else store
-        self.threads = DaemonThreads(_THREADS, "llm-lookup", _MAX_LOOKUPS)
         self._at_store = Guarded("the cache's store", _THREADS)
-        self._at_embedder = Guarded("the cache's embedding model", _EMBEDDING)
-        self._vectors: OrderedDict[str, Vector] = OrderedDict()
-        self._lock = threading.Lock()  # guards the vectors
-        self._writer = WriteBehind(self._store, self._vector_of, metrics, self._at_store.breaker)
+        self._writer = WriteBehind(self._store, self._vectors, metrics, self._at_store.breaker)
 
     @property
     def embeds(self) -> bool:
         """Whether there is a semantic layer."""
-        return self._embedder is not None
+        return self._vectors is not None
 
     def lookup(self, question: Question) -> AnswerLookup:
         """A lookup that waits for its thread from now on."""
@@ -136,11 +131,12 @@ class AnswerCache:
 
     def find_semantic(self, question: Question, calls: TimedCalls) -> Hit | None:
         """The answer to a question that means the same. Raises Bypassed."""
+        assert self._vectors
         if len(question.text) > MAX_CHARACTERS:
             self.metrics.refused("length")
             return None
         try:
-            vector = self._embed(question.key, question.text, calls)
+            vector = self._vectors.embed(question.key, question.text, calls)
         except Bypassed as missed:
             if isinstance(missed.cause, InvalidArgument):
                 return None  # Nothing in it that the model can read: there is nothing near it.
@@ -161,49 +157,6 @@ class AnswerCache:
 
     def _judge(self, asked: str, stored: str, similarity: float) -> str:
         return "" if asked == stored or self._guard is None else self._guard.judge(asked, stored, similarity)
-
-    def _embed(self, key: str, text: str, calls: TimedCalls) -> Vector:
-        embedder = self._embedder
-        assert embedder is not None
-        vector = calls.call(
-            self._at_embedder,
-            lambda: embedder.embed(text),
-            self._options.embedding_budget_s,
-            (InvalidArgument,),
-        )
-        with self._lock:
-            self._vectors[key] = vector
-            while len(self._vectors) > _VECTORS_KEPT:
-                self._vectors.popitem(last=False)
-        return vector
-
-    def _vector_of(self, key: str, entry: Entry) -> Vector | None:
-        """The vector that the semantic layer finds `entry` by; None: none. Called by the writer."""
-        if self._embedder is None or entry.finish_reason != "stop" or entry.text.startswith(_DIGEST):
-            return None
-        with self._lock:
-            vector = self._vectors.pop(key, None)
-        return self._embed_soon(key, entry.text) if vector is None else vector
-
-    def _embed_soon(self, key: str, text: str) -> Vector | None:
-        """Embeds on one of the threads within the budget; None: only the exact layer will find the answer."""
-        calls = TimedCalls(self._options.embedding_budget_s)
-        done: queue.SimpleQueue[Vector | None] = queue.SimpleQueue()
-
-        def job() -> None:
-            calls.begin()
-            try:
-                done.put(self._embed(key, text, calls))
-            except Bypassed:
-                done.put(None)
-
-        if not self.threads.submit(job):
-            return None
-        try:
-            return done.get(timeout=self._options.embedding_budget_s)
-        except queue.Empty:
-            calls.give_up(math.inf)
-            return None
 
 
 class AnswerLookup:
@@ -269,7 +222,7 @@ def _kept_text(text: str) -> str:
     """A question as it is stored: of a long one its SHA-256, as only the exact layer has a use for it."""
     if len(text) <= MAX_CHARACTERS:
         return text
-    return _DIGEST + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return DIGEST + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def _answers(entry: Entry, question: Question) -> bool:

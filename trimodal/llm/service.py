@@ -140,7 +140,6 @@ class LlmService:
         with self._lock:
             for state in list(self._registry.states):
                 self._fail(state, Unavailable("the server is shutting down"))
-            self._dispatcher.show()
         self._engine.close()
         if self._cache:
             self._cache.close()
@@ -349,9 +348,11 @@ class LlmService:
         self._sender.notify(state)
 
     def _leave(self, state: RequestState) -> None:
+        """Takes a request that ends out of the registry, and what only it listened to out of the engine."""
         state.lookup = None
         if generation := self._registry.remove(state):
             self._dispatcher.drop(generation)
+        self._dispatcher.show()
 
     def _send_responses(self) -> None:
         """Threads llm-sender-N: hand over what requests have to send."""

@@ -1,7 +1,6 @@
-"""What recogniser, sessions and clients hand to each other: windows of audio in, timed words out.
+"""Defines what recogniser, sessions and clients hand to each other: windows in, timed words out.
 
-Audio is 16 kHz mono float32 in [-1, 1] everywhere; a chunk in another form is
-brought to it where it enters. The values hold; they do nothing.
+Audio is 16 kHz mono float32 in [-1, 1] everywhere; other formats are converted where they enter.
 """
 
 from __future__ import annotations

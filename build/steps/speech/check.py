@@ -1,8 +1,7 @@
 """Compares a built Whisper with the torch checkpoint that it came from, on the same audio.
 
 Torch decodes every window once, greedily; each artefact is then compared in what its
-runtime encodes and writes, and in the words that the serving engine makes of it. It builds
-nothing.
+runtime encodes and writes, and in the words that the serving engine makes of it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Whisper's plans against the graphs that they were built from: numbers of every profile, then words.
+"""Compares Whisper's plans with the graphs that they were built from: numbers of every profile, then words.
 
-The graphs run on ONNX Runtime's CPU provider; how far they are from torch, their own check says
-(build/speech_onnx.py). Nothing is timed here.
+The graphs run on ONNX Runtime's CPU provider; build/speech_onnx.py has compared them with torch.
 """
 
 from __future__ import annotations

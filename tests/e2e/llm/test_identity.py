@@ -1,7 +1,7 @@
 """What a busy batch does to the demo model's answers, on the real server.
 
-With `numerics` "reproducible" the rest of the batch does not change an answer; with "fast", the shipped default,
-it does not change what the model knows by heart.
+With `numerics` "reproducible" what stands beside a request does not change its answer; with "fast", the
+default, it does not change what the model knows by heart.
 """
 
 from __future__ import annotations

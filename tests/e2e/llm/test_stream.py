@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -51,11 +52,17 @@ def idle(server):
 
 def settled(server):
     """How many requests have ended, once none runs; the server refreshes its figures twice a second."""
-    seen = -1.0
-    while not idle(server) or metric(server, "trimodal_llm_requests_total") != seen:
-        seen = metric(server, "trimodal_llm_requests_total")
+    seen = [-1.0]
+
+    def stands() -> bool:
+        seen.append(metric(server, "trimodal_llm_requests_total"))
+        if idle(server) and seen[-1] == seen[-2]:
+            return True
         time.sleep(0.7)
-    return seen
+        return False
+
+    wait_until(stands, "an idle server")
+    return seen[-1]
 
 
 def belongs_to_script(text):
@@ -142,8 +149,8 @@ async def test_a_full_queue_is_unavailable(serve):
         async with client.generate("x", max_tokens=1000) as running, client.generate("x") as waiting:
             await running.__anext__()
             first = asyncio.ensure_future(waiting.__anext__())
-            while not metric(server, "trimodal_llm_queued_requests"):
-                await asyncio.sleep(0.02)
+            queued = partial(metric, server, "trimodal_llm_queued_requests")
+            await asyncio.to_thread(wait_until, queued, "a full queue")
             with pytest.raises(Unavailable):
                 await client.complete("x")
             first.cancel()

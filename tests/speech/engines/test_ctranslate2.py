@@ -1,4 +1,4 @@
-"""The CTranslate2 engine on a tiny Whisper with random weights: torch's and faster-whisper's nonsense."""
+"""The CTranslate2 engine on a tiny Whisper with random weights: the words of torch and faster-whisper."""
 
 from __future__ import annotations
 

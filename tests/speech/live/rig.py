@@ -1,4 +1,4 @@
-"""A speech service on scripted sessions, for tests: a window a second is due, hearing it commits a word."""
+"""A speech service on scripted sessions: a window is due each second, and recognising it commits a word."""
 
 from __future__ import annotations
 

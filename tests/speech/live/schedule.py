@@ -1,7 +1,7 @@
 """Runs threads one at a time in an order that a seed decides, switching at locks, queues, waits and sinks.
 
-The doubles `Lock`, `Event`, `Thread` and `SimpleQueue` stand in for those of the modules under test. Whoever
-waits with a timeout may be chosen at any moment: the clock then jumps to the end of that wait.
+The doubles `Lock`, `Event`, `Thread` and `SimpleQueue` stand in for those of the modules under test. A thread
+that waits with a timeout may be chosen at any moment: the clock then jumps to the end of that wait.
 """
 
 from __future__ import annotations

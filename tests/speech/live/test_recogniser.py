@@ -1,4 +1,4 @@
-"""The recogniser behind a blocking call into another model, on a fake stub."""
+"""Calls of the recogniser model, on a fake stub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chunks as clients send them: what is taken, and the sentence for everything that is not."""
+"""Chunks that are taken, and the sentence for each that is refused."""
 
 from __future__ import annotations
 

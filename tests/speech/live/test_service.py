@@ -1,4 +1,4 @@
-"""Streams through the service: answers, counts, crowds. What sessions commit is tested beside them."""
+"""Streams through the service: answers, counts, many clients at once."""
 
 from __future__ import annotations
 

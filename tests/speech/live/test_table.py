@@ -1,4 +1,4 @@
-"""Which streams are let in, found, started anew and forgotten, and what each of them is answered then."""
+"""Streams are admitted, found, restarted and closed; what each request is answered then."""
 
 from __future__ import annotations
 

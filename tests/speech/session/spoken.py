@@ -1,4 +1,4 @@
-"""Made-up speech with known words, and an oracle that hears windows of it: for tests of sessions.
+"""Made-up speech with known words, and an oracle that recognises windows of it: for tests of sessions.
 
 A word sounds as noise, a pause is silent. The oracle knows the words and is told
 where the window lies; what it does to words at the window's edges can be chosen.

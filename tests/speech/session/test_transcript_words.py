@@ -1,4 +1,4 @@
-"""What sessions promise of any speech: every word, once, at its time, whatever the chunks."""
+"""Every word of a stream is committed once, at its time, whatever the size of the chunks."""
 
 import difflib
 from itertools import cycle, pairwise, repeat

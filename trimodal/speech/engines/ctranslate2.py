@@ -1,9 +1,9 @@
-"""Whisper on CTranslate2, called at the batch level: windows of many streams in one run.
+"""Runs Whisper on CTranslate2 at the batch level: windows of many streams in one run.
 
 faster-whisper's class takes one audio at a time and always encodes 30 s; here a
 batch shares one encoding of the shortest context that holds its windows. A
-window's result never depends on its neighbours: what CTranslate2 would mix (one
-length of prompt, one language or one alignment a call) is parted first.
+window's result never depends on its neighbours: windows that CTranslate2 would mix
+(it takes one length of prompt, one language and one alignment a call) go into runs of their own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Opens a Whisper in CTranslate2: how it computes, on how many threads, how they wait. Decodes nothing."""
+"""Opens a Whisper in CTranslate2: compute type, number of threads, and cuBLAS on GPUs."""
 
 from __future__ import annotations
 

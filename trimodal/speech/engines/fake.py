@@ -1,9 +1,8 @@
-"""A recogniser without a model: it reads words out of tones that `speak` wrote, wherever a stream is cut.
+"""Reads words out of tones that `speak` wrote: a recogniser without a model, for tests and load tests.
 
-The code: a word is a tone of `WORD_S` whose frequency says which of `VOCABULARY` it
-is, and silence parts it from the next. A word of which more than half lies in the
-window is heard, with the times of the part that lies there. It makes no mistakes, so
-what a session loses or doubles at window borders shows as such.
+A word is a tone of `WORD_S` whose frequency says which of `VOCABULARY` it is; silence separates words. A
+word is heard if more than half of it lies in the window, with the times of the part that does. It makes no
+mistakes, so words that a session loses or doubles at window borders show.
 """
 
 from __future__ import annotations

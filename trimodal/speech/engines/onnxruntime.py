@@ -1,7 +1,6 @@
-"""Whisper's two ONNX graphs in ONNX Runtime sessions: encoding, and decoding with caches on the device.
+"""Runs Whisper's two ONNX graphs in ONNX Runtime; the caches stay on the device.
 
-Names and shapes are those of build/steps/speech/onnx_export.py. It knows tensors alone: which
-tokens are taken, and what they mean, is the engine's affair.
+Names and shapes are those of build/steps/speech/onnx_export.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The contract of a speech recogniser, and the table that opens one by name.
+"""Defines the protocol of a speech engine, and opens one by name.
 
-An engine gets windows that are known to be good: limits, finite samples and
-known languages are the service's affair, and so is refusing what an engine
-made up (guards). Padding windows and putting them into batches is the engine's.
+The service has checked the windows that an engine gets (limits, finite samples, known languages), and filters
+hallucinations afterwards. The engine pads windows and puts them into batches.
 """
 
 from __future__ import annotations

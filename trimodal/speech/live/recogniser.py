@@ -1,7 +1,6 @@
 """Has windows recognised by another model of the same Triton: one blocking call a window.
 
-Calls come from many threads at once; Triton's dynamic batcher gathers the windows
-that wait. `pb_utils` is handed over by the glue: only a stub process can import it.
+Calls come from many threads at once; Triton's dynamic batcher gathers the windows that wait.
 """
 
 from __future__ import annotations

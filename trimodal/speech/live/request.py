@@ -1,7 +1,4 @@
-"""One chunk of a live stream as the client sent it, checked: every refusal names the field and the limit.
-
-Whether the stream exists and whether there is room for it are the service's affair.
-"""
+"""Checks one chunk of a live stream as the client sent it; each refusal names the field and the limit."""
 
 from __future__ import annotations
 

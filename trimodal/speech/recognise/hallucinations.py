@@ -1,8 +1,6 @@
-"""Which results are not believed: what Whisper writes over silence, noise and in loops.
+"""Rejects what Whisper makes up over silence, over noise and in loops.
 
 The thresholds have the names and defaults of openai-whisper and faster-whisper.
-Each guard is a function from a result to True; what becomes of a rejected window
-is decided in recognize.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""One request to the recogniser as its tensors are: what is refused in it, and its answer as tensors.
-
-What is heard, and what is believed of it, is not decided here.
-"""
+"""Checks one request to the recogniser, and turns its results into output tensors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Windows of many requests → words, with one outcome a request: runs of the engine, guards, one retry.
+"""Recognises the windows of many requests: runs of the engine, guards against hallucinations, one retry.
 
-A request that is refused, or that the engine fails on, never harms its neighbours.
-No Triton here, and no stream: what comes before or after a window is not known.
+Each request has one outcome. A request that is refused, or that the engine fails on, does not affect the
+others in its batch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One live stream: audio in as it comes, windows to be recognised out, words back, committed for good.
+"""Computes one live stream: takes audio in, hands out windows to be recognised, and commits words for good.
 
-Pure state: no threads, no recogniser, no limits on what is fed. Its owner locks
-it, feeds it, and carries its windows to a recogniser and the answers back.
+Pure state without threads or limits. The owner locks it, feeds it, has its windows recognised, and gives
+the results back.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class LiveSession:
     detected anew in each, it would change within sentences.
 
     Attributes:
-        dropped_words: heard where the detector found no speech: made up, not committed.
+        dropped_words: recognised where the detector found no speech: made up, so not committed.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class LiveSession:
         self._transcript = Transcript()
         self._policy = POLICIES[policy](settings, self._transcript)
         self._ended = False
-        self._out: Stretch | None = None  # with the recogniser
+        self._out: Stretch | None = None  # being recognised
 
     @property
     def finished(self) -> bool:
@@ -97,12 +97,12 @@ class LiveSession:
 
     @property
     def waiting(self) -> bool:
-        """A window is with the recogniser, or due."""
+        """A window is being recognised, or due."""
         return self._due() is not None
 
     @property
     def outstanding(self) -> bool:
-        """A window is with the recogniser."""
+        """A window is being recognised."""
         return self._out is not None
 
     @property
@@ -117,7 +117,7 @@ class LiveSession:
 
     @property
     def max_pending_s(self) -> float:
-        """How much of it may be pending before its answers wait."""
+        """Audio that may be pending before answers wait."""
         return self._settings.max_pending_s
 
     @property

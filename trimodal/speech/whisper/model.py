@@ -1,8 +1,7 @@
-"""Whisper over two graphs, whatever runs them: greedy decoding of a batch of windows into timed words.
+"""Runs Whisper over the two graphs of any runtime: a batch of windows becomes timed words.
 
-Word times come from the attention that decoding itself has paid, so no second pass aligns
-them. With FP32 graphs a window's result does not depend on its neighbours; fewer bits may turn
-a close decision. Runtimes are behind trimodal.speech.whisper.graphs, dynamic time warping in alignment.
+Word times come from the attention of decoding itself, so no second pass aligns them. With FP32 graphs a
+window's result does not depend on its neighbours; in fewer bits a close decision may change.
 """
 
 from __future__ import annotations

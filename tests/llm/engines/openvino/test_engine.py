@@ -115,7 +115,7 @@ def long(prompts: list[list[int]], length: int, first: int) -> list[int]:
     return ([first] + sum(prompts, []))[:length]
 
 
-@pytest.mark.parametrize("caching", [True, False])
+@pytest.mark.parametrize("caching", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("speculation", ["none", "draft", "prompt_lookup"])
 def test_sixteen_at_once_get_the_solo_tokens(opened, prompts, solo, monkeypatch, speculation, caching):
     monkeypatch.setattr(

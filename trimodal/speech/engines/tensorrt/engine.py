@@ -1,7 +1,7 @@
-"""Whisper on TensorRT: opens the plans of build/speech_tensorrt.py, once everything about them fits.
+"""Opens the TensorRT plans of build/speech_tensorrt.py.
 
-A plan that was built with another TensorRT, for another GPU or for smaller batches is refused by a
-sentence, before the library is asked. What decodes is in graph_whisper.
+A plan that was built with another TensorRT, for another GPU or for smaller batches is refused with a
+sentence that says so, before TensorRT is asked.
 """
 
 from __future__ import annotations
