@@ -1,4 +1,4 @@
-"""The thread that puts answers into the store: bounded, patient with nobody, and heard of in counters."""
+"""Write-behind: the queue is bounded, a slow or broken store delays no request, and all is counted."""
 
 from __future__ import annotations
 

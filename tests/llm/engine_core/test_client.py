@@ -58,7 +58,7 @@ def test_a_message_that_cannot_be_read_is_a_lost_engine(caplog: Any) -> None:
     client, engine = opened()
     reader = Reader(client)
     engine.send_bytes(b"no pickle")
-    assert reader.died.wait(10), "the reader waits for ever"
+    assert reader.died.wait(10), "the reader still waits"
     assert "the engine's message cannot be read" in caplog.text
     reader.close()
 
@@ -109,7 +109,7 @@ def test_closing_ends_an_engine_in_a_thread() -> None:
 
 
 @pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_to_the_whole_group_is_the_servers_affair(name: signal.Signals) -> None:
+def test_a_signal_to_the_whole_group_does_not_end_the_engine(name: signal.Signals) -> None:
     client = start_process(FAKE)
     reader = Reader(client)
     assert client.pid
