@@ -1,4 +1,4 @@
-"""Sentence embedder → ONNX with pooling and normalisation inside, put where the embedding model looks for it.
+"""Builds ONNX graphs of a sentence embedder, pooling and normalisation inside.
 
     python build/embedding_onnx.py --precision fp32
     python build/embedding_onnx.py path/or/hub-id --precision int8 --precision fp16

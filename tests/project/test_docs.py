@@ -29,6 +29,7 @@ from tests.project.pages import (
     tables,
 )
 from tests.project.test_configs import REPOSITORY, SETTINGS, config
+from tests.project.test_layers import LAYERS
 from trimodal.cli.app import app
 
 if sys.version_info >= (3, 11):
@@ -402,4 +403,27 @@ def test_every_dependency_is_described() -> None:
     names = {re.split(r"[\[<>=; ]", requirement)[0].lower() for requirement in needed} - {"trimodal"}
     cells = [row[0].lower() for row in tables((DOCS / "dependencies.md").read_text())]
     described = {name for cell in cells for name in re.findall(r"[\w.-]+", cell)}
-    assert not names - described
+    missing = sorted(names - described)
+    assert not missing
+
+
+# Architecture
+
+
+def test_the_layers_shown_are_those_that_are_kept() -> None:
+    shown = blocks(DOCS / "architecture.md", "text")[0].splitlines()
+    assert [tuple(line.split()) for line in shown] == list(LAYERS)
+
+
+def test_the_folders_are_described_as_their_docstrings_do() -> None:
+    rows = tables(section(DOCS / "architecture.md", "Folders"))
+    shown = {row[0].strip("`"): row[1] for row in rows if row[0].startswith("`")}
+    said = {
+        str(file.parent.relative_to(ROOT)): (ast.get_docstring(ast.parse(file.read_text())) or "").split(
+            "\n"
+        )[0]
+        for file in (ROOT / "trimodal").rglob("__init__.py")
+        if file.parent != ROOT / "trimodal"
+    }
+    assert all(said.values()), f"no docstring: {[folder for folder, text in said.items() if not text]}"
+    assert shown == said

@@ -1,7 +1,7 @@
-"""FP32 ONNX graph → the same with FP16 inside, for TensorRT and for ONNX Runtime on CUDA.
+"""Converts an FP32 ONNX graph to FP16 inside, for TensorRT and for ONNX Runtime on CUDA.
 
-Named inputs and outputs stay FP32, and so does what is between named nodes. It measures nothing: what FP16
-costs is found by `onnx_rounding.py`, and quantised graphs are made by `onnx_qdq.py`.
+Named inputs and outputs stay FP32, and so does what is between named nodes. What FP16 costs is found by
+`rounding.py`.
 """
 
 from __future__ import annotations

@@ -14,8 +14,7 @@ from unittest import mock
 import onnx
 import pytest
 
-from tests.builders.llm.test_openvino import command, sentence
-from tests.builders.speech.test_ctranslate2 import _scripts, audio, checkpoint  # noqa: F401
+from tests.builders.engine_builds import command, sentence
 from tests.speech.engines.tensorrt.on_onnx import TensorRTOnOnnx, builds
 from tests.speech.engines.tensorrt.plans import H200
 from tests.speech.whisper.checkpoints import sound
@@ -33,18 +32,14 @@ pytestmark = [
 LARGEST = 4
 
 
-@pytest.fixture(scope="module")
-def graphs(checkpoint, audio, _scripts, tmp_path_factory):  # noqa: F811
+@pytest.fixture
+def graphs(onnx_artefacts: Path) -> Path:
     """FP16 graphs of build/speech_onnx.py."""
-    directory = tmp_path_factory.mktemp("graphs") / "onnx-fp16"
-    out = ("--precision", "fp16", "--out", directory, "--audio", audio, "--contexts", "5,10")
-    result = command("speech_onnx")(checkpoint, *out, "--min-agreement", 0.1)
-    assert result.exit_code == 0, result.output
-    return directory
+    return onnx_artefacts / "fp16"
 
 
 @pytest.fixture
-def machine(tensorrt_double, monkeypatch, _scripts):  # noqa: F811
+def machine(tensorrt_double, monkeypatch):
     """A GPU machine's libraries: both doubles, memory on the processor."""
     runs = TensorRTOnOnnx(tensorrt_double)
     builds(tensorrt_double)
@@ -54,7 +49,7 @@ def machine(tensorrt_double, monkeypatch, _scripts):  # noqa: F811
 
 
 @pytest.fixture
-def build(machine, audio, tmp_path):  # noqa: F811
+def build(machine, audio, tmp_path):
     cache = tmp_path / "cache"
     return lambda *arguments: command("speech_tensorrt")(
         *arguments, "--audio", audio, "--max-batch", LARGEST, "--timing-cache", cache
@@ -221,8 +216,8 @@ def test_a_machine_whose_torch_has_no_cuda_is_told_of_no_check(refused, build, g
 
 def test_graphs_of_a_checkpoint_are_made_first_and_stay_beside_the_plans(
     build,
-    checkpoint,  # noqa: F811
-    audio,  # noqa: F811
+    checkpoint,
+    audio,
     graphs,
     tmp_path,
 ):

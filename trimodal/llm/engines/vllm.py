@@ -67,7 +67,7 @@ async def _open(settings: LlmSettings, artefact: GpuArtefact) -> VllmRuntime:
     from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.metrics.loggers import StatLoggerBase
 
-    class Usage(StatLoggerBase):  # type: ignore[misc]
+    class Usage(StatLoggerBase):
         """Keeps the newest KV usage; vLLM makes one and calls it after each of its steps."""
 
         usage = 0.0
