@@ -1,7 +1,7 @@
 """Reads a model's `parameters` of config.pbtxt into one frozen settings object.
 
 Triton hands every parameter over as a string; a pydantic model says which keys
-exist, their types and their limits. This module does not know any of them.
+exist, their types and their limits.
 """
 
 from __future__ import annotations

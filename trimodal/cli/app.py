@@ -46,6 +46,9 @@ app.add_typer(plan, name="plan")
 @app.callback()
 def main() -> None:
     """Text, images and live audio on NVIDIA Triton."""
+    from trimodal import logs
+
+    logs.configure()
 
 
 if __name__ == "__main__":
