@@ -1,4 +1,4 @@
-"""Reads Triton's log: when each model was loaded, and why one was not. Writes nothing.
+"""Reads Triton's log: when each model was loaded, and why one was not.
 
 Knows the default log format, in which a message is one line with its newlines escaped:
     E1121 03:31:22.905536 6285 model_lifecycle.cc:642] "failed to load 'llm' version 1: Internal: …"
@@ -91,11 +91,14 @@ class LoadLog:
 
 
 class LogReader:
-    """Follows a growing log file. Not a thread: `read` returns the new complete lines."""
+    """Follows what is appended to a log file: `read` returns the new complete lines.
+
+    What the file holds already is skipped: it belongs to an earlier server (`--log FILE` is appended to).
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._offset = 0
+        self._offset = path.stat().st_size if path.exists() else 0
 
     def read(self) -> list[str]:
         with self._path.open("rb") as file:
