@@ -1,7 +1,6 @@
-"""What every build script shares: finding a checkpoint, showing progress, printing figures, ending on errors.
+"""Finds checkpoints, shows progress, prints figures and ends on errors, for every build script.
 
-It knows nothing of any model or runtime, and it imports none: a script that is
-only asked for --help stays fast.
+It imports no model and no runtime: `--help` of a script stays fast.
 """
 
 from __future__ import annotations

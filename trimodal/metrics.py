@@ -1,4 +1,4 @@
-"""Metric families behind one small Protocol, so that services count without knowing Triton.
+"""Puts metric families behind one small Protocol, so that services count without knowing Triton.
 
 Inside the server the factory is Triton's Python backend (`pb_utils.MetricFamily`),
 in tests `MemoryMetrics`. This module defines no family: each task declares its own.
@@ -71,5 +71,5 @@ class MemoryMetrics:
         return self.get(name, labels)
 
     def get(self, name: str, labels: Labels) -> _MemoryMetric:
-        """The series `name{labels}`, made at zero when nobody asked for it yet."""
+        """The series `name{labels}`, made at zero on first use."""
         return self.series.setdefault((name, tuple(sorted(labels.items()))), _MemoryMetric())

@@ -226,7 +226,7 @@ def _kept_text(text: str) -> str:
 
 
 def _answers(entry: Entry, question: Question) -> bool:
-    """A store that mixes up its entries is damaged: nobody gets another question's answer."""
+    """A store that mixes up its entries is damaged: no request gets another question's answer."""
     return entry.text == _kept_text(question.text) and _usable(entry, question)
 
 

@@ -1,4 +1,4 @@
-"""`trimodal doctor`: its options and exit codes. What is looked at is in trimodal.doctor."""
+"""`trimodal doctor`: reads its options and sets the exit code; trimodal.doctor holds the checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`trimodal serve`: its options and exit codes. What it does is in trimodal.server.foreground."""
+"""`trimodal serve`: reads its options; trimodal.server.foreground serves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The libraries that a profile's engines import: which are there, in which versions. Imports none."""
+"""Checks which libraries of a profile's engines are there, in which versions, without importing them."""
 
 from __future__ import annotations
 

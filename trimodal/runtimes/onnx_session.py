@@ -1,7 +1,6 @@
 """Opens an ONNX graph in ONNX Runtime, on the processor or on the GPU; every failure is one sentence.
 
-What a graph means is its engine's affair. ONNX Runtime answers on the processor, without a word
-to the caller, where CUDA does not start; here that is an error.
+Where CUDA does not start, ONNX Runtime falls back to the processor without an error; here it is one.
 """
 
 from __future__ import annotations

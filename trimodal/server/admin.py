@@ -1,4 +1,4 @@
-"""The few HTTP calls that the launcher makes of its own server. Not a client library."""
+"""Makes the few HTTP calls that the launcher needs of its own server."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Api:
     timeout: float = 2.0
 
     def ready(self, model: str | None = None) -> bool:
-        """Whether the server, or one model, is ready; False also when nobody answers."""
+        """Whether the server, or one model, is ready; False also when it does not answer."""
         path = f"/v2/models/{model}/ready" if model else "/v2/health/ready"
         try:
             return self._call("GET", path, self.http_port)[0] == 200

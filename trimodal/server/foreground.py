@@ -1,4 +1,4 @@
-"""Runs one server in the foreground: signals, progress, the wait for its end. Knows no flags."""
+"""Runs one server in the foreground: signals, progress, the wait for its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds tritonserver's command line and starts it under its guard. Waits for nothing."""
+"""Builds tritonserver's command line and starts it under its guard."""
 
 from __future__ import annotations
 

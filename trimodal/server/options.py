@@ -1,4 +1,4 @@
-"""What a server is started with. Values only: nothing is looked up or checked on the machine here."""
+"""Defines what a server is started with; the machine is checked elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One tritonserver as a context manager: for the CLI, the demo, benches and tests.
+"""Runs one tritonserver as a context manager: for the CLI, the demo, benches and tests.
 
     with TritonServer(ServerOptions(models=("llm",), http_port=0, grpc_port=0, metrics_port=0)) as server:
         client = InferenceServerClient(server.grpc_url)

@@ -19,7 +19,7 @@ _UNREADABLE = re.compile(r"^Poll failed for model directory '([^']+)': (.*)$")
 _DEPENDS = re.compile(r"ensemble '?([\w.-]+)'? depends on '?([\w.-]+)'? which has no loaded version")
 _ERROR = re.compile(r"^error: (.*)$")
 _IN_USE = re.compile(r"already in use|[Aa]ddress in use|Failed to bind|unable to bind", re.IGNORECASE)
-# Sentences of Triton that say less than ours, or name what nobody can act on.
+# Sentences of Triton that say less than ours, or name what an operator cannot act on.
 _INSTEAD = {
     re.compile(r"Stub process '[^']*' is not healthy"): (
         "its Python process died while loading (out of memory, or a crash in a library)"

@@ -214,7 +214,7 @@ class RequestState:
         return True
 
     def refuse(self) -> None:
-        """Ends the request without a response: whoever submitted it is told by an exception."""
+        """Ends the request without a response: its caller gets an exception instead."""
         self._drop_unsent()
         self.ended = True
 
