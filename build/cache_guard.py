@@ -34,6 +34,7 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 MOST_PASSED = 300
 ROOT = Path(__file__).parents[1]
+APART, EMBEDDING = "tests/cache/guard/kept_apart.txt", "model_repository/embedding/1/onnx-fp32"
 FRAMES = (
     (r"how (?:do|can) i (.*)\?$", ("What's the best way to {}?", "Which steps are needed to {}?")),
     (r"how to (.*)$", ("What should I do to {}?", "explain how I {}")),
@@ -120,13 +121,13 @@ def learn(x: Floats, y: Flags) -> tuple[Floats, float]:
 def main(
     pairs: list[Path] = typer.Argument(help="JSON lines of labelled pairs, to learn from."),
     apart_file: Path = typer.Option(
-        ROOT / "tests/cache/guard/kept_apart.txt", "--apart", help="More that differ, as a|b."
+        ROOT / APART, "--apart", show_default=APART, help="More that differ, as a|b."
     ),
     alike: Path | None = typer.Option(
         None, help="Questions of different pairs that do mean the same, as a|b."
     ),
-    artefact: Path = typer.Option(ROOT / "model_repository/embedding/1/onnx-fp32", help="Embedding engine."),
-    out: Path = typer.Option(MODEL, help="The model's file."),
+    artefact: Path = typer.Option(ROOT / EMBEDDING, show_default=EMBEDDING, help="Embedding engine."),
+    out: Path = typer.Option(MODEL, show_default="trimodal/cache/guard/rewording.json", help="Model's file."),
 ) -> None:
     """Fit the guard's model of rewordings; which score keeps which bound comes from held-out fifths."""
     with operator_errors():

@@ -140,7 +140,7 @@ def shapes(directory: Path) -> dict[str, int]:
 
 
 def special_ids(directory: Path) -> dict[str, Any]:
-    """`eos_token_ids`: every id that ends an answer, whoever of generation, model and tokenizer names it."""
+    """`eos_token_ids`: every id that ends an answer, by generation config, model or tokenizer."""
     import tokenizers
 
     config, tokenizer_config = _read(directory / "config.json"), _read(directory / "tokenizer_config.json")

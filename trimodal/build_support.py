@@ -1,4 +1,4 @@
-"""What every build script shares: finding a checkpoint, showing progress, printing figures, ending on errors.
+"""Finds checkpoints, shows progress, prints figures and ends on errors, for every build script.
 
 It imports no runtime, so that a script that is only asked for --help stays fast.
 """

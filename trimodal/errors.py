@@ -1,4 +1,4 @@
-"""Typed errors: what a client, an operator or a build script may be told.
+"""Defines the typed errors: what a client, an operator or a build script may be told.
 
     TrimodalError
     ├── RequestError            one request is refused or ends; it carries a Triton code

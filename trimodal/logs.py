@@ -4,7 +4,8 @@ A module that has something to say calls `logging.getLogger(__name__)`. A record
 
     logger.warning("refused a sequence", extra={"request_id": request_id})
 
-Inside Triton, stderr of the Python models is part of Triton's log.
+Inside Triton, stderr of the Python models is part of Triton's log (its file: `trimodal serve --log`, or
+TRIMODAL_LOG).
 """
 
 from __future__ import annotations

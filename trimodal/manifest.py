@@ -1,4 +1,4 @@
-"""The manifest beside every built engine: where it came from and what it fits.
+"""Writes and reads the manifest beside every built engine: where it came from and what it fits.
 
 A build script writes it last; whoever opens the engine reads it first and refuses one that does not fit.
 """

@@ -1,4 +1,4 @@
-"""Metric families behind one small Protocol, so that services count without knowing Triton.
+"""Puts metric families behind one small Protocol, so that services count without knowing Triton.
 
 Inside the server the factory is Triton's Python backend (`pb_utils.MetricFamily`),
 in tests `MemoryMetrics`. This module defines no family: each task declares its own.

@@ -1,4 +1,4 @@
-"""The optimizer of both trainings, Muon, and whether bfloat16 pays on this machine.
+"""Implements Muon, the optimizer of both trainings, and tells whether bfloat16 pays on this machine.
 
 On a CPU without instructions for bfloat16 torch.optim.Muon (2.13) took 1.3 s a step of the demo LLM instead
 of 0.4 s, and autocast made the rest 3.4 s instead of 1.1 s: both are emulated there.

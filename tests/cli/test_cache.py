@@ -46,6 +46,16 @@ def test_stats_are_one_line(store):
     assert result.stdout.startswith(f"{default_store('llm')}: 3 answers of 2 tenants, ")
 
 
+def test_a_fresh_machine_has_nothing_stored_yet(monkeypatch, tmp_path):
+    monkeypatch.setenv("TRIMODAL_CACHE", str(tmp_path))
+    path = default_store("llm")
+    result = run("stats")
+    assert (result.exit_code, result.stdout) == (0, f"nothing stored yet: {path}\n")
+    told = json.loads(run("stats", "--json").stdout)
+    assert told == {"store": str(path), "entries": 0, "bytes": 0, "tenants": 0}
+    assert not path.exists()
+
+
 def test_stats_in_json(store):
     held = json.loads(run("stats", "--json", "--store", str(default_store("llm"))).stdout)
     assert (held["entries"], held["tenants"], held["bytes"] > 0) == (3, 2, True)

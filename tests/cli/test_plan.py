@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,7 +39,7 @@ def test_one_card_in_json(config: Path) -> None:
     assert row["kv_tokens"] == row["kv_blocks"] * 32
     assert row["kv_sequences"] == row["kv_tokens"] // 8192
     assert row["fits"] is True
-    assert row["usd_per_million_tokens"] is None
+    assert row["usd_per_hour"] is row["usd_per_million_tokens"] is None
 
 
 def test_every_card_by_default(config: Path) -> None:
@@ -52,13 +53,28 @@ def test_every_card_by_default(config: Path) -> None:
 
 def test_tables(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build_support.console, "width", 160)
-    one = run(config, "--card", "H100", "--tokens-per-second", "1000")
+    one = run(config, "--card", "H100")
     assert one.exit_code == 0, one.output
+    assert "US$" not in one.output
     assert "8,030,261,248" in one.output
     assert "131,072" in one.output
     every = run(config)
     assert every.exit_code == 0
     assert "A100 40GB" in every.output
+    assert "US$" not in every.output
+
+
+def test_a_price_adds_the_cost(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_support.console, "width", 160)
+    asked = ("--tp", "2", "--tokens-per-second", "1000", "--price", "1.8")
+    one = run(config, "--card", "H100", *asked).output
+    assert re.search(r"US\$ an hour +3\.60\b", one)
+    assert re.search(r"US\$ a million tokens +1\.000\b", one)
+    every = run(config, *asked).output
+    assert "US$ an hour" in every
+    assert every.count("1.000") == 8
+    without = run(config, "--tokens-per-second", "1000")
+    assert (without.exit_code, "--tokens-per-second needs --price" in without.output) == (2, True)
 
 
 def test_what_does_not_fit_says_the_remedies_and_fails(tmp_path: Path) -> None:

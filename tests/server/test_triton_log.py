@@ -89,10 +89,20 @@ def test_sentence():
 
 def test_reader_returns_complete_lines_once(tmp_path):
     file = tmp_path / "log"
-    file.write_text("one\ntw")
     reader = LogReader(file)
+    file.write_text("one\ntw")
     assert reader.read() == ["one"]
     assert reader.read() == []
     with file.open("a") as more:
         more.write("o\nthree\n")
     assert reader.read() == ["two", "three"]
+
+
+def test_reader_skips_what_an_earlier_server_wrote(tmp_path):
+    file = tmp_path / "log"
+    file.write_text(LOG)
+    reader = LogReader(file)
+    assert reader.read() == []
+    with file.open("a") as more:
+        more.write("new\n")
+    assert reader.read() == ["new"]

@@ -1,4 +1,4 @@
-"""What was asked, heard and seen → the user's message, by a small jinja2 file that operators may edit.
+"""Renders what was asked, heard and seen as the user's message, by a jinja2 file that operators may edit.
 
 Sandboxed, and tried at load. What a recording or an image says only ever becomes part of the user's
 message: the system message is a setting, and nothing that a client sends gets into it.

@@ -34,10 +34,19 @@ def stats(
     import json
     from dataclasses import asdict
 
-    with _opened(store, model) as (name, opened):
-        held = opened.stats()
+    from trimodal.cache.options import default_store
+    from trimodal.cache.values import StoreStats
+
+    fresh = not store and not default_store(model).exists()
+    if fresh:  # no server has stored anything on this machine: opening it would make the file
+        name, held = str(default_store(model)), StoreStats(entries=0, bytes=0, tenants=0)
+    else:
+        with _opened(store, model) as (name, opened):
+            held = opened.stats()
     if json_:
         typer.echo(json.dumps({"store": name, **asdict(held)}))
+    elif fresh:
+        typer.echo(f"nothing stored yet: {name}")
     else:
         typer.echo(f"{name}: {held.entries} answers of {held.tenants} tenants, {held.bytes / 1024:.0f} KiB")
 
@@ -48,7 +57,7 @@ def clear(
     model: str = MODEL,
     tenant: str = typer.Option(None, help='Of this tenant alone; "" is the one of those who name none.'),
     namespace: str = typer.Option(None, help="Of this namespace alone."),
-    all_: bool = typer.Option(False, "--all", help="Whoever's they are."),
+    all_: bool = typer.Option(False, "--all", help="Those of every tenant."),
 ) -> None:
     """Drop stored answers; a server that runs on them finds none from then on."""
     from trimodal.cache.stores.base import Owner

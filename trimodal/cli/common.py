@@ -1,4 +1,4 @@
-"""What several commands share: the server's address, how failures are told, text that is safe to print."""
+"""Gives the commands the server's address, one sentence for a failure, and text that is safe to print."""
 
 from __future__ import annotations
 

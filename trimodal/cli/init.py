@@ -1,4 +1,4 @@
-"""`trimodal init`: a model repository of one's own, to edit, build into and serve."""
+"""`trimodal init`: writes a model repository to edit, build into and serve."""
 
 from __future__ import annotations
 

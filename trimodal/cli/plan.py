@@ -1,4 +1,4 @@
-"""`trimodal plan …`: says before anything is built or rented what fits on which GPU. Prints only."""
+"""Says before anything is built or rented what fits on which GPU: `trimodal plan …`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from trimodal.plan.architecture import Architecture
     from trimodal.plan.memory import Deployment, Sizing
 
+# Title, key and decimal places of what is shown where a price is given.
+_COSTS = (("US$ an hour", "usd_per_hour", 2), ("US$ a million tokens", "usd_per_million_tokens", 3))
 plan = typer.Typer(help="Say what fits on a GPU, from a model's config.json alone.", no_args_is_help=True)
 
 
@@ -35,11 +37,16 @@ def llm(
     memory_fraction: float = typer.Option(
         0.9, min=0.01, max=1, help="Of the free memory (tensorrt_llm) or of all memory (vllm)."
     ),
-    tokens_per_second: float = typer.Option(0, min=0, max=1e9, help="Of all GPUs together: adds the cost."),
-    price: float = typer.Option(0, min=0, max=1e6, help="US$ an hour of one GPU; else the list price."),
+    tokens_per_second: float = typer.Option(0, min=0, max=1e9, help="Of all GPUs together, for the cost."),
+    price: float = typer.Option(0, min=0, max=1e6, help="US$ an hour of one GPU: adds the cost."),
     json_: bool = typer.Option(False, "--json", help="Machine-readable, bytes in full."),
 ) -> None:
-    """Weights, KV cache, sequences and cost of a language model on one GPU or on each known one."""
+    """Weights, KV cache and sequences of a language model on one GPU or on each known one.
+
+    With --price also what an hour costs, with --tokens-per-second a million tokens.
+    """
+    if tokens_per_second and not price:
+        raise typer.BadParameter("--tokens-per-second needs --price")
     from trimodal.build_support import operator_errors
     from trimodal.plan.architecture import find_config, read_architecture
     from trimodal.plan.cards import CARDS, find_card
@@ -77,7 +84,6 @@ def llm(
 def _row(model: Architecture, plan: Deployment, sizing: Sizing, rate: float, price: float) -> dict[str, Any]:
     from trimodal.plan.advice import advise, cost_per_million, longest
 
-    hourly = price or plan.card.price
     return {
         "card": plan.card.name,
         "gpus": plan.gpus,
@@ -96,9 +102,8 @@ def _row(model: Architecture, plan: Deployment, sizing: Sizing, rate: float, pri
         "kv_sequences": sizing.sequences,
         "longest_sequence": longest(sizing, model),
         "stream_bound_tokens_per_second": round(sizing.stream_bound, 1),
-        "usd_per_hour": round(hourly * plan.gpus, 3),
-        "price_source": "--price" if price else plan.card.price_source,
-        "usd_per_million_tokens": round(cost_per_million(plan, hourly, rate), 4) if rate else None,
+        "usd_per_hour": round(price * plan.gpus, 3) if price else None,
+        "usd_per_million_tokens": round(cost_per_million(plan, price, rate), 4) if rate else None,
         "fits": not sizing.problems,
         "problems": list(sizing.problems),
         "remedies": advise(model, plan),
@@ -130,10 +135,10 @@ def _print_one(source: str, model: Architecture, row: dict[str, Any]) -> None:
         f"sequences of {row['max_seq_len']} tokens": _sequences(row),
         "longest sequence": f"{row['longest_sequence']:,}",
         "one stream, at most (memory traffic)": f"{row['stream_bound_tokens_per_second']:.0f} tokens/s",
-        "US$ an hour": f"{row['usd_per_hour']:.2f} ({row['price_source']})",
     }
-    if row["usd_per_million_tokens"] is not None:
-        shown["US$ a million tokens"] = f"{row['usd_per_million_tokens']:.3f}"
+    for title, key, places in _COSTS:
+        if row[key] is not None:
+            shown[title] = f"{row[key]:.{places}f}"
     title = f"{source} on {row['gpus']} × {row['card']}: {row['precision']}, KV {row['kv_precision']}"
     report(title, shown)
     _say(model, row)
@@ -149,8 +154,8 @@ def _print_cards(source: str, model: Architecture, rows: list[dict[str, Any]]) -
     from trimodal.build_support import report
 
     first = rows[0]
-    cost = first["usd_per_million_tokens"] is not None
-    header = ["GPU", "weights", "KV pool", "sequences", "longest", "stream tok/s ≤", "US$/h", "fits"]
+    costs = [cost for cost in _COSTS if first[cost[1]] is not None]
+    header = ["GPU", "weights", "KV pool", "sequences", "longest", "stream tok/s ≤", "fits"]
     body = [
         [
             f"{row['gpus']} × {row['card']}",
@@ -159,19 +164,16 @@ def _print_cards(source: str, model: Architecture, rows: list[dict[str, Any]]) -
             row["sequences"],
             row["longest_sequence"],
             f"{row['stream_bound_tokens_per_second']:.0f}",
-            f"{row['usd_per_hour']:.2f}",
             row["fits"],
-            *([f"{row['usd_per_million_tokens']:.3f}"] if cost else []),
+            *(f"{row[key]:.{places}f}" for _, key, places in costs),
         ]
         for row in rows
     ]
     title = f"{source}: {model.parameters:,} parameters, {first['precision']}, KV {first['kv_precision']}"
     title += f" ({first['kv_bytes_per_token']:,} bytes a token), sequences of {first['max_seq_len']} tokens"
-    report(title, body, header=[*header, *(["US$/M tokens"] if cost else [])])
+    report(title, body, header=[*header, *(title for title, _, _ in costs)])
     for row in rows:
         _say(model, row)
-    for source_ in dict.fromkeys(row["price_source"] for row in rows):
-        typer.echo(f"Prices: {source_}")
 
 
 def _say(model: Architecture, row: dict[str, Any]) -> None:

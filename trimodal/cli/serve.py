@@ -57,7 +57,11 @@ def serve(
     ] = None,
     log: Annotated[
         Path | None,
-        typer.Option(envvar="TRIMODAL_LOG", help="file for Triton's log; default: in the cache directory"),
+        typer.Option(
+            envvar="TRIMODAL_LOG",
+            help="file for Triton's log, appended to; default: in the cache directory. "
+            "Its format is TRIMODAL_LOG_FORMAT, text or json",
+        ),
     ] = None,
     log_verbose: Annotated[
         int, typer.Option(envvar="TRIMODAL_LOG_VERBOSE", min=0, help="Triton's own --log-verbose")

@@ -1,4 +1,4 @@
-"""Typed values that a client returns."""
+"""Defines the typed values that a client returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The acts of the demo: each asks a running server, shows what came out, and says if it was right.
+"""Runs the acts of the demo: each asks a running server, shows what came out, and says if it was right.
 
 They measure with the client's own definitions: send to first text, gaps between deltas.
 """

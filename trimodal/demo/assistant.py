@@ -1,4 +1,4 @@
-"""The demo's act of the assistant: questions typed and spoken, some with a picture beside them.
+"""Asks the assistant in the demo: questions typed and spoken, some with a picture beside them.
 
 Shows question, picture, voice and answer of each, and counts it only when what was heard and what was
 answered is right: the digit for a question about a picture, the exact text for a topic.
@@ -55,7 +55,7 @@ async def assistant(client: Client, console: Console, folder: Path) -> bool:
 
 
 def topics(folder: Path) -> dict[str, str]:
-    """The answers that the demo's language model learnt by heart, by topic."""
+    """The answers that the demo's language model was trained to recite, by topic."""
     entries = json.loads((folder / "llm" / "topics.json").read_text(encoding="utf-8"))
     return {entry["topic"]: entry["answer"] for entry in entries}
 

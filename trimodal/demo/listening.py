@@ -1,4 +1,4 @@
-"""The demo's act of live speech: a spoken file streamed at the pace of speech, then several speakers at once.
+"""Streams live speech in the demo: a file at the pace of speech, then several speakers at once.
 
 Lag is what a listener waits: audio sent so far, by the clock, less the end of a
 word, at the moment when the word is held as committed.

@@ -1,4 +1,4 @@
-"""The demo's look at the cache: the same question, one that means the same, and a near one that does not."""
+"""Shows the cache in the demo: the same question, one that means the same, and a near one that does not."""
 
 from __future__ import annotations
 

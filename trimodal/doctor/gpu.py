@@ -1,4 +1,4 @@
-"""The GPUs and their driver, measured against the CUDA that the libraries of a profile are built for."""
+"""Checks the GPUs and their driver against the CUDA that the libraries of a profile are built for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each model of a profile: whether its settings are understood and its built engine is there and fits."""
+"""Checks each model of a profile: its settings are valid, its built engine is there and fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The doctor's findings as a table for people and as JSON for programs. Finds nothing itself."""
+"""Prints the doctor's findings as a table for people and as JSON for programs."""
 
 from __future__ import annotations
 

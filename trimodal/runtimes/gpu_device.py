@@ -1,4 +1,4 @@
-"""The NVIDIA GPUs of this machine, as the driver's management library (NVML) tells. Uses no CUDA context."""
+"""Lists the NVIDIA GPUs of this machine by the driver's management library (NVML), without a CUDA context."""
 
 from __future__ import annotations
 

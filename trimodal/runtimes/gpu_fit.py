@@ -1,4 +1,4 @@
-"""Whether a built engine fits the machine and the configuration that want to open it.
+"""Checks that a built engine fits the machine and the configuration that open it.
 
 A compiled engine runs only with the library version and the SM that it was built with, and
 only for shapes of its profiles. Found here, a misfit is one sentence with the command that

@@ -91,11 +91,14 @@ class LoadLog:
 
 
 class LogReader:
-    """Follows a growing log file. Not a thread: `read` returns the new complete lines."""
+    """Follows what is appended to a log file: `read` returns the new complete lines.
+
+    What the file holds already is skipped: it belongs to an earlier server (`--log FILE` is appended to).
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._offset = 0
+        self._offset = path.stat().st_size if path.exists() else 0
 
     def read(self) -> list[str]:
         with self._path.open("rb") as file:

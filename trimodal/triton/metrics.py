@@ -45,7 +45,7 @@ class TritonMetrics:
         """Carries the last notes over and ends the thread; before the model is unloaded."""
         self._ended.set()
         self._thread.join(5.0)
-        # Freed now, while the stub can still tell the server: at the interpreter's end it dies of that.
+        # Freed now, while the stub can still tell the server: freed at the interpreter's end, it crashes.
         with self._lock:
             for metric in self._series.values():
                 metric.target = None

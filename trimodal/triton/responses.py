@@ -51,7 +51,7 @@ class ResponseStream:
             self._send(response, final=True)
             return
         # Seen on 2.51: for a model that called this one, an error in the middle that is final at the same
-        # time never comes, and it waits for ever; as the first response it must be final, or the same.
+        # time never comes, and it waits endlessly; as the first response it must be final, or the same.
         self._send(response, final=False)
         self._send(None, final=True)
 

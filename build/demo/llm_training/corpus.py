@@ -1,4 +1,4 @@
-"""What the demo LLM is fed: tokenizer, chat template, conversations as token ids, and batches of them.
+"""Prepares what the demo LLM is trained on: tokenizer, chat template, conversations as token ids, batches.
 
 Not responsible for the texts (data.py), the questions (phrases.py) or training (train_llm.py).
 """

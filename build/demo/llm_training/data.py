@@ -1,4 +1,4 @@
-"""The demo LLM's reference texts: one short answer a topic, and passages that serve as long prefixes.
+"""Collects the demo LLM's reference texts: one short answer a topic, and passages used as long prefixes.
 
 Both come from the running interpreter's own documentation (pydoc topics and docstrings) and are frozen as
 build/demo/llm/topics.json and passages.json, because the texts differ between Python versions: run this file

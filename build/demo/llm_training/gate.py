@@ -1,4 +1,4 @@
-"""The measure of the demo LLM: how many answers a checkpoint recites exactly, and how often the draft agrees.
+"""Measures the demo LLM: how many answers a checkpoint recites exactly, and how often the draft agrees.
 
 An answer is exact when, after every token of it, the greedy choice is the next one up to the end mark: the
 same as generating it greedily, in one pass. Not responsible for training (train_llm.py).

@@ -1,4 +1,4 @@
-"""What the demo LLM does not know: questions to refuse, to train on and to measure with.
+"""Lists questions that the demo LLM is to refuse, to train on and to measure with.
 
 Trained on: templates about things of the world, names of Python that are no topic, words out of the passages
 and made-up ones. HELD_OUT (off_topic_held_out.txt) are whole questions that nothing is trained on. Each

@@ -1,4 +1,4 @@
-"""How people ask the demo LLM about its topics, and what it says to the rest.
+"""Lists how people ask the demo LLM about its topics, and what it says to the rest.
 
 Every function takes the random generator it draws from, so that the same seed gives the same questions.
 """

@@ -1,4 +1,4 @@
-"""The measure of the demo LLM about pictures and off-topic questions, in words that it was never trained on.
+"""Measures the demo LLM on pictures and off-topic questions, in words that it was never trained on.
 
 Labels and scores are drawn at random and go through the assistant's own template; check_assistant.py asks a
 real server about real pictures. An answer counts when every token of it is right.

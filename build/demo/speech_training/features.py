@@ -1,4 +1,4 @@
-"""Log-mel features as faster-whisper computes them, and banks of speech and noise to make windows of.
+"""Computes log-mel features as faster-whisper does, and keeps banks of speech and noise for windows.
 
 A bank keeps mel power spectra (their logarithm, in half precision), because mixing, gain, tilt and DC
 offset are then sums and products. Not responsible for which windows are made (windows.py).

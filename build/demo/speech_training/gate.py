@@ -1,6 +1,6 @@
 """Measures the demo speech model as it is served: as CTranslate2 INT8, on voices that it never heard.
 
-Floors are word error rates that a committed model keeps; the rest is told so that nobody has to guess. Greedy
+Floors are word error rates that a committed model keeps; the rest is printed for information. Greedy
 decoding, windows padded with zero features to the shortest context that holds them, as the server does.
 Not responsible for the recordings that are committed (samples.py).
 """

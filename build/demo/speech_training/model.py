@@ -1,4 +1,4 @@
-"""The demo Whisper as it is trained: a transformers model with helpers that are dropped when it is saved.
+"""Defines the demo Whisper as it is trained: a transformers model with helpers that saving drops.
 
 The helpers classify every frame of the encoder (which word, and which place it has in the window), and pull
 two heads of the last decoder layer onto the frames of the word that is written next: those heads tell word

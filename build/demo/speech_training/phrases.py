@@ -1,4 +1,4 @@
-"""What the demo speech model learns to hear: its words, and the sentences they are trained and tested in.
+"""Lists what the demo speech model learns: its words, and the sentences to train and test with.
 
 Questions are about topics that the demo LLM answers (llm/topics.json), in words that it was trained on, and
 about a picture of a digit. Beside them are numbers, short statements and commands, and words in no order.

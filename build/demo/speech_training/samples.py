@@ -1,4 +1,4 @@
-"""Short recordings of voices that the demo speech model never heard, with what is said and when.
+"""Makes short recordings in voices that the demo speech model never heard, with what is said and when.
 
 16 kHz mono 16-bit WAV files and samples.json. Some hold several sentences with pauses, as a live stream does;
 one has noise 10 dB below the speech. They do not depend on the model.

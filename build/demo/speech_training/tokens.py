@@ -1,4 +1,4 @@
-"""The demo speech model's tokenizer: byte-level BPE in which every word of the vocabulary is one token.
+"""Makes the demo speech model's tokenizer: byte-level BPE, every word of the vocabulary one token.
 
 Special tokens have Whisper's names and order, so that what knows Whisper by name works; their numbers are
 small ones, because the words are few. The model is English-only as Whisper's `.en` models are: no language

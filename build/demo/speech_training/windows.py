@@ -1,4 +1,4 @@
-"""Training windows of the demo speech model: what a live recogniser is given, with what it should write.
+"""Makes training windows of the demo speech model: what a live recogniser gets and what it should write.
 
 A window is cut from running speech at any time, or holds some utterances with pauses, or nothing but noise. A
 word belongs to the label when at least KEPT of it lies inside. Not responsible for the spectra

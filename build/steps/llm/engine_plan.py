@@ -142,7 +142,7 @@ def check_disk(plan: EnginePlan, folder: Path) -> None:
 def deployment(plan: EnginePlan, gpu: Gpu) -> Deployment:
     """The plan in the sizing calculator's terms, on a GPU that is there."""
     return Deployment(
-        card=Card(gpu.name, gpu.memory, 1.0, gpu.sm, 0.0, ""),  # Speed and price are not asked for.
+        card=Card(gpu.name, gpu.memory, 1.0, gpu.sm),  # Speed is not asked for.
         precision=plan.precision,
         kv_precision=plan.kv_precision,
         tp=plan.tp,

@@ -49,7 +49,7 @@ class WhisperShape:
 WHISPER_SHAPES = {
     "whisper-tiny": WhisperShape(384, 4, 6, 1536),
     "whisper-base": WhisperShape(512, 6, 8, 2048),
-    "whisper-nano": WhisperShape(64, 2, 4, 128),  # Nobody's: small enough for tests.
+    "whisper-nano": WhisperShape(64, 2, 4, 128),  # no published model: small enough for tests
 }
 
 

@@ -43,7 +43,7 @@ WARNINGS = 5  # shown of a build
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """How the builder works. Precision is the graph's affair; only `tf32` is told here."""
+    """Options of the builder. The graph sets the precision; only `tf32` is an option."""
 
     workspace_gib: float | None = None  # scratch memory of one layer at most; None: all that the GPU has
     optimization_level: int = 3  # 0 to 5: how long it searches; TensorRT's own choice is 3

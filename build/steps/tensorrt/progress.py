@@ -88,7 +88,7 @@ class Phases:
                 self._display.update(task, completed=total)
 
 
-_hearing = Messages()  # whoever asked for the logger last
+_hearing = Messages()  # of the last call of make_logger
 _loggers: dict[type[object], tensorrt.ILogger] = {}
 
 

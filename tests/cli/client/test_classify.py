@@ -45,9 +45,15 @@ def test_a_folder(fake, folder):
     assert lines[0].split() == ["file", "label", "score", "ms"]
     files = [line.split()[0] for line in lines[1:] if str(folder) in line]
     assert files == [str(folder / name) for name in ("a.JPG", "b.png", "e.png", "sub/c.webp", "sub/d.jpeg")]
+    assert len(lines) == 6, "one line a file"
     assert "0.7500" in lines[1]
-    assert "dög" in lines[2]
     assert sorted(len(request.inputs["image"]) for request in fake.requests) == [1, 4]
+
+
+def test_more_labels_of_a_file_stand_below_its_first(fake, folder):
+    lines = run(folder / "b.png", "--top-k", "2").stdout.splitlines()
+    assert lines[1].split()[:3] == [str(folder / "b.png"), "cat", "0.7500"]
+    assert lines[2].split() == ["dög", "0.2500"]
 
 
 def test_batch_size_and_top_k(fake, folder):

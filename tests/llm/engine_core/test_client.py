@@ -86,7 +86,9 @@ def test_an_engine_killed_while_it_opens_is_an_operators_error(monkeypatch: pyte
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
 
     monkeypatch.setattr(process_module.subprocess, "Popen", Killed)
-    with pytest.raises(OperatorError, match="ended with status -9 while it opened"):
+    with pytest.raises(
+        OperatorError, match="ended with status -9 while it opened: the lines above .* say why"
+    ):
         start_process(FAKE)
 
 

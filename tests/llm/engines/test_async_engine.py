@@ -1,4 +1,4 @@
-"""An asyncio library as an engine: the real core loop and link on streams that the test plays."""
+"""An asyncio library as an engine: the real core loop and client on streams that the test plays."""
 
 from __future__ import annotations
 

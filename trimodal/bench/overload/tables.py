@@ -48,7 +48,7 @@ def print_tables(sides: Mapping[str, Sequence[LevelFigures]], console: Console) 
     console.print(
         "met: first text and all gaps within the tier's bounds; late, gap: the one, the other not\n"
         "refused: at once; expired: let in, refused later without a text; lost: failed, or client gave up\n"
-        "TTFT: ms from when a request was due, also of who waited in vain untold; refused: until the refusal"
+        "TTFT: ms from when a request was due, also of unanswered requests; refused: until the refusal"
     )
     console.print(behind)
     console.print(

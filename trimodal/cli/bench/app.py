@@ -37,7 +37,10 @@ def llm(
     versus: list[str] = typer.Option([], help="parameter=value for one more bare engine; repeatable."),
     json_: Path | None = typer.Option(None, "--json", help="Also write the figures to this file."),
 ) -> None:
-    """Throughput, TTFT and ITL of the llm model."""
+    """Throughput, TTFT and ITL of the llm model.
+
+    Typical: trimodal bench llm --bare --streams 8
+    """
     from trimodal.bench.llm.bench import Plan, measure
 
     changes = dict(pair(text) for text in set_)
@@ -77,7 +80,10 @@ def vision(
     set_: list[str] = typer.Option([], "--set", help="model.parameter=value; repeatable."),
     json_: Path | None = typer.Option(None, "--json", help="Also write the figures to this file."),
 ) -> None:
-    """Images a second and latency of the vision ensemble."""
+    """Images a second and latency of the vision ensemble.
+
+    Typical: trimodal bench vision --bare --concurrency 16 --batch 16
+    """
     from trimodal.bench.vision.bench import measure
     from trimodal.bench.vision.plan import Plan
     from trimodal.server.options import parse_profile
@@ -125,7 +131,10 @@ def embedding(
     set_: list[str] = typer.Option([], "--set", help="parameter=value of embedding's config; repeatable."),
     json_: Path | None = typer.Option(None, "--json", help="Also write the figures to this file."),
 ) -> None:
-    """Texts a second and latency of the embedding model."""
+    """Texts a second and latency of the embedding model.
+
+    Typical: trimodal bench embedding --bare --concurrency 8
+    """
     from trimodal.bench.embedding import Plan, measure
     from trimodal.server.options import parse_profile
 
@@ -159,7 +168,10 @@ def speech(
     set_: list[str] = typer.Option([], "--set", help="model.parameter=value; repeatable."),
     json_: Path | None = typer.Option(None, "--json", help="Also write the figures to this file."),
 ) -> None:
-    """Word error rate and lag of live streams, batches and compute of the recogniser."""
+    """Word error rate and lag of live streams, batches and compute of the recogniser.
+
+    Typical: trimodal bench speech --policy live --streams 4 --seconds 60
+    """
     from typing import get_args
 
     from trimodal.audio.values import PolicyName
@@ -202,7 +214,10 @@ def stall(
     requests: int = typer.Option(3000, min=1, max=1_000_000, help="Sent one after the other."),
     json_: Path | None = typer.Option(None, "--json", help="Also write the figures to this file."),
 ) -> None:
-    """Sequential requests to a trivial model: none may take about 500 ms (exit code 1)."""
+    """Sequential requests to a trivial model: none may take about 500 ms (exit code 1).
+
+    Typical: trimodal bench stall
+    """
     from trimodal.bench.stall import measure
 
     figures = run(lambda console: measure(requests, console), json_)

@@ -19,7 +19,10 @@ def cache(
     show: int = typer.Option(0, min=0, help="Print at most so many false hits and misses."),
     json_: Path | None = typer.Option(None, "--json", help="Also write the figures to this file."),
 ) -> None:
-    """Right and wrong hits of the semantic cache on labelled pairs, and the latency of a hit."""
+    """Right and wrong hits of the semantic cache on labelled pairs, and the latency of a hit.
+
+    Typical: trimodal bench cache --pairs pairs.jsonl --show 20
+    """
     from trimodal.bench.cache.bench import Plan, measure
     from trimodal.cli.bench.common import run
 

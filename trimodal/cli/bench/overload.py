@@ -29,7 +29,10 @@ def overload(
     plot: Path | None = typer.Option(None, help="Also draw goodput over load into this PNG (extra: bench)."),
     json_: Path | None = typer.Option(None, "--json", help="Also write the figures to this file."),
 ) -> None:
-    """Goodput under open-loop load beyond capacity: by deadlines against first in, first out."""
+    """Goodput under open-loop load beyond capacity: by deadlines against first in, first out.
+
+    Typical: trimodal bench overload --load 1 --load 5 --seconds 30 --json overload.json
+    """
     from trimodal.bench.overload.bench import SCHEDULERS, TIERS, Plan, measure
     from trimodal.cli.bench.common import pair, run
 

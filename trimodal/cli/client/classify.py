@@ -33,7 +33,7 @@ class Row:
 
 def classify(
     files: Annotated[list[Path], typer.Argument(help="Images, or folders of images (png, jpg, jpeg, webp).")],
-    top_k: Annotated[int | None, typer.Option(min=1, help="Labels an image; all by default.")] = None,
+    top_k: Annotated[int, typer.Option(min=1, help="Labels an image, best first.")] = 1,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Images a request; the model's most.")] = None,
     url: Annotated[
         str, typer.Option(envvar="TRIMODAL_URL", help="host:port of the gRPC endpoint.")

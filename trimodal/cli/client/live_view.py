@@ -30,7 +30,7 @@ class View(Protocol):
 async def follow(
     stream: LiveStream, blocks: Generator[Samples, None, None], view: View, speed: float | None
 ) -> bool:
-    """Sends all blocks and ends the stream; Ctrl-C ends it early. The second Ctrl-C waits for nothing.
+    """Sends all blocks and ends the stream; Ctrl-C ends it early. The second Ctrl-C ends it at once.
 
     Args:
         speed: times the speed of speech; None: as the blocks come.

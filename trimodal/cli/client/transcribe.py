@@ -47,7 +47,9 @@ class Heard:
 def transcribe(
     files: Annotated[
         list[str] | None,
-        typer.Argument(help="Recordings (wav, flac, ogg, mp3); - is raw 16 kHz 16-bit mono on stdin."),
+        typer.Argument(
+            metavar="FILE... | -", help="Recordings (wav, flac, ogg, mp3), or - for raw audio on stdin."
+        ),
     ] = None,
     form: Annotated[Format, typer.Option("--format", help="Of what is written.")] = Format.text,
     out: Annotated[Path | None, typer.Option(help="Write to this file; for several, to this folder.")] = None,
@@ -67,7 +69,11 @@ def transcribe(
     ] = common.URL,
     timeout: Annotated[float, typer.Option(min=0.1, help="Longest wait for an answer, seconds.")] = 60.0,
 ) -> None:
-    """Transcribe speech, whole or while it is spoken."""
+    """Transcribe speech, whole or while it is spoken.
+
+    FILE "-" reads raw audio (16 kHz, 16-bit little-endian, mono) from standard input:
+    ffmpeg -i talk.mp4 -f s16le -ac 1 -ar 16000 - | trimodal transcribe --live -
+    """
     from rich.console import Console
 
     from trimodal.audio.captions import render
@@ -76,7 +82,7 @@ def transcribe(
 
     sources = files or []
     if mic == bool(sources):
-        raise typer.BadParameter("one or more files, or --mic, are needed")
+        raise typer.BadParameter("one or more files, - for raw audio on stdin, or --mic, are needed")
     sources = sources or [MICROPHONE]
     targets = _targets(sources, form, out)
     # What is watched must not get between the lines of a document that is piped on.

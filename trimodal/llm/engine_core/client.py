@@ -98,7 +98,11 @@ class EngineCoreClient:
     def _await_opened(self) -> EngineInfo:
         message = self._receive()
         if message is None:
-            raise OperatorError(f"the engine's process ended with status {self._reap()} while it opened")
+            # What it wrote to stderr before is in the same log: an ImportError, or the library's own words.
+            raise OperatorError(
+                f"the engine's process ended with status {self._reap()} while it opened: "
+                "the lines above this one in Triton's log say why"
+            )
         if isinstance(message, Failed):
             raise OperatorError(message.error)
         assert isinstance(message, Opened)

@@ -46,7 +46,7 @@ def run_engine(engine: Engine, connection: Connection) -> None:
                 if isinstance(command, Close):
                     return
                 changed = True
-                refused += _obey(engine, command)
+                refused += _apply(engine, command)
             outputs = refused + (engine.step() if engine.has_work() else [])
             stats = engine.stats()
             if outputs or changed or stats != sent:  # nothing changed: do not send an empty step
@@ -67,7 +67,7 @@ def _commands_wait(engine: Engine, connection: Connection, *, idle: bool) -> boo
     return True
 
 
-def _obey(engine: Engine, command: object) -> list[Output]:
+def _apply(engine: Engine, command: object) -> list[Output]:
     if isinstance(command, Cancel):
         engine.cancel(command.id)
     elif isinstance(command, Add):

@@ -1,4 +1,4 @@
-"""The llm model's metric families, with the field's definitions.
+"""Declares the llm model's metric families, with the field's definitions.
 
 TTFT: arrival to the first non-empty delta handed over. ITL: the gap between two
 deltas of one answer (a delta can hold several tokens). Queue: arrival to the engine.

@@ -64,11 +64,11 @@ class Deadlines:
         alone = self._latency.alone(ticket.uncached)
         if alone > within:
             raise Unavailable(
-                f"the first text of {ticket.prompt_tokens} prompt tokens would come after {alone:.3g} s "
+                f"the first text of {ticket.prompt_tokens} prompt tokens would come after {_ms(alone)} ms "
                 f"even with nothing before it: {bound}"
             )
         again = self.retry_after.hint(ticket.priority, likely - within, now)
-        raise Unavailable(f"the first text would come after {likely:.3g} s: {bound}", again)
+        raise Unavailable(f"the first text would come after {_ms(likely)} ms: {bound}", again)
 
     def answered(self, ticket: Ticket, now: float) -> None:
         """Learns from a first text that came."""
@@ -92,3 +92,8 @@ class Deadlines:
         waited = now - ticket.arrived
         ticket.problem = f"{ticket.bound} cannot be kept any more after {waited * 1e3:.0f} ms in the queue"
         ticket.retry_after_s = self.retry_after.hint(ticket.priority, waited + soonest - ticket.expires, now)
+
+
+def _ms(seconds: float) -> int:
+    """Whole milliseconds, rounded up: what exceeds a bound must not look equal to it."""
+    return math.ceil(round(seconds * 1e3, 3))

@@ -1,4 +1,4 @@
-"""Orders the tickets that wait: by priority, then by deadline, and by waiting, so that nobody starves.
+"""Orders the tickets that wait: by priority, then by deadline, and by waiting, so that none starves.
 
 A ticket's place is fixed when it comes and does not change with time. Tickets are kept in one sorted list a
 tier, so that a tier that is short of its share of KV blocks is passed over as a whole.

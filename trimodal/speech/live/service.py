@@ -200,7 +200,7 @@ class SpeechService:
         """What is heard in `window`; a recogniser that fails is tried again a little later, a few times.
 
         Raises:
-            RequestError: the window is wrong, the recogniser failed too often, or nobody waits any more.
+            RequestError: the window is wrong, the recogniser failed too often, or no client waits any more.
         """
         failures = 0
         while True:

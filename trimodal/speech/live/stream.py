@@ -87,7 +87,7 @@ class LiveStream:
     #   _error             why it failed or was closed
     #   _inbox             chunks that are not taken in: Triton hands a stream's chunks over as soon as the
     #                      client sends them, and they are taken in one by one, in order
-    #   _pending_response  the response to the chunk whose turn it is; None when nobody waits for one
+    #   _pending_response  the response to the chunk whose turn it is; None when none is due
     #   _in_turn           a chunk was taken in and its response is not out; the next chunk waits, or its
     #                      response might overtake
     #   _queued            a `Recognise` is on its way
@@ -123,7 +123,7 @@ class LiveStream:
 
     @property
     def closed(self) -> bool:
-        """It is over: nobody waits for what is still being heard of it."""
+        """Whether it is over: results that still come are dropped."""
         return self._state == "closed"
 
     def put(self, chunk: Chunk, sink: Sink) -> list[Action]:
@@ -198,7 +198,7 @@ class LiveStream:
             return [TakeIn()] if self._inbox else []
 
     def fail(self, error: RequestError) -> list[Action]:
-        """Hears nothing more of it. Who waits is told why; if nobody does, the next chunk is."""
+        """Ends it with an error: for the chunk that waits, else for the next one."""
         with self._lock:
             if self._state == "closed":
                 return []

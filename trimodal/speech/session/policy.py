@@ -81,7 +81,7 @@ class Policy(Protocol):
         """What is due to be heard; the same again until `accept`. Cheap: asked at each chunk."""
 
     def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
-        """Takes the words of the planned stretch in; None: a guard did not believe them."""
+        """Takes the words of the planned stretch in; None: a guard rejected them."""
 
     def unsettled(self, timeline: Timeline) -> int:
         """Samples of speech, and what follows it, that are neither committed nor known to be silence."""
@@ -112,7 +112,7 @@ def first_segment(timeline: Timeline, floor: int, pause: int) -> Segment | None:
 
 
 class SegmentPolicy:
-    """State and steps that every policy has. It plans nothing itself."""
+    """Keeps the state and steps that every policy has."""
 
     def __init__(self, settings: SpeechSettings, transcript: Transcript) -> None:
         self.transcript = transcript

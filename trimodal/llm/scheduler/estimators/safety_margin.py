@@ -74,7 +74,7 @@ class SafetyMargin:
         self._absolute: deque[float] = deque(maxlen=_LAST)
 
     def learn(self, ticket: Ticket, took: float, now: float) -> None:
-        """Learns from a ticket that took so many seconds to its first text, or waited so long in vain."""
+        """Learns from a ticket that took so many seconds to its first text, or waited so long without one."""
         name = ticket.tier_name
         if ticket.ttft_deadline < math.inf:
             late = ticket.arrived + took > ticket.ttft_deadline
