@@ -1,8 +1,8 @@
-"""Labelled pairs → the guard's model of rewordings (cache/guard/rewording.json), and how well it generalises.
+"""Learns the guard's model of rewordings (cache/guard/rewording.json) from labelled pairs, and measures it.
 
 Beside the pairs as they are it learns from hard ones in another frame ("Tell me …"), and from questions of
-different pairs that happen to be near: or it would take any other sentence for a rewording. Not responsible
-for the cosine threshold: that is `trimodal bench cache --calibrate`.
+different pairs that happen to be near: or it would take any other sentence for a rewording. The cosine
+threshold comes from `trimodal bench cache --calibrate`.
 """
 
 from __future__ import annotations

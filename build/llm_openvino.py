@@ -4,8 +4,7 @@
 
 The torch model is exported once and compressed to each precision. Every artefact
 is compared with the torch model before it replaces an older one, and it holds all
-that the server needs, so serving takes neither torch nor transformers. This script
-does not train, fine-tune or serve.
+that the server needs, so serving takes neither torch nor transformers.
 """
 
 from __future__ import annotations

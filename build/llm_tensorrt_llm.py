@@ -4,7 +4,7 @@
 
 Sizes, GPUs, versions and combinations are checked first; the engine is compared with the torch
 model before it replaces an older one. `trimodal plan llm` says the same beforehand, on any machine.
-This script does not serve, and puts no checkpoint in place for other runtimes (llm_place.py does).
+For other runtimes, llm_place.py puts a checkpoint in place.
 """
 
 from __future__ import annotations

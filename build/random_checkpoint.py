@@ -5,7 +5,7 @@
 
 It answers nothing sensible. Its tokenizer is fabricated too: all ids decode to
 distinct text, any text encodes, and made-up words encode to the id that they
-came from. It trains and downloads nothing.
+came from.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 Any Whisper goes in: tiny to large-v3-turbo, the distilled ones, fine-tunes. Every artefact is
 compared with the torch model on the same audio before it replaces an older one, and faster-whisper
-opens it too. This script does not train or serve.
+opens it too.
 """
 
 from __future__ import annotations

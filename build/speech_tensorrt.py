@@ -34,7 +34,7 @@ from trimodal.manifest import MANIFEST, Manifest, atomic_directory, read_manifes
 from trimodal.speech.engines import onnxruntime
 from trimodal.speech.engines.tensorrt import graphs as tensorrt_graphs
 from trimodal.speech.engines.tensorrt.engine import open_plans
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.whisper.artefact import SpeechShapes, read_shapes, read_spec
 
 
@@ -106,7 +106,7 @@ def main(
                     each for one in read_recordings(audio, shapes.contexts_s[-1]) for each in one.windows
                 ]
                 engines = (
-                    onnxruntime.open_engine(graphs, RecognizeSettings(artefact=str(graphs))),
+                    onnxruntime.open_engine(graphs, RecogniseSettings(artefact=str(graphs))),
                     open_plans(work, manifest, shapes, max_batch, device=run.DEVICE),
                 )
                 manifest.check |= plan_check.compare_words(engines, windows)
@@ -163,7 +163,7 @@ def build_plans(
 
 
 def without_hidden(encoder: Path, directory: Path) -> Path:
-    """A copy that gives the decoder's caches alone: an output that nobody reads costs its writing."""
+    """A copy that gives the decoder's caches alone: writing an output that is not read costs time."""
     model = onnx.load(encoder)
     for output in [one for one in model.graph.output if one.name == "hidden"]:
         model.graph.output.remove(output)

@@ -1,13 +1,13 @@
-"""Vision checkpoint → ONNX: FP32, FP16, INT8 or FP8, checked and put where vision_classify looks for it.
+"""Builds ONNX graphs of a vision checkpoint: FP32, FP16, INT8 or FP8, compared with torch.
 
     python build/vision_onnx.py build/demo/vision --precision fp32 --precision int8
     python build/vision_onnx.py --random vit_b_16 --precision fp16 --out-dir artefacts/vit_b_16
 
 fp32 and int8 are for CPUs. fp16, int8-gpu and fp8 are for GPUs (ONNX Runtime on CUDA, TensorRT): bytes in,
-FP32 logits out, an exact normalisation, FP16 inside, with Q/DQ as TensorRT wants it. The contract of a
-checkpoint is in `vision_checkpoint.py`. INT8 and FP8 need images: --calibration, or `calibration.npz` in the
+FP32 logits out, an exact normalisation, FP16 inside, with Q/DQ as TensorRT wants it. What a checkpoint
+is, `steps/vision/checkpoint.py` says. INT8 and FP8 need images: --calibration, or `calibration.npz` in the
 checkpoint. The check uses `evaluation.npz` of the checkpoint where there is one. An artefact replaces the old
-one only when its check has passed. This trains nothing and compiles nothing.
+one only when its check has passed.
 """
 
 from __future__ import annotations

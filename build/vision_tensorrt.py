@@ -1,4 +1,4 @@
-"""Vision classifier → TensorRT plan for Triton's own backend: FP16, INT8, FP8 or FP32, checked on this GPU.
+"""Builds a TensorRT plan of a classifier for Triton's own backend: FP16, INT8, FP8 or FP32.
 
     python build/vision_tensorrt.py CHECKPOINT --precision fp16
     python build/vision_tensorrt.py model_repository/vision_classify/1/onnx-fp16 --max-batch 32 --opt-batch 16

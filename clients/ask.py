@@ -1,6 +1,6 @@
 """Asks the assistant over gRPC: text, perhaps an image and a recording. Ctrl-C stops it, on the server too.
 
-pip install tritonclient[grpc]
+pip install 'tritonclient[grpc]'
 python clients/ask.py "what is a lambda?" --image photo.jpg --audio question.wav --url 127.0.0.1:8001
 """
 
@@ -43,7 +43,7 @@ def main():
             inputs.append(tensor("image", np.array([args.image.read_bytes()], object), "BYTES"))
         if args.audio:
             inputs.append(tensor("audio_int16", samples(args.audio), "INT16"))
-        client.is_server_ready(client_timeout=5)  # says clearly when nobody is there
+        client.is_server_ready(client_timeout=5)  # fails at once where no server answers
         client.start_stream(lambda result, error: responses.put((result, error)))
         client.async_stream_infer("assistant", inputs, enable_empty_final_response=True)
         while True:

@@ -1,6 +1,6 @@
 """Streams an answer over gRPC. Ctrl-C stops it, on the server too.
 
-pip install tritonclient[grpc]
+pip install 'tritonclient[grpc]'
 python clients/chat_grpc.py "what is a lambda?" --max-tokens 64 --url 127.0.0.1:8001
 """
 
@@ -31,7 +31,7 @@ def main():
     responses = queue.Queue()
     client = triton.InferenceServerClient(args.url)
     try:
-        client.is_server_ready(client_timeout=5)  # says clearly when nobody is there
+        client.is_server_ready(client_timeout=5)  # fails at once where no server answers
         client.start_stream(lambda result, error: responses.put((result, error)))
         client.async_stream_infer("llm", [prompt, max_tokens], enable_empty_final_response=True)
         while True:

@@ -1,6 +1,6 @@
 """Labels of image files or of the images in a folder, in batches over gRPC.
 
-pip install tritonclient[grpc]
+pip install 'tritonclient[grpc]'
 python clients/classify.py photo.jpg folder/ --batch-size 16 --url 127.0.0.1:8001
 """
 

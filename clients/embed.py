@@ -1,6 +1,6 @@
 """How close two texts are in meaning: the cosine of their vectors.
 
-pip install tritonclient[grpc]
+pip install 'tritonclient[grpc]'
 python clients/embed.py "a cat sleeps" "a kitten naps" --url 127.0.0.1:8001
 """
 

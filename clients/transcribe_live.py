@@ -1,6 +1,6 @@
 """Streams a WAV file as if it were spoken now, and shows the words as they are heard.
 
-pip install tritonclient[grpc]
+pip install 'tritonclient[grpc]'
 python clients/transcribe_live.py talk.wav --url 127.0.0.1:8001       # 16 kHz, 16 bit, mono
 arecord -q -f S16_LE -r 16000 | python clients/transcribe_live.py -   # a microphone
 """

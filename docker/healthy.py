@@ -1,4 +1,4 @@
-"""Exit code 0 when the server in this container is ready. For HEALTHCHECK; needs nothing but Python."""
+"""Exit code 0 when the server in this container is ready. For HEALTHCHECK; needs the standard library alone."""
 
 from __future__ import annotations
 

@@ -1,19 +1,42 @@
-"""Fixtures that several folders of tests share: doubles of the GPU libraries."""
+"""What all tests share: which run when, on which of xdist's workers; doubles of the GPU libraries."""
+
+from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from tests.doubles.gpu_libraries import Recorder, install, typings
+from tests.doubles.gpu_libraries import Recorder, install
 
-MISSING = "the type stubs are not here: set TRIMODAL_TYPINGS, or put them into ../shared/typings"
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves `slow` tests out unless -m names them; puts the long ones first: workers end together then."""
+    if "slow" not in config.getoption("markexpr"):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    long = ("e2e", "build")
+    items.sort(key=lambda item: [not item.get_closest_marker(mark) for mark in long])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Gives tests that share servers or artefacts to one worker; those of tests/e2e mostly wait."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = str(super()._split_scope(nodeid))
+            together = ("tests/e2e/", "tests/builders/speech/")
+            return next((folder for folder in together if file.startswith(folder)), file)
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(params=["10.14", "11.4"])
 def tensorrt_double(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """TensorRT of each version: `module`, `recorder` and `version`."""
-    if typings() is None:
-        pytest.skip(MISSING)
     recorder = Recorder()
     module = install(monkeypatch, f"tensorrt-{request.param}", recorder)
     return SimpleNamespace(module=module, recorder=recorder, version=request.param)
@@ -22,8 +45,6 @@ def tensorrt_double(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 @pytest.fixture
 def tensorrt_llm_double(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """TensorRT-LLM 1.2.1: `module`, `recorder` and `version`."""
-    if typings() is None:
-        pytest.skip(MISSING)
     recorder = Recorder()
     module = install(monkeypatch, "tensorrt_llm-1.2", recorder)
     return SimpleNamespace(module=module, recorder=recorder, version=module.__version__)

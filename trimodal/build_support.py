@@ -1,7 +1,6 @@
 """What every build script shares: finding a checkpoint, showing progress, printing figures, ending on errors.
 
-It knows nothing of any model or runtime, and it imports none: a script that is
-only asked for --help stays fast.
+It imports no runtime, so that a script that is only asked for --help stays fast.
 """
 
 from __future__ import annotations

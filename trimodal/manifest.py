@@ -1,7 +1,6 @@
 """The manifest beside every built engine: where it came from and what it fits.
 
-A build script writes it last; whoever opens the engine reads it first and
-refuses before a wrong engine can mislead. It does not open engines itself.
+A build script writes it last; whoever opens the engine reads it first and refuses one that does not fit.
 """
 
 from __future__ import annotations

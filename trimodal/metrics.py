@@ -71,5 +71,5 @@ class MemoryMetrics:
         return self.get(name, labels)
 
     def get(self, name: str, labels: Labels) -> _MemoryMetric:
-        """The series `name{labels}`, made at zero when nobody asked for it yet."""
+        """The series `name{labels}`, made at zero when it is asked for first."""
         return self.series.setdefault((name, tuple(sorted(labels.items()))), _MemoryMetric())

@@ -1,4 +1,9 @@
-"""Where things lie on this machine, and the environment variables that say so."""
+"""Says where things lie on this machine: the model repository, build scripts, engines and caches.
+
+They lie in the source tree, or, in an installed wheel, in the package's own folder `_data`, which holds the
+same files under the same names. The wheel's files are not written to: engines that are built with it go to
+a `model_repository` in the working directory (`trimodal init` makes one), else to the user's data folder.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,52 @@ import os
 import re
 from pathlib import Path
 
-import trimodal
+PACKAGE = Path(__file__).resolve().parent
+# Set by `trimodal serve` for the models that it starts.
+ADDRESS_VARIABLE = "TRIMODAL_OWN_GRPC"
+ENGINES_VARIABLE = "TRIMODAL_ENGINES"
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+
+
+def is_wheel() -> bool:
+    """Whether this package brings its data along, as an installed wheel does."""
+    return (PACKAGE / "_data").is_dir()
+
+
+def data_directory() -> Path:
+    """Holds `model_repository/` and `build/`: the source tree, or the wheel's copy of these."""
+    return PACKAGE / "_data" if is_wheel() else PACKAGE.parent
+
+
+def default_repository() -> Path:
+    """`model_repository` of the working directory, else that of the source tree or the wheel."""
+    here = Path.cwd() / "model_repository"
+    return here if here.is_dir() else data_directory() / "model_repository"
+
+
+def default_engines() -> Path | None:
+    """Directory with engines outside the default repository; None: there is none.
+
+    TRIMODAL_ENGINES; for the wheel's own repository, the user's data folder once something was built there.
+    """
+    if directory := os.environ.get(ENGINES_VARIABLE):
+        return Path(directory)
+    return user_engines() if _serves_wheel() and user_engines().is_dir() else None
+
+
+def artefact_root(model: str) -> Path:
+    """Where a model's built artefacts are put, and looked for by the launcher.
+
+    `$TRIMODAL_ENGINES/<model>`, else `<model>/1` of the default repository, unless that is the wheel's.
+    """
+    if engines := os.environ.get(ENGINES_VARIABLE):
+        return Path(engines).expanduser().absolute() / model
+    return user_engines() / model if _serves_wheel() else default_repository().resolve() / model / "1"
+
+
+def user_engines() -> Path:
+    """This user's own engines: XDG's data folder."""
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "trimodal" / "engines"
 
 
 def cache_directory() -> Path:
@@ -15,33 +65,5 @@ def cache_directory() -> Path:
     return Path(os.environ.get("TRIMODAL_CACHE") or default)
 
 
-# Set by `trimodal serve` for the models that it starts.
-ADDRESS_VARIABLE = "TRIMODAL_OWN_GRPC"
-
-
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-
-
-ENGINES_VARIABLE = "TRIMODAL_ENGINES"
-
-
-def artefact_root(model: str) -> Path:
-    """Where a model's artefacts are put: `$TRIMODAL_ENGINES/<model>`, else `model_repository/<model>/1`.
-
-    The launcher looks in both: a read-only repository can be served with engines of a volume.
-    """
-    if engines := os.environ.get(ENGINES_VARIABLE):
-        return Path(engines).expanduser().absolute() / model
-    return Path(__file__).resolve().parents[1] / "model_repository" / model / "1"
-
-
-def default_repository() -> Path:
-    """`model_repository` of the working directory, else the one beside the package's source tree."""
-    here = Path.cwd() / "model_repository"
-    return here if here.is_dir() else Path(trimodal.__file__).resolve().parents[1] / "model_repository"
-
-
-def default_engines() -> Path | None:
-    """Where the build scripts of this environment put artefacts, when that is not the repository itself."""
-    directory = os.environ.get(ENGINES_VARIABLE)
-    return Path(directory) if directory else None
+def _serves_wheel() -> bool:
+    return is_wheel() and default_repository().is_relative_to(PACKAGE)

@@ -1,4 +1,4 @@
-"""Reads a model repository: names, the profile's configs, ensemble steps, artefacts. Loads nothing."""
+"""Reads a model repository: names, the profile's configs, ensemble steps, artefacts."""
 
 from __future__ import annotations
 

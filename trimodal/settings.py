@@ -1,16 +1,17 @@
 """Reads a model's `parameters` of config.pbtxt into one frozen settings object.
 
 Triton hands every parameter over as a string; a pydantic model says which keys
-exist, their types and their limits. This module does not know any of them.
+exist, their types and their limits.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimodal.errors import SettingsError
 
@@ -21,6 +22,17 @@ class Settings(BaseModel):
     """Base of the settings of one model: frozen, unknown keys refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+
+
+class EngineSettings(Settings):
+    """Of a model whose engine computes on threads of the model's own process."""
+
+    intra_op_threads: Annotated[int, Field(ge=0, le=256, description="0: every core of the process")] = 0
+
+    @property
+    def threads(self) -> int:
+        """Threads of one run: as set, or one for each core that this process may use."""
+        return self.intra_op_threads or len(os.sched_getaffinity(0))
 
 
 def parse_parameters(cls: type[S], parameters: Mapping[str, str], *, source: str) -> S:

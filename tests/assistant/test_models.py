@@ -10,8 +10,7 @@ from tests.doubles.pb_utils import TritonError
 from trimodal.assistant.models import Models
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.assistant.values import Stopped
-from trimodal.errors import Cancelled, InternalError, InvalidArgument, Unavailable
-from trimodal.triton.calls import called_error
+from trimodal.errors import InternalError
 
 START, END = (getattr(pb_utils, f"TRITONSERVER_REQUEST_FLAG_SEQUENCE_{name}") for name in ("START", "END"))
 SECOND = 16_000
@@ -103,30 +102,3 @@ def test_seeing(monkeypatch, models):
     monkeypatch.setitem(pb_utils.MODELS, "vision", vision)
     saw = models.see(b"a file", never)
     assert (saw.labels, saw.scores) == (("7", "é"), (0.75, 0.25))
-
-
-@pytest.mark.parametrize(
-    ("told", "code", "kind", "sentence"),
-    [
-        ("INVALID_ARG: max_tokens is 0", TritonError.INTERNAL, InvalidArgument, "max_tokens is 0"),
-        ("CANCELLED: the client\nleft", TritonError.INTERNAL, Cancelled, "the client\nleft"),
-        ("in ensemble 'vision', image: no file", TritonError.INTERNAL, InvalidArgument, "image: no file"),
-        ("image[0]: no file", TritonError.INTERNAL, InvalidArgument, "image[0]: no file"),
-        ("speech: 256 streams are open", TritonError.INTERNAL, Unavailable, "speech: 256 streams are open"),
-        ("stream 7 was started anew", TritonError.INTERNAL, Cancelled, "stream 7 was started anew"),
-        ("language: 'xx'", TritonError.UNKNOWN, InvalidArgument, "language: 'xx'"),
-        ("no room", TritonError.UNAVAILABLE, Unavailable, "no room"),
-        ("images are bad", TritonError.INTERNAL, InternalError, "images are bad"),
-        (
-            "Model llm - Error when running inference: Failed for execute the inference request. "
-            "Model 'llm' is not ready.",
-            TritonError.INTERNAL,
-            Unavailable,
-            "the model 'llm' is not ready; try again later",
-        ),
-    ],
-)
-def test_errors_of_called_models_have_their_kind(told, code, kind, sentence):
-    error = pb_utils.CalledResponse({}, TritonError(told, code)).error()
-    found = called_error(pb_utils, error)
-    assert (type(found), str(found)) == (kind, sentence)

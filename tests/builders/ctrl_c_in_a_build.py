@@ -1,4 +1,4 @@
-"""Ctrl-C while TensorRT builds a plan. test_tensorrt_plan.py runs this file in a process of its own."""
+"""Ctrl-C while TensorRT builds a plan. tensorrt/test_plan.py runs this file as a process."""
 
 from __future__ import annotations
 

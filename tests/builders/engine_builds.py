@@ -1,4 +1,4 @@
-"""What tests of the TensorRT-LLM build share: running the script, and a library that saves and answers."""
+"""Runs a build script by its command line; a TensorRT-LLM that saves and answers."""
 
 from __future__ import annotations
 

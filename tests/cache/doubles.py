@@ -11,7 +11,7 @@ from trimodal.cache.embedder import FakeEmbedder
 from trimodal.cache.keys import question
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.options import CacheOptions
-from trimodal.cache.stores.base import StoreError
+from trimodal.cache.stores.base import Owner, StoreError
 from trimodal.cache.values import Entry, Place, Question, StoreStats, Vector
 from trimodal.metrics import MemoryMetrics
 
@@ -45,12 +45,12 @@ class ScriptedStore:
         self._begin("put")
         self.held[place, key] = entry, vector
 
-    def clear(self, **wanted: str | None) -> int:
+    def clear(self, owner: Owner) -> int:
         self._begin("clear")
         matching = [
             key
             for key in self.held
-            if all(getattr(key[0], name) == value for name, value in wanted.items() if value is not None)
+            if all(value in (None, getattr(key[0], name)) for name, value in owner._asdict().items())
         ]
         for key in matching:
             del self.held[key]

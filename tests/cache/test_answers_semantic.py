@@ -23,7 +23,7 @@ class TestSemantic:
     def test_finds_what_means_the_same(self, rig):
         one = rig()
         one.keep(ask())
-        hit = one.cache.semantic(ask(PARAPHRASE))
+        hit = one.cache.lookup(ask(PARAPHRASE)).semantic()
         assert hit.kind == "semantic"
         assert hit.similarity == pytest.approx(1.0)
         assert hit.similarity <= 1.0
@@ -33,13 +33,13 @@ class TestSemantic:
     def test_is_none_with_mode_exact(self, rig):
         one = rig("exact")
         one.keep(ask())
-        assert one.cache.semantic(ask()) is None
+        assert one.cache.lookup(ask()).semantic() is None
         assert "nearest" not in one.store.calls
 
     def test_below_the_threshold_the_guard_is_not_even_asked(self, rig):
         one = rig()
         one.keep(ask("what is a lambda tell me everything about it"))
-        assert one.cache.semantic(ask()) is None
+        assert one.cache.lookup(ask()).semantic() is None
         assert one.guard.asked == []
         assert one.count("refused_total", reason="threshold") == 1
 
@@ -47,7 +47,7 @@ class TestSemantic:
         one = rig(guard=ScriptedGuard("number"))
         one.keep(ask())
         one.keep(ask("a lambda what is"))
-        assert one.cache.semantic(ask(PARAPHRASE)) is None
+        assert one.cache.lookup(ask(PARAPHRASE)).semantic() is None
         assert one.count("refused_total", reason="number") == 2
         assert one.count("lookups_total", layer="semantic", outcome="miss") == 1
 
@@ -60,26 +60,26 @@ class TestSemantic:
         one = rig(guard=Second())
         one.keep(ask(), answer="first")
         one.keep(ask("a lambda what is"), answer="second")
-        hit = one.cache.semantic(ask(PARAPHRASE))
+        hit = one.cache.lookup(ask(PARAPHRASE)).semantic()
         assert hit.entry.text == one.guard.asked[1][1]
 
     def test_a_reason_that_nobody_foresaw_makes_no_new_label(self, rig):
         one = rig(guard=ScriptedGuard("tenant-secret"))
         one.keep(ask())
-        one.cache.semantic(ask(PARAPHRASE))
+        one.cache.lookup(ask(PARAPHRASE)).semantic()
         assert one.count("refused_total", reason="other") == 1
         assert not [series for series in one.metrics.series if "tenant-secret" in repr(series)]
 
     def test_a_cut_answer_is_not_kept_for_it(self, rig):
         one = rig()
         one.keep(ask(max_tokens=8), finish_reason="length", tokens=8)
-        assert one.cache.semantic(ask(PARAPHRASE, max_tokens=8)) is None
-        assert one.cache.exact(ask(max_tokens=8))
+        assert one.cache.lookup(ask(PARAPHRASE, max_tokens=8)).semantic() is None
+        assert one.cache.lookup(ask(max_tokens=8)).exact()
 
     def test_an_answer_longer_than_wanted_is_passed_over(self, rig):
         one = rig()
         one.keep(ask(), tokens=20)
-        assert one.cache.semantic(ask(PARAPHRASE, max_tokens=19)) is None
+        assert one.cache.lookup(ask(PARAPHRASE, max_tokens=19)).semantic() is None
         assert one.guard.asked == []
 
     def test_the_vector_of_a_lookup_is_used_again_when_its_answer_is_kept(self, rig):
@@ -91,15 +91,15 @@ class TestSemantic:
                 return super().embed(text)
 
         one = rig(embedder=Counting())
-        one.cache.semantic(ask())
+        one.cache.lookup(ask()).semantic()
         one.keep(ask())
         assert Counting.calls == 1
-        assert one.cache.semantic(ask(PARAPHRASE))
+        assert one.cache.lookup(ask(PARAPHRASE)).semantic()
 
     def test_a_question_that_was_not_looked_up_is_embedded_when_it_is_kept(self, rig):
         one = rig()
         one.keep(ask())
-        assert one.cache.semantic(ask(PARAPHRASE))
+        assert one.cache.lookup(ask(PARAPHRASE)).semantic()
 
     def test_a_megabyte_never_reaches_the_embedder(self, rig):
         class Refusing(FakeEmbedder):
@@ -109,10 +109,10 @@ class TestSemantic:
 
         one = rig(embedder=Refusing())
         question = ask("x" * 1_000_000)
-        assert one.cache.semantic(question) is None
+        assert one.cache.lookup(question).semantic() is None
         one.keep(question)
-        assert one.cache.exact(question)
-        assert one.cache.exact(ask("x" * 1_000_001)) is None
+        assert one.cache.lookup(question).exact()
+        assert one.cache.lookup(ask("x" * 1_000_001)).exact() is None
         ((entry, vector),) = one.store.held.values()
         assert len(entry.text) < 100
         assert vector is None
@@ -125,7 +125,7 @@ class TestSemantic:
         one.store.nearest = lambda place, vector, count: [
             (float("nan"), *next(iter(one.store.held.values()))[:1])
         ]
-        assert one.cache.semantic(ask(PARAPHRASE)) is None
+        assert one.cache.lookup(ask(PARAPHRASE)).semantic() is None
 
     def test_it_needs_an_embedder(self):
         with pytest.raises(SettingsError, match="embedder"):
@@ -174,7 +174,7 @@ def test_the_threshold_follows_from_the_bound_on_false_hits(calibrated, bound, s
     question = ask("How do I reset my password?")
     entry = Entry(question.text, "yes", "stop", 1, 64, time.time(), time.time() + 900)
     one._store.nearest = lambda place, vector, count: [(similarity, entry)]
-    assert bool(one.semantic(ask("HOW DO I RESET MY PASSWORD?"))) == bool(found)
+    assert bool(one.lookup(ask("HOW DO I RESET MY PASSWORD?")).semantic()) == bool(found)
     one.close()
 
 
@@ -190,8 +190,8 @@ def test_a_bound_that_nothing_keeps_or_another_checkpoint_ends_the_start(calibra
 def test_without_a_guard_of_ones_own_the_packages_judges(rig):
     one = rig(guard=None, threshold=-1.0, default_guard=True)
     one.keep(ask("How do I enable dark mode?"))
-    assert one.cache.semantic(ask("How do I disable dark mode?")) is None
-    assert one.cache.semantic(ask("HOW DO I ENABLE DARK MODE?"))
+    assert one.cache.lookup(ask("How do I disable dark mode?")).semantic() is None
+    assert one.cache.lookup(ask("HOW DO I ENABLE DARK MODE?")).semantic()
 
 
 def test_a_calibration_of_the_operators_own_is_read_instead(calibrated, tmp_path):
@@ -206,6 +206,6 @@ def test_a_calibration_of_the_operators_own_is_read_instead(calibrated, tmp_path
 def test_vectors_are_remembered_in_bounds(rig):
     one = rig()
     for index in range(1100):
-        one.cache._vectors[f"old {index}"] = np.zeros(4, np.float32)
-    one.cache.semantic(ask())
-    assert len(one.cache._vectors) == 1024
+        one.cache._vectors._kept[f"old {index}"] = np.zeros(4, np.float32)
+    one.cache.lookup(ask()).semantic()
+    assert len(one.cache._vectors._kept) == 1024

@@ -1,12 +1,15 @@
-"""Calls with a time limit: abandoned when they hang, and left alone for a while after failures in a row."""
+"""Calls with a time limit: given up when they hang, and left alone for a while after failures in a row."""
 
 from __future__ import annotations
 
+import math
+import queue
 import threading
+import time
 
 import pytest
 
-from trimodal.cache.bounded_calls import Breaker, Bypassed, Guarded, Workers
+from trimodal.cache.bounded_calls import Bypassed, CircuitBreaker, DaemonThreads, Guarded, TimedCalls
 
 LONG = 30.0  # seconds: a budget that nothing here uses up
 
@@ -20,10 +23,17 @@ def hang():
 
 
 @pytest.fixture
-def workers():
-    workers = Workers(2, "test")
-    yield workers
-    workers.close()
+def threads():
+    threads = DaemonThreads(2, "test", jobs=4)
+    yield threads
+    threads.close(0)
+
+
+def wait_until(condition):
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.001)
 
 
 def reason(call) -> str:
@@ -32,68 +42,77 @@ def reason(call) -> str:
     return caught.value.reason
 
 
-class TestWorkers:
-    def test_hand_back_what_the_call_returns(self, workers):
-        assert [workers.call(lambda n=n: n * n, LONG) for n in range(5)] == [0, 1, 4, 9, 16]
+class TestDaemonThreads:
+    def test_run_jobs_with_their_arguments(self, threads):
+        done = queue.SimpleQueue()
+        for n in range(3):
+            assert threads.submit(lambda n: done.put(n * n), n)
+        assert sorted(done.get(timeout=60) for _ in range(3)) == [0, 1, 4]
 
-    def test_an_error_is_told_with_its_cause(self, workers):
-        with pytest.raises(Bypassed, match="error: ZeroDivisionError") as caught:
-            workers.call(lambda: 1 // 0, LONG)
-        assert isinstance(caught.value.cause, ZeroDivisionError)
-
-    def test_a_call_that_hangs_is_abandoned_and_others_go_on(self, workers, hang):
-        assert reason(lambda: workers.call(hang, 0.01)) == "timeout"
-        assert workers.call(lambda: "next", LONG) == "next"
-
-    def test_when_all_threads_hang_the_next_call_is_told_so(self, workers, hang):
+    def test_a_job_that_fails_is_logged_and_its_thread_goes_on(self, threads, caplog):
+        done = threading.Event()
         for _ in range(2):
-            assert reason(lambda: workers.call(hang, 0.01)) == "timeout"
-        assert reason(lambda: workers.call(lambda: 1, 0.01)) == "busy"
+            assert threads.submit(lambda: 1 // 0)
+        assert threads.submit(done.set)
+        assert done.wait(60)
+        assert "ZeroDivisionError" in caplog.text
 
-    def test_a_thread_whose_call_ended_late_is_used_again(self, workers):
-        ended = threading.Event()
-        for _ in range(2):
-            assert reason(lambda: workers.call(lambda: ended.wait(60), 0.01)) == "timeout"
-        ended.set()
-        assert workers.call(threading.get_ident, LONG)
+    def test_a_job_that_hangs_leaves_the_other_threads_alone(self, threads, hang):
+        done = threading.Event()
+        assert threads.submit(hang)
+        assert threads.submit(done.set)
+        assert done.wait(60)
 
-    def test_there_are_never_more_threads_than_said(self, workers):
+    def test_more_jobs_than_may_wait_are_not_taken_until_one_has_ended(self, threads):
+        over = threading.Event()
+        assert [threads.submit(over.wait, 60) for _ in range(5)] == [True] * 4 + [False]
+        over.set()
+        wait_until(lambda: threads.unfinished == 0)
+        assert threads.submit(over.wait)
+
+    def test_there_are_never_more_threads_than_said(self, threads):
         idents = set()
-        together = threading.Barrier(8)
-
-        def caller():
-            together.wait(LONG)
-            for _ in range(20):
-                idents.add(workers.call(threading.get_ident, LONG))
-
-        callers = [threading.Thread(target=caller) for _ in range(8)]
-        for one in callers:
-            one.start()
-        for one in callers:
-            one.join(60)
+        for _ in range(50):
+            wait_until(lambda: threads.submit(lambda: idents.add(threading.get_ident())))
+        wait_until(lambda: threads.unfinished == 0)
         assert 1 <= len(idents) <= 2
 
-    def test_after_close_nothing_is_called(self):
-        workers = Workers(1, "test")
-        ran = workers.call(threading.current_thread, LONG)
-        workers.close()
-        assert reason(lambda: workers.call(lambda: 1, LONG)) == "busy"
-        ran.join(60)
-        assert not ran.is_alive()
+    def test_one_job_after_the_other_needs_one_thread(self, threads):
+        idents = set()
+        for _ in range(5):
+            assert threads.submit(lambda: idents.add(threading.get_ident()))
+            wait_until(lambda: threads.unfinished == 0)
+        assert len(idents) == 1
+
+    def test_after_close_nothing_is_run(self):
+        threads = DaemonThreads(1, "test", jobs=4)
+        ran = queue.SimpleQueue()
+        assert threads.submit(lambda: ran.put(threading.current_thread()))
+        thread = ran.get(timeout=60)
+        threads.close(60)
+        assert not threads.submit(lambda: None)
+        assert not thread.is_alive()
+
+    def test_close_leaves_a_thread_behind_that_hangs(self, hang):
+        threads = DaemonThreads(1, "test", jobs=4)
+        assert threads.submit(hang)
+        began = time.monotonic()
+        threads.close(0.01)
+        assert time.monotonic() - began < 30
 
 
-class TestBreaker:
+class TestCircuitBreaker:
     def setup_method(self):
         self.now = 0.0
-        self.breaker = Breaker("the thing", clock=lambda: self.now)
+        self.breaker = CircuitBreaker("the thing", clock=lambda: self.now)
 
     def fail(self, times: int) -> None:
         """So many failures in a row that lasts long enough, and no second longer."""
-        self.now -= Breaker.ROW_S
+        self.now -= CircuitBreaker.ROW_S
         for number in range(times):
             assert self.breaker.enter()
             if number == times - 1:
-                self.now += Breaker.ROW_S
+                self.now += CircuitBreaker.ROW_S
             self.breaker.bad("why")
 
     def fail_try(self) -> None:
@@ -113,10 +132,10 @@ class TestBreaker:
         for _ in range(20):
             assert self.breaker.enter()
             self.breaker.bad("why")
-        self.now = Breaker.ROW_S - 0.01
+        self.now = CircuitBreaker.ROW_S - 0.01
         self.breaker.bad("why")
         assert self.breaker.closed
-        self.now = Breaker.ROW_S
+        self.now = CircuitBreaker.ROW_S
         self.breaker.bad("why")
         assert not self.breaker.closed
 
@@ -146,7 +165,7 @@ class TestBreaker:
         self.fail(2)
         assert self.breaker.closed
 
-    def test_says_once_that_it_fails_and_once_that_it_is_back(self, capfd):
+    def test_logs_once_that_it_fails_and_once_that_it_is_back(self, caplog):
         self.fail(3)
         for second in range(1, 5):
             self.now = float(second)
@@ -155,61 +174,136 @@ class TestBreaker:
         assert self.breaker.enter()
         self.breaker.good()
         self.breaker.good()
-        assert capfd.readouterr().err.splitlines() == [
-            "trimodal: the thing fails (why): requests go past it until it is back",
-            "trimodal: the thing is back",
+        assert caplog.messages == [
+            "the thing fails (why): requests go past it until it is back",
+            "the thing is back",
         ]
 
 
 @pytest.fixture
 def at_once(monkeypatch):
     """Failures need not last."""
-    monkeypatch.setattr(Breaker, "ROW_S", 0.0)
+    monkeypatch.setattr(CircuitBreaker, "ROW_S", 0.0)
 
 
 @pytest.mark.usefixtures("at_once")
-class TestGuarded:
-    def test_after_failures_in_a_row_nothing_is_tried(self, workers):
-        calls = []
+class TestTimedCalls:
+    def setup_method(self):
+        self.now = 100.0
+        self.target = Guarded("the thing", callers=2)
+
+    def calls(self, patience_s=LONG):
+        return TimedCalls(patience_s, clock=lambda: self.now)
+
+    def call(self, work, *pardoned):
+        return self.calls().call(self.target, work, LONG, pardoned)
+
+    def hanging(self, hang, budget_s=1.0):
+        """A call that hangs on another thread, and its end."""
+        calls, ended, began = self.calls(), queue.SimpleQueue(), threading.Event()
+
+        def work():
+            began.set()
+            hang()
+
+        def run():
+            try:
+                ended.put(calls.call(self.target, work, budget_s))
+            except Bypassed as missed:
+                ended.put(missed)
+
+        threading.Thread(target=run, daemon=True).start()
+        assert began.wait(60)
+        return calls, ended
+
+    def give_up(self, hang, times=1):
+        for _ in range(times):
+            calls, _ = self.hanging(hang)
+            assert calls.give_up(self.now + 1.0)
+
+    def test_hand_back_what_the_call_returns(self):
+        assert [self.call(lambda n=n: n * n) for n in range(5)] == [0, 1, 4, 9, 16]
+
+    def test_an_error_is_told_with_its_cause(self):
+        with pytest.raises(Bypassed, match="error: ZeroDivisionError") as caught:
+            self.call(lambda: 1 // 0)
+        assert isinstance(caught.value.cause, ZeroDivisionError)
+
+    def test_a_call_that_hangs_is_given_up_once_and_in_time_only(self, hang):
+        calls, _ = self.hanging(hang)
+        assert calls.until == 101.0
+        assert [calls.give_up(now) for now in (100.9, 101.0, 102.0)] == [False, True, False]
+
+    def test_what_returns_after_it_was_given_up_is_dropped_and_its_slot_is_free(self):
+        over = threading.Event()
+        ended = []
+        for _ in range(2):
+            calls, end = self.hanging(lambda: over.wait(60))
+            assert calls.give_up(101.0)
+            ended.append(end)
+        over.set()
+        assert [end.get(timeout=60).reason for end in ended] == ["timeout"] * 2
+        assert self.call(lambda: "next") == "next"
+
+    def test_what_returns_in_time_cannot_be_given_up(self):
+        calls = self.calls()
+        assert calls.call(self.target, lambda: 1, 1.0) == 1
+        assert calls.until == math.inf
+        assert not calls.give_up(1e9)
+
+    def test_a_lookup_that_waits_too_long_for_its_thread_is_given_up(self):
+        calls = self.calls(patience_s=3.0)
+        assert calls.until == 103.0
+        assert not calls.give_up(102.9)
+        assert calls.give_up(103.0)
+        assert self.target.breaker.closed
+        begun = self.calls(patience_s=3.0)
+        begun.begin()
+        assert not begun.give_up(1e9)
+
+    def test_when_all_slots_hang_the_next_call_is_told_so(self, hang):
+        for _ in range(2):
+            self.hanging(hang)
+        assert reason(lambda: self.calls().call(self.target, lambda: 1, 0.01)) == "busy"
+
+    def test_after_failures_in_a_row_nothing_is_tried(self):
+        tried = []
 
         def fails():
-            calls.append(1)
+            tried.append(1)
             raise OSError("down")
 
-        guarded = Guarded("the thing", workers)
-        reasons = [reason(lambda: guarded.call(fails, LONG)) for _ in range(5)]
+        reasons = [reason(lambda: self.call(fails)) for _ in range(5)]
         assert reasons == ["error"] * 3 + ["open"] * 2
-        assert len(calls) == 3
+        assert len(tried) == 3
 
-    def test_timeouts_count_too_and_the_sentence_has_the_budget(self, hang, capfd):
-        guarded = Guarded("the thing", Workers(3, "test"))
-        assert [reason(lambda: guarded.call(hang, 0.01)) for _ in range(4)] == ["timeout"] * 3 + ["open"]
-        assert "the thing fails (timeout after 10 ms)" in capfd.readouterr().err
+    def test_timeouts_count_too_and_the_sentence_has_the_budget(self, hang, caplog):
+        self.target = Guarded("the thing", callers=3)
+        self.give_up(hang, times=3)
+        assert reason(lambda: self.call(lambda: 1)) == "open"
+        assert "the thing fails (timeout after 1000 ms)" in caplog.text
 
-    def test_pardoned_errors_do_not_count(self, workers):
+    def test_pardoned_errors_do_not_count(self):
         def refuses():
             raise ValueError("your fault")
 
-        guarded = Guarded("the thing", workers)
         for _ in range(10):
-            assert reason(lambda: guarded.call(refuses, LONG, (ValueError,))) == "error"
-        assert guarded.breaker.closed
+            assert reason(lambda: self.call(refuses, ValueError)) == "error"
+        assert self.target.breaker.closed
 
-    def test_many_calls_at_once_do_not_count_against_it(self, workers, hang):
-        guarded = Guarded("the thing", workers)
+    def test_many_calls_at_once_do_not_count_against_it(self, hang):
         for _ in range(2):
-            reason(lambda: workers.call(hang, 0.01))
+            self.hanging(hang)
         for _ in range(10):
-            assert reason(lambda: guarded.call(lambda: 1, 0.001)) == "busy"
-        assert guarded.breaker.closed
+            assert reason(lambda: self.calls().call(self.target, lambda: 1, 0.001)) == "busy"
+        assert self.target.breaker.closed
 
-    def test_a_try_that_found_no_thread_leaves_room_for_the_next_try(self, workers, hang):
-        guarded = Guarded("the thing", workers)
+    def test_a_try_that_found_no_slot_leaves_room_for_the_next_try(self, hang):
+        for _ in range(2):
+            self.hanging(hang)
         for _ in range(3):
-            guarded.breaker.bad("why")
-        guarded.breaker._until = 0.0  # The pause is over.
-        for _ in range(2):
-            reason(lambda: workers.call(hang, 0.01))
-        assert reason(lambda: guarded.call(lambda: 1, 0.001)) == "busy"
-        guarded.breaker._until = 0.0
-        assert guarded.breaker.enter()
+            self.target.breaker.bad("why")
+        self.target.breaker._until = 0.0  # The pause is over.
+        assert reason(lambda: self.calls().call(self.target, lambda: 1, 0.001)) == "busy"
+        self.target.breaker._until = 0.0
+        assert self.target.breaker.enter()

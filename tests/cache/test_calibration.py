@@ -50,7 +50,7 @@ def test_another_checkpoint_is_refused_with_the_command(tmp_path):
     with pytest.raises(SettingsError, match="trimodal bench cache .*--calibrate"):
         Calibration.read(write(tmp_path / "c.json"), "beef")
     with pytest.raises(SettingsError, match="served is fake"):
-        Calibration.shipped("fake")
+        Calibration.read(SHIPPED, "fake")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Options of a cache: how long a namespace's answers live, which modes store, which stores are files."""
+"""Options of a cache: how long a namespace's answers live, and which stores are files."""
 
 from __future__ import annotations
 
@@ -10,11 +10,6 @@ from trimodal.cache.options import CacheOptions, is_file
 def test_the_first_namespace_is_that_of_requests_without_one():
     options = CacheOptions("exact", "", ttls={"faq": 60.0, "live": 5.0})
     assert [options.ttl(name) for name in ("faq", "live", "", "other")] == [60, 5, 60, 60]
-
-
-@pytest.mark.parametrize(("mode", "stores"), [("off", 0), ("coalesce", 0), ("exact", 1), ("semantic", 1)])
-def test_only_two_modes_store(mode, stores):
-    assert CacheOptions(mode, "").stores == bool(stores)
 
 
 @pytest.mark.parametrize(

@@ -86,9 +86,9 @@ def test_of_thousands_of_tenants_none_gets_an_answer_of_another(opened):
             opened.store.put(question.place, question.key, entry, VECTOR)
     for tenant, question in questions.items():
         wanted = tenant if int(tenant.rpartition("-")[2]) % 2 == 0 else None
-        for hit in (opened.cache.exact(question), opened.cache.semantic(question)):
+        for hit in (opened.cache.lookup(question).exact(), opened.cache.lookup(question).semantic()):
             assert (hit and hit.entry.answer) == wanted
-        near = opened.cache.semantic(ask("and who are you", tenant=tenant))
+        near = opened.cache.lookup(ask("and who are you", tenant=tenant)).semantic()
         assert (near and near.entry.answer) == wanted
 
 
@@ -119,7 +119,10 @@ def test_whatever_is_kept_every_answer_comes_from_the_very_place_that_asks(opene
         opened.keep(asked(place, text), told(place))
     for place, _ in asking:
         for _, text in asking:
-            for hit in (opened.cache.exact(asked(place, text)), opened.cache.semantic(asked(place, text))):
+            for hit in (
+                opened.cache.lookup(asked(place, text)).exact(),
+                opened.cache.lookup(asked(place, text)).semantic(),
+            ):
                 assert hit is None or hit.entry.answer == told(place)
 
 
@@ -128,5 +131,8 @@ def test_what_was_kept_is_found_whatever_its_place_is_called(opened):
     for name in HOSTILE:
         place = {"tenant": name, "namespace": name, "system": name, "stops": (name,)}
         opened.keep(asked(place, "who am I"), told(place))
-        hits = opened.cache.exact(asked(place, "who am I")), opened.cache.semantic(asked(place, "and you"))
+        hits = (
+            opened.cache.lookup(asked(place, "who am I")).exact(),
+            opened.cache.lookup(asked(place, "and you")).semantic(),
+        )
         assert [hit and hit.entry.answer for hit in hits] == [told(place)] * 2, name

@@ -1,4 +1,4 @@
-"""The thread that puts answers into the store: bounded, patient with nobody, and heard of in counters."""
+"""Write-behind: the queue is bounded, a slow or broken store delays no request, and all is counted."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 
 from tests.cache.doubles import ScriptedStore, ask, fails
 from trimodal.cache import write_behind as module
-from trimodal.cache.bounded_calls import Breaker
+from trimodal.cache.bounded_calls import CircuitBreaker
 from trimodal.cache.metrics import STORED, CacheMetrics
 from trimodal.cache.values import Entry, Question
-from trimodal.cache.write_behind import Writer
+from trimodal.cache.write_behind import WriteBehind
 from trimodal.metrics import MemoryMetrics
 
 
@@ -26,9 +26,9 @@ class Bench:
     """A writer with all that it touches."""
 
     def __init__(self) -> None:
-        self.store, self.metrics, self.breaker = ScriptedStore(), MemoryMetrics(), Breaker("the store")
+        self.store, self.metrics, self.breaker = ScriptedStore(), MemoryMetrics(), CircuitBreaker("the store")
         counts = CacheMetrics(self.metrics, "llm")
-        self.writer = Writer(self.store, lambda key, entry: None, counts, self.breaker)
+        self.writer = WriteBehind(self.store, None, counts, self.breaker)
 
     def put(self, question: Question, entry: Entry) -> None:
         self.writer.put(question.place, question.key, entry)
@@ -110,9 +110,9 @@ def test_a_store_that_fails_is_counted_and_the_writer_goes_on(bench):
     assert (bench.count("failed"), bench.count("kept")) == (1, 1)
 
 
-def test_while_the_store_is_left_alone_answers_wait(bench, capfd, monkeypatch):
-    monkeypatch.setattr(Breaker, "ROW_S", 0.0)
-    for _ in range(Breaker.FAILURES):
+def test_while_the_store_is_left_alone_answers_wait(bench, caplog, monkeypatch):
+    monkeypatch.setattr(CircuitBreaker, "ROW_S", 0.0)
+    for _ in range(CircuitBreaker.FAILURES):
         bench.breaker.bad("why")
     bench.put(ask(), entry())
     bench.put(ask("too late"), replace(entry(), expires_at=time.time() - 1))
@@ -122,9 +122,9 @@ def test_while_the_store_is_left_alone_answers_wait(bench, capfd, monkeypatch):
     assert (bench.count("kept"), bench.count("dropped")) == (1, 1)
 
 
-def test_close_tries_a_store_once_more_that_was_left_alone(bench, capfd, monkeypatch):
-    monkeypatch.setattr(Breaker, "ROW_S", 0.0)
-    for _ in range(Breaker.FAILURES):
+def test_close_tries_a_store_once_more_that_was_left_alone(bench, caplog, monkeypatch):
+    monkeypatch.setattr(CircuitBreaker, "ROW_S", 0.0)
+    for _ in range(CircuitBreaker.FAILURES):
         bench.breaker.bad("why")
     bench.put(ask(), entry())
     bench.writer.close(60)
@@ -133,10 +133,11 @@ def test_close_tries_a_store_once_more_that_was_left_alone(bench, capfd, monkeyp
 
 
 def test_a_vector_that_cannot_be_had_fails_one_answer_alone(bench):
-    def vector_of(key, entry):
-        raise RuntimeError("no embedder")
+    class Broken:
+        def take(self, key, text):
+            raise RuntimeError("no embedder")
 
-    bench.writer._vector_of = vector_of
+    bench.writer._vectors = Broken()
     bench.put(ask(), entry())
     bench.settle(1)
     assert bench.count("failed") == 1

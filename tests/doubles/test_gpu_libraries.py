@@ -9,13 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.gpu_libraries import Recorder, install, make, typings
+from tests.doubles.gpu_libraries import Recorder, install, make
 from tests.doubles.gpu_libraries.kinds import Double, EnumMember
 
-pytestmark = pytest.mark.skipif(typings() is None, reason="no type stubs here")
-FOLDERS = ["tensorrt-10.14", "tensorrt-11.4", "tensorrt_llm-1.2"]
-TAKES_ANYTHING = {"add_scale_nd", "from_kwargs"}
-"""Their stubs end in `*args, **kwargs`."""
+FOLDERS = ["tensorrt-10.14", "tensorrt-11.4", "tensorrt_llm-1.2", "vllm-0.33"]
 
 
 @pytest.fixture
@@ -45,13 +42,13 @@ def test_every_class_and_signature_of_the_stubs_can_be_read(folder, monkeypatch)
             instance = make(value)
             for member in dir(value):
                 function = vars(value).get(member)
-                if member.startswith("_") or not inspect.isroutine(function) or member in TAKES_ANYTHING:
+                if member.startswith("_") or not inspect.isroutine(function):
                     continue
                 if inspect.iscoroutinefunction(function):
                     continue
                 with pytest.raises(TypeError, match=rf"{member}\(\)"):
                     getattr(instance, member)(*range(40), no_such=1)
-    assert len(used) > 40
+    assert len(used) > 5
     assert recorder.calls == []
 
 

@@ -4,9 +4,10 @@
         server = serve(models=("llm",), changes={"llm": {"engine": "fake"}})
         client = tritonclient.grpc.InferenceServerClient(server.grpc_url)
 
-`serve` starts one server per distinct set of arguments and keeps it for the whole session.
-`own_server` starts one for a single test, `command` runs `trimodal serve` as a user would,
-`no_leftovers` fails a test that leaves a process, a shared-memory region or a temporary folder.
+`serve` starts one server per distinct set of arguments and ends it with the module that asked; `fakes` is one
+for all modules, every model on its fake engine. `own_server` starts one for a single test, `command` runs
+`trimodal serve` as a user would, `no_leftovers` fails a test that leaves a process, a shared-memory region or
+a temporary folder.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e import fakes as all_fakes
 from trimodal.server import ports
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
@@ -60,27 +62,38 @@ def options(
     return ServerOptions(repository=repository, models=models, changes=changes, **base)  # type: ignore[arg-type]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def serve(_environment: None) -> Iterator[Callable[..., TritonServer]]:
-    """`serve(models=("echo",), changes={}, repository=None, **ServerOptions)`: a running, shared server."""
+    """`serve(models=("echo",), changes={}, repository=None, **ServerOptions)`: a server of this module."""
     servers: dict[str, TritonServer] = {}
+    with contextlib.ExitStack() as stack:
 
-    def start(
-        models: tuple[str, ...],
-        changes: Changes | None = None,
-        repository: Path | None = None,
-        **more: object,
-    ) -> TritonServer:
-        wanted = options(models, changes or {}, repository, **more)
-        key = repr(wanted)
-        if key not in servers or not servers[key].alive:
-            server = TritonServer(wanted)
-            server.start()
-            servers[key] = server
-        return servers[key]
+        def start(
+            models: tuple[str, ...],
+            changes: Changes | None = None,
+            repository: Path | None = None,
+            **more: object,
+        ) -> TritonServer:
+            wanted = options(models, changes or {}, repository, **more)
+            key = repr(wanted)
+            if key not in servers or not servers[key].alive:
+                servers[key] = TritonServer(wanted)
+                stack.callback(servers[key].stop, 0)
+                servers[key].start()
+            return servers[key]
 
-    yield start
-    for server in servers.values():
+        yield start
+
+
+@pytest.fixture(scope="session")
+def fakes(_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
+    """Every model on its fake engine (tests/e2e/fakes.py). A test leaves it idle, as it found it."""
+    changes = all_fakes.changes(tmp_path_factory.mktemp("fakes"))
+    server = TritonServer(options(all_fakes.MODELS, changes))
+    try:
+        server.start()
+        yield server
+    finally:
         server.stop(0)
 
 
@@ -99,17 +112,17 @@ def own_server(_environment: None) -> Iterator[Callable[..., TritonServer]]:
 
 
 @pytest.fixture(scope="session")
-def minilm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """MiniLM's artefact, built from its package once for all tests that need real vectors."""
-    out = tmp_path_factory.mktemp("artefacts")
-    script = [
-        sys.executable,
-        str(Path(__file__).parents[2] / "build" / "embedding_onnx.py"),
-        "--out-dir",
-        str(out),
-    ]
-    subprocess.run(script, check=True, capture_output=True)
-    return out / "onnx-fp32"
+def minilm() -> Path:
+    """MiniLM's artefact for tests that need real vectors, as `./scripts/test` builds it."""
+    return built("embedding", "onnx-fp32")
+
+
+def built(model: str, name: str) -> Path:
+    """A demo engine. Fails with the command that builds it where it is missing."""
+    folder = MODEL_REPOSITORY / model / "1" / name
+    if not (folder / "manifest.json").is_file():
+        pytest.fail(f"no {folder}: build it with `python build/demo/build_all.py`")
+    return folder
 
 
 class Command:

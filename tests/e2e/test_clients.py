@@ -1,22 +1,16 @@
-"""Images and vectors through the client, its command and the copyable programs; the engines are fakes.
-
-The fake classifier names an image by its red value: 0, 1, 2 are "class 0", "class 1", "class 2".
-"""
+"""Images and vectors through the client, its command and the copyable programs; the engines are fakes."""
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from tests.vision.pictures import artefact
+from tests.e2e.fakes import png
 from trimodal.client import Client
 from trimodal.errors import InvalidArgument
 from trimodal.server.process import TritonServer
@@ -26,23 +20,9 @@ pytestmark = pytest.mark.e2e
 CLIENTS = Path(__file__).parents[2] / "clients"
 
 
-def picture(red: int) -> bytes:
-    file = io.BytesIO()
-    Image.new("RGB", (16, 12), (red, 200, 100)).save(file, "PNG")
-    return file.getvalue()
-
-
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., TritonServer], tmp_path_factory: pytest.TempPathFactory) -> TritonServer:
-    plain = {"mean": (0, 0, 0), "std": (1 / 255,) * 3}
-    classifier = str(artefact(tmp_path_factory.mktemp("vision") / "fake", **plain))
-    changes = {
-        "vision_preprocess": {"classifier": classifier},
-        "vision_classify": {"artefact": classifier, "engine": "fake"},
-        "vision_rank": {"classifier": classifier},
-        "embedding": {"engine": "fake"},
-    }
-    return serve(models=("vision", "embedding"), changes=changes)
+def server(fakes: TritonServer) -> TritonServer:
+    return fakes
 
 
 @pytest.fixture
@@ -55,7 +35,7 @@ async def client(server):
 def folder(tmp_path):
     """20 good pictures, more than a batch, and one that is none."""
     for number in range(20):
-        (tmp_path / f"{number:02}.png").write_bytes(picture(number % 3))
+        (tmp_path / f"{number:02}.png").write_bytes(png(number % 3))
     (tmp_path / "20.jpg").write_bytes(b"not a picture")
     return tmp_path
 
@@ -68,7 +48,7 @@ def run(*command):
 
 async def test_images_in_batches_of_the_model(client):
     assert await client.max_batch_size("vision") == 16
-    rows = await client.classify([picture(number % 3) for number in range(40)], top_k=2)
+    rows = await client.classify([png(number % 3) for number in range(40)], top_k=2)
     assert [row[0].label for row in rows] == [f"class {number % 3}" for number in range(40)]
     assert {len(row) for row in rows} == {2}
     assert all(row[0].score > 0.9 for row in rows)
@@ -76,8 +56,8 @@ async def test_images_in_batches_of_the_model(client):
 
 async def test_a_bad_image(client):
     with pytest.raises(InvalidArgument, match=r"image\[1\]: not a JPEG, PNG or WebP file"):
-        await client.classify([picture(0), b"nothing", picture(2)])
-    one, bad, two = await client.classify([picture(0), b"nothing", picture(2)], return_exceptions=True)
+        await client.classify([png(0), b"nothing", png(2)])
+    one, bad, two = await client.classify([png(0), b"nothing", png(2)], return_exceptions=True)
     assert (one[0].label, two[0].label) == ("class 0", "class 2")
     assert isinstance(bad, InvalidArgument)
     assert str(bad) == "image: not a JPEG, PNG or WebP file"
@@ -95,6 +75,9 @@ async def test_vectors(client):
 async def test_models_without_the_operators_key(client):
     assert [model.name for model in await client.models()] == [
         "embedding",
+        "llm",
+        "speech",
+        "speech_recognize",
         "vision",
         "vision_classify",
         "vision_preprocess",

@@ -57,7 +57,7 @@ def test_a_text_means_the_same_alone_and_among_others(embed):
     ("texts", "told"),
     [
         ([""], "text_input: empty; at least one word is needed"),
-        (["good", b"\xff\xfe"], "text_input[1]: not UTF-8 (byte 0)"),
+        (["good", b"\xff\xfe"], "text_input[1] is not valid UTF-8: byte 0"),
         (["\x01\x02"], "text_input: nothing in it that the model can read"),
         (["x" * 32769], "text_input: 32769 bytes; at most 32768 are accepted"),
     ],

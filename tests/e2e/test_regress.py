@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,16 +10,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner, Result
 
 from tests.e2e.conftest import wait_until
-from tests.e2e.test_clients import picture
+from tests.e2e.fakes import LLM, png
+from trimodal.cli.app import app
 from trimodal.client.errors import ConnectError
 from trimodal.regress.run.identity import identify
 from trimodal.server.process import TritonServer
 
 pytestmark = pytest.mark.e2e
 
-FAKES = {"embedding": {"engine": "fake"}, "llm": {"engine": "fake", "fake_step_ms": "1"}}
+FAKES = {"embedding": {"engine": "fake"}, "llm": LLM}
 CASES = [
     {"id": "prompt", "task": "llm", "input": {"prompt": "hello there", "max_tokens": 120}},
     {
@@ -42,28 +43,21 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., TritonServer]) -> TritonServer:
-    return serve(models=("llm", "embedding"), changes=FAKES)
+def server(fakes: TritonServer) -> TritonServer:
+    return fakes
 
 
-def regress(golden: Path, url: str, *options: object) -> subprocess.CompletedProcess[str]:
+def regress(golden: Path, url: str, *options: object) -> Result:
+    """The command, in this process: its start takes longer than what it does here."""
     # Times depend on this machine: whatever they are, they are not judged here.
-    command = ["-m", "trimodal.cli.app", "regress", golden, "--against", url, "--repeat", 3]
-    command += ["--latency-tolerance", 100, *options]
-    return subprocess.run(
-        [sys.executable, *map(str, command)],
-        capture_output=True,
-        check=False,
-        timeout=100,
-        encoding="utf-8",
-        env={**os.environ, "COLUMNS": "200"},
-    )
+    command = ["regress", golden, "--against", url, "--repeat", 3, "--latency-tolerance", 100, *options]
+    return CliRunner().invoke(app, [str(part) for part in command], env={"COLUMNS": "200"})
 
 
 @pytest.fixture(scope="module")
 def baseline(golden: Path, server: TritonServer) -> Path:
     done = regress(golden, server.grpc_url, "--record")
-    assert done.returncode == 0, done.stderr + done.stdout
+    assert done.exit_code == 0, done.stderr + done.stdout
     return golden.with_name("golden.baseline.json")
 
 
@@ -90,7 +84,7 @@ def test_what_is_recorded(baseline: Path) -> None:
 
 def test_the_same_server_again(golden: Path, server: TritonServer, baseline: Path) -> None:
     done = regress(golden, server.grpc_url, "--concurrency", 2, "--json")
-    assert done.returncode == 0, done.stderr + done.stdout
+    assert done.exit_code == 0, done.stderr + done.stdout
     data = json.loads(done.stdout)
     assert (data["worse"], data["findings"], data["knobs"], data["compared"]) == (False, [], [], 4)
     assert {one["metric"] for one in data["latencies"] if not one["case"]} == {"ttft", "tpot", "total"}
@@ -102,7 +96,7 @@ def test_a_knob_that_changes_the_answers(
     changes = {**FAKES, "llm": {**FAKES["llm"], "fake_answer": "Something else is said now. "}}
     other = serve(models=("llm", "embedding"), changes=changes)
     done = regress(golden, other.grpc_url, "--json")
-    assert done.returncode == 1, done.stderr + done.stdout
+    assert done.exit_code == 1, done.stderr + done.stdout
     data = json.loads(done.stdout)
     assert [knob.partition(" ")[0] for knob in data["knobs"]] == ["llm.fake_answer"]
     assert {(one["case"], one["what"], one["verdict"]) for one in data["findings"]} == {
@@ -111,7 +105,7 @@ def test_a_knob_that_changes_the_answers(
         ("chat", "answer", "changed"),
     }
     shown = regress(golden, other.grpc_url)
-    assert shown.returncode == 1
+    assert shown.exit_code == 1
     assert "llm.fake_answer" in shown.stdout
     assert "4 cases compared: 2 worse, 1 changed" in shown.stdout
 
@@ -125,13 +119,13 @@ def test_a_cache_that_is_switched_off(
 
     def recorded() -> bool:
         """Answers are put into the store behind their requests' backs: the last one is a hit soon."""
-        assert regress(golden, cached.grpc_url, "--record", "--baseline", path).returncode == 0
+        assert regress(golden, cached.grpc_url, "--record", "--baseline", path).exit_code == 0
         cases = json.loads(path.read_text())["cases"]
         return all(cases[name]["observations"][-1].get("cache") == "exact" for name in ("prompt", "chat"))
 
     wait_until(recorded, "answers from the cache")
     done = regress(golden, server.grpc_url, "--baseline", path, "--json")
-    assert done.returncode == 1, done.stderr + done.stdout
+    assert done.exit_code == 1, done.stderr + done.stdout
     found = {
         (one["case"], one["what"], one["verdict"], one["detail"])
         for one in json.loads(done.stdout)["findings"]
@@ -139,35 +133,30 @@ def test_a_cache_that_is_switched_off(
     assert found == {(name, "cache", "worse", "exact → generated") for name in ("prompt", "chat")}
 
 
-def test_images_are_asked_too(serve: Callable[..., TritonServer], tmp_path: Path) -> None:
-    from tests.vision.pictures import artefact
-
-    plain = {"mean": (0, 0, 0), "std": (1 / 255,) * 3}
-    classifier = str(artefact(tmp_path / "fake", **plain))
-    changes = {
-        "vision_preprocess": {"classifier": classifier},
-        "vision_classify": {"artefact": classifier, "engine": "fake"},
-        "vision_rank": {"classifier": classifier},
-    }
-    server = serve(models=("vision",), changes=changes)
-    (tmp_path / "one.png").write_bytes(picture(1))
+def test_images_are_asked_too(server: TritonServer, tmp_path: Path) -> None:
+    (tmp_path / "one.png").write_bytes(png(1))
     line = {"id": "a", "task": "vision", "input": {"image": "one.png"}, "expect": {"label": "class 1"}}
     golden = tmp_path / "golden.jsonl"
     golden.write_text(json.dumps(line))
-    assert regress(golden, server.grpc_url, "--record").returncode == 0
+    assert regress(golden, server.grpc_url, "--record").exit_code == 0
     golden.write_text(json.dumps({**line, "expect": {"label": "class 2"}}))
     done = regress(golden, server.grpc_url)
-    assert done.returncode == 0, done.stdout  # broken as it was when it was recorded, by today's expectation
+    assert done.exit_code == 0, done.stdout  # broken as it was when it was recorded, by today's expectation
     assert "label 'class 1' is not 'class 2'" in done.stdout
-    missing = tmp_path / "other.jsonl"
-    missing.write_text(json.dumps({"id": "b", "task": "llm", "input": {"prompt": "x"}}))
-    done = regress(missing, server.grpc_url, "--record")
-    assert done.returncode == 2
+
+
+def test_a_model_that_the_server_lacks(serve: Callable[..., TritonServer], tmp_path: Path) -> None:
+    golden = tmp_path / "golden.jsonl"
+    golden.write_text(json.dumps({"id": "b", "task": "llm", "input": {"prompt": "x"}}))
+    done = regress(golden, serve(("echo",)).grpc_url, "--record")
+    assert done.exit_code == 2
     assert done.stderr == "trimodal: the server has no model 'llm' ready, which line 1 (b) needs\n"
 
 
 def test_nobody_there(golden: Path, baseline: Path) -> None:
-    done = regress(golden, "127.0.0.1:1")
+    """As a user starts it: in a process of its own."""
+    command = [sys.executable, "-m", "trimodal.cli.app", "regress", golden, "--against", "127.0.0.1:1"]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60, encoding="utf-8")
     assert done.returncode == 2
     assert done.stderr == "trimodal: no server at 127.0.0.1:1: start one with `trimodal serve`\n"
     assert done.stdout == ""
@@ -176,6 +165,6 @@ def test_nobody_there(golden: Path, baseline: Path) -> None:
 async def test_identify(server: TritonServer) -> None:
     found = await identify(server.grpc_url, [("llm", "1")], 20.0)
     assert (found.name, found.version[0]) == ("triton", "2")
-    assert found.models["llm"].parameters["fake_step_ms"] == "1"
+    assert found.models["llm"].parameters["fake_step_ms"] == "2"
     with pytest.raises(ConnectError):
         await identify("grpcs://127.0.0.1:1", [], 5.0)

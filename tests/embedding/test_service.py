@@ -39,7 +39,7 @@ def test_one_run_for_all_good_requests_and_each_gets_its_own(metrics):
     [
         ([b""], "text_input: empty; at least one word is needed"),
         ([b" \n\t"], "text_input: empty; at least one word is needed"),
-        ([b"ok", b"caf\xe9 au lait"], "text_input[1]: not UTF-8 (byte 3)"),
+        ([b"ok", b"caf\xe9 au lait"], "text_input[1] is not valid UTF-8: byte 3 cannot be decoded"),
         ([b"x" * 21], "text_input: 21 bytes; at most 20 are accepted"),
     ],
 )

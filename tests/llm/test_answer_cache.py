@@ -87,7 +87,7 @@ class TestFingerprint:
     @pytest.mark.parametrize(
         "change",
         [
-            {"numerics": "fast"},
+            {"numerics": "reproducible"},
             {"kv_cache_precision": "f16"},
             {"apply_chat_template": False},
             {"speculation": "prompt_lookup"},

@@ -14,14 +14,14 @@ import pytest
 from tests.llm.doubles.answers import Answers, ask
 from tests.llm.doubles.sinks import Collector, FakeServer, eventually
 from trimodal.errors import Cancelled, InternalError, OperatorError, RequestError, Unavailable
-from trimodal.llm.engine_core.client import EngineLink, start_process, start_thread
+from trimodal.llm.engine_core.client import EngineCoreClient, start_process, start_thread
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
-from trimodal.llm.frontend.cache_lookup import Front
-from trimodal.llm.frontend.dispatcher import Dispatch
-from trimodal.llm.frontend.input_processor import Reader
+from trimodal.llm.frontend.cache_lookup import CacheLookup
+from trimodal.llm.frontend.dispatcher import Dispatcher
+from trimodal.llm.frontend.input_processor import InputProcessor
 from trimodal.llm.frontend.metrics import LlmMetrics
-from trimodal.llm.frontend.request_state import Stream
+from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.request.outputs import Delta
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.scheduler import Scheduler
@@ -37,9 +37,9 @@ class Starts:
 
     def __init__(self, *script: Any) -> None:
         self.script = list(script)
-        self.links: list[EngineLink] = []
+        self.links: list[EngineCoreClient] = []
 
-    def __call__(self, settings: LlmSettings) -> EngineLink:
+    def __call__(self, settings: LlmSettings) -> EngineCoreClient:
         step = self.script.pop(0) if self.script else start_process
         if isinstance(step, BaseException):
             raise step
@@ -68,7 +68,7 @@ def crash_window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading, "excepthook", lambda args: None)
 
 
-def test_a_token_that_is_no_text_fails_its_request_alone(crash_window: None, capsys: Any) -> None:
+def test_a_token_that_is_no_text_fails_its_request_alone(crash_window: None, caplog: Any) -> None:
     class Odd(FakeEngine):
         def step(self) -> list[Output]:
             outputs = super().step()
@@ -80,12 +80,12 @@ def test_a_token_that_is_no_text_fails_its_request_alone(crash_window: None, cap
     assert good.wait().deltas[-1].finish_reason == "length"
     assert submit(service).wait().deltas[-1].finish_reason == "length"
     assert service.counts == (0, 0, 0)
-    assert "ValueError" in capsys.readouterr().err
+    assert "ValueError" in caplog.text
     service.close()
 
 
 def test_a_client_that_cannot_be_asked_does_not_end_the_others_cancellation(
-    crash_window: None, capsys: Any
+    crash_window: None, caplog: Any
 ) -> None:
     class Broken(Collector):
         def is_cancelled(self) -> bool:
@@ -97,11 +97,11 @@ def test_a_client_that_cannot_be_asked_does_not_end_the_others_cancellation(
         assert isinstance(broken.wait().error, Cancelled)
         leaving.cancelled = True
         assert isinstance(leaving.wait().error, Cancelled)
-    assert "no such sender" in capsys.readouterr().err
+    assert "no such sender" in caplog.text
 
 
 @pytest.mark.parametrize("refused", ["first", "last"])
-def test_a_delta_that_cannot_be_sent_ends_the_answer_with_an_error(refused: str, capsys: Any) -> None:
+def test_a_delta_that_cannot_be_sent_ends_the_answer_with_an_error(refused: str, caplog: Any) -> None:
     class Full(Collector):
         def send(self, delta: Delta) -> None:
             if bool(delta.finish_reason) == (refused == "last"):
@@ -115,21 +115,21 @@ def test_a_delta_that_cannot_be_sent_ends_the_answer_with_an_error(refused: str,
         assert not sink.after_end
         eventually(lambda: server.service.counts == (0, 0, 0))
         eventually(lambda: server.value("requests_total", outcome="internal") == 1)
-    assert "no shared memory left" in capsys.readouterr().err
+    assert "no shared memory left" in caplog.text
 
 
 def test_a_request_that_meets_close_gets_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     server = FakeServer()
     reading, go_on = threading.Event(), threading.Event()
 
-    read = Reader.read
+    process = InputProcessor.process
 
-    def slow(self: Reader, *args: Any) -> Stream:
+    def slow(self: InputProcessor, *args: Any) -> RequestState:
         reading.set()
         go_on.wait(10)
-        return read(self, *args)
+        return process(self, *args)
 
-    monkeypatch.setattr(Reader, "read", slow)
+    monkeypatch.setattr(InputProcessor, "process", slow)
     refused: list[RequestError] = []
 
     def ask() -> None:
@@ -168,7 +168,7 @@ def test_no_more_wait_than_max_queue_also_when_blocks_are_short() -> None:
     ids=["operator", "unforeseen"],
 )
 def test_an_engine_that_does_not_open_at_once_is_tried_again(
-    crash_window: None, capsys: Any, failure: Exception
+    crash_window: None, caplog: Any, failure: Exception
 ) -> None:
     starts = Starts(start_process, failure)
     service = serve(starts)
@@ -177,11 +177,11 @@ def test_an_engine_that_does_not_open_at_once_is_tried_again(
     starts.kill()
     assert all(isinstance(sink.wait().error, InternalError) for sink in running)
     assert waiting.wait().deltas[-1].finish_reason == "length"
-    assert str(failure) in capsys.readouterr().err
+    assert str(failure) in caplog.text
     service.close()
 
 
-def test_an_engine_that_never_opens_again_is_given_up(crash_window: None, capsys: Any) -> None:
+def test_an_engine_that_never_opens_again_is_given_up(crash_window: None, caplog: Any) -> None:
     starts = Starts(start_process, *[OSError("out of memory")] * 3)
     service = serve(starts)
     submit(service, 2000), submit(service, 2000)
@@ -190,14 +190,14 @@ def test_an_engine_that_never_opens_again_is_given_up(crash_window: None, capsys
     assert "keeps failing" in str(waiting.wait().error)
     with pytest.raises(Unavailable, match="keeps failing"):
         submit(service)
-    assert "out of memory" in capsys.readouterr().err
+    assert "out of memory" in caplog.text
     service.close()
 
 
 def test_an_engine_that_opens_after_close_is_ended() -> None:
     opening, closed = threading.Event(), threading.Event()
 
-    def late(settings: LlmSettings) -> EngineLink:
+    def late(settings: LlmSettings) -> EngineCoreClient:
         opening.set()
         closed.wait(10)
         return start_process(settings)
@@ -231,7 +231,7 @@ def test_a_killed_engine_that_was_idle_serves_the_next_request() -> None:
     service.close()
 
 
-def test_an_engine_that_refuses_a_prompt_keeps_the_others(capsys: Any) -> None:
+def test_an_engine_that_refuses_a_prompt_keeps_the_others(caplog: Any) -> None:
     class Picky(FakeEngine):
         def add(self, request: EngineRequest) -> None:
             if request.prompt_ids[6] == ord("x"):
@@ -243,7 +243,7 @@ def test_an_engine_that_refuses_a_prompt_keeps_the_others(capsys: Any) -> None:
     service.submit(GenerationRequest("x", None, Sampling(5)), bad)
     assert str(bad.wait().error) == "the engine refused this prompt"
     assert submit(service).wait().deltas[-1].finish_reason == "length"
-    assert "no x" in capsys.readouterr().err
+    assert "no x" in caplog.text
     service.close()
 
 
@@ -261,16 +261,17 @@ def failed(sink: Collector, server: FakeServer) -> None:
     """It got one end, nothing is left of it, and the next one is served."""
     assert isinstance(sink.wait().error, InternalError)
     eventually(lambda: server.service.counts == (0, 0, 0))
-    assert server.service._book.streams == set()
-    assert server.service._book.looking == 0
+    assert not server.service._registry.states
+    assert server.service._registry.looking == 0
     assert not sink.after_end
 
 
 @pytest.mark.parametrize(
-    ("where", "what"), [(Scheduler, "admit"), (Dispatch, "changed"), (Scheduler, "next"), (Dispatch, "add")]
+    ("where", "what"),
+    [(Scheduler, "admit"), (Dispatcher, "schedule"), (Scheduler, "next"), (Dispatcher, "add")],
 )
 def test_a_fault_while_it_is_queued(
-    server: FakeServer, monkeypatch: pytest.MonkeyPatch, capsys: Any, where: type, what: str
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch, caplog: Any, where: type, what: str
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(where, what, fault)
@@ -278,38 +279,38 @@ def test_a_fault_while_it_is_queued(
         sink.wait()
     failed(sink, server)
     assert ask(server, "next").wait().error is None
-    assert "a fault" in capsys.readouterr().err
+    assert "a fault" in caplog.text
 
 
-def test_a_fault_while_a_stored_answer_is_taken(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_a_fault_while_a_stored_answer_is_taken(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     with FakeServer(answers=Answers()) as server:
         ask(server).wait()
         with monkeypatch.context() as patch:
-            patch.setattr(Stream, "answer", fault)
+            patch.setattr(RequestState, "answer", fault)
             sink = ask(server)
             sink.wait()
         failed(sink, server)
-        assert "a fault" in capsys.readouterr().err
+        assert "a fault" in caplog.text
 
 
-def test_a_fault_while_it_joins(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_a_fault_while_it_joins(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     with FakeServer(answers=Answers(), fake_step_ms=2.0) as server:
         first = ask(server, max_tokens=200)
         eventually(lambda: first.deltas != [])
         with monkeypatch.context() as patch:
-            patch.setattr(Dispatch, "hasten", fault)
+            patch.setattr(Dispatcher, "hasten", fault)
             second = ask(server, max_tokens=200)
             eventually(lambda: second.deltas != [])
         assert first.wait().text == second.wait().text
         assert not second.after_end
-        assert "a fault" in capsys.readouterr().err
+        assert "a fault" in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("where", "what"), [(LlmService, "_complete"), (Front, "keep"), (Scheduler, "finish")]
+    ("where", "what"), [(CacheLookup, "keep"), (Scheduler, "finish"), (Generation, "push")]
 )
 def test_a_fault_when_an_answer_is_complete_costs_nobody_its_end(
-    monkeypatch: pytest.MonkeyPatch, capsys: Any, where: type, what: str
+    monkeypatch: pytest.MonkeyPatch, caplog: Any, where: type, what: str
 ) -> None:
     monkeypatch.setattr(where, what, fault)
     with FakeServer(answers=Answers(), fake_step_ms=2.0) as server:
@@ -317,6 +318,6 @@ def test_a_fault_when_an_answer_is_complete_costs_nobody_its_end(
         for sink in sinks:
             sink.wait()
         eventually(lambda: server.service.counts == (0, 0, 0))
-        assert server.service._book.streams == set()
+        assert not server.service._registry.states
         assert not any(sink.after_end for sink in sinks)
-        assert "a fault" in capsys.readouterr().err
+        eventually(lambda: "a fault" in caplog.text)

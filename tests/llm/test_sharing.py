@@ -9,6 +9,7 @@ from tests.llm.doubles.answers import Answers, ask
 from tests.llm.doubles.sinks import Collector, FakeServer, eventually
 from trimodal.cache.values import Entry, Hit
 from trimodal.errors import Cancelled, InternalError, InvalidArgument, Unavailable
+from trimodal.llm.engine_core.supervisor import EngineLost
 from trimodal.llm.request.terms import CancelRequest
 
 KEY = "0123456789abcdef"
@@ -150,18 +151,19 @@ def test_a_failed_generation_fails_for_all_and_is_not_kept(answers: Answers) -> 
     with FakeServer(answers=answers, fake_step_ms=2.0) as server:
         sinks = [ask(server, max_tokens=3000) for _ in range(4)]
         eventually(lambda: all(sink.deltas for sink in sinks))
-        server.service._dispatch._lost()
+        with server.service._lock:
+            server.service._take(EngineLost())
         for sink in sinks:
             assert isinstance(sink.wait().error, InternalError)
         assert answers.kept == []
 
 
 def test_a_cache_that_raises_costs_nobody_an_answer(
-    server: FakeServer, answers: Answers, capsys: pytest.CaptureFixture[str]
+    server: FakeServer, answers: Answers, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers.broken = True
     assert note(ask(server)) == ""
-    assert "the cache broke its promise" in capsys.readouterr().err
+    assert "the cache broke its promise" in caplog.text
 
 
 def test_more_lookups_than_may_wait_go_past_the_cache(server: FakeServer, answers: Answers) -> None:

@@ -77,7 +77,7 @@ def test_a_refusal_names_its_field_and_leaves_the_others_alone(model):
     good, loud, foreign = model.execute([request(WORDS), request(quiet + 99), request(quiet, language=b"fr")])
     assert good.error is None
     assert (loud.error.code, foreign.error.code) == (TritonError.INVALID_ARG,) * 2
-    assert loud.error.message() == "window: samples lie within [-1, 1], got 99"
+    assert loud.error.message() == "window: a sample of 99; FP32 samples lie within [-1, 1]"
     assert foreign.error.message() == "language: 'fr' is not known (known: en)"
 
 

@@ -15,7 +15,7 @@ from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.errors import SettingsError
 from trimodal.llm.settings import LlmSettings
 from trimodal.settings import Settings, parse_parameters
-from trimodal.speech.settings import RecognizeSettings, SpeechSettings
+from trimodal.speech.settings import RecogniseSettings, SpeechSettings
 from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
@@ -24,7 +24,7 @@ SETTINGS: dict[str, type[Settings]] = {
     "embedding": EmbeddingSettings,
     "llm": LlmSettings,
     "speech": SpeechSettings,
-    "speech_recognize": RecognizeSettings,
+    "speech_recognize": RecogniseSettings,
     "vision_classify": ClassifySettings,
     "vision_preprocess": PreprocessSettings,
     "vision_rank": RankSettings,

@@ -1,71 +1,429 @@
-"""The commands that README.md and docs/ show: each script exists, and has each option that is shown."""
+"""Holds README.md and docs/ against the code: commands, links, snippets, parameters, metrics."""
 
 from __future__ import annotations
 
-import os
+import ast
+import importlib
+import json
 import re
-import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+import yaml
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PROGRAM = re.compile(r"(build/\w+\.py|(?<![\w/])trimodal (?:plan llm|(?:bench|cache) \w+|\w+))(.*)")
+from tests.project.pages import (
+    PAGES,
+    ROOT,
+    anchors,
+    blocks,
+    invocations,
+    prose,
+    quoted,
+    section,
+    shell_lines,
+    tables,
+)
+from tests.project.test_configs import REPOSITORY, SETTINGS, config
+from tests.project.test_layers import LAYERS
+from trimodal.cli.app import app
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+DOCS = ROOT / "docs"
+COMMANDS: Any = typer.main.get_command(app)
+by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
-def shown() -> list[tuple[str, tuple[str, ...]]]:
-    """Program → options, of every command in a code block or between backticks."""
-    found: dict[str, set[str]] = {}
-    for page in PAGES:
-        text = page.read_text().replace("\\\n", " ")
-        blocks = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
-        prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
-        lines = [line for block in blocks for line in block.splitlines()] + re.findall(r"`([^`\n]+)`", prose)
-        for line in lines:
-            if match := PROGRAM.search(line.split("  #")[0]):
-                program, rest = match.groups()
-                if program.startswith("build/") or program.split()[1] in COMMANDS:
-                    found.setdefault(program, set()).update(re.findall(r"(?<!\S)--[a-z][\w-]*", rest))
-    return sorted((program, tuple(sorted(options))) for program, options in found.items())
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 200
 
 
-COMMANDS = ("serve", "doctor", "chat", "classify", "transcribe", "plan", "bench", "ask", "cache", "regress")
+# Commands
 
 
-@cache
-def help_of(program: str) -> str:
-    command = (
-        [str(ROOT / program)]
-        if program.startswith("build/")
-        else ["-m", "trimodal.cli.app", *program.split()[1:]]
-    )
-    told = subprocess.run(
-        [sys.executable, *command, "--help"],
-        env={**os.environ, "COLUMNS": "250"},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert told.returncode == 0, told.stderr
-    return told.stdout
+def commands(page: Path) -> list[tuple[str, list[str]]]:
+    """All commands of a page: those of its shell blocks, and those quoted in its prose."""
+    return [*invocations(shell_lines(page)), *invocations(quoted(page))]
 
 
 def test_commands_are_found() -> None:
-    """Or the test below could not fail."""
-    programs = [program for program, _ in shown()]
-    assert {
-        "build/vision_tensorrt.py",
-        "build/llm_tensorrt_llm.py",
-        "trimodal serve",
-        "trimodal plan llm",
-    } <= set(programs)
+    """Or the tests below could not fail."""
+    found = {(program, *args[:1]) for page in PAGES for program, args in commands(page)}
+    assert {("trimodal", "serve"), ("trimodal", "plan"), ("trimodal", "regress")} <= found
+    scripts = {"build/vision_tensorrt.py", "build/llm_tensorrt_llm.py", "scripts/demo", "clients/classify.py"}
+    assert scripts <= {program for program, *_ in found}
 
 
-@pytest.mark.parametrize(("program", "options"), shown(), ids=lambda value: str(value)[:40])
-def test_a_command_that_is_shown_exists(program: str, options: tuple[str, ...]) -> None:
-    known = set(re.findall(r"--[a-z][\w-]*", help_of(program)))
-    assert set(options) <= known
+@by_page
+def test_every_trimodal_command_parses(page: Path) -> None:
+    problems = []
+    for lines, whole in ((shell_lines(page), True), (quoted(page), False)):
+        for program, args in invocations(lines):
+            if program == "trimodal" and args and (problem := refusal(args, whole=whole)):
+                problems.append(f"trimodal {' '.join(args)}: {problem}")
+    assert not problems
+
+
+def refusal(args: list[str], *, whole: bool) -> str:
+    """Why the CLI would not take the arguments; empty when it would. Files need not exist.
+
+    Args:
+        whole: a command to type; otherwise a mention in prose, which may leave arguments out.
+    """
+    command, context = COMMANDS, COMMANDS.context_class(COMMANDS, info_name="trimodal")
+    while hasattr(command, "get_command"):
+        if not args:
+            return ""  # the group itself is named
+        name, *args = args
+        found = command.get_command(context, name)
+        if not found:
+            return f"no command '{name}'" if whole or name.isalpha() else ""
+        command, context = found, command.context_class(found, info_name=name, parent=context)
+    if args in ([], ["--help"]) and not whole:
+        return ""
+    try:
+        command.make_context(context.info_name, list(args), parent=context.parent)
+    except Exception as error:
+        message = getattr(error, "message", "") or type(error).__name__
+        left_out = "requires an argument" in message or type(error).__name__ == "MissingParameter"
+        if not ("does not exist" in message or (left_out and not whole) or type(error).__name__ == "Exit"):
+            return message
+    return ""
+
+
+@by_page
+def test_every_script_exists_and_has_the_options_shown(page: Path) -> None:
+    problems = []
+    for program, args in commands(page):
+        if program == "trimodal" or "…" in program:
+            continue
+        source = source_of(program)
+        if not source.is_file():
+            if not source.is_dir():
+                problems.append(f"{program}: there is no such file")
+            continue
+        for arg in args:
+            option = arg.split("=")[0]
+            if re.fullmatch(r"--[a-z][\w-]*", option) and option not in options_of(source):
+                problems.append(f"{program} has no option {option}")
+    assert not problems
+
+
+def source_of(program: str) -> Path:
+    """A script's path, or a module's: that of its `__main__` for a package."""
+    if "/" in program:
+        return ROOT / program
+    path = ROOT / program.replace(".", "/")
+    return path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+@cache
+def options_of(source: Path) -> set[str]:
+    """All that the script may take as an option: texts with two dashes, and parameters of typer commands."""
+    text = source.read_text()
+    if source.parent.name == "scripts":  # they hand their arguments on
+        options = set(re.findall(r"--[a-z][\w-]*", text))
+        for module in re.findall(r"-m ([\w.]+)", text):
+            options |= options_of(source_of(module)) if module.startswith("trimodal") else set()
+        return options
+    tree = ast.parse(text)
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found |= set(re.findall(r"--[a-z][\w-]*", node.value))
+        elif isinstance(node, ast.FunctionDef) and "typer" in text:
+            found |= {f"--{arg.arg.replace('_', '-').strip('-')}" for arg in node.args.args}
+    return found
+
+
+@by_page
+def test_every_container_command_names_a_service_and_a_profile(page: Path) -> None:
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    profiles = {profile for service in services.values() for profile in service["profiles"]}
+    for line in shell_lines(page):
+        for shown in re.findall(r"docker compose .*?--profile (\S+)", line):
+            assert shown in profiles, line
+        if run := re.search(r"docker compose run (?:--\S+ (?:/\S+ )?)*(\S+)", line):
+            assert run[1] in services, line
+
+
+@by_page
+def test_every_address_names_a_model(page: Path) -> None:
+    for name in re.findall(r"/v2/models/(\w+)", page.read_text()):
+        assert (REPOSITORY / name).is_dir(), name
+
+
+@by_page
+def test_every_model_parameter_set_exists(page: Path) -> None:
+    """As `--set llm.cache=semantic`, and `speech_recognize.engine=onnxruntime` in prose."""
+    for line in [*shell_lines(page), *quoted(page)]:
+        for model, name in re.findall(r"(?:--set |^)([a-z_]+)\.([a-z_]+)=", line):
+            assert name in SETTINGS[model].model_fields, line
+
+
+@by_page
+def test_every_parameter_value_in_prose_is_allowed(page: Path) -> None:
+    """As `numerics=reproducible`: some model has the parameter and takes the value."""
+    known = {name for settings in SETTINGS.values() for name in settings.model_fields}
+    for text in quoted(page):
+        if (found := re.fullmatch(r"([a-z_]+)=([\w.,]+)", text)) and found[1] not in known:
+            assert found[1] in ("lang",), f"no model has the parameter of `{text}`"
+
+
+# Snippets
+
+
+@by_page
+def test_every_snippet_compiles(page: Path) -> None:
+    for code in blocks(page, "python"):
+        compile(code, page.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    for text in blocks(page, "json"):
+        for line in text.splitlines() if text.startswith('{"id"') else [text]:
+            json.loads(line)
+    for text in blocks(page, "toml"):
+        tomllib.loads(text)
+
+
+@by_page
+def test_every_snippet_imports_and_calls_what_exists(page: Path) -> None:
+    from trimodal.client import Client
+
+    for code in blocks(page, "python"):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("trimodal"):
+                module = importlib.import_module(node.module or "")
+                missing = [name.name for name in node.names if not hasattr(module, name.name)]
+                assert not missing, f"{node.module} has no {missing}"
+        missing = [name for name in re.findall(r"\bclient\.(\w+)\(", code) if not hasattr(Client, name)]
+        assert not missing, f"Client has no {missing}"
+
+
+def test_the_cases_shown_of_a_golden_set_are_valid() -> None:
+    from trimodal.regress.golden import schema
+
+    adapter = next(value for value in vars(schema).values() if type(value).__name__ == "TypeAdapter")
+    for text in blocks(DOCS / "regress.md", "json"):
+        for line in text.splitlines():
+            adapter.validate_json(line)
+
+
+def test_the_tiers_shown_are_valid(tmp_path: Path) -> None:
+    from trimodal.llm.request import tiers
+
+    for text in blocks(DOCS / "scheduling.md", "toml"):
+        file = tmp_path / "tiers.toml"
+        file.write_text(text)
+        assert tomllib.loads(text)["tier"]["premium"]["priority"] == 10
+        tiers.read_tiers(file)
+
+
+# Paths and links
+
+
+@by_page
+def test_every_path_exists(page: Path) -> None:
+    problems = []
+    for text in quoted(page):
+        path = text.split("::")[0].rstrip("/")
+        if re.fullmatch(
+            r"(?:trimodal|tests|build|clients|scripts|docker|docs|model_repository|\.ci)/[\w./*-]+", path
+        ):
+            if not list(ROOT.glob(path)):
+                problems.append(text)
+        elif re.fullmatch(r"trimodal(?:\.\w+)+", path):
+            module = path.replace(".", "/")
+            parent = module.rsplit("/", 1)[0]
+            if not any((ROOT / f"{one}{end}").exists() for one in (module, parent) for end in ("", ".py")):
+                problems.append(text)
+    assert not problems
+
+
+@by_page
+def test_every_link_resolves(page: Path) -> None:
+    problems = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if target.startswith(("http://", "https://", "mailto:")):
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        if not linked.exists():
+            problems.append(f"{target}: there is no such file")
+        elif anchor and anchor not in anchors(linked):
+            problems.append(f"{target}: no such heading")
+    assert not problems
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    linked = set(re.findall(r"\]\(docs/([\w-]+\.md)", (ROOT / "README.md").read_text()))
+    assert {page.name for page in DOCS.glob("*.md")} <= linked
+
+
+# Parameters
+
+
+@pytest.mark.parametrize("model", sorted(SETTINGS))
+def test_the_parameters_of_a_model_are_all_described(model: str) -> None:
+    shown = {
+        row[0].strip("`"): "" if row[1] == "empty" else row[1].strip("`").strip()
+        for row in tables(section(DOCS / "configuration.md", model))
+        if row[0] != "parameter"
+    }
+    assert shown == shipped(model)
+
+
+def shipped(model: str) -> dict[str, str]:
+    """Parameter → value in the cpu profile's file, or the default."""
+    file = REPOSITORY / model / "configs" / "cpu.pbtxt"
+    parameters = config(file if file.exists() else REPOSITORY / model / "config.pbtxt").parameters
+    values = {}
+    for name, field in SETTINGS[model].model_fields.items():
+        if name == "version_directory":  # set by the glue
+            continue
+        default = field.default
+        if isinstance(default, tuple):
+            default = ",".join(map(str, default))
+        text = str(default).lower() if isinstance(default, bool) else str(default)
+        if isinstance(default, float):
+            text = f"{default:g}"
+        values[name] = parameters[name].string_value.strip() if name in parameters else text.strip()
+    return values
+
+
+def test_the_parameters_described_for_gpus_exist() -> None:
+    rows = tables(section(DOCS / "gpu.md", "Knobs of `llm` on GPUs"))
+    names = {name for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+    assert len(names) > 10
+    assert names <= set(SETTINGS["llm"].model_fields)
+
+
+# Metrics
+
+
+def test_every_metric_family_is_described_and_every_one_described_exists() -> None:
+    rows = tables((DOCS / "metrics.md").read_text())
+    described = {row[0].strip("`"): row[1] for row in rows if row[0].startswith("`trimodal_")}
+    assert described == families()
+
+
+@cache
+def families() -> dict[str, str]:
+    """Name → kind of each family that the package declares in calls of counter, gauge and histogram."""
+    return dict(declared())
+
+
+def declared() -> Iterator[tuple[str, str]]:
+    for file in sorted((ROOT / "trimodal").rglob("*.py")):
+        if file.name == "metrics.py" and file.parent.name in ("trimodal", "triton"):
+            continue  # what makes them, whatever they are called
+        tree = ast.parse(file.read_text())
+        texts = {
+            node.targets[0].id: node.value.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        }
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
+        found = [(kind, name_of(call.args[0], texts)) for call in calls if (kind := kind_of(call))]
+        # A helper of the file's own puts the beginning in front: f"trimodal_speech_{name}".
+        prefix = next((name[: -len("{}")] for _, name in found if name.endswith("{}")), "")
+        for kind, name in found:
+            if name and not name.endswith("{}"):
+                yield name if name.startswith("trimodal_") else prefix + name, kind
+
+
+def kind_of(call: ast.Call) -> str:
+    """counter, gauge or histogram; empty for any other call."""
+    called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return called.strip("_") if called.strip("_") in ("counter", "gauge", "histogram") else ""
+
+
+def name_of(node: ast.expr, texts: dict[str, str]) -> str:
+    """The name in a call's first argument, "{}" for what is not known here; empty if it is no text."""
+    if isinstance(node, ast.Constant):
+        return str(node.value) if isinstance(node.value, str) else ""
+    if not isinstance(node, ast.JoinedStr):
+        return ""
+    parts = []
+    for value in node.values:
+        if isinstance(value, ast.Constant):
+            parts.append(str(value.value))
+        elif isinstance(value, ast.FormattedValue) and isinstance(value.value, ast.Name):
+            parts.append(texts.get(value.value.id, "{}"))
+    return "".join(parts)
+
+
+@by_page
+def test_every_metric_named_is_one(page: Path) -> None:
+    known = families()
+    for name in re.findall(
+        r"\btrimodal_(?:llm|cache|vision|speech|embedding|assistant)_\w+", page.read_text()
+    ):
+        base = re.sub(r"_(?:bucket|sum|count)$", "", name)
+        assert name in known or base in known, name
+
+
+# Figures and dependencies
+
+
+def test_the_figures_of_the_readme_stand_in_the_benchmarks() -> None:
+    figures = [row[1] for row in tables((ROOT / "README.md").read_text()) if "benchmarks.md#" in "".join(row)]
+    assert len(figures) >= 3
+    measured = (DOCS / "benchmarks.md").read_text()
+    for text in figures:
+        for number in re.findall(r"\*\*([\d.,]+)", text):
+            assert number in measured, f"{number} stands in no table of docs/benchmarks.md"
+
+
+def test_every_bench_says_command_machine_and_date() -> None:
+    page = DOCS / "benchmarks.md"
+    titles = re.findall(r"^## (.+)$", prose(page), re.MULTILINE)
+    assert len(titles) > 10
+    for title in titles:
+        text = section(page, title)
+        if title != "On a GPU":
+            assert "```" in text, f"{title}: no command"
+            assert re.search(r"\d{4}-\d\d-\d\d", text), f"{title}: no date"
+            assert re.search(r"[Mm]achine", text), f"{title}: no machine"
+
+
+def test_every_dependency_is_described() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = {*project["dependencies"]}.union(*project["optional-dependencies"].values())
+    needed |= set(re.findall(r"[\w-]+==[\w.+]+", (ROOT / "scripts/setup").read_text()))
+    names = {re.split(r"[\[<>=; ]", requirement)[0].lower() for requirement in needed} - {"trimodal"}
+    cells = [row[0].lower() for row in tables((DOCS / "dependencies.md").read_text())]
+    described = {name for cell in cells for name in re.findall(r"[\w.-]+", cell)}
+    missing = sorted(names - described)
+    assert not missing
+
+
+# Architecture
+
+
+def test_the_layers_shown_are_those_that_are_kept() -> None:
+    shown = blocks(DOCS / "architecture.md", "text")[0].splitlines()
+    assert [tuple(line.split()) for line in shown] == list(LAYERS)
+
+
+def test_the_folders_are_described_as_their_docstrings_do() -> None:
+    rows = tables(section(DOCS / "architecture.md", "Folders"))
+    shown = {row[0].strip("`"): row[1] for row in rows if row[0].startswith("`")}
+    said = {
+        str(file.parent.relative_to(ROOT)): (ast.get_docstring(ast.parse(file.read_text())) or "").split(
+            "\n"
+        )[0]
+        for file in (ROOT / "trimodal").rglob("__init__.py")
+        if file.parent != ROOT / "trimodal"
+    }
+    assert all(said.values()), f"no docstring: {[folder for folder, text in said.items() if not text]}"
+    assert shown == said

@@ -76,7 +76,7 @@ def bench(monkeypatch) -> Iterator[Callable[..., Bench]]:
 
     yield make
     for one in benches:
-        one.recognizer.go.set()
+        one.recogniser.go.set()
         one.service.close()
         assert one.metric("active_requests", model="speech").value == 0
     assert not [t for t in threading.enumerate() if t.name.startswith(("window-", "listener", "sweeper"))]

@@ -1,14 +1,18 @@
-"""The gate before calls inside Triton."""
+"""Calls inside Triton: what comes back, what their errors become, and how many wait together."""
 
 from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pytest
 
 from tests.assistant.doubles import BOUND
+from tests.doubles import pb_utils
+from tests.doubles.pb_utils import TritonError
 from trimodal.assistant.values import Stopped
-from trimodal.triton.calls import Gate
+from trimodal.errors import Cancelled, InternalError, InvalidArgument, Unavailable
+from trimodal.triton.calls import Gate, called_error, infer
 
 
 def never():
@@ -58,3 +62,47 @@ def stop_after(looks):
             raise Stopped
 
     return check
+
+
+@pytest.mark.parametrize(
+    ("told", "code", "kind", "sentence"),
+    [
+        ("INVALID_ARG: max_tokens is 0", TritonError.INTERNAL, InvalidArgument, "max_tokens is 0"),
+        ("CANCELLED: the client\nleft", TritonError.INTERNAL, Cancelled, "the client\nleft"),
+        ("in ensemble 'vision', image: no file", TritonError.INTERNAL, InvalidArgument, "image: no file"),
+        ("image[0]: no file", TritonError.INTERNAL, InvalidArgument, "image[0]: no file"),
+        ("speech: 256 streams are open", TritonError.INTERNAL, Unavailable, "speech: 256 streams are open"),
+        ("stream 7 was started anew", TritonError.INTERNAL, Cancelled, "stream 7 was started anew"),
+        ("language: 'xx'", TritonError.UNKNOWN, InvalidArgument, "language: 'xx'"),
+        ("prompt: not the client's", TritonError.INTERNAL, InternalError, "prompt: not the client's"),
+        ("no room", TritonError.UNAVAILABLE, Unavailable, "no room"),
+        ("images are bad", TritonError.INTERNAL, InternalError, "images are bad"),
+        (
+            "Model llm - Error when running inference: Failed for execute the inference request. "
+            "Model 'llm' is not ready.",
+            TritonError.INTERNAL,
+            Unavailable,
+            "the model 'llm' is not ready; try again later",
+        ),
+    ],
+)
+def test_errors_of_called_models_have_their_kind(told, code, kind, sentence):
+    error = pb_utils.CalledResponse({}, TritonError(told, code)).error()
+    found = called_error(pb_utils, error, ("image", "language"))
+    assert (type(found), str(found)) == (kind, sentence)
+
+
+def test_a_call_gives_the_outputs_flat(monkeypatch):
+    def model(inputs):
+        assert inputs["text"].tolist() == [[b"x"]]
+        return {"a": np.array([[1.0, 2.0]]), "b": np.array([[3]]), "unasked": np.array([[4]])}
+
+    monkeypatch.setitem(pb_utils.MODELS, "other", model)
+    out = infer(pb_utils, "other", {"text": np.array([[b"x"]], object)}, ("a", "b"), ())
+    assert {name: array.tolist() for name, array in out.items()} == {"a": [1.0, 2.0], "b": [3]}
+
+
+def test_a_call_that_fails_raises_the_models_error(monkeypatch):
+    monkeypatch.setitem(pb_utils.MODELS, "other", lambda inputs: TritonError("text: empty"))
+    with pytest.raises(InvalidArgument, match="text: empty"):
+        infer(pb_utils, "other", {"text": np.array([[b""]], object)}, ("a",), ("text",))

@@ -1,1 +1,1 @@
-"""The assistant: what is said and seen becomes a question, answered by way of the other models."""
+"""Answers a question that is typed, spoken or about an image, by calling the other models."""

@@ -1,7 +1,7 @@
 """Calls the llm over the server's own gRPC endpoint: one call an answer, which ends at once when cancelled.
 
 The other models are called inside Triton (BLS). The llm is not: on 2.51 a model with several streamed
-calls of that kind under way stops for ever (its threads wait for each other, with Python's global
+calls of that kind under way hangs (its threads wait for each other, with Python's global
 lock held), an error in the middle of an answer is lost, and a call cannot be cancelled.
 """
 
@@ -38,7 +38,7 @@ class LlmConnection:
     def responses(
         self, key: str, inputs: Mapping[str, NDArray[Any]], check: Callable[[], None]
     ) -> Iterator[Mapping[str, NDArray[Any]]]:
-        """The outputs of each response. Whoever has `key` may `cancel`; `check` raises if it was too early.
+        """Streams the outputs of each response. `cancel(key)` ends it; `check` raises if that came first.
 
         Raises:
             RequestError: the model's own, or InternalError: the endpoint cannot be reached.
@@ -79,7 +79,7 @@ class LlmConnection:
             call.cancel()
 
     def _connected(self) -> Any:
-        """The stub; its connection is made with the first call, when the server listens."""
+        """Returns the stub; its connection is made with the first call, when the server listens."""
         with self._lock:
             if self._stub is None:
                 import grpc

@@ -1,4 +1,4 @@
-"""The assistant's metric families: requests by outcome, what is under way, and how long each stage takes."""
+"""Defines the assistant's metrics: requests by outcome, requests under way, and the time of each stage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OUTCOMES = ("ok", "deadline", "cancelled", "invalid_arg", "unavailable", "inter
 
 
 class AssistantMetrics:
-    """What the assistant counts. `model` labels the gauge that the drain looks at."""
+    """Counts of one assistant. `model` labels the gauge that the drain looks at."""
 
     def __init__(self, metrics: Metrics, model: str = "assistant") -> None:
         label = {"model": model}

@@ -17,9 +17,10 @@ from trimodal.assistant.settings import AssistantSettings
 from trimodal.assistant.values import Piece, Saw
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import RequestError
-from trimodal.triton.calls import Gate, called_error
+from trimodal.triton.calls import Gate, infer
 
 Check = Callable[[], None]
+_CLIENTS_FIELDS = ("image", "audio", "audio_int16", "policy", "language")
 _NOTE = ("cache", "similarity", "trimmed", "queue_ms", "predicted_ttft_ms")
 
 
@@ -33,10 +34,10 @@ class Models:
         self._llm = LlmConnection(settings.grpc_address, settings.llm)
 
     def hear(self, samples: Samples, stream: int, check: Check) -> str:
-        """The words in float32[n], 16 kHz mono, n > 0; `check` is called between pieces.
+        """Recognises the words in float32[n], 16 kHz mono, n > 0; calls `check` between pieces.
 
         Args:
-            stream: a random id, 1 to 2^63 - 1; whoever has it may `stop_hearing`.
+            stream: a random id, 1 to 2^63 - 1; `stop_hearing` takes it.
         """
         pb = self._pb_utils
         size = round(self._settings.chunk_s * SAMPLE_RATE)
@@ -67,7 +68,7 @@ class Models:
         return "".join(words).strip()
 
     def stop_hearing(self, stream: int) -> None:
-        """Frees the stream at once: whoever waits for its words is told that it was cancelled."""
+        """Frees the stream at once: a call that waits for its words ends as cancelled."""
         pb = self._pb_utils
         # Its START drops the open stream of that number, its END what it has just opened. Speech that was
         # to be heard at its END is not dropped: the number is free by then.
@@ -89,7 +90,7 @@ class Models:
         )
 
     def answer(self, key: str, inputs: Mapping[str, NDArray[Any]], check: Check) -> Iterator[Piece]:
-        """The llm's answer, piece by piece; whoever has `key` may `cancel` it."""
+        """Streams the llm's answer, piece by piece; `cancel(key)` ends it."""
         for outputs in self._llm.responses(key, inputs, check):
             yield _piece(outputs)
 
@@ -119,16 +120,7 @@ class Models:
     def _infer(
         self, model: str, inputs: Mapping[str, NDArray[Any]], outputs: tuple[str, ...], **more: Any
     ) -> dict[str, NDArray[Any]]:
-        """The outputs of a model that gives one response, flat."""
-        pb = self._pb_utils
-        tensors = [pb.Tensor(name, array) for name, array in inputs.items()]
-        response = pb.InferenceRequest(
-            model_name=model, requested_output_names=list(outputs), inputs=tensors, **more
-        ).exec()
-        if response.has_error():
-            raise called_error(pb, response.error())
-        found = {name: pb.get_output_tensor_by_name(response, name) for name in outputs}
-        return {name: tensor.as_numpy().reshape(-1) for name, tensor in found.items()}
+        return infer(self._pb_utils, model, inputs, outputs, _CLIENTS_FIELDS, **more)
 
 
 def _piece(outputs: Mapping[str, NDArray[Any]]) -> Piece:

@@ -103,7 +103,7 @@ class Pipeline:
             state.fail(InternalError("answer: it could not be sent; send the request again"))
 
     def _asked(self, prompt: str) -> dict[str, NDArray[Any]]:
-        """A bare question is the llm's `text_input`: it is cached and templated as if it came directly."""
+        """Makes a question without system message the llm's `text_input`: cached as if it came directly."""
         if not self._system:
             return {"text_input": _text(prompt)}
         messages = [{"role": "system", "content": self._system}, {"role": "user", "content": prompt}]

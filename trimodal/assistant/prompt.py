@@ -48,7 +48,7 @@ class Prompt:
             raise SettingsError(f"parameter 'template': {file} renders an empty prompt")
 
     def render(self, text: str, heard: str, saw: Saw) -> str:
-        """The user's message.
+        """Renders the user's message.
 
         Raises:
             InternalError: the template fails on these values.

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.audio.values import MAX_LEVEL, SAMPLE_RATE, Samples
+from trimodal.audio.samples import one_channel, to_float
+from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import InvalidArgument
 from trimodal.llm.request.terms import MAX_DEADLINE_MS, MAX_TTFT_DEADLINE_MS, with_parameters
 from trimodal.triton.fields import Inputs, integer, scalar, text
@@ -46,7 +47,7 @@ class AskRequest:
 
 
 def read_request(inputs: Inputs, parameters: Mapping[str, Any], settings: AssistantSettings) -> AskRequest:
-    """The question in `inputs` (tensor name → array) and Triton's request `parameters`.
+    """Reads the question in `inputs` (tensor name → array) and Triton's request `parameters`.
 
     Raises:
         InvalidArgument: a field is missing, malformed or beyond its limit.
@@ -86,31 +87,15 @@ def _image(inputs: Inputs, settings: AssistantSettings) -> bytes | None:
 
 
 def _audio(inputs: Inputs, settings: AssistantSettings) -> Samples | None:
-    given = [name for name in ("audio", "audio_int16") if name in inputs]
-    if not given:
+    given = one_channel(inputs)
+    if given is None:
         return None
-    if len(given) == 2:
-        raise InvalidArgument("audio, audio_int16: give one of them, not both")
-    (name,) = given
+    name, flat = given
     if not settings.speech:
         raise InvalidArgument(f"{name}: this assistant has no model for audio")
-    array = inputs[name]
-    if array.ndim > 2 or (array.ndim == 2 and array.shape[0] != 1):
-        raise InvalidArgument(f"{name}: shape {list(array.shape)}; one channel is taken, as [samples]")
     most = round(settings.max_audio_s * SAMPLE_RATE)
-    if not 0 < array.size <= most:
+    if not 0 < flat.size <= most:
         raise InvalidArgument(
-            f"{name} has {array.size} samples: 1 to {most} are taken ({settings.max_audio_s:g} s at 16 kHz)"
+            f"{name} has {flat.size} samples: 1 to {most} are taken ({settings.max_audio_s:g} s at 16 kHz)"
         )
-    if name == "audio_int16":
-        return np.asarray(array.reshape(-1) / np.float32(32768), np.float32)
-    samples = np.array(array.reshape(-1), np.float32)
-    # Where there is a NaN, minimum and maximum are NaN too.
-    level = max(-float(samples.min()), float(samples.max()))
-    if not np.isfinite(samples.min()) or not np.isfinite(level):
-        raise InvalidArgument("audio: NaN or infinite samples; FP32 samples are finite, within [-1, 1]")
-    if level > MAX_LEVEL:
-        raise InvalidArgument(
-            f"audio: a sample of {level:.6g}; FP32 samples lie within [-1, 1], integers go into audio_int16"
-        )
-    return samples
+    return to_float(name, flat)

@@ -122,7 +122,7 @@ class RequestState:
         return max(1, int(limit_ms - waited))
 
     def overdue(self, now: float) -> RequestError | None:
-        """The error of a request whose deadline has passed; `now` is time.perf_counter()."""
+        """Returns the error of a request whose deadline has passed; `now` is time.perf_counter()."""
         with self._lock:
             stages = tuple(self._stages)
         grace = LLM_GRACE_S if stages == (ANSWER,) else 0.0

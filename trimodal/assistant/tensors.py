@@ -1,4 +1,4 @@
-"""The output tensors of the assistant: one response a finding, then the answer bit by bit."""
+"""Makes the output tensors of the assistant: one response a finding, then the answer bit by bit."""
 
 from __future__ import annotations
 
@@ -44,8 +44,4 @@ def _texts(**values: str) -> Columns:
 
 
 def _strings(values: Iterable[str]) -> NDArray[np.object_]:
-    """STRING [n]. (np.array would cut trailing zero bytes.)"""
-    encoded = [value.encode() for value in values]
-    array = np.empty(len(encoded), dtype=object)
-    array[:] = encoded
-    return array
+    return np.array([value.encode() for value in values], dtype=object)

@@ -1,1 +1,1 @@
-"""Audio samples, files, microphones and captions."""
+"""Reads audio files and microphones, writes captions, and defines audio samples and timed words."""

@@ -1,4 +1,4 @@
-"""Timed words → text, SRT, WebVTT or JSON. It breaks lines and cues; what the words are is not its affair.
+"""Writes timed words as text, SRT, WebVTT or JSON.
 
 A cue ends at a pause, at the end of a sentence, or where another word would make it longer
 than two lines of 42 characters or six seconds; then it is cut where it reads best.

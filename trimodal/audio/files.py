@@ -1,7 +1,6 @@
-"""Recordings → 16 kHz mono float32, block by block: a file of hours never lies in memory.
+"""Reads recordings as 16 kHz mono float32, block by block: a file of hours is never in memory as a whole.
 
-Decoding is soundfile's (libsndfile: wav, flac, ogg, mp3 and more), resampling soxr's.
-It does not judge what is in the audio; the speech model does.
+soundfile decodes (libsndfile: wav, flac, ogg, mp3 and more), soxr resamples.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A microphone as chunks of 16 kHz mono, through sounddevice (PortAudio). It knows nothing of servers."""
+"""Reads a microphone in chunks of 16 kHz mono, through sounddevice (PortAudio)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from trimodal.audio.files import AudioError, Resampler, exactly, package
 from trimodal.audio.values import SAMPLE_RATE, Samples
 
-# Audio that nobody takes is kept for so long; then the server is too slow for a microphone.
+# Audio that is not taken is kept for so long; then the server is too slow for a microphone.
 PATIENCE_S = 60.0
 
 
@@ -23,7 +23,7 @@ def record(chunk_s: float) -> Generator[Samples, None, None]:
         float32[n], n = 16,000 · chunk_s.
 
     Raises:
-        AudioError: no PortAudio, no microphone, or nobody took the audio for a minute.
+        AudioError: no PortAudio, no microphone, or the audio was not taken for a minute.
     """
     sounddevice = package("sounddevice")
     try:

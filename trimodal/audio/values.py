@@ -1,4 +1,4 @@
-"""Values of audio that speech, its clients and the commands share."""
+"""Defines timed words and audio samples, which speech, its clients and the commands share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,3 @@ class Word:
 
 
 PolicyName = Literal["live", "agreement", "vad", "window"]
-
-
-# Above full scale a little is clipping or gain; a lot is integers that were cast to float.
-MAX_LEVEL = 8.0

@@ -1,4 +1,4 @@
-"""Measures the served models side by side with their bare engines, in one run on one machine.
+"""Measures the served models beside their bare engines, in one run on one machine.
 
 Absolute figures of a shared machine drift; so the two sides take turns, and what is
 claimed is their ratio.

@@ -1,4 +1,4 @@
-"""`trimodal bench embedding`: texts a second and latency of the served model, beside its bare engine.
+"""`trimodal bench embedding`: measures texts a second and latency of the served model and its bare engine.
 
 The bare side embeds as many texts at once as there are clients: the best batch that
 they could become. Both sides take turns within every round.

@@ -1,4 +1,4 @@
-"""`trimodal bench stall`: whether a lone request ever waits for half a second, a race in Triton's batcher.
+"""`trimodal bench stall`: finds lone requests that wait for half a second, by a race in Triton's batcher.
 
 The race needs a dynamic batcher with a queue policy's timeout; the models here have a batcher
 and no such timeout. The engine is a fake: only the way through Triton counts.

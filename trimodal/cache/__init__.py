@@ -1,1 +1,1 @@
-"""Stored answers in front of generation: exact and semantic lookup, the guard, and the stores."""
+"""Finds stored answers before the engine is asked: exact and semantic lookup, and when to give up."""

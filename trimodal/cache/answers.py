@@ -1,39 +1,38 @@
-"""Finds stored answers in front of generation and keeps new ones, each within its budget.
+"""Finds stored answers before they are generated, and keeps new ones, each within its time budget.
 
-A find never raises: what is slow, down or damaged is a miss with a counter. Whether a
-request may be answered from here, and whether its answer may be kept, is decided by
-whoever reads its terms.
+A lookup never raises: what is slow, down or damaged is a miss with a counter.
 """
 
 from __future__ import annotations
 
 import hashlib
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
-from trimodal.cache.bounded_calls import Bypassed, Guarded, Workers
+from trimodal.cache.bounded_calls import Bypassed, DaemonThreads, Guarded, TimedCalls
 from trimodal.cache.embedder import Embedder
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.options import CacheOptions
 from trimodal.cache.stores.base import Limits, Store, open_store
-from trimodal.cache.values import Entry, Hit, Question, Vector
-from trimodal.cache.write_behind import Writer
+from trimodal.cache.values import Entry, Hit, Question
+from trimodal.cache.vectors import QuestionVectors
+from trimodal.cache.write_behind import DIGEST, WriteBehind
 from trimodal.errors import InvalidArgument, SettingsError
 
 CANDIDATES = 4
 """Nearest answers that the guard looks at."""
 MAX_CHARACTERS = 2_000
 """A longer question has no semantic layer: an embedding of its beginning says too little of it."""
-_DIGEST = "sha256:"
-_WORKERS = 8
-_VECTORS_KEPT = 1024
+_THREADS = 8
+_EMBEDDING = _THREADS - 2
+"""Threads that may call the embedding model at once. Were all stuck in it, the exact layer would stop too."""
+_MAX_LOOKUPS = 64
+"""More at once are not looked up: they would wait for a thread longer than the engine might take."""
 
 
 class Judge(Protocol):
-    """What decides whether two near questions may have the same answer; see `trimodal.cache.guard.guard`."""
+    """Decides whether two near questions may have the same answer; see `trimodal.cache.guard.guard`."""
 
     def judge(self, asked: str, stored: str, similarity: float) -> str:
         """The reason against it; "" when there is none."""
@@ -43,9 +42,7 @@ class AnswerCache:
     """Both layers over one store. Its methods are called from several threads at once.
 
     Args:
-        options: what it is to be.
         embedder: of the semantic layer; None with mode "exact".
-        metrics: where to count.
         store: another one than `options.store` names.
         guard, threshold: others than the calibrated ones.
 
@@ -63,39 +60,44 @@ class AnswerCache:
         guard: Judge | None = None,
         threshold: float | None = None,
     ) -> None:
-        self._options, self._metrics = options, metrics
-        self._embedder = embedder if options.mode == "semantic" else None
-        if options.mode == "semantic" and embedder is None:
-            raise SettingsError("cache 'semantic' needs a model that embeds questions: parameter 'embedder'")
+        self._options, self.metrics = options, metrics
+        self.threads = DaemonThreads(_THREADS, "llm-lookup", _MAX_LOOKUPS)
+        self._vectors: QuestionVectors | None = None
         self._guard, self._threshold = guard, 1.0 if threshold is None else threshold
-        if self._embedder:
-            self._guard = guard or _guard(options.max_false_hit, self._embedder.checkpoint)
+        if options.mode == "semantic":
+            if embedder is None:
+                raise SettingsError(
+                    "cache 'semantic' needs a model that embeds questions: parameter 'embedder'"
+                )
+            self._vectors = QuestionVectors(embedder, self.threads, _EMBEDDING, options.embedding_budget_s)
+            self._guard = guard or _guard(options.max_false_hit, embedder.checkpoint)
             if threshold is None:
-                self._threshold = _threshold(options, self._embedder.checkpoint)
+                self._threshold = _threshold(options, embedder.checkpoint)
         limits = Limits(options.max_entries, options.budget_s)
         self._store = open_store(options.store, limits) if store is None else store
-        self._workers = Workers(_WORKERS, "cache-store"), Workers(_WORKERS, "cache-embed")
-        self._at_store = Guarded("the cache's store", self._workers[0])
-        self._at_embedder = Guarded("the cache's embedding model", self._workers[1])
-        self._vectors: OrderedDict[str, Vector] = OrderedDict()
-        self._lock = threading.Lock()
-        self._writer = Writer(self._store, self._vector_of, metrics, self._at_store.breaker)
+        self._at_store = Guarded("the cache's store", _THREADS)
+        self._writer = WriteBehind(self._store, self._vectors, metrics, self._at_store.breaker)
 
-    def exact(self, question: Question) -> Hit | None:
-        """The answer that this very question got before. Returns within `budget_s`."""
-        return self._timed("exact", lambda: self._exact(question))
+    @property
+    def embeds(self) -> bool:
+        """Whether there is a semantic layer."""
+        return self._vectors is not None
 
-    def semantic(self, question: Question) -> Hit | None:
-        """An answer to a question that means the same. Returns within both budgets and the guard's time."""
-        if self._embedder is None:
-            return None
-        return self._timed("semantic", lambda: self._semantic(question))
+    def lookup(self, question: Question) -> AnswerLookup:
+        """A lookup that waits for its thread from now on."""
+        # As long as the lookup itself may take: the store, the embedding, and the store again.
+        patience_s = 2 * self._options.budget_s + self._options.embedding_budget_s
+        return AnswerLookup(self, question, patience_s)
+
+    def submit(self, job: Callable[..., None], *args: Any) -> bool:
+        """Runs a lookup's job on one of the threads; False: too many wait for one."""
+        return self.threads.submit(job, *args)
 
     def keep(self, question: Question, answer: str, finish_reason: str, completion_tokens: int) -> None:
         """Stores an answer that finished well, soon; returns at once. Drops it when too many wait."""
         size = len(answer.encode(errors="replace"))
         if finish_reason not in ("stop", "length") or not 0 < size <= self._options.max_answer_bytes:
-            self._metrics.stored("skipped")
+            self.metrics.stored("skipped")
             return
         now = time.time()
         entry = Entry(
@@ -114,80 +116,101 @@ class AnswerCache:
     def close(self, timeout: float = 2.0) -> None:
         """Writes what waits and lets go of the store; what hangs is left behind after `timeout` seconds."""
         self._writer.close(timeout)
-        for workers in self._workers:
-            workers.close()
+        self.threads.close(timeout)
 
-    def _timed(self, layer: str, find: Callable[[], Hit | None]) -> Hit | None:
-        began = time.perf_counter()
-        try:
-            hit = find()
-            outcome = "hit" if hit else "miss"
-        except Exception as error:
-            # Whatever it was, the request can still be answered by the engine.
-            hit, outcome = None, "bypass"
-            self._metrics.bypassed(error.reason if isinstance(error, Bypassed) else "error")
-        self._metrics.looked_up(layer, outcome, time.perf_counter() - began)
-        return hit
-
-    def _exact(self, question: Question) -> Hit | None:
+    def find_exact(self, question: Question, calls: TimedCalls) -> Hit | None:
+        """The answer that this very question got before. Raises Bypassed."""
         keys = question.key, _cut_key(question)
 
         def look() -> Entry | None:
             found = (self._store.get(question.place, key) for key in keys)
             return next((entry for entry in found if entry and _answers(entry, question)), None)
 
-        entry = self._at_store.call(look, self._options.budget_s)
+        entry = calls.call(self._at_store, look, self._options.budget_s)
         return Hit(entry, "exact") if entry else None
 
-    def _semantic(self, question: Question) -> Hit | None:
+    def find_semantic(self, question: Question, calls: TimedCalls) -> Hit | None:
+        """The answer to a question that means the same. Raises Bypassed."""
+        assert self._vectors
         if len(question.text) > MAX_CHARACTERS:
-            self._metrics.refused("length")
+            self.metrics.refused("length")
             return None
         try:
-            vector = self._embed(question.key, question.text)
+            vector = self._vectors.embed(question.key, question.text, calls)
         except Bypassed as missed:
             if isinstance(missed.cause, InvalidArgument):
                 return None  # Nothing in it that the model can read: there is nothing near it.
             raise
-        near = self._at_store.call(
-            lambda: self._store.nearest(question.place, vector, CANDIDATES), self._options.budget_s
+        near = calls.call(
+            self._at_store,
+            lambda: self._store.nearest(question.place, vector, CANDIDATES),
+            self._options.budget_s,
         )
         for similarity, entry in near:
             if not similarity >= self._threshold:
-                self._metrics.refused("threshold")
+                self.metrics.refused("threshold")
             elif _usable(entry, question):
                 if not (reason := self._judge(question.text, entry.text, similarity)):
                     return Hit(entry, "semantic", min(1.0, float(similarity)))
-                self._metrics.refused(reason)
+                self.metrics.refused(reason)
         return None
 
     def _judge(self, asked: str, stored: str, similarity: float) -> str:
         return "" if asked == stored or self._guard is None else self._guard.judge(asked, stored, similarity)
 
-    def _embed(self, key: str, text: str) -> Vector:
-        embedder = self._embedder
-        assert embedder is not None
-        vector = self._at_embedder.call(
-            lambda: embedder.embed(text), self._options.embedding_budget_s, (InvalidArgument,)
-        )
-        with self._lock:
-            self._vectors[key] = vector
-            while len(self._vectors) > _VECTORS_KEPT:
-                self._vectors.popitem(last=False)
-        return vector
 
-    def _vector_of(self, key: str, entry: Entry) -> Vector | None:
-        """What the semantic layer finds `entry` by; None: nothing. Called by the writer alone."""
-        if self._embedder is None or entry.finish_reason != "stop" or entry.text.startswith(_DIGEST):
+class AnswerLookup:
+    """One question's way through both layers: on one thread, given up by another when it takes too long."""
+
+    def __init__(self, cache: AnswerCache, question: Question, patience_s: float) -> None:
+        self._cache, self._question = cache, question
+        self._calls = TimedCalls(patience_s)
+        self._layer = ""
+        self._began = 0.0
+
+    @property
+    def until(self) -> float:
+        """When the present step has had its time, in seconds of `time.perf_counter`; inf: none is limited."""
+        return self._calls.until
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has got its thread."""
+        return bool(self._layer)
+
+    def exact(self) -> Hit | None:
+        """The answer that this very question got before."""
+        return self._timed("exact", self._cache.find_exact)
+
+    def semantic(self) -> Hit | None:
+        """The answer to a question that means the same."""
+        return self._timed("semantic", self._cache.find_semantic) if self._cache.embeds else None
+
+    def give_up(self, now: float) -> bool:
+        """Gives up a step that has had its time; True once."""
+        if not self._calls.give_up(now):
+            return False
+        if self._layer:
+            self._bypassed("timeout")
+        return True
+
+    def _timed(self, layer: str, find: Callable[[Question, TimedCalls], Hit | None]) -> Hit | None:
+        self._calls.begin()
+        self._layer, self._began = layer, time.perf_counter()
+        try:
+            hit = find(self._question, self._calls)
+        except Exception as error:
+            # Whatever it was, the engine can still answer the request.
+            reason = error.reason if isinstance(error, Bypassed) else "error"
+            if reason != "timeout":  # else it was counted when it was given up
+                self._bypassed(reason)
             return None
-        with self._lock:
-            vector = self._vectors.pop(key, None)
-        if vector is None:
-            try:
-                return self._embed(key, entry.text)
-            except Bypassed:
-                return None  # The exact layer has it all the same.
-        return vector
+        self._cache.metrics.looked_up(layer, "hit" if hit else "miss", time.perf_counter() - self._began)
+        return hit
+
+    def _bypassed(self, reason: str) -> None:
+        self._cache.metrics.bypassed(reason)
+        self._cache.metrics.looked_up(self._layer, "bypass", time.perf_counter() - self._began)
 
 
 def _cut_key(question: Question) -> str:
@@ -199,11 +222,11 @@ def _kept_text(text: str) -> str:
     """A question as it is stored: of a long one its SHA-256, as only the exact layer has a use for it."""
     if len(text) <= MAX_CHARACTERS:
         return text
-    return _DIGEST + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return DIGEST + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def _answers(entry: Entry, question: Question) -> bool:
-    """A store that mixes up its entries is damaged: nobody gets another question's answer."""
+    """Whether an entry answers the question: a damaged store may return another question's."""
     return entry.text == _kept_text(question.text) and _usable(entry, question)
 
 

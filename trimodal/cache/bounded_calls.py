@@ -1,20 +1,22 @@
-"""Calls that may hang, with a time limit: a few threads, and a circuit breaker in front of them.
+"""Limits the time that a lookup spends in calls that may hang: threads, a circuit breaker, time limits.
 
-A call that is past its budget is abandoned: its caller goes on, its thread ends when
-the call does. Threads are daemons: what hangs does not keep the process. What is
-called, and what is done without its result, is the caller's affair.
+A call that hangs cannot be ended, and it keeps its thread. So a lookup's calls run on the lookup's own
+thread, which is one of a few daemons, and the thread that waits for the lookup gives it up in time.
 """
 
 from __future__ import annotations
 
+import logging
+import math
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 
 class Bypassed(Exception):
@@ -26,79 +28,69 @@ class Bypassed(Exception):
         self.cause = cause
 
 
-class _Call(Generic[T]):
-    def __init__(self, work: Callable[[], T]) -> None:
-        self.work = work
-        self.ended = threading.Event()
-        self.result: T
-        self.error: BaseException | None = None
+class DaemonThreads:
+    """At most `count` threads that run jobs, started when they are first needed.
 
-    def run(self) -> None:
-        try:
-            self.result = self.work()
-        except BaseException as error:
-            self.error = error
-        self.ended.set()
+    Not a ThreadPoolExecutor: Python joins its threads at exit, and one that hangs would keep the process.
 
+    Args:
+        jobs: upper bound on jobs that run or wait.
+    """
 
-class Workers:
-    """At most `count` threads that run calls, started when they are first needed."""
-
-    def __init__(self, count: int, name: str) -> None:
-        self._slots = threading.Semaphore(count)
-        self._most, self._name = count, name
-        self._calls: queue.SimpleQueue[_Call[Any] | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._started = self._idle = 0
+    def __init__(self, count: int, name: str, jobs: int) -> None:
+        self._count, self._name, self._most = count, name, jobs
+        self._queue: queue.SimpleQueue[tuple[Callable[..., None], tuple[Any, ...]] | None] = (
+            queue.SimpleQueue()
+        )
+        self._lock = threading.Lock()  # guards the three below
+        self._threads: list[threading.Thread] = []
+        self._unfinished = 0
         self._closed = False
 
-    def call(self, work: Callable[[], T], budget_s: float) -> T:
-        """What `work` returns.
+    @property
+    def unfinished(self) -> int:
+        """Jobs that run or wait."""
+        return self._unfinished
 
-        Raises:
-            Bypassed: timeout; busy (every thread is held by another call for the whole budget); error.
-        """
-        deadline = time.monotonic() + budget_s
-        if self._closed or not self._slots.acquire(timeout=budget_s):
-            raise Bypassed("busy")
-        call = _Call(work)
-        self._hand_over(call)
-        if not call.ended.wait(max(0.0, deadline - time.monotonic())):
-            raise Bypassed("timeout")
-        if call.error is not None:
-            raise Bypassed("error", call.error)
-        return call.result
+    def submit(self, job: Callable[..., None], *args: Any) -> bool:
+        """Runs `job(*args)` soon; False: too many wait, or the threads are closed."""
+        with self._lock:
+            if self._closed or self._unfinished >= self._most:
+                return False
+            self._unfinished += 1
+            if len(self._threads) < min(self._unfinished, self._count):
+                name = f"{self._name}-{len(self._threads) + 1}"
+                self._threads.append(threading.Thread(target=self._run, name=name, daemon=True))
+                self._threads[-1].start()
+            self._queue.put((job, args))
+            return True
 
-    def close(self) -> None:
-        """Ends the threads that are idle, and the others after their call."""
+    def close(self, timeout: float) -> None:
+        """Ends the threads after the jobs that wait; leaves those behind that hang for `timeout` seconds."""
+        until = time.monotonic() + timeout
         with self._lock:
             self._closed = True
-            for _ in range(self._started):
-                self._calls.put(None)
+            for _ in self._threads:
+                self._queue.put(None)
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
 
-    def _hand_over(self, call: _Call[Any]) -> None:
-        with self._lock:
-            if self._idle:
-                self._idle -= 1
-            else:
-                self._started += 1
-                name = f"{self._name}-{self._started}"
-                threading.Thread(target=self._work, name=name, daemon=True).start()
-            self._calls.put(call)
-
-    def _work(self) -> None:
-        while call := self._calls.get():
-            call.run()
+    def _run(self) -> None:
+        while item := self._queue.get():
+            job, args = item
+            try:
+                job(*args)
+            except Exception:
+                logger.exception("a job failed")
             with self._lock:
-                self._idle += 1
-            self._slots.release()
+                self._unfinished -= 1
 
 
-class Breaker:
-    """Leaves something alone for a while after failures in a row, then tries it with one call.
+class CircuitBreaker:
+    """Stops calls for a while after failures in a row, then lets one call try.
 
     A row must have lasted a moment: calls that run side by side all fail in one pause of a busy machine.
-    Says so on stderr once when it begins and once when it is over.
+    Logs once when it opens and once when it closes again.
 
     Args:
         what: what fails, as the sentence names it.
@@ -119,11 +111,11 @@ class Breaker:
 
     @property
     def closed(self) -> bool:
-        """Whether all is well as far as is known."""
+        """Whether calls may be made freely."""
         return self._until is None
 
     def enter(self) -> bool:
-        """Whether a call may be made now; one that may tells its outcome by `good` or `bad`."""
+        """Whether a call may be made now; the caller then reports `good` or `bad`."""
         with self._lock:
             if self._until is None:
                 return True
@@ -155,35 +147,93 @@ class Breaker:
             self._say(f"fails ({why}): requests go past it until it is back")
 
     def _say(self, sentence: str) -> None:
-        print(f"trimodal: {self._what} {sentence}", file=sys.stderr, flush=True)
+        logger.warning("%s %s", self._what, sentence)
 
 
 class Guarded:
-    """Calls of one thing that may hang or fail: workers behind a breaker."""
+    """Something that may hang or fail, called by at most `callers` threads at once, behind a breaker."""
 
-    def __init__(self, what: str, workers: Workers) -> None:
-        self.breaker = Breaker(what)
-        self._workers = workers
+    def __init__(self, what: str, callers: int) -> None:
+        self.breaker = CircuitBreaker(what)
+        self.slots = threading.Semaphore(callers)
 
-    def call(self, work: Callable[[], T], budget_s: float, pardoned: tuple[type[Exception], ...] = ()) -> T:
-        """What `work` returns in time.
+
+class TimedCalls:
+    """The calls of one lookup, one after the other, each with a time limit.
+
+    `call` runs on the lookup's thread. Another thread compares `until` with the time and gives up.
+
+    Args:
+        patience_s: how long the lookup may wait for its thread.
+        clock: seconds, of `until`; another one is for tests.
+    """
+
+    def __init__(self, patience_s: float, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()  # guards all below
+        self._until = clock() + patience_s
+        self._target: Guarded | None = None
+        self._budget_s = 0.0
+        self._given_up = False
+
+    @property
+    def until(self) -> float:
+        """When what is under way has had its time; inf: nothing is."""
+        return self._until
+
+    def begin(self) -> None:
+        """The lookup has its thread."""
+        with self._lock:
+            self._until = math.inf
+
+    def call(
+        self,
+        target: Guarded,
+        work: Callable[[], T],
+        budget_s: float,
+        pardoned: tuple[type[Exception], ...] = (),
+    ) -> T:
+        """Returns what `work` returns.
 
         Args:
-            pardoned: errors that say nothing against what is called; raised as Bypassed like all others.
+            pardoned: errors that do not count against the target; raised as Bypassed like all others.
 
         Raises:
-            Bypassed: there is no result; `open` when nothing was tried.
+            Bypassed: there is no result; `open` when nothing was tried, `timeout` when it was given up.
         """
-        if not self.breaker.enter():
+        if not target.breaker.enter():
             raise Bypassed("open")
-        try:
-            result = self._workers.call(work, budget_s)
-        except Bypassed as missed:
-            if missed.cause is not None and isinstance(missed.cause, pardoned):
-                self.breaker.good()
-            elif missed.reason != "busy" or not self.breaker.closed:
-                # Busy says that there are many calls, nothing against what is called: but a try has ended.
-                self.breaker.bad(f"{missed}" if missed.cause else f"{missed} after {budget_s * 1e3:.0f} ms")
-            raise
-        self.breaker.good()
+        with self._lock:
+            self._until, self._target, self._budget_s = self._clock() + budget_s, target, budget_s
+        missed: Bypassed | None = None
+        if target.slots.acquire(timeout=budget_s):
+            try:
+                result = work()
+            except Exception as error:
+                missed = Bypassed("error", error)
+            target.slots.release()
+        else:
+            missed = Bypassed("busy")
+        with self._lock:
+            self._until, self._target = math.inf, None
+            if self._given_up:
+                raise Bypassed("timeout")  # the breaker knows
+        if missed is None or (missed.cause is not None and isinstance(missed.cause, pardoned)):
+            target.breaker.good()
+        elif missed.reason != "busy" or not target.breaker.closed:
+            # Busy says that there are many calls, nothing against the target; but a breaker's try has ended.
+            target.breaker.bad(str(missed))
+        if missed:
+            raise missed
         return result
+
+    def give_up(self, now: float) -> bool:
+        """Gives up what has had its time; True once: the lookup is over, whatever its thread still does."""
+        with self._lock:
+            if self._given_up or now < self._until:
+                return False
+            self._given_up = True
+            target = self._target
+        if target:
+            target.breaker.bad(f"timeout after {self._budget_s * 1e3:.0f} ms")
+        return True

@@ -1,7 +1,6 @@
-"""Which cosine threshold keeps a bound on wrong answers: reads what `trimodal bench cache` calibrated.
+"""Reads the cosine threshold that keeps a bound on wrong answers, as `trimodal bench cache` calibrated it.
 
-A table is for one checkpoint of the embedding model, and counts what passes threshold and
-guard together. It computes nothing: `trimodal.bench.cache.bench` measures, and writes the file.
+A table is for one checkpoint of the embedding model, and counts what passes threshold and guard together.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ COMMAND = "trimodal bench cache --accuracy-only --pairs FILE --calibrate FILE.js
 
 
 class Point(BaseModel):
-    """What passes at one threshold. Rates are of 0…1, bounds of 95 % confidence (Clopper and Pearson)."""
+    """What passes at one threshold. Rates are 0 to 1; the bound has 95 % confidence (Clopper and Pearson)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -31,7 +30,7 @@ class Point(BaseModel):
 
 
 class Calibration(BaseModel):
-    """The curve of one checkpoint on one set of pairs; its thresholds rise."""
+    """Curve of one checkpoint on one set of pairs; its thresholds rise."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,17 +41,8 @@ class Calibration(BaseModel):
     curve: tuple[Point, ...] = Field(min_length=1)
 
     @classmethod
-    def shipped(cls, checkpoint: str) -> Calibration:
-        """The one in this package.
-
-        Raises:
-            SettingsError: it is for another checkpoint.
-        """
-        return cls.read(SHIPPED, checkpoint)
-
-    @classmethod
     def read(cls, path: Path, checkpoint: str) -> Calibration:
-        """The one in a file.
+        """Reads a file.
 
         Args:
             checkpoint: SHA-256 of the embedding model's checkpoint; see `Embedder.checkpoint`.
@@ -75,7 +65,7 @@ class Calibration(BaseModel):
         return found
 
     def threshold(self, max_false_hit: float) -> float:
-        """The lowest cosine from which on the bound on false hits is at most `max_false_hit`.
+        """Returns the lowest cosine from which on the bound on false hits is at most `max_false_hit`.
 
         Raises:
             SettingsError: there is none; the sentence has the least bound that can be had.

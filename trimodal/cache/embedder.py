@@ -1,4 +1,4 @@
-"""What the semantic layer needs of an embedding model, and a scripted one for tests."""
+"""Embeds questions for the semantic layer through a Triton model, or by a script in tests."""
 
 from __future__ import annotations
 
@@ -9,21 +9,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from trimodal.cache.values import Vector
-from trimodal.errors import (
-    ArtefactError,
-    InternalError,
-    InvalidArgument,
-    RequestError,
-    SettingsError,
-    Unavailable,
-)
+from trimodal.errors import ArtefactError, InternalError, RequestError, SettingsError
 from trimodal.manifest import read_manifest
-
-_REFUSAL = "text_input"
+from trimodal.triton.calls import infer
 
 
 class TritonEmbedder:
-    """`embed(text)` through the model named `model`, whose vectors are of `checkpoint`."""
+    """Calls the embedding model named `model`, whose vectors are of `checkpoint`."""
 
     def __init__(self, pb_utils: Any, model: str, checkpoint: str) -> None:
         self._pb_utils = pb_utils
@@ -36,35 +28,17 @@ class TritonEmbedder:
         Raises:
             RequestError: with the model's own code; InternalError when what it sent is no direction.
         """
-        pb = self._pb_utils
-        request = pb.InferenceRequest(
-            model_name=self._model,
-            requested_output_names=["embedding"],
-            inputs=[pb.Tensor("text_input", np.array([[text.encode()]], dtype=object))],
-        )
-        response = request.exec()
-        if response.has_error():
-            raise self._error(response.error())
-        vector = np.asarray(
-            pb.get_output_tensor_by_name(response, "embedding").as_numpy(), np.float32
-        ).reshape(-1)
+        inputs = {"text_input": np.array([[text.encode()]], dtype=object)}
+        try:
+            out = infer(self._pb_utils, self._model, inputs, ("embedding",), fields=("text_input",))
+        except RequestError as error:
+            raise type(error)(f"{self._model}: {error}") from None
+        vector = np.asarray(out["embedding"], np.float32)
         length = float(np.linalg.norm(vector))
         if not (np.isfinite(length) and length > 0):
             raise InternalError(f"{self._model}: the embedding has no direction")
         # A copy: what Triton handed over lies in memory that it takes back.
         return (vector / length).astype(np.float32)
-
-    def _error(self, error: Any) -> RequestError:
-        codes = self._pb_utils.TritonError
-        kinds: dict[Any, type[RequestError]] = {
-            codes.INVALID_ARG: InvalidArgument,
-            codes.UNAVAILABLE: Unavailable,
-        }
-        told = error.message()
-        # Triton 2.51 hands an error of a called model on without its code; a refusal begins with the input.
-        refused = told.startswith(_REFUSAL)
-        kind = InvalidArgument if refused else kinds.get(error.code(), InternalError)
-        return kind(f"{self._model}: {told}")
 
 
 def embedder_checkpoint(llm: Path, model: str) -> str:

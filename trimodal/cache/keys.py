@@ -1,9 +1,8 @@
-"""A request as a place and a question: all that changes an answer, encoded so that no two are confused.
+"""Encodes a request as a place and a question: all that changes an answer, so that no two are confused.
 
 Every field is written with its length before it, so nothing inside one (separators,
 NULs, JSON, marks that turn the writing direction) can pass for the border of another.
-Confusable characters stay different: texts are brought to NFC, never to NFKC. Which
-questions mean the same is not decided here.
+Confusable characters stay different: texts are brought to NFC, never to NFKC.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def question(
     max_tokens: int,
     verbatim: bool = False,
 ) -> Question:
-    """The question that a request asks, and the place that it may be answered from.
+    """Returns the question that a request asks, and the place that it may be answered from.
 
     Args:
         fingerprint: 16 hex digits of the model and the settings that change its answers.
@@ -43,7 +42,7 @@ def question(
             end is the same as none.
     """
     text, context = _chat(messages) if messages is not None else (prompt or "", b"prompt")
-    # Greedy choice looks at none of the others.
+    # Greedy decoding uses none of the others.
     sampling = pack("greedy") if temperature == 0 else _sampling(temperature, top_p, top_k, seed)
     parts = (
         _VERSION.encode(),
@@ -70,7 +69,7 @@ def normalised(text: str) -> str:
 
 
 def _chat(messages: Sequence[Mapping[str, str]]) -> tuple[str, bytes]:
-    """The last user message, and all around it as bytes; a chat without one is all context."""
+    """Returns the last user message, and all around it as bytes; a chat without one is all context."""
     last = max((index for index, one in enumerate(messages) if one["role"] == "user"), default=-1)
     around = (
         join((b"asked",)) if index == last else join((b"said", pack(one["role"], one["content"])))
@@ -94,6 +93,6 @@ def _bytes(text: str) -> bytes:
 
 
 def join(parts: Sequence[bytes]) -> bytes:
-    """How many parts, then each after its length: read in one way only."""
+    """Encodes how many parts there are, then each after its length: it can be read in one way only."""
     head = len(parts).to_bytes(8, "big")
     return head + b"".join(len(part).to_bytes(8, "big") + part for part in parts)

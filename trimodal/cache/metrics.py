@@ -1,4 +1,4 @@
-"""The cache's metric families: lookups, what went past it, what was refused, what was kept.
+"""Defines the cache's metrics: lookups, what went past it, what was refused, what was kept.
 
 No label holds anything that a client sent.
 """
@@ -11,18 +11,9 @@ LAYERS = ("exact", "semantic")
 OUTCOMES = ("hit", "miss", "bypass")
 BYPASSED = ("timeout", "error", "open", "busy")
 REFUSED = (
-    "threshold",
-    "length",
-    "number",
-    "unit",
-    "date",
-    "name",
-    "negation",
-    "antonym",
-    "roles",
-    "subject",
+    "threshold", "length", "number", "unit", "date", "name", "negation", "antonym", "roles", "subject",
     "other",
-)
+)  # fmt: skip
 STORED = ("kept", "skipped", "dropped", "failed")
 _SECONDS = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 _P = "trimodal_cache"
@@ -65,20 +56,20 @@ class CacheMetrics:
         self.entries = metrics.gauge(f"{_P}_entries", "Answers in the store", {"model": model})
 
     def looked_up(self, layer: str, outcome: str, seconds: float) -> None:
-        """One lookup of a layer ended."""
+        """Counts a lookup of a layer."""
         self._lookups[layer, outcome].increment(1)
         self._seconds[layer].observe(seconds)
 
     def bypassed(self, reason: str) -> None:
-        """A lookup had no result in time."""
+        """Counts a lookup without a result in time."""
         self._bypassed[reason].increment(1)
 
     def refused(self, reason: str) -> None:
-        """A stored answer was near and not taken; a reason that is not known counts as `other`."""
+        """Counts a similar answer that was not taken; an unknown reason counts as `other`."""
         self._refused.get(reason, self._refused["other"]).increment(1)
 
     def stored(self, outcome: str) -> None:
-        """An answer was to be kept: kept, skipped (not of the kind), dropped (too many wait), failed."""
+        """Counts an answer to be kept: kept, skipped (not storable), dropped (too many wait), failed."""
         self._stored[outcome].increment(1)
 
     def _counter(self, name: str, description: str, **labels: str) -> Metric:

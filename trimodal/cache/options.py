@@ -15,7 +15,7 @@ from trimodal.paths import cache_directory
 
 @dataclass(frozen=True)
 class CacheOptions:
-    """What `AnswerCache` is made of.
+    """Options of an `AnswerCache`.
 
     Attributes:
         mode: each layer includes the one before; "off" and "coalesce" store nothing.
@@ -39,13 +39,8 @@ class CacheOptions:
     max_false_hit: float = 0.01
     calibration: Path | None = None
 
-    @property
-    def stores(self) -> bool:
-        """Whether answers are kept at all."""
-        return self.mode in ("exact", "semantic")
-
     def ttl(self, namespace: str) -> float:
-        """Seconds that answers of `namespace` live; of one that is not known as of none."""
+        """Seconds that answers of `namespace` live; an unknown one counts as the default."""
         ttls = self.ttls or {"default": 900.0}
         return ttls.get(namespace, next(iter(ttls.values())))
 
@@ -56,5 +51,5 @@ def is_file(store: str) -> bool:
 
 
 def default_store(model: str) -> Path:
-    """The file of the model's answers in this user's cache, beside the logs; it need not exist."""
+    """Returns the file of the model's answers in this user's cache, beside the logs; it need not exist."""
     return cache_directory() / "answers" / f"{model}.sqlite"

@@ -1,32 +1,75 @@
-"""The cache as the llm sees it."""
+"""Declares the cache as the llm sees it."""
 
 from __future__ import annotations
 
-from typing import Protocol
+import math
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from trimodal.cache.values import Hit, Question
 
 
+class Lookup(Protocol):
+    """One question's way through the cache. `exact` and `semantic` run on one of the cache's threads."""
+
+    @property
+    def until(self) -> float:
+        """When the present step has had its time, in seconds of `time.perf_counter`; inf: none is limited."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has got its thread."""
+
+    def exact(self) -> Hit | None:
+        """The answer that this very question got before. Never raises."""
+
+    def semantic(self) -> Hit | None:
+        """The answer to a question that means the same. Never raises."""
+
+    def give_up(self, now: float) -> bool:
+        """Gives up a step that has had its time; True once. Called from any thread."""
+
+
 class Answers(Protocol):
-    """What the front needs of `AnswerCache`; the find methods never raise and keep to their budget."""
+    """What the llm needs of `AnswerCache`."""
 
-    def exact(self, question: Question) -> Hit | None: ...
+    def lookup(self, question: Question) -> Lookup:
+        """A lookup that waits for its thread from now on."""
 
-    def semantic(self, question: Question) -> Hit | None: ...
+    def submit(self, job: Callable[..., None], *args: Any) -> bool:
+        """Runs a lookup's job on a thread of the cache; False: too many wait for one."""
 
-    def keep(self, question: Question, answer: str, finish_reason: str, completion_tokens: int) -> None: ...
+    def keep(self, question: Question, answer: str, finish_reason: str, completion_tokens: int) -> None:
+        """Stores an answer in the background; returns at once."""
 
     def close(self) -> None: ...
 
 
+class NoLookup:
+    """Finds nothing at once."""
+
+    until = math.inf
+    begun = True
+
+    def exact(self) -> Hit | None:
+        return None
+
+    def semantic(self) -> Hit | None:
+        return None
+
+    def give_up(self, now: float) -> bool:
+        return False
+
+
 class NoAnswers:
-    """Where nothing is stored, requests can still share what is under way."""
+    """Stores nothing: requests only share what is under way. Needs no threads."""
 
-    def exact(self, question: Question) -> Hit | None:
-        return None
+    def lookup(self, question: Question) -> NoLookup:
+        return NoLookup()
 
-    def semantic(self, question: Question) -> Hit | None:
-        return None
+    def submit(self, job: Callable[..., None], *args: Any) -> bool:
+        job(*args)
+        return True
 
     def keep(self, question: Question, answer: str, finish_reason: str, completion_tokens: int) -> None:
         """Nothing is kept."""

@@ -1,7 +1,7 @@
-"""What the cache holds and says: a place, a question, a stored answer, a hit. They hold; they do nothing.
+"""Values of the cache: a place, a question, a stored answer, a hit.
 
-Whatever changes an answer is part of the place or of the question, so two requests that
-differ in any of it never meet. How texts become a place and a question is keys.py's affair.
+Whatever changes an answer is part of the place or of the question, so two requests that differ in any of it
+never meet. `keys` makes both of a request.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class StoreStats:
-    """What a store holds now."""
+    """Counts of what a store holds now."""
 
     entries: int
     bytes: int

@@ -1,8 +1,4 @@
-"""Puts answers into the store behind the requests' backs: one thread, a bounded queue.
-
-What does not fit into the queue is dropped and counted. Which answers are worth keeping
-is decided before they get here.
-"""
+"""Write-behind: stores answers in a background thread with a bounded queue; drops and counts the rest."""
 
 from __future__ import annotations
 
@@ -11,34 +7,36 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable
 
-from trimodal.cache.bounded_calls import Breaker
+from trimodal.cache.bounded_calls import CircuitBreaker
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.stores.base import Store
 from trimodal.cache.values import Entry, Place, Vector
+from trimodal.cache.vectors import QuestionVectors
 
 _WAITING = 256
 _COUNT_EVERY_S = 5.0
+DIGEST = "sha256:"
+"""Begins the stored text of a question that is too long to be kept: its hash follows."""
 _LOOK_EVERY_S = 0.05
 
 
-class Writer:
-    """Owns the store's end: it is closed by this thread, after the last answer.
+class WriteBehind:
+    """Stores answers one after the other, and closes the store after the last.
 
     Args:
-        vector_of: what the semantic layer finds an answer by, of its key; asked in the writer's thread.
+        vectors: those that the semantic layer finds answers by; None: there is no such layer.
         breaker: of the store's lookups; while it is open answers wait here.
     """
 
     def __init__(
         self,
         store: Store,
-        vector_of: Callable[[str, Entry], Vector | None],
+        vectors: QuestionVectors | None,
         metrics: CacheMetrics,
-        breaker: Breaker,
+        breaker: CircuitBreaker,
     ) -> None:
-        self._store, self._vector_of, self._metrics, self._breaker = store, vector_of, metrics, breaker
+        self._store, self._vectors, self._metrics, self._breaker = store, vectors, metrics, breaker
         self._waiting: queue.Queue[tuple[Place, str, Entry] | None] = queue.Queue(_WAITING)
         self._until = math.inf
         self._closing = threading.Event()
@@ -46,7 +44,7 @@ class Writer:
         self._thread.start()
 
     def put(self, place: Place, key: str, entry: Entry) -> None:
-        """Hands an answer over; never waits."""
+        """Queues an answer; never waits."""
         try:
             if self._closing.is_set():
                 raise queue.Full
@@ -83,16 +81,20 @@ class Writer:
             if time.monotonic() - counted > _COUNT_EVERY_S:
                 self._count()
                 counted = time.monotonic()
-        with contextlib.suppress(Exception):  # What it could not write back is lost: nobody waits for it.
+        with contextlib.suppress(Exception):  # What it could not write is lost: no request waits for it.
             self._store.close()
 
     def _write(self, place: Place, key: str, entry: Entry) -> str:
         try:
-            vector = self._vector_of(key, entry)
-            self._store.put(place, key, entry, vector)
+            self._store.put(place, key, entry, self._vector(key, entry))
         except Exception:
             return "failed"
         return "kept"
+
+    def _vector(self, key: str, entry: Entry) -> Vector | None:
+        if self._vectors is None or entry.finish_reason != "stop" or entry.text.startswith(DIGEST):
+            return None
+        return self._vectors.take(key, entry.text)
 
     def _count(self) -> None:
         if not self._breaker.closed:

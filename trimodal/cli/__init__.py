@@ -1,1 +1,1 @@
-"""The commands of `trimodal`."""
+"""Defines the commands of `trimodal`."""

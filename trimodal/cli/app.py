@@ -1,4 +1,4 @@
-"""The `trimodal` command. It only lists the commands: each lives in a module of its own.
+"""The `trimodal` command: lists its commands, each of which is a module of its own.
 
 A command's module imports nothing but typer at its top and the rest inside the
 function, so that `trimodal --help` answers at once.
@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import typer
 
-from trimodal.cli.ask import ask
 from trimodal.cli.bench.app import bench
+from trimodal.cli.build import build
 from trimodal.cli.cache import cache
-from trimodal.cli.chat import chat
-from trimodal.cli.classify import classify
+from trimodal.cli.client.ask import ask
+from trimodal.cli.client.chat import chat
+from trimodal.cli.client.classify import classify
+from trimodal.cli.client.transcribe import transcribe
+from trimodal.cli.demo import demo
 from trimodal.cli.doctor import doctor
+from trimodal.cli.init import init
 from trimodal.cli.plan import plan
 from trimodal.cli.regress import regress
 from trimodal.cli.serve import serve
-from trimodal.cli.transcribe import transcribe
 
 app = typer.Typer(
     help="Text, images and live audio on NVIDIA Triton.",
@@ -25,13 +28,16 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
+app.command()(demo)
 app.command()(serve)
+app.command()(init)
 app.command()(doctor)
 app.command()(chat)
 app.command()(ask)
 app.command()(classify)
 app.command()(transcribe)
 app.command()(regress)
+app.add_typer(build, name="build")
 app.add_typer(bench, name="bench")
 app.add_typer(cache, name="cache")
 app.add_typer(plan, name="plan")
@@ -40,6 +46,9 @@ app.add_typer(plan, name="plan")
 @app.callback()
 def main() -> None:
     """Text, images and live audio on NVIDIA Triton."""
+    from trimodal import logs
+
+    logs.configure()
 
 
 if __name__ == "__main__":

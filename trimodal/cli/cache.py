@@ -51,10 +51,12 @@ def clear(
     all_: bool = typer.Option(False, "--all", help="Whoever's they are."),
 ) -> None:
     """Drop stored answers; a server that runs on them finds none from then on."""
+    from trimodal.cache.stores.base import Owner
+
     if all_ == (tenant is not None or namespace is not None):
         raise typer.BadParameter("say what to clear: --tenant, --namespace or both, or --all")
     with _opened(store, model) as (name, opened):
-        count = opened.clear(tenant=tenant, namespace=namespace)
+        count = opened.clear(Owner(tenant=tenant, namespace=namespace))
     typer.echo(f"{name}: {count} answers cleared")
 
 

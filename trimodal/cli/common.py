@@ -1,7 +1,4 @@
-"""What the commands that talk to a server share: where it is, and how a failure is told.
-
-It knows nothing of what they ask it.
-"""
+"""What several commands share: the server's address, how failures are told, text that is safe to print."""
 
 from __future__ import annotations
 
@@ -14,14 +11,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-if TYPE_CHECKING:
-    from trimodal.client import Client
-from typing import TYPE_CHECKING
-
 from trimodal.errors import OperatorError
 
 if TYPE_CHECKING:
+    from trimodal.client import Client
     from trimodal.server.options import Profile
+
+URL = "127.0.0.1:8001"
+# What a model writes must not steer the terminal: all control characters but newline and tab.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+Result = TypeVar("Result")
 
 
 def profile_named(text: str) -> Profile:
@@ -32,12 +31,6 @@ def profile_named(text: str) -> Profile:
         return parse_profile(text)
     except OperatorError as error:
         raise typer.BadParameter(str(error), param_hint="--profile") from None
-
-
-URL = "127.0.0.1:8001"
-# What a model writes must not steer the terminal: all control characters but newline and tab.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-Result = TypeVar("Result")
 
 
 def connect(url: str, *, silence: float) -> Client:

@@ -1,4 +1,4 @@
-"""`trimodal doctor`: its options and exit codes. What is looked at is in trimodal.doctor."""
+"""`trimodal doctor`: says what is missing on this machine for serving a profile."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def doctor(
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Says what is missing on this machine for serving a profile (exit code 1), and starts nothing."""
+    """Say what is missing on this machine for serving a profile (exit code 1)."""
     from rich.console import Console
 
     from trimodal.doctor.examine import examine
     from trimodal.doctor.report import as_json, passed, print_checks
-    from trimodal.paths import default_repository
+    from trimodal.paths import default_engines, default_repository
     from trimodal.server.options import ServerOptions
     from trimodal.server.overlay import parse_changes
 
@@ -51,7 +51,7 @@ def doctor(
         options = ServerOptions(
             repository=model_repository or default_repository(),
             profile=chosen,
-            engines=engines,
+            engines=engines or (None if model_repository else default_engines()),
             models=tuple(model or ()),
             host=host,
             http_port=http_port,

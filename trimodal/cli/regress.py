@@ -1,4 +1,4 @@
-"""`trimodal regress`: a golden set against a running server. Only reads options and files, and shows.
+"""`trimodal regress`: a golden set against a running server.
 
 Exit code 0: nothing is worse; 1: something is; 2: it could not run, or times could not be judged.
 """

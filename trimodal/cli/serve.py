@@ -1,17 +1,15 @@
-"""`trimodal serve`: its options and exit codes. What it does is in trimodal.server.foreground."""
+"""`trimodal serve`: starts Triton with a repository and serves until Ctrl-C."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from trimodal.cli.common import profile_named
 from trimodal.errors import OperatorError
-
-if TYPE_CHECKING:
-    pass
+from trimodal.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
 
 # Options of every command that looks at a repository as a server would: here and in `trimodal doctor`.
 ProfileName = Annotated[str, typer.Option(envvar="TRIMODAL_PROFILE", help="cpu, cuda or tensorrt")]
@@ -64,13 +62,20 @@ def serve(
     log_verbose: Annotated[
         int, typer.Option(envvar="TRIMODAL_LOG_VERBOSE", min=0, help="Triton's own --log-verbose")
     ] = 0,
+    log_format: Annotated[
+        Literal["text", "json"], typer.Option(envvar=FORMAT_VARIABLE, help="our records in that log")
+    ] = "text",
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        typer.Option(envvar=LEVEL_VARIABLE, case_sensitive=False, help="our records from this level on"),
+    ] = "info",
     verbose: Annotated[
         bool,
         typer.Option("--verbose", "-v", envvar="TRIMODAL_VERBOSE", help="stream Triton's log to stderr"),
     ] = False,
 ) -> None:
     """Starts Triton with this repository and serves until Ctrl-C or SIGTERM, then drains."""
-    from trimodal.paths import default_repository
+    from trimodal.paths import default_engines, default_repository
     from trimodal.server.foreground import Signals, run
     from trimodal.server.options import ServerOptions
     from trimodal.server.overlay import parse_changes
@@ -81,7 +86,7 @@ def serve(
         options = ServerOptions(
             repository=model_repository or default_repository(),
             profile=chosen,
-            engines=engines,
+            engines=engines or (None if model_repository else default_engines()),
             models=tuple(model or ()),
             host=host,
             http_port=http_port,
@@ -91,6 +96,8 @@ def serve(
             ready_timeout=ready_timeout,
             log=log,
             log_verbose=log_verbose,
+            log_format=log_format,
+            log_level=log_level,
             operator_key=operator_key,
             changes=parse_changes(set_ or ()),
         )

@@ -1,4 +1,4 @@
-"""A typed asyncio client of a trimodal server: see `Client`. `errors` draws the tree of errors."""
+"""Calls a trimodal server from asyncio, with typed values and errors: see `Client`."""
 
 from trimodal.audio.values import Word
 from trimodal.client.client import Client

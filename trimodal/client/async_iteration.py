@@ -1,4 +1,4 @@
-"""A blocking iterator as an asynchronous one. It knows nothing of what is iterated."""
+"""Turns a blocking iterator into an asynchronous one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def pumped(items: Generator[Item, None, None], ahead: int = 2) -> AsyncGen
     left = threading.Event()
 
     def put(entry: tuple[Item] | BaseException | None) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the reader is gone
             loop.call_soon_threadsafe(queue.put_nowait, entry)
 
     def read() -> None:

@@ -1,7 +1,4 @@
-"""Many items through a model that takes a limited number at once: split, sent side by side, put together.
-
-It knows of no model's tensors: the caller reads and writes them.
-"""
+"""Splits many items into batches that a model takes, sends them side by side, and joins the rows."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ Ask = Callable[[Sequence[Item]], Awaitable[list[Row]]]
 
 
 async def in_batches(items: Sequence[Item], size: int, ask: Ask[Item, Row]) -> list[Row]:
-    """One row an item, in order. The first error ends it and cancels what still runs.
+    """Returns one row an item, in order. The first error ends it and cancels what still runs.
 
     Args:
         size: the most items in one batch; below 1 counts as 1.

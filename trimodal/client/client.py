@@ -1,7 +1,6 @@
-"""A typed asyncio client of a trimodal server: text, image labels, vectors, live speech, the assistant.
+"""Calls a trimodal server from asyncio: text, image labels, vectors, live speech, the assistant.
 
-It turns calls into tensors and answers into values. How they travel is the
-transport's affair; limits of fields are the server's, which names them.
+The server checks the limits of fields, and its errors name them.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Client(Connection):
     """Client of one server, for one event loop and as many tasks of it as you like.
 
         async with Client("127.0.0.1:8001") as client:
-            async for delta in client.generate("what is a lambda?", max_tokens=64):
+            async for delta in client.stream("what is a lambda?", max_tokens=64):
                 print(delta.text, end="", flush=True)
 
     Args:
@@ -50,7 +49,7 @@ class Client(Connection):
     TransportError when it does not answer; the tree is drawn in `trimodal.client.errors`.
     """
 
-    def generate(
+    def stream(
         self,
         prompt: str | None = None,
         *,
@@ -60,7 +59,7 @@ class Client(Connection):
         request_id: str = "",
         **options: Unpack[Options],
     ) -> AnswerStream:
-        """The answer to a prompt or a chat (one of the two), as it is made. Sent when it is iterated.
+        """Streams the answer to a prompt or a chat (one of the two). The request is sent when it is iterated.
 
         Args:
             timeout: seconds for the whole answer; None: as the client's timeouts say.
@@ -71,7 +70,7 @@ class Client(Connection):
 
         return AnswerStream(lambda: self._stream(request, timeout))
 
-    stream = generate
+    generate = stream
 
     async def complete(
         self,
@@ -83,8 +82,8 @@ class Client(Connection):
         request_id: str = "",
         **options: Unpack[Options],
     ) -> Answer:
-        """As `generate`, but the whole answer at once."""
-        stream = self.generate(
+        """Returns the whole answer at once; arguments as for `stream`."""
+        stream = self.stream(
             prompt, messages=messages, timeout=timeout, model=model, request_id=request_id, **options
         )
         return await stream.answer()
@@ -109,13 +108,13 @@ class Client(Connection):
         request_id: str = "",
         **options: Unpack[Options],
     ) -> AskStream:
-        """The assistant's answer to a question that is typed, spoken or both, perhaps about an image.
+        """Streams the assistant's answer to a question that is typed, spoken or both, perhaps about an image.
 
         Args:
             image: the contents of a JPEG, PNG or WebP file, or its path.
             audio: a file (wav, flac, ogg, mp3; needs the extra `audio`), or samples as for `LiveStream.send`.
             timeout: seconds for the whole answer; None: as the client's timeouts say.
-            options: as for `generate`, without cancel_key; deadlines count for all stages together.
+            options: as for `stream`, without cancel_key; deadlines count for all stages together.
         """
 
         async def send() -> Responses:
@@ -193,7 +192,7 @@ class Client(Connection):
     def listen(
         self, *, timeout: float | None = None, model: str = "speech", **listening: Unpack[Listening]
     ) -> LiveStream:
-        """A live stream of speech: `async with client.listen() as stream: …`, see `LiveStream`.
+        """Opens a live stream of speech: `async with client.listen() as stream: …`, see `LiveStream`.
 
         Args:
             timeout: seconds for the answer to each chunk; None: as the client's timeouts say.
@@ -210,7 +209,7 @@ class Client(Connection):
         model: str = "speech",
         **listening: Unpack[Listening],
     ) -> Transcript:
-        """The words of a recording, which is sent as fast as the server takes it.
+        """Transcribes a recording, which is sent as fast as the server takes it.
 
         Args:
             audio: a file (wav, flac, ogg, mp3; needs the extra `audio`), or samples as for `LiveStream.send`.

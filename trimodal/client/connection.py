@@ -1,7 +1,4 @@
-"""What every call of a client shares: the transport, its bounds, whether the server is there, and the end.
-
-It knows no model; `client.py` has the calls.
-"""
+"""Holds what all calls of a client share: the transport, its timeouts, readiness, and closing."""
 
 from __future__ import annotations
 
@@ -35,15 +32,15 @@ class Connection:
         self._batch_sizes: dict[str, int] = {}
 
     async def ready(self, model: str = "") -> bool:
-        """Whether the server, or one model, takes requests; False also when nobody is there."""
+        """Whether the server, or one model, takes requests; False also when no server answers."""
         return await self._transport.ready(model, self._timeouts)
 
     async def models(self) -> list[Model]:
-        """The models that are ready."""
+        """Lists the models that are ready."""
         return await self._transport.models(self._timeouts)
 
     async def max_batch_size(self, model: str) -> int:
-        """The most items in one request to `model`; 0: it takes no batches. Asked once."""
+        """Returns the most items in one request to `model`; 0: it takes no batches. Asked once."""
         if model not in self._batch_sizes:
             self._batch_sizes[model] = await self._transport.max_batch_size(model, self._timeouts)
         return self._batch_sizes[model]

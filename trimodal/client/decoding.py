@@ -1,4 +1,4 @@
-"""The speech model's answers as values. Sending and errors of the transport are not its affair."""
+"""Decodes output tensors: labels, vectors, the note of an answer, updates of live speech."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trimodal.client.values import LiveUpdate, Note, Prediction
 
 
 def predictions(outputs: Tensors, count: int, model: str) -> list[list[Prediction]]:
-    """The labels of `count` images, best first. Raises ProtocolError when they cannot be read."""
+    """Decodes the labels of `count` images, best first. Raises ProtocolError when they cannot be read."""
     try:
         pairs = zip(_rows(outputs, "labels", count), _rows(outputs, "scores", count), strict=True)
         return [
@@ -29,7 +29,7 @@ def predictions(outputs: Tensors, count: int, model: str) -> list[list[Predictio
 
 
 def vectors(outputs: Tensors, count: int, model: str) -> list[NDArray[np.float32]]:
-    """The vectors of `count` texts, float32[d] each. Raises ProtocolError when they cannot be read."""
+    """Decodes the vectors of `count` texts, float32[d] each. Raises ProtocolError if they cannot be read."""
     try:
         return list(_rows(outputs, "embedding", count))
     except (KeyError, ValueError) as error:
@@ -48,7 +48,7 @@ def _unreadable(model: str, error: Exception) -> ProtocolError:
 
 
 def read_note(outputs: Tensors) -> Note:
-    """The note in `outputs`; an empty one from a server that sends none.
+    """Decodes the note in `outputs`; an empty one from a server that sends none.
 
     Raises:
         KeyError, IndexError, TypeError, ValueError: part of it is missing or cannot be read.

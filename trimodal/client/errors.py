@@ -1,4 +1,4 @@
-"""What a client may raise, and how gRPC's statuses and Triton's messages become it.
+"""Defines the errors that a client raises, and makes them of gRPC statuses and Triton's messages.
 
     TrimodalError
     ├── RequestError            the server answered: this request is refused or ended
@@ -8,7 +8,7 @@
     │   ├── Cancelled           it was cancelled
     │   └── InternalError       the server's fault
     └── TransportError          the server did not answer
-        ├── ConnectError        nobody listens there
+        ├── ConnectError        no server listens there
         ├── ConnectionLost      the server went away while the request ran
         ├── Timeout             longer than the deadline, or than the longest silence allowed
         └── ProtocolError       what came back is not what the model's contract says
@@ -40,7 +40,7 @@ class ModelNotFound(InvalidArgument):
 
 
 class TransportError(TrimodalError):
-    """The server did not answer: nothing is known of the request's fate."""
+    """The server did not answer; whether it ran the request is not known."""
 
 
 class ConnectError(TransportError):
@@ -97,7 +97,7 @@ _MAY_BE_LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN, grpc.Statu
 
 
 def from_status(code: grpc.StatusCode, details: str | None, url: str) -> TrimodalError:
-    """The error behind a gRPC status: of the transport, or the server's answer."""
+    """Makes the error of a gRPC status: of the transport, or the server's answer."""
     text = details or code.name.lower().replace("_", " ")
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return Timeout(f"the server at {url} did not finish before the deadline")
@@ -117,7 +117,7 @@ def from_status(code: grpc.StatusCode, details: str | None, url: str) -> Trimoda
 
 
 def from_message(message: str, *, by_model: bool) -> RequestError:
-    """The error behind the message of a stream's response.
+    """Makes the error of a message in a stream's response.
 
     Args:
         message: as it came.

@@ -1,4 +1,4 @@
-"""What may be asked of a text generator, and the tensors that say it. Limits are the server's affair."""
+"""Turns the options of a generated answer into tensors. The server checks their limits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TEXTS = ("tenant", "tier", "cache_control", "cache_namespace", "cancel_key")
 
 
 class Sampling(TypedDict, total=False):
-    """What is left out, or None, has the model's default."""
+    """Sampling options; what is left out, or None, has the model's default."""
 
     max_tokens: int | None
     temperature: float | None
@@ -66,13 +66,13 @@ _KNOWN = frozenset(Options.__annotations__)
 def generation_inputs(
     prompt: str | None, messages: Sequence[Message] | None, options: Options
 ) -> dict[str, Array]:
-    """The input tensors of the llm model; strings as UTF-8, numbers as [1].
+    """Makes the input tensors of the llm model; strings as UTF-8, numbers as [1].
 
     Raises:
         InvalidArgument: an option is unknown, or a value has no place in its tensor's type.
     """
     if unknown := sorted(set(options) - _KNOWN):
-        # Type checkers see it; who uses none must not have a typo ignored either.
+        # A typo that no type checker has seen must not be ignored.
         raise InvalidArgument(f"unknown option '{unknown[0]}': {', '.join(sorted(_KNOWN))} are known")
     inputs: dict[str, Array] = {}
     if prompt is not None:
@@ -102,7 +102,7 @@ def _chat(messages: Sequence[Message]) -> bytes:
 
 
 def utf8(name: str, text: str) -> bytes:
-    """The bytes of a text field."""
+    """Returns the bytes of a text field."""
     try:
         return text.encode()
     except UnicodeEncodeError:

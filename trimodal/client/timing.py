@@ -1,11 +1,11 @@
-"""How long an answer took, seen from the client: the same definitions as the server's histograms.
+"""Measures how long an answer took at the client, with the definitions of the server's histograms.
 
     TTFT     send → first non-empty text
     ITL      each gap between two deltas with text (a delta can hold several tokens)
     TPOT     (latency − TTFT) / (completion tokens − 1)
     latency  send → last delta
 
-All in seconds. It measures what it is told and knows nothing of requests.
+All in seconds.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Timing:
     tpot: float | None = None
 
     def itl_percentile(self, percent: float) -> float | None:
-        """The ITL that `percent` of the gaps do not exceed; None without gaps."""
+        """Returns the ITL that `percent` of the gaps do not exceed; None without gaps."""
         return percentile(self.itl, percent)
 
 
 class Stopwatch:
-    """Takes the times of one answer while it comes in."""
+    """Takes the times of one answer as it arrives."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -40,7 +40,7 @@ class Stopwatch:
         self._itl: list[float] = []
 
     def text(self) -> None:
-        """A delta with text came."""
+        """Notes a delta with text."""
         now = self._clock()
         if self._ttft is None:
             self._ttft = now - self._sent
@@ -49,11 +49,11 @@ class Stopwatch:
         self._last = self._ended = now
 
     def end(self) -> None:
-        """The answer is over, in whatever way."""
+        """Notes the end of the answer."""
         self._ended = self._clock()
 
     def read(self, completion_tokens: int) -> Timing:
-        """The figures so far."""
+        """Returns the figures so far."""
         latency = self._ended - self._sent
         tpot = None
         if self._ttft is not None and completion_tokens > 1:

@@ -1,4 +1,4 @@
-"""The typed values that a client hands out. They hold; they do nothing."""
+"""Typed values that a client returns."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Note:
     """How an answer came about.
 
     Attributes:
-        cache: exact, semantic, coalesced (generated for somebody who asked the same), or empty.
+        cache: exact, semantic, coalesced (shared with another request that asked the same), or empty.
         similarity: cosine of the question and the stored one; 1 for an exact hit, 0 without a hit.
         trimmed: what the chat lost to its tier's budget, as {"messages": 4, "tokens": 812}.
         queue_ms: arrival to the engine.
@@ -68,7 +68,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Prediction:
-    """One label of an image; `score` is a probability."""
+    """One label of an image; `score` is a probability, 0 to 1."""
 
     label: str
     score: float

@@ -1,1 +1,1 @@
-"""The guided tour behind ./scripts/demo: one act a modality, on the demo checkpoints."""
+"""Shows every modality on the demo models: `trimodal demo`."""

@@ -1,7 +1,6 @@
 """The acts of the demo: each asks a running server, shows what came out, and says if it was right.
 
-They measure with the client's own definitions (send to first text, gaps between
-deltas) and know nothing of how the server was started.
+They measure with the client's own definitions: send to first text, gaps between deltas.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import jiwer
 import numpy as np
 from rich import box
 from rich.console import Console
@@ -21,6 +20,7 @@ from rich.text import Text
 
 from trimodal.audio.files import read_blocks
 from trimodal.audio.values import SAMPLE_RATE, Samples
+from trimodal.audio.word_errors import word_error_rate
 from trimodal.client import Client
 from trimodal.client.timing import percentile
 
@@ -116,5 +116,4 @@ def _show(console: Console, spoken: float, lag: float, committed: str, tentative
 
 
 def _wer(talks: list[Talk]) -> float:
-    rate = jiwer.wer([one.text for one in talks], [one.heard for one in talks])
-    return float(rate)
+    return word_error_rate([one.text for one in talks], [one.heard for one in talks])

@@ -1,1 +1,1 @@
-"""What a machine lacks for serving a profile, said before anything is started. Changes nothing."""
+"""Says what a machine lacks for serving a profile, before anything is started."""

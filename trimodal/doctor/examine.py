@@ -1,4 +1,4 @@
-"""Runs every check for one profile, in the order in which their remedies make sense. Prints nothing."""
+"""Runs every check for one profile, in the order in which their remedies make sense."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The libraries that a profile's engines import: which are there, in which versions. Imports none."""
+"""The libraries that a profile's engines import: which are there, in which versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine under the server: system, memory, /dev/shm, disk, limits and ports. Not its GPUs."""
+"""Checks the machine: system, memory, /dev/shm, disk, limits and ports."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ SETTINGS = {
     "embedding": "trimodal.embedding.settings.EmbeddingSettings",
     "llm": "trimodal.llm.settings.LlmSettings",
     "speech": "trimodal.speech.settings.SpeechSettings",
-    "speech_recognize": "trimodal.speech.settings.RecognizeSettings",
+    "speech_recognize": "trimodal.speech.settings.RecogniseSettings",
     "vision_classify": "trimodal.vision.settings.ClassifySettings",
     "vision_preprocess": "trimodal.vision.settings.PreprocessSettings",
     "vision_rank": "trimodal.vision.settings.RankSettings",

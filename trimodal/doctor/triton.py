@@ -1,4 +1,4 @@
-"""tritonserver and what it needs beside it: Python, its stub, libpython, numpy, backends. Starts nothing."""
+"""tritonserver and what it needs beside it: Python, its stub, libpython, numpy, backends."""
 
 from __future__ import annotations
 

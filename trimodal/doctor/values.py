@@ -1,4 +1,4 @@
-"""One finding of the doctor: how bad it is, what was found, and what to do. Looks at nothing itself."""
+"""One finding of the doctor: how bad it is, what was found, and what to do."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-
+"""Embeds texts as unit vectors."""

@@ -1,7 +1,6 @@
-"""Texts → unit vectors, over a batch of requests with one outcome a request.
+"""Embeds the texts of a batch of requests, with one outcome a request.
 
-A text that is refused never harms its neighbours. No Triton here: values in,
-values or errors out.
+A refused text never harms its neighbours.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from trimodal.embedding.engines.protocol import TextEmbedder, Vectors, open_engi
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.errors import InternalError, InvalidArgument, RequestError
 from trimodal.metrics import Metrics
+from trimodal.triton.fields import decode
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
@@ -84,10 +84,7 @@ class EmbeddingService:
             raise InvalidArgument(
                 f"{name}: {len(data)} bytes; at most {self._settings.max_bytes} are accepted"
             )
-        try:
-            text = data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InvalidArgument(f"{name}: not UTF-8 (byte {error.start})") from None
+        text = decode(name, data)
         if not text.strip():
             raise InvalidArgument(f"{name}: empty; at least one word is needed")
         return text

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from trimodal.runtimes.onnx_session import Device
-from trimodal.settings import Settings
+from trimodal.settings import EngineSettings
 
 
-class EmbeddingSettings(Settings):
+class EmbeddingSettings(EngineSettings):
     """embedding: which artefact, opened by which engine, and what a text may be."""
 
     artefact: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
     engine: Literal["onnxruntime", "fake"] = "onnxruntime"
     device: Device = "cpu"
     checkpoint_sha256: str = Field("", description="of the checkpoint, or how it begins; empty: any")
-    intra_op_threads: Annotated[int, Field(ge=0, le=256, description="0: every core of the process")] = 0
     max_bytes: Annotated[int, Field(ge=1, description="of one text, in UTF-8")] = 32768
-
-    @property
-    def threads(self) -> int:
-        """Threads for one operator: as set, or one for each core that this process may use."""
-        return self.intra_op_threads or len(os.sched_getaffinity(0))

@@ -1,8 +1,4 @@
-"""Token ids to text, one step at a time: never half a character, never part of a stop string.
-
-One `TextStream` belongs to one request and is dropped with it. It does not decide
-when a request ends, except that a stop string was found.
-"""
+"""Converts token ids to text step by step: never half a character, never part of a stop string."""
 
 from __future__ import annotations
 

@@ -1,44 +1,56 @@
-"""The llm model's whole behaviour behind three calls: submit a request, cancel one by its key, and close.
+"""Serves the requests of one llm model: submit a request, cancel one by its key, close.
 
-Request path: read → tier → cache → admit → queue → engine → text → courier → sink. The
-service owns the requests; dispatch.py the way through queue and engine. It does not know
-Triton: the glue gives it tensors, a sink per request and a metric factory.
+A request's way: `submit` → input processor → cache lookup → scheduler → engine → `_follow_engine` →
+detokenizer → request state → response sender → client. `LlmService` owns the lock and the threads; its
+helpers do one step each and return what changed.
 """
 
 from __future__ import annotations
 
-import sys
+import logging
 import threading
-import traceback
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 
-from trimodal.cache.protocol import Answers
-from trimodal.cache.values import Hit, Question
+from trimodal.cache.protocol import Answers, Lookup
+from trimodal.cache.values import Hit
 from trimodal.errors import Cancelled, InternalError, RequestError, Unavailable
 from trimodal.llm.detokenizer import TextStream
-from trimodal.llm.engine_core.client import EngineLink, start_process
+from trimodal.llm.engine_core.client import EngineCoreClient, start_process
+from trimodal.llm.engine_core.messages import Stepped
+from trimodal.llm.engine_core.supervisor import (
+    EngineEvent,
+    EngineGivenUp,
+    EngineLost,
+    EngineReopened,
+    EngineSupervisor,
+)
 from trimodal.llm.engines.protocol import EngineInfo, EngineStats
-from trimodal.llm.frontend.cache_lookup import Front
-from trimodal.llm.frontend.dispatcher import Dispatch
-from trimodal.llm.frontend.input_processor import Reader
+from trimodal.llm.frontend.cache_lookup import CacheLookup
+from trimodal.llm.frontend.dispatcher import Dispatcher
+from trimodal.llm.frontend.input_processor import InputProcessor
 from trimodal.llm.frontend.metrics import LlmMetrics
-from trimodal.llm.frontend.monitor import Watch
-from trimodal.llm.frontend.registry import Book
-from trimodal.llm.frontend.request_state import Generation, Stream
-from trimodal.llm.frontend.response_sender import Courier
-from trimodal.llm.frontend.ticketing import ttft_deadline
+from trimodal.llm.frontend.monitor import RequestMonitor
+from trimodal.llm.frontend.registry import RequestRegistry
+from trimodal.llm.frontend.request_state import Generation, RequestState
+from trimodal.llm.frontend.response_sender import ResponseSender
 from trimodal.llm.request.outputs import Delta, Note, Sink
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import CancelRequest
 from trimodal.llm.settings import LlmSettings
 
+logger = logging.getLogger(__name__)
+
+_REPORT_S = 1.0
+
 
 class LlmService:
-    """Reads, answers, streams and cancels the requests of one model.
+    """Owns all requests of one model. Private methods are called with the lock held, but for the threads'.
+
+    Threads: llm-engine (`_follow_engine`), llm-monitor (`_monitor_requests`), llm-sender-N
+    (`_send_responses`), and the cache's llm-lookup-N (`_look_up`).
 
     Args:
-        settings: the model's parameters.
-        metrics: where to count.
         start: opens the engine; another one is for tests.
         answers: the cache of answers; None: every request is generated.
         fingerprint: of model and engine, for the cache.
@@ -51,31 +63,38 @@ class LlmService:
         self,
         settings: LlmSettings,
         metrics: LlmMetrics,
-        start: Callable[[LlmSettings], EngineLink] = start_process,
+        start: Callable[[LlmSettings], EngineCoreClient] = start_process,
         *,
         answers: Answers | None = None,
         fingerprint: str = "",
     ) -> None:
         self._metrics = metrics
-        self._reader = Reader(settings)
-        templated = settings.apply_chat_template and self._reader.tokenizer.has_chat_template
-        self._front = None
-        if answers:
-            skipped = metrics.lookups_skipped.increment
-            self._front = Front(
-                settings, answers, fingerprint, templated=templated, skipped=lambda: skipped(1)
-            )
-        self._lock = threading.RLock()
-        self._book = Book()
+        self._input = InputProcessor(settings)
+        templated = settings.apply_chat_template and self._input.tokenizer.has_chat_template
+        self._cache = CacheLookup(settings, answers, fingerprint, templated=templated) if answers else None
+        self._lock = threading.Lock()
+        self._registry = RequestRegistry()
+        self._sender = ResponseSender(metrics)
+        self._poll_s = settings.cancel_poll_ms / 1e3
+        self._lookup_poll_s = min(self._poll_s, settings.cache_budget_ms / 1e3)
+        self._checks_next = 0.0  # when the monitor wakes up, `time.perf_counter`
+        self._wake_monitor = threading.Event()
         self._closing = threading.Event()
-        self._courier = Courier(settings.senders, self._lock, metrics.delivered, self._unsent)
-        tell, complete = self._courier.notify, self._complete
-        self._dispatch = Dispatch(settings, metrics, start, self._lock, self._book, tell, complete)
-        self._dispatch.open()
-        self._watch = Watch(settings, self._lock, self._book, self._dispatch, self._fail, self._cut)
+        self._requests = RequestMonitor(ttft_deadlines=settings.scheduler != "fifo")
+        self._engine = EngineSupervisor(settings, start, metrics.restarts)
+        self._dispatcher = Dispatcher(settings, metrics, self._engine, self._registry)
+        named = [("llm-engine", self._follow_engine), ("llm-monitor", self._monitor_requests)]
+        named += [(f"llm-sender-{index + 1}", self._send_responses) for index in range(settings.senders)]
+        self._senders = settings.senders
+        self._threads = [threading.Thread(target=run, name=name, daemon=True) for name, run in named]
+        for thread in self._threads:
+            thread.start()
 
-    def submit(self, request: GenerationRequest | CancelRequest, sink: Sink) -> None:
-        """Takes a request in; its answer goes to `sink`, from other threads.
+    def submit(self, request: GenerationRequest | CancelRequest, sink: Sink, request_id: str = "") -> None:
+        """Takes a request; its answer goes to `sink`, from other threads.
+
+        Args:
+            request_id: the client's, for the log.
 
         Raises:
             RequestError: it is refused; `sink` is not called.
@@ -86,141 +105,285 @@ class LlmService:
             return
         with self._metrics.refusals():
             self._check_open()
-            stream = self._reader.read(request, sink, self._dispatch.admission)
-            asked = self._front.question(stream) if self._front else None
+            state = self._input.process(request, sink, self._dispatcher.admission, request_id)
+            lookup = self._cache.begin(state) if self._cache else None
             with self._lock:
-                # Asked in the same breath: a stream that joins after close() would never get an end.
+                # Check again under the lock: a request registered after close() would never be finished.
                 self._check_open()
-                self._book.enter(stream)
-            if asked and self._consult(stream, asked):
-                return
+                self._registry.add(state)
+                state.lookup = lookup
+                if lookup is None:
+                    self._queue_or_refuse(state)
+                    return
+                if time.perf_counter() + self._lookup_poll_s < self._checks_next:
+                    self._wake_monitor.set()
+        assert self._cache
+        if not self._cache.submit(self._look_up, state, lookup):
+            self._metrics.lookups_skipped.increment(1)
             with self._lock:
-                if stream.ended:
-                    return  # its client was told already
-                try:
-                    self._generate(stream, asked)
-                except RequestError:
-                    self._book.leave(stream)
-                    raise
+                self._go_past_cache(state, lookup)
 
     def cancel(self, key: str) -> bool:
         """Ends the request with this cancel key; False: none has it (one that comes soon will end)."""
         with self._lock:
-            stream = self._book.keyed(key)
-            if stream is None:
+            state = self._registry.cancelled(key)
+            if state is None:
                 return False
-            self._fail(stream, Cancelled("the client cancelled the request"))
-            self._dispatch.changed()
+            self._fail(state, Cancelled("the client cancelled the request"))
+            self._schedule()
             return True
 
     def close(self, timeout: float = 10.0) -> None:
-        """Fails what is left with UNAVAILABLE, ends the engine, the cache and all threads."""
+        """Fails all requests with UNAVAILABLE, ends the engine, the cache and all threads."""
         self._closing.set()
+        self._wake_monitor.set()
         with self._lock:
-            for stream in list(self._book.streams):
-                self._fail(stream, Unavailable("the server is shutting down"))
-        self._dispatch.close()
-        if self._front:
-            self._front.close()
-        self._watch.close(timeout)
-        self._courier.close(timeout)
+            for state in list(self._registry.states):
+                self._fail(state, Unavailable("the server is shutting down"))
+        self._engine.close()
+        if self._cache:
+            self._cache.close()
+        self._sender.close(self._senders)
+        for thread in self._threads:
+            thread.join(timeout)
 
     @property
     def info(self) -> EngineInfo:
         """What the engine is and can hold."""
-        return self._dispatch.info
+        return self._dispatcher.info
 
     @property
     def stats(self) -> EngineStats:
         """The engine's last snapshot."""
-        return self._dispatch.stats
+        return self._dispatcher.stats
 
     @property
     def counts(self) -> tuple[int, int, int]:
         """Running generations, waiting ones, reserved KV blocks."""
         with self._lock:
-            return self._dispatch.counts
+            return self._dispatcher.counts
+
+    def _follow_engine(self) -> None:
+        """Thread llm-engine: turns the engine's events into answers."""
+        for event in self._engine.events():
+            completed: list[Generation] = []
+            try:
+                with self._lock:
+                    completed = self._take(event)
+            except Exception:
+                # Without its steps no request would end: an engine that cannot be followed is a lost one.
+                logger.exception("an event of the engine could not be taken")
+                if isinstance(event, Stepped):
+                    self._engine.abandon()
+            for generation in completed:
+                self._keep(generation)
+
+    def _take(self, event: EngineEvent) -> list[Generation]:
+        """Handles an event; returns the generations that it completed."""
+        completed: list[Generation] = []
+        if isinstance(event, Stepped):
+            changed, completed = self._dispatcher.process(event)
+            self._notify(changed)
+        elif isinstance(event, EngineLost):
+            self._notify(self._dispatcher.lost(event.reason))
+        elif isinstance(event, EngineReopened):
+            self._dispatcher.reopened(event.info)
+        elif isinstance(event, EngineGivenUp):
+            self._notify(self._dispatcher.given_up(event.reason))
+        self._schedule()
+        return completed
+
+    def _keep(self, generation: Generation) -> None:
+        """Stores a complete answer. Called without the lock."""
+        try:
+            if self._cache:
+                self._cache.keep(generation)
+        except Exception:
+            logger.exception("an answer could not be kept", extra={"request_id": generation.id})
+
+    def _monitor_requests(self) -> None:
+        """Thread llm-monitor: ends what has to end, every `cancel_poll_ms`; gives up lookups in time."""
+        next_check = next_report = 0.0
+        while not self._closing.is_set():
+            now = time.perf_counter()
+            with self._lock:
+                lookups = [state.lookup.until for state in self._registry.states if state.lookup]
+                soon = min(min(lookups), now + self._lookup_poll_s) if lookups else next_check
+                self._checks_next = min(next_check, soon)
+            self._wake_monitor.wait(max(0.0, self._checks_next - now))
+            self._wake_monitor.clear()
+            now = time.perf_counter()
+            try:
+                self._give_up_lookups(now)
+                if now >= next_check:
+                    next_check = now + self._poll_s
+                    self._check_requests()
+                if now >= next_report:
+                    next_report = now + _REPORT_S
+                    with self._lock:
+                        self._dispatcher.report()
+            except Exception:
+                # Without this thread no client could leave any more.
+                logger.exception("the requests could not be checked")
+
+    def _check_requests(self) -> None:
+        """Ends the requests whose clients left or whose deadlines passed. Called without the lock."""
+        with self._lock:
+            states = list(self._registry.states)
+        left = self._requests.left(states)
+        now = time.perf_counter()
+        with self._lock:
+            for state in left:
+                self._fail(state, Cancelled("the client cancelled the request"))
+            for state in states:
+                if problem := self._requests.problem(state, now):
+                    self._fail(state, problem)
+                elif self._requests.overdue(state, now):
+                    self._cut(state)
+            if states:
+                self._schedule()
+
+    def _give_up_lookups(self, now: float) -> None:
+        """Serves the requests whose lookups take too long without them. Called without the lock."""
+        with self._lock:
+            for state in list(self._registry.states):
+                lookup = state.lookup
+                if lookup and lookup.give_up(now):
+                    if not lookup.begun:
+                        self._metrics.lookups_skipped.increment(1)
+                    self._go_past_cache(state, lookup)
+
+    def _look_up(self, state: RequestState, lookup: Lookup) -> None:
+        """Threads llm-lookup-N: answers a request from the cache, or queues it."""
+        assert self._cache
+        with self._lock:
+            if state.lookup is not lookup:
+                return  # it waited too long for this thread, or its client left
+        for hit in self._cache.find(lookup):
+            with self._lock:
+                if self._answer_or_join(state, lookup, hit):
+                    return
+        with self._lock:
+            self._go_past_cache(state, lookup)
+
+    def _answer_or_join(self, state: RequestState, lookup: Lookup, hit: Hit | None) -> bool:
+        """Answers a request with a hit, or lets it join an identical one; False: neither is there."""
+        if state.lookup is not lookup:
+            return True  # it has ended, or gone past the cache
+        try:
+            if hit:
+                state.answer(hit)
+                self._leave(state)
+                self._sender.notify(state)
+                self._schedule()
+                return True
+            return self._join(state)
+        except Exception:
+            self._break(state)
+            return True
+
+    def _go_past_cache(self, state: RequestState, lookup: Lookup) -> None:
+        """Serves a request whose lookup found nothing, or was skipped or given up."""
+        if state.lookup is not lookup:
+            return
+        try:
+            if not self._join(state):
+                self._queue(state)
+        except RequestError as error:
+            self._fail(state, error)
+        except Exception:
+            self._break(state)
+
+    def _join(self, state: RequestState) -> bool:
+        if not self._dispatcher.join(state):
+            return False
+        state.lookup = None
+        self._sender.notify(state)
+        try:
+            self._dispatcher.hasten(state)
+            self._schedule()
+        except Exception:
+            # It listens already: only its terms were not passed on.
+            logger.exception("a request joined without its terms", extra={"request_id": state.request_id})
+        return True
+
+    def _queue_or_refuse(self, state: RequestState) -> None:
+        try:
+            self._queue(state)
+        except RequestError:
+            state.refuse()
+            self._leave(state)
+            raise
+
+    def _queue(self, state: RequestState) -> None:
+        """Queues a generation for a request.
+
+        Raises:
+            RequestError: there is no room for it, or no time.
+        """
+        state.lookup = None
+        try:
+            self._dispatcher.add(state, TextStream(self._input.tokenizer, state.request.stops))
+            self._schedule()
+        except RequestError:
+            raise
+        except Exception:
+            self._break(state)
+
+    def _break(self, state: RequestState) -> None:
+        """Ends a request that met a fault of ours."""
+        logger.exception("a request failed", extra={"request_id": state.request_id})
+        self._fail(state, InternalError("the model failed on this request; send it again"))
+
+    def _fail(self, state: RequestState, error: RequestError) -> None:
+        """Ends a request with an error, unless it has ended."""
+        if state.fail(error):
+            self._leave(state)
+            self._sender.notify(state)
+
+    def _cut(self, state: RequestState) -> None:
+        """Ends a request whose answer was to be complete by now; it keeps the text so far."""
+        self._leave(state)
+        state.push("", 0, "deadline", state.cached_tokens)
+        self._sender.notify(state)
+
+    def _leave(self, state: RequestState) -> None:
+        """Takes a request that ends out of the registry, and what only it listened to out of the engine."""
+        state.lookup = None
+        if generation := self._registry.remove(state):
+            self._dispatcher.drop(generation)
+        self._dispatcher.show()
+
+    def _send_responses(self) -> None:
+        """Threads llm-sender-N: hand over what requests have to send."""
+        while state := self._sender.next():
+            try:
+                self._send_all(state)
+            except Exception:
+                logger.exception("a request failed", extra={"request_id": state.request_id})
+
+    def _send_all(self, state: RequestState) -> None:
+        """Sends what a request has, until it has nothing more. Called without the lock."""
+        while True:
+            with self._lock:
+                item = self._sender.take(state)
+            if item is None:
+                return
+            if not self._sender.send(state, item):
+                with self._lock:
+                    state.break_off(InternalError("the answer could not be sent; send the request again"))
+                    self._leave(state)
+                    self._schedule()
+
+    def _notify(self, states: Iterable[RequestState]) -> None:
+        for state in states:
+            self._sender.notify(state)
+
+    def _schedule(self) -> None:
+        """Hands over what may run now, after every change."""
+        self._notify(self._dispatcher.schedule())
+        self._dispatcher.show()
 
     def _check_open(self) -> None:
         if self._closing.is_set():
             raise Unavailable("the server is shutting down")
-
-    def _consult(self, stream: Stream, asked: Question) -> bool:
-        assert self._front
-        return self._front.consult(
-            stream, asked, lambda: self._join(stream, asked), lambda hit: self._looked(stream, asked, hit)
-        )
-
-    def _looked(self, stream: Stream, asked: Question, hit: Hit | None) -> None:
-        """The cache has been asked."""
-        with self._lock:
-            if stream.ended:
-                return  # cancelled meanwhile
-            try:
-                if hit:
-                    stream.answer(hit)
-                    self._book.leave(stream)
-                    self._courier.notify(stream)
-                    self._dispatch.changed()
-                elif not self._join(stream, asked):
-                    self._generate(stream, asked)
-            except RequestError as error:
-                self._fail(stream, error)
-            except Exception:
-                self._broken(stream)
-
-    def _join(self, stream: Stream, asked: Question) -> bool:
-        """Lets a stream listen to an identical request under way; True also when it has ended meanwhile."""
-        with self._lock:
-            if stream.ended or stream.generation:
-                return True
-            generation = self._book.same(asked)
-            if generation is None or not generation.suits(stream):
-                return False
-            self._book.join(generation, stream)
-            self._courier.notify(stream)
-            self._dispatch.hasten(generation.ticket, stream.priority, ttft_deadline(stream))
-            return True
-
-    def _generate(self, stream: Stream, asked: Question | None) -> None:
-        """Raises RequestError: there is no room for it, or no time."""
-        try:
-            self._dispatch.add(stream, TextStream(self._reader.tokenizer, stream.request.stops), asked)
-        except RequestError:
-            raise
-        except Exception:
-            self._broken(stream)
-
-    def _broken(self, stream: Stream) -> None:
-        """A fault of ours, whatever it was: the request gets its end, and no second one."""
-        traceback.print_exc(file=sys.stderr)
-        if not stream.ended:
-            self._fail(stream, InternalError("the model failed on this request; send it again"))
-
-    def _complete(self, generation: Generation) -> None:
-        if self._front:
-            self._front.keep(generation)
-
-    def _fail(self, stream: Stream, error: RequestError) -> None:
-        self._leave(stream)
-        stream.fail(error)
-        self._courier.notify(stream)
-
-    def _leave(self, stream: Stream) -> None:
-        generation = self._book.leave(stream)
-        if generation:  # nobody listens to it any more
-            self._dispatch.drop(generation)
-
-    def _unsent(self, stream: Stream) -> None:
-        """Part of an answer could not be handed on: what would follow is not the answer any more."""
-        with self._lock:
-            if not stream.ended:
-                self._leave(stream)
-                self._dispatch.changed()
-            stream.fail(InternalError("the answer could not be sent; send the request again"))
-
-    def _cut(self, stream: Stream) -> None:
-        """Its answer was to be complete by now: what came of it is kept."""
-        self._leave(stream)
-        stream.push("", 0, "deadline", stream.cached_tokens)
-        self._courier.notify(stream)

@@ -1,43 +1,33 @@
-"""The knobs of the llm model: the `parameters` at the head of its config.pbtxt, checked once at load."""
+"""Declares and checks the llm model's parameters, which stand at the head of its config.pbtxt."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from trimodal.settings import Settings
 
 GPU_ENGINES = ("tensorrt_llm", "tensorrt_llm_pytorch", "vllm")
-"""They run on NVIDIA GPUs, batch by themselves, and have processes of their own beside the engine's."""
+"""Engines on NVIDIA GPUs: they batch by themselves and start processes of their own."""
 
-_CPU = ("openvino",)
-_COMPILED = ("tensorrt_llm",)
-_FROM_CHECKPOINT = ("tensorrt_llm_pytorch", "vllm")
-_TENSORRT_LLM = ("tensorrt_llm", "tensorrt_llm_pytorch")
 
-# Parameter → engines that read it. What is not listed, all of them do. The fake engine stands in for any.
-_READ_BY: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(
-        (
-            "threads", "kv_cache_precision", "numerics", "speculation", "draft_artefact",
-            "num_assistant_tokens", "max_ngram_size",
-        ),
-        _CPU,
-    ),
-    **dict.fromkeys(
-        ("max_model_len", "enable_chunked_prefill", "precision", "checkpoint_sha256", "stall_timeout_s"),
-        GPU_ENGINES,
-    ),
-    **dict.fromkeys(
-        ("kv_cache_free_gpu_memory_fraction", "host_cache_bytes", "capacity_scheduler_policy"), _TENSORRT_LLM
-    ),
-    **dict.fromkeys(("tensor_parallel_size", "pipeline_parallel_size", "kv_cache_dtype"), _FROM_CHECKPOINT),
-    "gpu_memory_utilization": ("vllm",),
-    "lookahead": _COMPILED,
-}  # fmt: skip
+@dataclass(frozen=True)
+class ReadBy:
+    """Marks a parameter that only these engines read; the others refuse it. The fake engine takes any."""
+
+    engines: tuple[str, ...]
+
+
+OpenVino = ReadBy(("openvino",))
+Gpu = ReadBy(GPU_ENGINES)
+TensorRtLlm = ReadBy(("tensorrt_llm", "tensorrt_llm_pytorch"))
+Compiled = ReadBy(("tensorrt_llm",))
+FromCheckpoint = ReadBy(("tensorrt_llm_pytorch", "vllm"))
+Vllm = ReadBy(("vllm",))
+Fake = ReadBy(("fake",))
 
 # On a GPU the KV pool is what memory allows, and a step holds thousands of tokens.
 _GPU_DEFAULTS: dict[str, Any] = {"num_kv_blocks": 0, "max_num_seqs": 64, "max_num_batched_tokens": 8192}
@@ -46,73 +36,94 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "tensorrt_llm_pytorch": {"artefact": "checkpoint", **_GPU_DEFAULTS},
     "vllm": {"artefact": "checkpoint", **_GPU_DEFAULTS},
 }
-
-
-def defaults_of(engine: object) -> dict[str, Any]:
-    """The defaults of an engine where they are not those of the settings class."""
-    return _DEFAULTS.get(engine, {}) if isinstance(engine, str) else {}
-
-
-def unknown_to(engine: str, parameters: Iterable[str]) -> str:
-    """One sentence for the parameters that `engine` does not read; empty when it reads them all."""
-    if engine == "fake":
-        return ""
-    problems = []
-    for name in sorted(parameters):
-        readers = _READ_BY.get(name)
-        if readers and engine not in readers:
-            problems.append(f"'{name}' (read by {' and '.join(readers)})")
-    if not problems:
-        return ""
-    them = "it" if len(problems) == 1 else "them"
-    return f"engine '{engine}' does not read {', '.join(problems)}: take {them} out"
-
+"""Defaults of an engine where they are not those of the settings class."""
 
 CacheMode = Literal["off", "coalesce", "exact", "semantic"]
 EngineName = Literal["openvino", "tensorrt_llm", "tensorrt_llm_pytorch", "vllm", "fake"]
 
 
-class LlmSettings(Settings):
+class FakeSettings(Settings):
+    """What the fake engine makes up: the parameters of tests and load tests."""
+
+    fake_step_ms: Annotated[float, Fake] = Field(10.0, ge=0, description="time of one step")
+    fake_prefill_us: Annotated[float, Fake] = Field(20.0, ge=0, description="time per prompt token")
+    fake_answer: Annotated[str, Fake] = Field(
+        "The quick brown fox jumps over the lazy dog: naïve café, 日本語, 😀. ", min_length=1
+    )
+    fake_crash_after: Annotated[int, Fake] = Field(0, ge=0, description="dies after so many steps; 0: never")
+
+
+class LlmSettings(FakeSettings):
     """All parameters of llm/config.pbtxt. Names follow vLLM, TensorRT-LLM and OpenVINO GenAI."""
 
     engine: EngineName = "openvino"
     artefact: str = Field("openvino-int8", description="built engine, relative to the version directory")
     python: str = Field("", description="interpreter of the engine's process; empty: this environment's")
-    precision: str = Field("", description="refuse an artefact of another precision; empty: any")
-    checkpoint_sha256: str = Field("", description="refuse another checkpoint; the hash or its beginning")
-    threads: int = Field(0, ge=0, le=1024, description="inference threads; 0 takes one per CPU")
+    precision: Annotated[str, Gpu] = Field(
+        "", description="refuse an artefact of another precision; empty: any"
+    )
+    checkpoint_sha256: Annotated[str, Gpu] = Field(
+        "", description="refuse another checkpoint; the hash or its beginning"
+    )
+    threads: Annotated[int, OpenVino] = Field(
+        0, ge=0, le=1024, description="inference threads; 0 takes one per CPU"
+    )
 
     num_kv_blocks: int = Field(512, ge=0, le=1 << 24, description="KV pool; 0: what the GPU's memory allows")
-    kv_cache_precision: Literal["u8", "f16", "f32"] = "u8"
-    numerics: Literal["reproducible", "fast"] = Field(
-        "reproducible", description="fast: the runtime's choice; a greedy answer may depend on the batch"
+    kv_cache_precision: Annotated[Literal["u8", "f16", "f32"], OpenVino] = "u8"
+    numerics: Annotated[Literal["reproducible", "fast"], OpenVino] = Field(
+        "fast",
+        description="fast: the runtime's quickest kernels, and a greedy answer may depend on the batch; "
+        "reproducible: it does not, at about half the speed",
     )
     enable_prefix_caching: bool = True
     max_num_seqs: int = Field(16, ge=1, le=4096, description="sequences in one batch")
     max_num_batched_tokens: int = Field(256, ge=1, le=1 << 20, description="tokens in one step")
 
-    max_model_len: int = Field(0, ge=0, le=1 << 24, description="0: as built, or as the checkpoint says")
-    enable_chunked_prefill: bool = Field(True, description="long prompts are computed in parts")
-    stall_timeout_s: float = Field(
+    max_model_len: Annotated[int, Gpu] = Field(
+        0, ge=0, le=1 << 24, description="0: as built, or as the checkpoint says"
+    )
+    enable_chunked_prefill: Annotated[bool, Gpu] = Field(
+        True, description="long prompts are computed in parts"
+    )
+    stall_timeout_s: Annotated[float, Gpu] = Field(
         120, ge=0, description="an engine that makes no token for so long is opened anew; 0: never"
     )
-    kv_cache_free_gpu_memory_fraction: float = Field(0.9, gt=0, lt=1, description="of what weights leave")
-    gpu_memory_utilization: float = Field(0.9, gt=0, le=1, description="vllm: of the whole memory")
-    host_cache_bytes: int = Field(0, ge=0, description="host memory for KV blocks that leave the GPU")
-    capacity_scheduler_policy: Literal["GUARANTEED_NO_EVICT", "MAX_UTILIZATION"] = "GUARANTEED_NO_EVICT"
-    kv_cache_dtype: Literal["auto", "fp8"] = "auto"
-    tensor_parallel_size: int = Field(1, ge=1, le=64, description="GPUs that share each layer")
-    pipeline_parallel_size: int = Field(1, ge=1, le=64, description="GPUs that share the layers")
-    lookahead: str = Field(
+    kv_cache_free_gpu_memory_fraction: Annotated[float, TensorRtLlm] = Field(
+        0.9, gt=0, lt=1, description="of what weights leave"
+    )
+    gpu_memory_utilization: Annotated[float, Vllm] = Field(
+        0.9, gt=0, le=1, description="vllm: of the whole memory"
+    )
+    host_cache_bytes: Annotated[int, TensorRtLlm] = Field(
+        0, ge=0, description="host memory for KV blocks that leave the GPU"
+    )
+    capacity_scheduler_policy: Annotated[Literal["GUARANTEED_NO_EVICT", "MAX_UTILIZATION"], TensorRtLlm] = (
+        "GUARANTEED_NO_EVICT"
+    )
+    kv_cache_dtype: Annotated[Literal["auto", "fp8"], FromCheckpoint] = "auto"
+    tensor_parallel_size: Annotated[int, FromCheckpoint] = Field(
+        1, ge=1, le=64, description="GPUs that share each layer"
+    )
+    pipeline_parallel_size: Annotated[int, FromCheckpoint] = Field(
+        1, ge=1, le=64, description="GPUs that share the layers"
+    )
+    lookahead: Annotated[str, Compiled] = Field(
         "",
         pattern=r"^([1-9]\d{0,3}(,[1-9]\d{0,3}){2})?$",
         description="lookahead decoding: window, n-gram and verification size, as 4,3,4; empty: as built",
     )
 
-    speculation: Literal["none", "draft", "prompt_lookup"] = "none"
-    draft_artefact: str = Field("openvino-draft-int8", description="built draft model, as artefact")
-    num_assistant_tokens: int = Field(4, ge=1, le=32, description="tokens drafted in a step")
-    max_ngram_size: int = Field(3, ge=1, le=16, description="prompt_lookup: longest match")
+    speculation: Annotated[Literal["none", "draft", "prompt_lookup"], OpenVino] = "none"
+    draft_artefact: Annotated[str, OpenVino] = Field(
+        "openvino-draft-int8", description="built draft model, as artefact"
+    )
+    num_assistant_tokens: Annotated[int, OpenVino] = Field(
+        4, ge=1, le=32, description="tokens drafted in a step"
+    )
+    max_ngram_size: Annotated[int, OpenVino] = Field(
+        3, ge=1, le=16, description="prompt_lookup: longest match"
+    )
 
     apply_chat_template: bool = Field(True, description="text_input becomes one user message")
     default_max_tokens: int = Field(128, ge=1)
@@ -152,23 +163,16 @@ class LlmSettings(Settings):
     senders: int = Field(2, ge=1, le=16, description="threads that hand responses to Triton")
     cancel_poll_ms: int = Field(50, ge=1, le=1000, description="how often cancellation is looked for")
 
-    fake_step_ms: float = Field(10.0, ge=0, description="fake engine: time of one step")
-    fake_prefill_us: float = Field(20.0, ge=0, description="fake engine: time per prompt token")
-    fake_answer: str = Field(
-        "The quick brown fox jumps over the lazy dog: naïve café, 日本語, 😀. ", min_length=1
-    )
-    fake_crash_after: int = Field(0, ge=0, description="fake engine: dies after this many steps; 0 never")
-
     version_directory: Path = Field(Path("."), description="set by the glue, not by operators")
 
     @model_validator(mode="before")
     @classmethod
     def _defaults_of_the_engine(cls, values: Any) -> Any:
-        return defaults_of(values.get("engine")) | values if isinstance(values, dict) else values
+        return _DEFAULTS.get(str(values.get("engine")), {}) | values if isinstance(values, dict) else values
 
     @model_validator(mode="after")
     def _fits_together(self) -> LlmSettings:
-        if problem := unknown_to(self.engine, self.model_fields_set):
+        if problem := self._not_read():
             raise ValueError(problem)
         if self.num_kv_blocks < 4 and not (self.num_kv_blocks == 0 and self.engine in GPU_ENGINES):
             raise ValueError(
@@ -190,6 +194,20 @@ class LlmSettings(Settings):
                 "whose KV cache is u8 or f16"
             )
         return self
+
+    def _not_read(self) -> str:
+        """One sentence on the parameters that are set and that the engine does not read; empty: none."""
+        if self.engine == "fake":
+            return ""
+        problems = []
+        for name in sorted(self.model_fields_set):
+            for mark in type(self).model_fields[name].metadata:
+                if isinstance(mark, ReadBy) and self.engine not in mark.engines:
+                    problems.append(f"'{name}' (read by {' and '.join(mark.engines)})")
+        if not problems:
+            return ""
+        them = "it" if len(problems) == 1 else "them"
+        return f"engine '{self.engine}' does not read {', '.join(problems)}: take {them} out"
 
     @property
     def cache_ttls(self) -> dict[str, float]:

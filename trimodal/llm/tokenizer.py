@@ -1,4 +1,4 @@
-"""Text to token ids and back, and the model's own chat template; needs no model runtime.
+"""Converts text to token ids and back and renders the model's chat template, without a model runtime.
 
 The serving side reads the files that a checkpoint ships (tokenizer.json,
 tokenizer_config.json, chat_template.jinja) with the `tokenizers` library.
@@ -27,8 +27,8 @@ class Tokenizer(Protocol):
     def encode(self, text: str) -> list[int]:
         """Ids of a rendered chat, which holds its special tokens as text.
 
-        One that a message's content spells out counts as well, as in transformers and vLLM: who passes on
-        text of strangers has to take it out.
+        One that a message's content spells out counts as well, as in transformers and vLLM: take it out of
+        text that is not trusted.
         """
 
     def encode_prompt(self, text: str) -> list[int]:

@@ -1,1 +1,1 @@
-"""Which model fits on which card."""
+"""Calculates which language model fits on which GPU."""

@@ -1,7 +1,4 @@
-"""The least change that makes a deployment fit: a shorter limit, fewer bits or more GPUs; and what it costs.
-
-Sizes come from sizing.py. It knows no prices: cards.py does.
-"""
+"""Proposes the least change that makes a deployment fit: a shorter limit, fewer bits or more GPUs."""
 
 from __future__ import annotations
 

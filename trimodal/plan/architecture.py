@@ -1,7 +1,6 @@
-"""The dimensions and parameter counts of a causal language model, from its config.json alone.
+"""Reads the dimensions and parameter counts of a causal language model from its config.json alone.
 
 Counts are exact for the architectures below: the tests compare them with transformers' own modules.
-It opens no weights, imports no torch, and knows nothing of GPUs or precisions: sizing.py does.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""NVIDIA cards that plans are made for: memory, bandwidth, compute capability, FP8 and a list price.
+"""Lists NVIDIA cards: memory, bandwidth, compute capability and a list price.
 
 Memory is what nvidia-smi shows as total on the card, in MiB: modal-labs/modal-client pull 2797
 (A100, H100, L4, L40S), vllm issue 7553 (RTX 4090), TensorRT-LLM issue 10278 (B200); H200 as its
-driver reports. Bandwidth is NVIDIA's data sheet's, of the SXM card where there is one. It asks no
-driver: trimodal.runtimes.gpu_device does.
+driver reports. Bandwidth is from NVIDIA's data sheet, of the SXM card where there is one.
 """
 
 from __future__ import annotations

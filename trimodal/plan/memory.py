@@ -1,8 +1,7 @@
-"""What a language model takes on given GPUs: weights, activations, the KV pool, and how much fits in it.
+"""Calculates the memory of a language model on given GPUs: weights, activations and the KV pool.
 
 Weights and KV bytes follow from the shapes. The reserve for activations and the runtime is an
-estimate: its constants are fitted to published logs that are named beside them. It reads no
-checkpoint and proposes nothing: advice.py does.
+estimate: its constants are fitted to the published logs that are named with them.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ class Runtime(str, Enum):
     vllm = "vllm"
 
 
-# Which KV caches TensorRT-LLM builds beside which weights. INT8 beside other weights is calibrated by its
-# own flow, which reads data sets of the hub only; FP8 beside INT8 is in no support matrix.
+# Which KV caches TensorRT-LLM builds with which weights. INT8 with other weights is calibrated by its own
+# flow, which reads data sets of the hub only; FP8 with INT8 is in no support matrix.
 KV_CHOICES = {
     Precision.fp16: (KvPrecision.auto, KvPrecision.fp8),
     Precision.bf16: (KvPrecision.auto, KvPrecision.fp8),

@@ -1,4 +1,1 @@
-"""A golden set of requests, asked of a running server and compared with a stored run: `trimodal regress`.
-
-It starts no server, and knows of models only what the client knows.
-"""
+"""Asks a running server a golden set and compares with a stored run: `trimodal regress`."""

@@ -1,4 +1,4 @@
-"""A run in a file: written in one move, read with every damage told in one sentence."""
+"""Writes a run to a file in one step and reads it back; damage is told in one sentence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def baseline_path(golden: Path) -> Path:
 
 
 def check_writable(path: Path, golden: Path) -> None:
-    """Told before a server is asked for minutes, not after.
+    """Checks, before minutes of requests, that a baseline can be written.
 
     Raises:
         OperatorError: no baseline can be written there, or what is there must not be replaced by one.
@@ -32,7 +32,7 @@ def check_writable(path: Path, golden: Path) -> None:
 
 
 def write_baseline(path: Path, run: Run) -> None:
-    """Replaces the file; whoever reads it meanwhile sees the old one or the new one.
+    """Replaces the file; a reader meanwhile sees the old one or the new one.
 
     Raises:
         OperatorError: it cannot be written.
@@ -51,7 +51,7 @@ def write_baseline(path: Path, run: Run) -> None:
 
 
 def read_baseline(path: Path) -> Run:
-    """The run that was recorded.
+    """Reads a recorded run.
 
     Raises:
         OperatorError: there is none, or it cannot be read; says what to do.

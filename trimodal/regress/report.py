@@ -1,4 +1,4 @@
-"""What a comparison found, as tables for a person and as plain data for a program. It judges nothing."""
+"""Reports a comparison, as tables for a person and as plain data for a program."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
 
 
 def summary(findings: Sequence[Finding], compared: int) -> str:
-    """The counts, as one line."""
+    """Returns the counts, as one line."""
     counts = Counter(one.verdict for one in findings)
     told = [f"{counts[verdict]} {verdict}" for verdict in VERDICTS]
     if not findings:
@@ -72,7 +72,7 @@ def summary(findings: Sequence[Finding], compared: int) -> str:
 
 
 def as_data(comparison: Comparison, before: Run, after: Run) -> dict[str, Any]:
-    """The same for programs; times in milliseconds."""
+    """Makes the comparison plain data; times in milliseconds."""
     return {
         "worse": comparison.worse,
         "doubt": comparison.doubt,

@@ -1,4 +1,4 @@
-"""How alike two texts are: shared words in order, and word errors. Meaning is not looked at."""
+"""Measures how alike two texts are: shared words in order, and word errors."""
 
 from __future__ import annotations
 

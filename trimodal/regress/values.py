@@ -1,6 +1,6 @@
-"""What a run of a golden set is: answers, times and cache outcomes by case, and what served them.
+"""Values of a run of a golden set: answers, times and cache outcomes by case, and what served them.
 
-A run is what is stored as a baseline. It judges nothing.
+A stored run is a baseline.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""ONNX Runtime sessions and GPU devices, for every task."""
+"""Opens ONNX Runtime sessions and GPU devices, for every task."""

@@ -1,7 +1,7 @@
 """Versions of GPU libraries and what they ask of the driver, found without importing any of them.
 
 Importing one takes seconds and GPU memory, and a launcher needs neither. What is not
-found here is None: whether that is wrong is the caller's affair.
+found here is None; the caller decides whether that is an error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Memory of large arrays goes back to the system when they are freed. It knows nothing of what is in them."""
+"""Gives memory of large arrays back to the system when they are freed."""
 
 from __future__ import annotations
 

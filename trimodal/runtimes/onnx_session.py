@@ -1,6 +1,6 @@
 """Opens an ONNX graph in ONNX Runtime, on the processor or on the GPU; every failure is one sentence.
 
-What a graph means is its engine's affair. ONNX Runtime answers on the processor, without a word
+ONNX Runtime answers on the processor, without a word
 to the caller, where CUDA does not start; here that is an error.
 """
 

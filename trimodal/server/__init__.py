@@ -1,1 +1,1 @@
-
+"""Starts tritonserver, watches it and stops it."""

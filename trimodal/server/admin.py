@@ -1,4 +1,4 @@
-"""The few HTTP calls that the launcher makes of its own server. Not a client library."""
+"""Asks the launched server over HTTP: is it ready, what is loaded, what is running; and drains it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from trimodal.server.launch import OPERATOR_HEADER
 
+_IN_FLIGHT = re.compile(r"^trimodal_\w*(?:active|queued)_requests\{([^}]*)\} (\S+)$", re.MULTILINE)
 _POLL = 0.1  # seconds
 _IDLE_LOOKS = 3  # in a row: the last response may still be on its way out
 
@@ -55,9 +56,6 @@ def _drain_wave(api: Api, running: set[str], deadline: float, stop: Callable[[],
             time.sleep(_POLL)
 
 
-_IN_FLIGHT = re.compile(r"^trimodal_\w*(?:active|queued)_requests\{([^}]*)\} (\S+)$", re.MULTILINE)
-
-
 @dataclass(frozen=True)
 class Api:
     """`timeout` in seconds per call. Calls that fail on the way raise OSError or HTTPException."""
@@ -69,7 +67,7 @@ class Api:
     timeout: float = 2.0
 
     def ready(self, model: str | None = None) -> bool:
-        """Whether the server, or one model, is ready; False also when nobody answers."""
+        """Whether the server, or one model, is ready; False also without an answer."""
         path = f"/v2/models/{model}/ready" if model else "/v2/health/ready"
         try:
             return self._call("GET", path, self.http_port)[0] == 200

@@ -1,9 +1,9 @@
-"""What the models of a profile will open, and whether it fits this machine. Opens no engine itself.
+"""What the models of a profile will open, and whether it fits this machine.
 
 The engines check the same when they open. Here, before tritonserver starts, all models are
 looked at in a tenth of a second, those of Triton's TensorRT backend included, which only
 says that a plan failed to load. Contents of files are not read (trimodal.doctor can), and
-shapes that only an engine knows are that engine's affair.
+shapes that only an engine knows are checked by that engine.
 """
 
 from __future__ import annotations

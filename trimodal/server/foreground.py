@@ -1,4 +1,4 @@
-"""Runs one server in the foreground: signals, progress, the wait for its end. Knows no flags."""
+"""Runs one server in the foreground: progress while it loads, a summary, the drain when a signal comes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from rich.table import Table
 from trimodal.errors import ServerError
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import Interrupted, TritonServer
+
+Show = Callable[[list[str]], None]
+_POLL = 0.2  # seconds
 
 
 def loading(server: TritonServer) -> str:
@@ -56,15 +59,6 @@ def summary(server: TritonServer) -> Table:
     return table
 
 
-def print_ready(server: TritonServer, console: Console) -> None:
-    console.print(summary(server))
-    console.print("Ready. Press Ctrl-C to stop.")
-
-
-Show = Callable[[list[str]], None]
-_POLL = 0.2  # seconds
-
-
 class Signals:
     """Counts SIGINT, SIGTERM and SIGHUP: the first asks for a drain, the second for an end at once."""
 
@@ -102,7 +96,9 @@ def run(options: ServerOptions, signals: Signals, *, verbose: bool) -> int:
         err.print("Stopped while loading.")
         return 0
     try:
-        print_ready(server, Console(highlight=False, markup=False))
+        console = Console(highlight=False, markup=False)
+        console.print(summary(server))
+        console.print("Ready. Press Ctrl-C to stop.")
         serve_until_signal(server, signals, show)
         err.print(f"Draining for up to {options.drain_timeout:g} s. Press Ctrl-C again to stop at once.")
         cut = server.stop(hurry=signals.twice)

@@ -1,4 +1,4 @@
-"""Finds tritonserver and what the Python backend needs beside it. Starts nothing.
+"""Finds tritonserver and what the Python backend needs beside it.
 
 Two layouts are known: the `nvidia-pytriton` wheel's (stubs of several Pythons in
 `python_backend_stubs/`, libraries in `nvidia_pytriton.libs/`) and that of

@@ -1,4 +1,4 @@
-"""Builds tritonserver's command line and starts it under its guard. Waits for nothing."""
+"""Builds tritonserver's command line and starts it under its guard."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from trimodal.server.installation import Triton
 from trimodal.server.options import ServerOptions
 
 OPERATOR_HEADER = "trimodal-operator-key"
-# gRPC metadata of a restricted protocol carry this prefix before the header's name.
-GRPC_PREFIX = "triton-grpc-protocol-"
 # What only the operator may use. Statistics stay open: clients and benches read them.
 RESTRICTED = "model-repository,shared-memory,trace,logging"
 RESPONSE_POOL, RESPONSE_POOL_SINCE = 64, (2, 56)

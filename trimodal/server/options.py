@@ -1,4 +1,4 @@
-"""What a server is started with. Values only: nothing is looked up or checked on the machine here."""
+"""What a server is started with."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ class ServerOptions:
     ready_timeout: float = 300.0
     log: Path | None = None  # None: a new file in the cache directory
     log_verbose: int = 0  # Triton's own --log-verbose
+    log_format: str | None = None  # of our models' records in that log: text or json; None: the environment's
+    log_level: str | None = None  # debug, info, warning or error; None: the environment's
     operator_key: str | None = None  # None: a random one per server
     changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # model → parameter → text
     edit: Edit | None = None

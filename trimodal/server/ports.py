@@ -1,4 +1,4 @@
-"""Checks the ports that were asked for and picks free ones. Listens on nothing."""
+"""Checks the ports that were asked for and picks free ones."""
 
 from __future__ import annotations
 

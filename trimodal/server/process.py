@@ -1,9 +1,7 @@
-"""One tritonserver as a context manager: for the CLI, the demo, benches and tests.
+"""Starts, watches and stops one tritonserver, as a context manager.
 
-    with TritonServer(ServerOptions(models=("llm",), http_port=0, grpc_port=0, metrics_port=0)) as server:
-        client = InferenceServerClient(server.grpc_url)
-
-It prints nothing and installs no signal handlers: trimodal.cli.serve does.
+with TritonServer(ServerOptions(models=("llm",), http_port=0, grpc_port=0, metrics_port=0)) as server:
+    client = InferenceServerClient(server.grpc_url)
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
+from trimodal import logs
 from trimodal.errors import ServerError
 from trimodal.paths import ADDRESS_VARIABLE, cache_directory
 from trimodal.repository import Model, select_models, waves
@@ -122,6 +121,12 @@ class TritonServer:
             self._served = repository
             backends, environment = assemble(triton, run_directory)
             environment = {**environment, ADDRESS_VARIABLE: self.grpc_url}
+            for variable, value in (
+                (logs.FORMAT_VARIABLE, options.log_format),
+                (logs.LEVEL_VARIABLE, options.log_level),
+            ):
+                if value:
+                    environment[variable] = value
             command = launch.command_line(
                 triton,
                 options,

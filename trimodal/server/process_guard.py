@@ -1,11 +1,10 @@
-"""Stands between the launcher and tritonserver so that no process outlives its owner.
+"""Ends tritonserver and its stubs when their launcher goes away, however that happens.
 
 Run as a file, with the standard library alone: it starts the command in a process
 group of its own and ends that whole group, Python stubs included, as soon as
 either the launcher goes away (its end of the pipe on stdin closes, which kill -9
 does too) or tritonserver does. Should the guard itself be killed, the kernel kills
 tritonserver. A stub that is busy loading would not notice its parent's death.
-It decides nothing about draining.
 
     guard.py PID_FD SHM_PREFIX RUN_DIRECTORY COMMAND…
 """

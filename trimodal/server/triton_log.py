@@ -1,4 +1,4 @@
-"""Reads Triton's log: when each model was loaded, and why one was not. Writes nothing.
+"""Reads Triton's log: when each model was loaded, and why one was not.
 
 Knows the default log format, in which a message is one line with its newlines escaped:
     E1121 03:31:22.905536 6285 model_lifecycle.cc:642] "failed to load 'llm' version 1: Internal: …"
@@ -19,7 +19,7 @@ _UNREADABLE = re.compile(r"^Poll failed for model directory '([^']+)': (.*)$")
 _DEPENDS = re.compile(r"ensemble '?([\w.-]+)'? depends on '?([\w.-]+)'? which has no loaded version")
 _ERROR = re.compile(r"^error: (.*)$")
 _IN_USE = re.compile(r"already in use|[Aa]ddress in use|Failed to bind|unable to bind", re.IGNORECASE)
-# Sentences of Triton that say less than ours, or name what nobody can act on.
+# Sentences of Triton that say less than ours, or name what no operator can act on.
 _INSTEAD = {
     re.compile(r"Stub process '[^']*' is not healthy"): (
         "its Python process died while loading (out of memory, or a crash in a library)"

@@ -1,1 +1,1 @@
-"""Live speech: sessions that turn chunks of audio into words, and the batched recogniser behind them."""
+"""Turns live audio into words: streams, windows, and the batched recogniser behind them."""

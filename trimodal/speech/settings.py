@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from trimodal.audio.values import PolicyName
-from trimodal.settings import Settings
+from trimodal.settings import EngineSettings, Settings
 from trimodal.speech.values import MAX_WINDOW_S
 
 
-class RecognizeSettings(Settings):
+class RecogniseSettings(EngineSettings):
     """speech_recognize: which artefact, opened by which engine, and which results are believed."""
 
     artefact: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
     engine: Literal["ctranslate2", "onnxruntime", "tensorrt", "fake"] = "ctranslate2"
     device: Literal["cpu", "cuda"] = "cpu"
-    intra_op_threads: Annotated[int, Field(ge=0, le=256, description="0: every core of the process")] = 0
     max_batch_windows: Annotated[int, Field(ge=1, le=256, description="of one run of the engine")] = 8
     beam_size: Annotated[int, Field(ge=1, le=10, description="1 is greedy")] = 1
     language: str = Field("", description="of windows that name none; empty: the only one, or detected")
@@ -34,11 +32,6 @@ class RecognizeSettings(Settings):
     # Of the fake engine alone.
     fake_batch_ms: Annotated[float, Field(ge=0)] = 20.0
     fake_window_ms: Annotated[float, Field(ge=0)] = 5.0
-
-    @property
-    def threads(self) -> int:
-        """Threads for one run: as set, or one for each core that this process may use."""
-        return self.intra_op_threads or len(os.sched_getaffinity(0))
 
 
 class SpeechSettings(Settings):

@@ -1,7 +1,6 @@
-"""What recogniser, sessions and clients hand to each other: windows of audio in, timed words out.
+"""Defines what recogniser, sessions and clients hand to each other: windows in, timed words out.
 
-Audio is 16 kHz mono float32 in [-1, 1] everywhere; a chunk in another form is
-brought to it where it enters. The values hold; they do nothing.
+Audio is 16 kHz mono float32 in [-1, 1] everywhere; other formats are converted where they enter.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from trimodal.audio.values import Samples, Word
 
 # Whisper's encoder takes 30 s; what is longer must be cut by the caller.
 MAX_WINDOW_S = 30.0
+MAX_PROMPT = 1000  # characters
 
 
 @dataclass(frozen=True, slots=True)

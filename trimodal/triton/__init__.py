@@ -1,1 +1,1 @@
-"""What runs inside Triton's Python backend."""
+"""Talks to Triton's Python backend: batches, responses, calls of other models, metrics."""

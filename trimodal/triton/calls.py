@@ -1,12 +1,14 @@
-"""An error of a model that was called inside Triton → the typed error that its own client would get."""
+"""Calls another model of the same Triton (BLS) and turns its error into the one its own client would get."""
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+
+from numpy.typing import NDArray
 
 from trimodal.errors import Cancelled, InternalError, InvalidArgument, RequestError, Unavailable
 
@@ -44,20 +46,54 @@ _CODED = re.compile(rf"({'|'.join(_KINDS)}): (.*)", re.DOTALL)
 _PREAMBLE = re.compile(r"^(?:\[request id: [^\]]*\] |in ensemble '[^']*', )*")
 # Triton 2.51 hands an error of the others on without its code: they are told apart by how they begin.
 _NOT_READY = re.compile(r"Model '?(\S+?)'? .*is not (?:ready|found)|Model '?(\S+?)'? is not (?:ready|found)")
+_FIELD = re.compile(r"(\w+)(\[\d+\])?[: ]")
 _BEGINNINGS: tuple[tuple[re.Pattern[str], type[RequestError]], ...] = (
-    (re.compile(r"(image|audio|audio_int16|policy|language)\b(\[\d+\])?:"), InvalidArgument),
     (re.compile(r"speech: |speech is being unloaded"), Unavailable),
     (re.compile(r"stream \d+ was started anew"), Cancelled),
 )
 
 
-def called_error(pb_utils: Any, error: Any) -> RequestError:
-    """`error` of a BLS response (with `code()` and `message()`)."""
+def infer(
+    pb_utils: Any,
+    model: str,
+    inputs: Mapping[str, NDArray[Any]],
+    outputs: Collection[str],
+    fields: Collection[str],
+    **more: Any,
+) -> dict[str, NDArray[Any]]:
+    """The outputs of a model that gives one response, each flat; blocks.
+
+    Args:
+        fields: as for `called_error`.
+        more: arguments of `InferenceRequest`, as flags.
+
+    Raises:
+        RequestError: of the kind that the model answered with.
+    """
+    tensors = [pb_utils.Tensor(name, array) for name, array in inputs.items()]
+    response = pb_utils.InferenceRequest(
+        model_name=model, requested_output_names=list(outputs), inputs=tensors, **more
+    ).exec()
+    if response.has_error():
+        raise called_error(pb_utils, response.error(), fields)
+    found = {name: pb_utils.get_output_tensor_by_name(response, name) for name in outputs}
+    return {name: tensor.as_numpy().reshape(-1) for name, tensor in found.items()}
+
+
+def called_error(pb_utils: Any, error: Any, fields: Collection[str]) -> RequestError:
+    """`error` of a BLS response (with `code()` and `message()`).
+
+    Args:
+        fields: inputs and parameters that the caller's own client chose: a sentence that begins with one of
+            them is a refusal of what that client sent.
+    """
     told = _PREAMBLE.sub("", error.message())
     if coded := _CODED.fullmatch(told):
         return _KINDS[coded[1]](coded[2])
     if found := _NOT_READY.search(told):
         return Unavailable(f"the model '{(found[1] or found[2])}' is not ready; try again later")
+    if (field := _FIELD.match(told)) and field[1] in fields:
+        return InvalidArgument(told)
     for beginning, kind in _BEGINNINGS:
         if beginning.match(told):
             return kind(told)

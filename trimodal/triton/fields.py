@@ -1,7 +1,4 @@
-"""Reads one field of a request from its tensor: type, size and limits, each refusal naming them.
-
-It knows numpy arrays by name; which fields there are is its callers' affair.
-"""
+"""Reads one field of a request from its tensor: type, size and limits, each refusal naming them."""
 
 from __future__ import annotations
 

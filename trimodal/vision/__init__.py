@@ -1,1 +1,1 @@
-
+"""Classifies images in three steps of one ensemble: preprocess, classify, rank."""

@@ -1,8 +1,6 @@
-"""A built classifier's directory: its manifest, the input that it expects, its labels.
+"""Reads a built classifier's directory: its manifest, the input that it expects, its labels.
 
-All three steps of the pipeline read the same artefact, so that they cannot
-disagree. It does not open the engine (`engine.py`) and does not build one
-(build/vision_onnx.py).
+All three steps of the pipeline read the same artefact, so that they cannot disagree.
 """
 
 from __future__ import annotations
@@ -66,7 +64,7 @@ class ClassifierArtefact:
 
 
 def read_classifier(directory: Path, *, runtime: str | None = None) -> ClassifierArtefact:
-    """The classifier in `directory`, whatever runtime it is for unless `runtime` asks for one.
+    """Reads the classifier in `directory`, whatever runtime it is for unless `runtime` asks for one.
 
     Raises:
         ArtefactError: missing, damaged, of an older form, for another runtime, or labels that do not match;

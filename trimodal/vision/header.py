@@ -1,8 +1,7 @@
-"""What image bytes say of themselves before anything is decoded: format, size, frames, orientation.
+"""Reads the header of image bytes before anything is decoded: format, size, frames, orientation.
 
-PNG and WebP are walked here because Pillow would allocate the canvas or warn
-first; a JPEG's size comes from Pillow's own header pass (`image.py`), which
-allocates nothing. No pixel is read here.
+PNG and WebP are walked here because Pillow would allocate the canvas or warn first; a JPEG's size comes from
+Pillow's own header pass (`image.py`), which allocates nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Header:
 
 
 def read_header(data: bytes) -> Header:
-    """The header of JPEG, PNG or WebP bytes, by content.
+    """Reads the header of JPEG, PNG or WebP bytes, by content.
 
     Raises:
         Damaged: another format, truncated, or contradicting itself.

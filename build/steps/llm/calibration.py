@@ -1,7 +1,7 @@
-"""Calibration texts for TensorRT-LLM: a text file or directory → the data set layout its quantiser reads.
+"""Lays calibration texts out as TensorRT-LLM's quantiser reads them, from a text file or a directory.
 
 The quantiser calls `datasets.load_dataset(directory, split="train")` and takes the column `text`.
-It reads no model: how many tokens of a text count is the build's affair.
+How many tokens of a text count, the build decides.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Compares a built language model with the torch checkpoint that it came from.
 
 Teacher forcing on one text for both gives logit errors, agreement and perplexity;
-the serving pipeline's own greedy tokens give the number of identical answers. It
-builds nothing and judges nothing: the caller sets the threshold.
+the serving pipeline's own greedy tokens give the number of identical answers. The
+caller sets the threshold.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A Hugging Face checkpoint of a causal language model, as the build scripts need it.
+"""Reads a Hugging Face checkpoint of a causal language model.
 
-It loads the torch model, renders and encodes prompts, copies the tokenizer
-files and tells the shapes. It knows no serving runtime.
+Loads the torch model, renders and encodes prompts, copies the tokenizer files and
+tells the shapes.
 """
 
 from __future__ import annotations

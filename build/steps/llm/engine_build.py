@@ -1,6 +1,6 @@
-"""One TensorRT-LLM engine: quantised and compiled through its LLM class, asked greedily, saved.
+"""Quantises and compiles a TensorRT-LLM engine through its LLM class, asks it greedily, and saves it.
 
-It takes a plan that was checked (llm_engine_plan.py) and judges no answers (llm_agreement.py does).
+It takes a plan that engine_plan.py has checked; agreement.py compares the answers.
 TensorRT-LLM drops names that it does not know without a word, so every name here is checked by mypy
 and by tests against its signatures.
 """

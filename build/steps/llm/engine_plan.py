@@ -1,6 +1,6 @@
-"""What an LLM engine is to be, and whether this machine can build and run it: checked before anything heavy.
+"""Checks what an LLM engine is to be, and whether this machine can build and run it, before anything heavy.
 
-It imports no TensorRT-LLM and builds nothing: llm_engine_build.py does.
+Nothing here imports TensorRT-LLM; engine_build.py does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The conversion itself: torch model → OpenVINO IR → compressed weights.
-
-Knows optimum-intel and nncf. It checks no figures and replaces no artefact.
-"""
+"""Converts a torch model to OpenVINO IR and compresses its weights, with optimum-intel and nncf."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Speculative decoding of a TensorRT-LLM engine: lookahead, Medusa or EAGLE, checked and put into its terms.
+"""Checks the speculative decoding of a TensorRT-LLM engine: lookahead, Medusa or EAGLE, in its own terms.
 
 Of the methods of TensorRT-LLM 1.2 engines can do these three; n-grams and draft models are of its
-PyTorch runtime. It trains no heads: `draft` is a checkpoint of theirs.
+PyTorch runtime. `draft` is a checkpoint of trained heads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""FP32 ONNX graph → the same with FP16 inside, for TensorRT and for ONNX Runtime on CUDA.
+"""Converts an FP32 ONNX graph to FP16 inside, for TensorRT and for ONNX Runtime on CUDA.
 
-Named inputs and outputs stay FP32, and so does what is between named nodes. It measures nothing: what FP16
-costs is found by `onnx_rounding.py`, and quantised graphs are made by `onnx_qdq.py`.
+Named inputs and outputs stay FP32, and so does what is between named nodes. What FP16 costs is found by
+`rounding.py`.
 """
 
 from __future__ import annotations
@@ -137,3 +137,25 @@ def _join_casts(graph: onnx.GraphProto) -> None:
 def _drop(graph: onnx.GraphProto, outputs: set[str]) -> None:
     for node in [node for node in graph.node if node.output and node.output[0] in outputs]:
         graph.node.remove(node)
+
+
+def store_weights_as_fp16(model: onnx.ModelProto) -> None:
+    """Rounds large FP32 weights to FP16, each with a Cast to FP32 that ONNX Runtime folds when it loads.
+
+    Half the file, and the speed of FP32.
+
+    Raises:
+        ArtefactError: a weight is too large for FP16.
+    """
+    casts = []
+    for weight in model.graph.initializer:
+        if weight.data_type != TensorProto.FLOAT or len(weight.raw_data) < LARGE:
+            continue
+        _fits(weight)
+        name = weight.name
+        rounded = numpy_helper.to_array(weight).astype(np.float16)
+        weight.CopyFrom(numpy_helper.from_array(rounded, f"{name}_fp16"))
+        casts.append(onnx.helper.make_node("Cast", [weight.name], [name], to=TensorProto.FLOAT))
+    nodes = [*casts, *model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)

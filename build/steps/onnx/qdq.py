@@ -1,11 +1,11 @@
-"""FP32 ONNX graph → INT8 or FP8 (E4M3) Q/DQ in it, the way TensorRT's explicit quantisation wants it.
+"""Puts INT8 or FP8 (E4M3) Q/DQ nodes into an FP32 ONNX graph, as TensorRT's explicit quantisation wants them.
 
 What TensorRT asks for (its guide, "Working with Quantized Types"; onnx-tensorrt's importer): symmetric, zero
 points 0, one scale for an activation, one for each output channel of a weight, biases left in floats, strong
 typing. Which layers are worth it follows NVIDIA's Model Optimizer: no small or odd convolutions, no products
 of two activations (attention keeps FP16), nothing but the branch that joins a convolution quantised before an
 addition. The last layer keeps FP16: it gives the answer. ONNX Runtime on CPUs wants other graphs; see
-`vision_quantise.py`.
+`steps/vision/quantise.py`.
 """
 
 from __future__ import annotations

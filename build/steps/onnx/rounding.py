@@ -1,4 +1,4 @@
-"""FP16 ONNX graph → the same in FP32 that rounds every tensor to FP16: what a GPU computes, on a CPU.
+"""Makes an FP16 ONNX graph compute on a CPU what a GPU computes: FP32, every tensor rounded to FP16.
 
 ONNX Runtime has few FP16 kernels for x86: it runs an FP16 graph in FP32 throughout and drops the roundings
 between the nodes. Errors and overflows of FP16 would stay unseen until the graph meets a GPU. The graph made

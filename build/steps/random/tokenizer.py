@@ -1,6 +1,6 @@
-"""A fabricated byte-level tokenizer for checkpoints with random weights: any text encodes, every id decodes.
+"""Makes a byte-level tokenizer for checkpoints with random weights: any text encodes, every id decodes.
 
-It knows no model: special tokens and their ids are the caller's.
+Special tokens and their ids come from the caller.
 """
 
 from __future__ import annotations

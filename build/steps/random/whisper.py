@@ -1,4 +1,4 @@
-"""Random weights and a made-up vocabulary in the dimensions of a real Whisper, for random_checkpoint.py.
+"""Makes random weights and a vocabulary in the dimensions of a real Whisper, for random_checkpoint.py.
 
 The vocabulary has a real Whisper's 51,865 ids, all special tokens at their places. The
 decoder ends after a set number of tokens, which are nearly certain of themselves: decoding

@@ -1,6 +1,6 @@
-"""Audio that the speech builds are checked on: a folder of files, with their texts where it has them.
+"""Reads the audio that the speech builds are checked on: a folder of files, with texts if it has them.
 
-Whole files become windows no longer than the longest context. It knows no model.
+Whole files become windows no longer than the longest context.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Compares a built Whisper with the torch checkpoint that it came from, on the same audio.
 
 Torch decodes every window once, greedily; each artefact is then compared in what its
-runtime encodes and writes, and in the words that the serving engine makes of it. It builds
-nothing.
+runtime encodes and writes, and in the words that the serving engine makes of it.
 """
 
 from __future__ import annotations
@@ -21,12 +20,13 @@ from steps.speech.torch_reference import encode as encode_with_torch
 from steps.speech.torch_reference import greedy
 
 from trimodal.audio.values import Samples
+from trimodal.audio.word_errors import word_error_rate
 from trimodal.build_support import progress, report
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest
 from trimodal.paths import artefact_root
 from trimodal.speech.engines.protocol import open_engine
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
 from trimodal.speech.whisper.features import Features, log_mel_batch, smallest_context
 
@@ -134,12 +134,12 @@ def compare_words(
         "engine": engine_name,
         "intra_op_threads": torch.get_num_threads(),
     }
-    engine = open_engine(directory, RecognizeSettings.model_validate(settings))
+    engine = open_engine(directory, RecogniseSettings.model_validate(settings))
     windows = [Window(samples, reference.language) for samples in reference.windows]
     heard: list[str] = []
     with progress("Hearing it in the serving engine", total=len(windows)) as advance:
         for start in range(0, len(windows), BATCH):
-            heard += [result.text for result in engine.recognize(windows[start : start + BATCH])]
+            heard += [result.text for result in engine.recognise(windows[start : start + BATCH])]
             advance(len(windows[start : start + BATCH]))
     engine.close()
     figures = {"word_agreement": agreement([spoken(t) for t in reference.texts], [spoken(t) for t in heard])}
@@ -165,15 +165,13 @@ def spoken(text: str) -> list[str]:
 
 def agreement(expected: Sequence[list[str]], found: Sequence[list[str]], least: float = 0.0) -> float:
     """1 less the edits for each expected item, at least `least`; 1 where nothing is expected and found."""
-    import jiwer
-
     pairs = [(" ".join(a), " ".join(b)) for a, b in zip(expected, found, strict=True) if a or b]
     if not pairs:
         return 1.0
     references, hypotheses = zip(*pairs, strict=True)
     if not any(references):
         return least if np.isfinite(least) else 0.0
-    return max(least, 1 - float(jiwer.wer(list(references), list(hypotheses))))
+    return max(least, 1 - word_error_rate(references, hypotheses))
 
 
 def target(precision: str, name: str, out: str) -> Path:

@@ -1,7 +1,7 @@
-"""A Hugging Face checkpoint of a Whisper, as both speech builds need it.
+"""Reads a Hugging Face checkpoint of a Whisper for the speech builds.
 
-It loads the torch model in FP32, tells contexts, languages and alignment heads, and copies
-what serving reads beside the weights. It runs nothing and knows no serving runtime.
+Loads the torch model in FP32; says its contexts, languages and alignment heads; copies the files that serving
+reads beside the weights.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whisper's encoder and decoder as two plain ONNX graphs, traced from thin modules over transformers.
+"""Exports Whisper's encoder and decoder as two plain ONNX graphs, traced from thin modules over transformers.
 
 encoder.onnx
     features        float32[batch, mel, frames]            frames even, at most 3000
@@ -15,7 +15,7 @@ decoder.onnx, for the prompt (past = 0) and for every step after it
 
 `batch`, `frames`, `past` and `n` are free; rows of a batch have one length. Alignment heads come by layer,
 and are what word times are made of. FP32 graphs hold operators of the ONNX standard alone, opset 17, so that
-TensorRT and others can build on them. It checks nothing (build/speech_onnx.py does).
+TensorRT and others can build on them. build/speech_onnx.py checks them.
 """
 
 from __future__ import annotations

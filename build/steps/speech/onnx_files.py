@@ -1,7 +1,6 @@
 """Writes the graphs of a Whisper artefact in one precision: FP32 as exported, FP16 inside, or 8-bit products.
 
-FP16 keeps features, logits and alignment in FP32; caches are FP16, so nothing is cast between steps. It
-measures nothing (speech_onnx_check.py).
+FP16 keeps features, logits and alignment in FP32; caches are FP16, so nothing is cast between steps.
 """
 
 from __future__ import annotations

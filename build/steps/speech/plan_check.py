@@ -1,7 +1,6 @@
-"""Whisper's plans against the graphs that they were built from: numbers of every profile, then words.
+"""Compares Whisper's plans with the graphs that they were built from: numbers of every profile, then words.
 
-The graphs run on ONNX Runtime's CPU provider; how far they are from torch, their own check says
-(build/speech_onnx.py). Nothing is timed here.
+The graphs run on ONNX Runtime's CPU provider; build/speech_onnx.py has compared them with torch.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def compare_words(engines: tuple[SpeechEngine, SpeechEngine], audio: list[Sample
         heard: list[list[str]] = []
         with progress("Hearing the audio", total=len(windows)) as advance:
             for start in range(0, len(windows), BATCH):
-                heard += [spoken(one.text) for one in engine.recognize(windows[start : start + BATCH])]
+                heard += [spoken(one.text) for one in engine.recognise(windows[start : start + BATCH])]
                 advance(len(windows[start : start + BATCH]))
         engine.close()
         texts.append(heard)

@@ -1,4 +1,4 @@
-"""Optimisation profiles of Whisper's two plans: which shapes a server runs, from the graphs' free dimensions.
+"""Computes the optimisation profiles of Whisper's two plans from the graphs' free dimensions.
 
 The encoder has a profile for each context, since each is of one length. The decoder has one for single
 tokens, which is most of its work, and one for prompts, whose first run has no past at all.

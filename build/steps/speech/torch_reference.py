@@ -1,7 +1,7 @@
-"""transformers' Whisper, run: what builds are compared with.
+"""Runs transformers' Whisper, which builds are compared with.
 
-Any context up to 30 s, where transformers' own encoder takes 30 s alone; greedy decoding
-without the rules that its `generate` adds. It loads nothing.
+It takes any context up to 30 s, where transformers' own encoder takes 30 s alone, and decodes greedily
+without the rules that its `generate` adds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""An ONNX graph read into a TensorRT network, and optimisation profiles that fit it.
+"""Reads an ONNX graph into a TensorRT network, and makes optimisation profiles that fit it.
 
-Every complaint of the parser is printed whole. It builds nothing (tensorrt_plan.py).
+Every complaint of the parser is printed whole.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What TensorRT's ONNX parser takes: its published operator list as data, and a check of a graph against it.
+"""Checks a graph against the operators that TensorRT's ONNX parser takes, its published list.
 
 The list is `docs/operators.md` of onnx/onnx-tensorrt. Only what both TensorRT 10.1 and 10.15 take is here, so
 that 10.14 (which TensorRT-LLM 1.2 needs) and 11 do too. It is a check without a GPU; the parser has the last

@@ -1,7 +1,7 @@
-"""What TensorRT's builder says while it works: its log kept, its phases as bars, Ctrl-C as a cancelled build.
+"""Shows what TensorRT's builder does: keeps its log, draws its phases as bars, makes Ctrl-C cancel the build.
 
 The classes that TensorRT derives from are made inside functions: this module, and `--help` of the
-scripts that use it, need no TensorRT. It decides nothing about networks or plans (tensorrt_plan.py).
+scripts that use it, need no TensorRT.
 """
 
 from __future__ import annotations

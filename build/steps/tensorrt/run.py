@@ -1,4 +1,4 @@
-"""A TensorRT plan run on this machine's GPU, to check it against the graph that it was built from.
+"""Runs a TensorRT plan on this machine's GPU, to compare it with the graph that it was built from.
 
 Memory is torch's. For checks alone: it allocates on every call, and servers open plans in ways of their own.
 """

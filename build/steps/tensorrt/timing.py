@@ -1,4 +1,4 @@
-"""The builder's timing cache on disk: how long each kernel took on this GPU, so that it is not tried again.
+"""Keeps the builder's timing cache on disk: how long each kernel took on this GPU.
 
 Timings of another TensorRT version or SM are refused, never mixed in: a note beside the cache says
 whose they are. A cache without a note (trtexec writes such) is left to TensorRT's own check.

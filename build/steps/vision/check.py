@@ -1,7 +1,7 @@
-"""A built classifier's graph against what it was built from, by numbers, at several batch sizes.
+"""Compares a built classifier's graph with what it was built from, by numbers, at several batch sizes.
 
 FP16 graphs are run twice: as they are, which ONNX Runtime computes in FP32 on CPUs, and with every tensor
-rounded to FP16 (`onnx_rounding.py`), which is what a GPU does to them. Nothing runs on a GPU here.
+rounded to FP16 (`steps/onnx/rounding.py`), which is what a GPU does to them.
 """
 
 from __future__ import annotations

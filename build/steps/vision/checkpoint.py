@@ -1,6 +1,7 @@
 """Reads the checkpoint of a torch classifier: `config.json` with `model.safetensors`, or with `model.onnx`.
 
-`model.safetensors`: weights of an architecture of `vision_models.py`, with torchvision's names.
+`model.safetensors`: weights of an architecture of `models.py`, with torchvision's names; or a ResNet-18 or
+-50 of the Hugging Face hub (`model_type` "resnet", as microsoft/resnet-50), whose names are translated.
 `model.onnx`, for any other classifier (`architecture` is "onnx"): what its owner's torch.onnx.export wrote.
 One input float32 [batch, 3, H, W] of normalised pixels, one output float32 [batch, classes], batch free,
 FP32, opset 13 to 20. Beside it, `reference.npz` (`pixels` uint8 [N, 3, H, W], `logits` float32 [N, classes]
@@ -10,8 +11,11 @@ TorchScript and torch.export archives, whose loading runs what they hold, are no
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +30,18 @@ from trimodal.vision.artefact import InputSpec
 
 EXPORTED = "onnx"  # `architecture` of a checkpoint with a model.onnx
 OPSETS = range(13, 21)
+HUB_RESNETS = {("basic", (2, 2, 2, 2)): "resnet18", ("bottleneck", (3, 4, 6, 3)): "resnet50"}
+HUB_BLOCK = re.compile(
+    r"resnet\.encoder\.stages\.(\d)\.layers\.(\d)\.(?:layer\.(\d)|shortcut)\.(convolution|normalization)"
+)
+# Part of a published name → of ours.
+PLACES = {
+    "resnet.embedder.embedder.convolution.": "conv1.",
+    "resnet.embedder.embedder.normalization.": "bn1.",
+    "classifier.1.": "fc.",
+    ".mlp.linear_1.": ".mlp.0.",
+    ".mlp.linear_2.": ".mlp.3.",
+}
 
 
 class CheckpointConfig(BaseModel):
@@ -65,9 +81,16 @@ def read_config(directory: Path) -> CheckpointConfig:
     """Raises: ArtefactError: missing, or with a field that is wrong."""
     file = _file(directory, "config.json")
     try:
-        return CheckpointConfig.model_validate_json(file.read_bytes())
+        found = json.loads(file.read_bytes())
+        if isinstance(found, dict) and found.get("model_type") == "resnet":
+            found = _of_hub_resnet(
+                found, json.loads(_file(directory, "preprocessor_config.json").read_bytes())
+            )
+        return CheckpointConfig.model_validate(found)
     except ValidationError as error:
         raise ArtefactError(f"{file}: {describe(error, CheckpointConfig)}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ArtefactError(f"{file} cannot be read as a classifier's ({error})") from None
 
 
 def load_model(directory: Path, config: CheckpointConfig) -> Model:
@@ -127,12 +150,48 @@ def _file(directory: Path, name: str) -> Path:
     return directory / name
 
 
+def _of_hub_resnet(config: dict[str, Any], preprocessor: dict[str, Any]) -> dict[str, Any]:
+    """transformers' ResNetConfig and ConvNextImageProcessor in our terms. Raises KeyError, ValueError."""
+    shape = (config["layer_type"], tuple(config["depths"]))
+    if shape not in HUB_RESNETS or config.get("downsample_in_bottleneck"):
+        raise ValueError(f"depths {list(shape[1])} of {shape[0]} layers are neither ResNet-18 nor ResNet-50")
+    size = preprocessor["size"]
+    side = int(size["shortest_edge"] if isinstance(size, dict) else size)
+    # As ConvNextImageProcessor: below 384 a crop of the share crop_pct, from there on no crop.
+    share = preprocessor.get("crop_pct") or 224 / 256
+    labels = config["id2label"]
+    spec = {
+        "height": side,
+        "width": side,
+        **({"resize": "crop", "resize_to": int(side / share)} if side < 384 else {"resize": "exact"}),
+        "filter": {2: "bilinear", 3: "bicubic"}[preprocessor.get("resample", 3)],
+        "mean": preprocessor["image_mean"],
+        "std": preprocessor["image_std"],
+    }
+    return {
+        "architecture": HUB_RESNETS[shape],
+        "num_classes": len(labels),
+        "labels": [labels[str(index)] for index in range(len(labels))],
+        "input": spec,
+    }
+
+
 def _renamed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """torchvision's published ViT weights have the names of its first release."""
-    places = {".mlp.linear_1.": ".mlp.0.", ".mlp.linear_2.": ".mlp.3."}
-    for old, new in places.items():
-        weights = {name.replace(old, new): weight for name, weight in weights.items()}
-    return weights
+    """Names of the hub's ResNets, and of torchvision's first ViT weights, as our networks have them."""
+    return {_own_name(name): weight for name, weight in weights.items()}
+
+
+def _own_name(name: str) -> str:
+    for part, own in PLACES.items():
+        name = name.replace(part, own)
+    if found := HUB_BLOCK.match(name):
+        stage, block, layer, kind = found.groups()
+        if layer is None:
+            place = f"downsample.{0 if kind == 'convolution' else 1}"
+        else:
+            place = f"{'conv' if kind == 'convolution' else 'bn'}{int(layer) + 1}"
+        name = f"layer{int(stage) + 1}.{block}.{place}{name[found.end() :]}"
+    return name
 
 
 def _described(value: onnx.ValueInfoProto) -> str:

@@ -1,7 +1,7 @@
-"""ConvNeXt with torchvision's parameter names.
+"""Defines ConvNeXt with torchvision's parameter names.
 
 The arithmetic is that of torchvision.models.convnext (exact GELU, LayerNorm eps 1e-6 over the channels, no
-stochastic depth). It has what a server needs: no training.
+stochastic depth), for inference only.
 """
 
 from __future__ import annotations

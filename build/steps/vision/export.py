@@ -1,4 +1,4 @@
-"""Classifier → FP32 ONNX graph that takes bytes: `pixels` uint8 [batch, 3, H, W] → `logits` [batch, classes].
+"""Exports a classifier as an FP32 ONNX graph that takes bytes: `pixels` uint8 [batch, 3, H, W] → `logits`.
 
 From a torch model, or from an ONNX graph of normalised pixels. Precisions are made of it in `vision_onnx.py`.
 """

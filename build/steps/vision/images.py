@@ -1,4 +1,4 @@
-"""Images for calibrating and checking a vision build: from a folder, an .npz, or made up for random weights.
+"""Reads images for calibrating and checking a vision build, or makes them up for random weights.
 
 All of them take the server's own way through `trimodal.vision`, so that what is
 calibrated is what will be served.

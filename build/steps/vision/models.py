@@ -1,7 +1,7 @@
-"""Architectures that build/vision_onnx.py knows by name, with torchvision's parameter names.
+"""Names the architectures that build/vision_onnx.py knows, with torchvision's parameter names.
 
-Its published weights load (`vision_checkpoint.py` reads them). The networks themselves are in
-`vision_resnet.py`, `vision_transformer.py` and `vision_convnext.py`.
+Its published weights load (`checkpoint.py` reads them). The networks themselves are in `resnet.py`,
+`transformer.py` and `convnext.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A classifier's plan against the graph that it was built from, on the same pixels, at every kind of batch.
+"""Compares a classifier's plan with the graph it was built from, on the same pixels, at every kind of batch.
 
 The graph runs on ONNX Runtime's CPU provider; how far that is from torch, the graph's own check says
-(build/vision_onnx.py). Nothing is timed here.
+(build/vision_onnx.py).
 """
 
 from __future__ import annotations

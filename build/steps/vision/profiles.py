@@ -1,7 +1,7 @@
-"""Optimisation profiles of a classifier's plan, and whether they cover what the model's config asks for.
+"""Checks that the optimisation profiles of a classifier's plan cover what the model's config asks for.
 
 A profile that is too small makes Triton refuse the model, or run without its CUDA graphs, at the
-next start: here it is told before the build. It builds nothing (vision_tensorrt.py).
+next start: here it is told before the build.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""FP32 classifier → INT8 for CPUs (ONNX Runtime): Q/DQ with zero points and quantised biases, by calibration.
+"""Quantises a classifier to INT8 for CPUs (ONNX Runtime): Q/DQ with zero points and quantised biases.
 
-TensorRT wants another form; see `onnx_qdq.py`.
+TensorRT wants another form; see `steps/onnx/qdq.py`.
 """
 
 from __future__ import annotations

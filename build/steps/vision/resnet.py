@@ -1,7 +1,4 @@
-"""ResNets with torchvision's parameter names, and the small one of the demo.
-
-Training, checkpoints and names of architectures are not here; see `vision_models.py`.
-"""
+"""Defines ResNets with torchvision's parameter names, and the small one of the demo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What build/vision_onnx.py builds from, a checkpoint or random weights: graph, images, right answers."""
+"""Opens what build/vision_onnx.py builds from, a checkpoint or random weights: graph, images, answers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Vision transformers (ViT) with torchvision's parameter names.
+"""Defines vision transformers (ViT) with torchvision's parameter names.
 
-The arithmetic is that of torchvision.models.vision_transformer (exact GELU, LayerNorm eps 1e-6, no dropout).
-It has what a server needs: no training, no attention masks.
+The arithmetic is that of torchvision.models.vision_transformer (exact GELU, LayerNorm eps 1e-6, no dropout),
+for inference only: no attention masks.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class TritonPythonModel:
                     inputs = {name: tensor.as_numpy() for name, tensor in found if tensor is not None}
                     parameters = json.loads(request.parameters() or "{}")
                     wanted = read_request(inputs, parameters, self.settings)
-                self.service.submit(wanted, sink)
+                self.service.submit(wanted, sink, request.request_id())
             except Exception as error:
                 sink.fail(as_request_error(error, request.request_id()))
 

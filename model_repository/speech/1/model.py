@@ -9,7 +9,7 @@ from trimodal.errors import InvalidArgument, as_request_error
 from trimodal.runtimes.heap import give_back_large_blocks
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.speech.live.metrics import SpeechMetrics
-from trimodal.speech.live.recogniser import TritonRecognizer
+from trimodal.speech.live.recogniser import TritonRecogniser
 from trimodal.speech.live.request import read_chunk
 from trimodal.speech.live.service import SpeechService
 from trimodal.speech.live.tensors import columns
@@ -30,7 +30,7 @@ class TritonPythonModel:
         self.metrics = TritonMetrics(pb_utils)
         self.service = SpeechService(
             settings,
-            TritonRecognizer(pb_utils, settings.recognizer),
+            TritonRecogniser(pb_utils, settings.recognizer),
             detectors(settings.vad, settings.vad_threshold),
             SpeechMetrics(self.metrics, args["model_name"]),
             # Triton's own limit: a stream is never forgotten here while Triton would take its next chunk.

@@ -5,9 +5,9 @@ import triton_python_backend_utils as pb_utils
 from trimodal import logs
 from trimodal.errors import InvalidArgument
 from trimodal.settings import parameters_of, parse_parameters
-from trimodal.speech.recognise.request import RecognizeRequest
-from trimodal.speech.recognise.service import RecognizeService
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.recognise.request import RecogniseRequest
+from trimodal.speech.recognise.service import RecogniseService
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.triton.batch import answer_batch, version_directory
 from trimodal.triton.metrics import TritonMetrics
 
@@ -16,15 +16,15 @@ class TritonPythonModel:
     def initialize(self, args):
         logs.configure(args["model_name"])
         settings = parse_parameters(
-            RecognizeSettings,
+            RecogniseSettings,
             parameters_of(args["model_config"]),
             source="speech_recognize/configs/cpu.pbtxt (profile tensorrt: config.pbtxt)",
         )
         self.metrics = TritonMetrics(pb_utils)
-        self.service = RecognizeService.open(version_directory(args), settings, self.metrics)
+        self.service = RecogniseService.open(version_directory(args), settings, self.metrics)
 
     def execute(self, requests):
-        return answer_batch(pb_utils, requests, read, self.service.recognize, write)
+        return answer_batch(pb_utils, requests, read, self.service.recognise, write)
 
     def finalize(self):
         self.service.close()
@@ -35,7 +35,7 @@ def read(request):
     window = pb_utils.get_input_tensor_by_name(request, "window")
     if window is None:  # where inputs are optional, Triton counts them and does not look which there are
         raise InvalidArgument("window: missing")
-    return RecognizeRequest(window.as_numpy(), texts(request, "prompt"), texts(request, "language"))
+    return RecogniseRequest(window.as_numpy(), texts(request, "prompt"), texts(request, "language"))
 
 
 def texts(request, name):

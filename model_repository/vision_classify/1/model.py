@@ -6,8 +6,8 @@ from trimodal import logs
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.triton.batch import answer_batch, version_directory
 from trimodal.triton.metrics import TritonMetrics
-from trimodal.vision.service import ClassifyService
 from trimodal.vision.settings import ClassifySettings
+from trimodal.vision.steps import ClassifyStep
 
 
 class TritonPythonModel:
@@ -18,7 +18,7 @@ class TritonPythonModel:
             parameters_of(args["model_config"]),
             source="vision_classify/configs/cpu.pbtxt (profile cuda: configs/cuda.pbtxt)",
         )
-        self.service = ClassifyService.open(version_directory(args), settings, TritonMetrics(pb_utils))
+        self.service = ClassifyStep.open(version_directory(args), settings, TritonMetrics(pb_utils))
 
     def execute(self, requests):
         return answer_batch(pb_utils, requests, read, self.service.classify, write)

@@ -6,8 +6,8 @@ from trimodal import logs
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.triton.batch import answer_batch, version_directory
 from trimodal.triton.metrics import TritonMetrics
-from trimodal.vision.service import PreprocessService
 from trimodal.vision.settings import PreprocessSettings
+from trimodal.vision.steps import PreprocessStep
 
 
 class TritonPythonModel:
@@ -18,7 +18,7 @@ class TritonPythonModel:
             parameters_of(args["model_config"]),
             source="vision_preprocess/configs/cpu.pbtxt (profile tensorrt: config.pbtxt)",
         )
-        self.service = PreprocessService.open(version_directory(args), settings, TritonMetrics(pb_utils))
+        self.service = PreprocessStep.open(version_directory(args), settings, TritonMetrics(pb_utils))
 
     def execute(self, requests):
         return answer_batch(pb_utils, requests, read, self.service.prepare, write)

@@ -5,8 +5,8 @@ import triton_python_backend_utils as pb_utils
 from trimodal import logs
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.triton.batch import answer_batch, version_directory
-from trimodal.vision.service import RankService
 from trimodal.vision.settings import RankSettings
+from trimodal.vision.steps import RankStep
 
 
 class TritonPythonModel:
@@ -17,7 +17,7 @@ class TritonPythonModel:
             parameters_of(args["model_config"]),
             source="vision_rank/configs/cpu.pbtxt (profile tensorrt: config.pbtxt)",
         )
-        self.service = RankService.open(version_directory(args), settings)
+        self.service = RankStep.open(version_directory(args), settings)
 
     def execute(self, requests):
         return answer_batch(pb_utils, requests, read, self.service.rank, write)

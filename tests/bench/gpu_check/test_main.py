@@ -22,6 +22,7 @@ MANIFEST = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.e2e
 def test_a_rehearsal_measures_and_writes_everything(tmp_path, monkeypatch):
     monkeypatch.setenv("TRIMODAL_CACHE", str(tmp_path / "cache"))

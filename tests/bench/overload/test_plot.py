@@ -48,5 +48,5 @@ def test_without_matplotlib_the_sentence_says_what_to_install(tmp_path, monkeypa
         return real(name, *arguments, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ServerError, match=r"pip install 'trimodal\[plot\]'"):
+    with pytest.raises(ServerError, match=r"pip install 'trimodal\[bench\]'"):
         draw(SIDES, tmp_path / "x.png", capacity=1.0, tier="premium", bound_ms=500)

@@ -22,7 +22,7 @@ class Slow:
     def __init__(self, name: str, calls: list[tuple[str, int]], seconds: float) -> None:
         self.name, self.calls, self.seconds = name, calls, seconds
 
-    def recognize(self, windows, temperature=0.0):
+    def recognise(self, windows, temperature=0.0):
         self.calls.append((self.name, len(windows)))
         assert {len(window.samples) for window in windows} == {8000}
         return [Recognition((Word(" one", 0, 0.1, 1.0),)) for _ in windows]

@@ -10,7 +10,7 @@ from trimodal.bench.common.closed_loop import LoopRound
 from trimodal.bench.speech import capacity, direct
 from trimodal.bench.speech.plan import Plan
 from trimodal.bench.speech.sides import cut_windows, open_bare, open_faster_whisper, some
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 
 PLAN = Plan(streams=(1, 4), window_s=(5.0,), batch=8, rounds=2)
 
@@ -38,7 +38,7 @@ def test_both_bare_sides_do_the_same_work_on_whole_batches(tmp_path):
     """faster-whisper behind its padding writes what our engine writes: same windows, context and search."""
     write_checkpoint(tmp_path / "checkpoint")
     directory = convert(tmp_path / "checkpoint", tmp_path / "built")
-    settings = RecognizeSettings(artefact=str(directory), intra_op_threads=1)
+    settings = RecogniseSettings(artefact=str(directory), intra_op_threads=1)
     audio = {2.0: [sound(2, seed) for seed in range(4)]}
     ours = open_bare(directory, settings, audio)
     theirs = open_faster_whisper(directory, settings, audio, {2.0: 2.0})

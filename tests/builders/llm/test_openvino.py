@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
+from tests.builders.engine_builds import Build, command, sentence
+from tests.builders.scripts import BUILD
 from trimodal.manifest import read_manifest
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
-BUILD = Path(__file__).resolve().parents[3] / "build"
-Command = Callable[..., Result]
-
-
-def command(script: str) -> Command:
-    """The script as a function of its command line; its stdout and stderr come back in one `output`."""
-    app = typer.Typer()
-    app.command()(importlib.import_module(script).main)
-    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def sentence(result: Result) -> str:
-    """The one red sentence of a failed build, after it is known to be no traceback."""
-    assert result.exit_code == 1
-    assert isinstance(result.exception, SystemExit)
-    lines = [line for line in result.output.splitlines() if line.startswith("error: ")]
-    assert len(lines) == 1
-    return lines[0]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -44,7 +25,7 @@ def _scripts() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def build() -> Command:
+def build() -> Build:
     return command("llm_openvino")
 
 
@@ -57,7 +38,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def artefacts(checkpoint: Path, build: Command, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def artefacts(checkpoint: Path, build: Build, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("artefacts")
     calibration = directory / "calibration.txt"
     calibration.write_text("\n".join(f"sample {index} of a text" for index in range(16)))
@@ -116,7 +97,7 @@ def test_int4_fits_its_scales_to_the_calibration_texts(artefacts: Path) -> None:
     assert int4.check["logit_error_mean"] > int8.check["logit_error_mean"]
 
 
-def test_fp32_gives_the_answers_of_torch(checkpoint: Path, build: Command, tmp_path: Path) -> None:
+def test_fp32_gives_the_answers_of_torch(checkpoint: Path, build: Build, tmp_path: Path) -> None:
     texts = tmp_path / "texts.txt"
     texts.write_text("The first paragraph\nhas two lines.\n\nThe second has one.\n")
     result = build(checkpoint, "--precision", "fp32", "--out", tmp_path / "fp32", "--check-file", texts)
@@ -128,7 +109,7 @@ def test_fp32_gives_the_answers_of_torch(checkpoint: Path, build: Command, tmp_p
 
 
 def test_low_agreement_leaves_the_old_artefact(
-    checkpoint: Path, artefacts: Path, build: Command, tmp_path: Path
+    checkpoint: Path, artefacts: Path, build: Build, tmp_path: Path
 ) -> None:
     target = tmp_path / "int4"
     target.mkdir()
@@ -138,7 +119,7 @@ def test_low_agreement_leaves_the_old_artefact(
     assert [path.name for path in tmp_path.rglob("*")] == ["int4", "old"]
 
 
-def test_a_missing_source_is_one_sentence(build: Command, tmp_path: Path) -> None:
+def test_a_missing_source_is_one_sentence(build: Build, tmp_path: Path) -> None:
     assert "name an existing directory or a hub id" in sentence(build(tmp_path / "nothing"))
 
 
@@ -153,7 +134,7 @@ def test_a_missing_source_is_one_sentence(build: Command, tmp_path: Path) -> Non
         (json.dumps({"architectures": ["LlamaForCausalLM"]}), "holds no weights"),
     ],
 )
-def test_an_unfit_source_is_one_sentence(build: Command, tmp_path: Path, config: str, expected: str) -> None:
+def test_an_unfit_source_is_one_sentence(build: Build, tmp_path: Path, config: str, expected: str) -> None:
     (tmp_path / "config.json").write_text(config)
     assert expected in sentence(build(tmp_path))
 
@@ -172,7 +153,7 @@ def test_an_unfit_source_is_one_sentence(build: Command, tmp_path: Path, config:
     ],
 )
 def test_unfit_options_are_one_sentence(
-    build: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], expected: str
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], expected: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("few.txt").write_text("one\ntwo\n")

@@ -4,60 +4,26 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import pytest
-import soundfile
 
-from tests.builders.llm.test_openvino import command, sentence
-from tests.builders.scripts import importable
+from tests.builders.engine_builds import command, sentence
 from tests.speech.whisper.checkpoints import LANGUAGES, sound, write_checkpoint
-from trimodal.audio.values import SAMPLE_RATE
 from trimodal.manifest import read_manifest
 from trimodal.speech.engines.protocol import open_engine
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
-RECORDINGS = ((2, 1), (5, 2), (4, 3), (12, 4))  # seconds, seed; the last makes two windows of 10 s
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _scripts() -> Iterator[None]:
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # Such small models are the slower the more threads wait for each other.
-    with mock.patch.dict(os.environ), importable():
-        yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
 def build():
     return command("speech_ctranslate2")
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory) -> Path:
-    """English-only; its words depend on the audio."""
-    directory = tmp_path_factory.mktemp("checkpoints") / "english"
-    write_checkpoint(directory, end_gain=1)
-    return directory
-
-
-@pytest.fixture(scope="module")
-def audio(tmp_path_factory) -> Path:
-    directory = tmp_path_factory.mktemp("audio")
-    for seconds, seed in RECORDINGS:
-        soundfile.write(directory / f"{seed}.wav", sound(seconds, seed), SAMPLE_RATE)
-    (directory / "samples.json").write_text(json.dumps([{"file": "1.wav", "text": "hello world"}]))
-    return directory
 
 
 @pytest.fixture(scope="module")
@@ -211,8 +177,8 @@ def test_a_random_whisper_ends_where_it_should_and_is_judged_by_its_encoder(audi
     assert manifest.check["min_agreement"] == 0
     assert "word_error_rate_torch" not in manifest.check
     assert len(manifest.shapes["languages"]) == 99
-    engine = open_engine(tmp_path / "int8", RecognizeSettings(artefact="x", intra_op_threads=1))
-    (heard,) = engine.recognize([Window(sound(5, 1), "de")])
+    engine = open_engine(tmp_path / "int8", RecogniseSettings(artefact="x", intra_op_threads=1))
+    (heard,) = engine.recognise([Window(sound(5, 1), "de")])
     assert len(heard.words) > 3
     assert len({word.text for word in heard.words}) > 3
     assert heard.average_log_probability > -1, "no guard would take it for noise"

@@ -12,34 +12,29 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from tests.builders.llm.test_openvino import command, sentence
-from tests.builders.speech.test_ctranslate2 import _scripts, audio, checkpoint  # noqa: F401
+from tests.builders.engine_builds import command, sentence
 from tests.speech.whisper.checkpoints import sound
 from trimodal.manifest import read_manifest
 from trimodal.speech.engines.onnxruntime import DECODER, ENCODER, KEEP, WhisperGraphs
 from trimodal.speech.engines.protocol import open_engine
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(scope="module")
-def build(_scripts):  # noqa: F811
+def build():
     return command("speech_onnx")
 
 
-@pytest.fixture(scope="module")
-def artefacts(checkpoint, audio, build, tmp_path_factory) -> Path:  # noqa: F811
-    directory = tmp_path_factory.mktemp("artefacts")
-    result = build(
-        *(checkpoint, "--precision", "int8", "--precision", "fp32", "--precision", "fp16"),
-        *("--out", directory / "{precision}"),
-        *("--audio", audio, "--contexts", "5,10", "--min-agreement", 0.1),
-    )
-    assert result.exit_code == 0, result.output
-    assert [path.name for path in directory.iterdir() if path.name.startswith(".")] == []
-    return directory
+@pytest.fixture
+def artefacts(onnx_artefacts: Path) -> Path:
+    return onnx_artefacts
+
+
+def test_nothing_half_made_is_left(artefacts):
+    assert [path.name for path in artefacts.iterdir() if path.name.startswith(".")] == []
 
 
 def test_fp32_writes_torchs_tokens_also_after_int8_was_made(artefacts):
@@ -123,7 +118,7 @@ def test_graphs_hold_standard_operators_and_free_axes_alone(artefacts, precision
         assert len(free) == 1 + 2 * 4
 
 
-def test_embeddings_are_in_the_file_once(artefacts, checkpoint):  # noqa: F811
+def test_embeddings_are_in_the_file_once(artefacts, checkpoint):
     config = json.loads((checkpoint / "config.json").read_text())
     embeddings = config["vocab_size"] * config["d_model"] * 4
     assert embeddings < (artefacts / "fp32" / DECODER).stat().st_size < 2 * embeddings
@@ -146,15 +141,15 @@ def test_the_engine_hears_the_same_in_both_precisions_on_most_windows(artefacts)
     windows = [Window(sound(3, seed)) for seed in range(8)]
     heard = {}
     for precision in ("fp32", "int8"):
-        settings = RecognizeSettings(artefact="x", engine="onnxruntime", intra_op_threads=1)
+        settings = RecogniseSettings(artefact="x", engine="onnxruntime", intra_op_threads=1)
         engine = open_engine(artefacts / precision, settings)
-        heard[precision] = [one.text for one in engine.recognize(windows)]
+        heard[precision] = [one.text for one in engine.recognise(windows)]
         engine.close()
     assert len(set(heard["fp32"])) > 4
     assert sum(a == b for a, b in zip(heard["fp32"], heard["int8"], strict=True)) >= 4
 
 
-def test_weights_too_large_for_one_file_lie_beside_the_graph(checkpoint, tmp_path, artefacts):  # noqa: F811
+def test_weights_too_large_for_one_file_lie_beside_the_graph(checkpoint, tmp_path, artefacts):
     exporter = importlib.import_module("steps.speech.onnx_export")
     loaded = importlib.import_module("steps.speech.checkpoint").load(checkpoint, "x")
     writer = importlib.import_module("steps.speech.onnx_files")
@@ -195,7 +190,7 @@ def test_rows_that_are_kept_go_on_as_if_alone(artefacts, precision, error, graph
         np.testing.assert_allclose(kept[row], logits[0], atol=error)
 
 
-def test_a_graph_that_differs_from_torch_is_refused(checkpoint, audio, build, tmp_path):  # noqa: F811
+def test_a_graph_that_differs_from_torch_is_refused(checkpoint, audio, build, tmp_path):
     export = importlib.import_module("speech_onnx").export
 
     def forgets_the_places(loaded, directory):
@@ -215,7 +210,7 @@ def test_a_graph_that_differs_from_torch_is_refused(checkpoint, audio, build, tm
 
 
 @pytest.mark.parametrize("alpha", [0.95, float("nan")])
-def test_fp16_that_computes_something_else_is_refused(checkpoint, audio, build, tmp_path, alpha):  # noqa: F811
+def test_fp16_that_computes_something_else_is_refused(checkpoint, audio, build, tmp_path, alpha):
     write = importlib.import_module("steps.speech.onnx_files").write_rounded
 
     def loses_a_twentieth(directory, into):
@@ -234,7 +229,7 @@ def test_fp16_that_computes_something_else_is_refused(checkpoint, audio, build, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_int8_that_agrees_too_little_is_refused(checkpoint, audio, build, tmp_path):  # noqa: F811
+def test_int8_that_agrees_too_little_is_refused(checkpoint, audio, build, tmp_path):
     out = ("--precision", "int8", "--out", tmp_path / "int8")
     result = build(checkpoint, *out, "--audio", audio, "--contexts", "5,10", "--min-agreement", 1)
     assert "less than --min-agreement 1: nothing was replaced" in sentence(result)

@@ -14,15 +14,14 @@ from unittest import mock
 import onnx
 import pytest
 
-from tests.builders.llm.test_openvino import command, sentence
-from tests.builders.speech.test_ctranslate2 import _scripts, audio, checkpoint  # noqa: F401
+from tests.builders.engine_builds import command, sentence
 from tests.speech.engines.tensorrt.on_onnx import TensorRTOnOnnx, builds
 from tests.speech.engines.tensorrt.plans import H200
 from tests.speech.whisper.checkpoints import sound
 from trimodal.manifest import GpuTarget, InputRange, read_manifest
 from trimodal.speech.engines.protocol import open_engine
 from trimodal.speech.engines.tensorrt import engine as engine_tensorrt
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
 
 # Names and arguments of 10.14 are looked at where the engine is tested, and by mypy.
@@ -33,18 +32,14 @@ pytestmark = [
 LARGEST = 4
 
 
-@pytest.fixture(scope="module")
-def graphs(checkpoint, audio, _scripts, tmp_path_factory):  # noqa: F811
+@pytest.fixture
+def graphs(onnx_artefacts: Path) -> Path:
     """FP16 graphs of build/speech_onnx.py."""
-    directory = tmp_path_factory.mktemp("graphs") / "onnx-fp16"
-    out = ("--precision", "fp16", "--out", directory, "--audio", audio, "--contexts", "5,10")
-    result = command("speech_onnx")(checkpoint, *out, "--min-agreement", 0.1)
-    assert result.exit_code == 0, result.output
-    return directory
+    return onnx_artefacts / "fp16"
 
 
 @pytest.fixture
-def machine(tensorrt_double, monkeypatch, _scripts):  # noqa: F811
+def machine(tensorrt_double, monkeypatch):
     """A GPU machine's libraries: both doubles, memory on the processor."""
     runs = TensorRTOnOnnx(tensorrt_double)
     builds(tensorrt_double)
@@ -54,7 +49,7 @@ def machine(tensorrt_double, monkeypatch, _scripts):  # noqa: F811
 
 
 @pytest.fixture
-def build(machine, audio, tmp_path):  # noqa: F811
+def build(machine, audio, tmp_path):
     cache = tmp_path / "cache"
     return lambda *arguments: command("speech_tensorrt")(
         *arguments, "--audio", audio, "--max-batch", LARGEST, "--timing-cache", cache
@@ -134,11 +129,11 @@ def test_the_serving_engine_opens_it_and_hears_what_the_graphs_hear(artefact, gr
     windows = [Window(sound(seconds, seed)) for seed, seconds in enumerate([3, 4, 8, 5, 9])]
     heard = []
     for directory, engine, device in ((artefact, "tensorrt", "cuda"), (graphs, "onnxruntime", "cpu")):
-        settings = RecognizeSettings(
+        settings = RecogniseSettings(
             artefact="x", engine=engine, device=device, max_batch_windows=LARGEST, precision="fp16"
         )
         model = open_engine(directory, settings)
-        heard.append([[(word.text, word.start) for word in one.words] for one in model.recognize(windows)])
+        heard.append([[(word.text, word.start) for word in one.words] for one in model.recognise(windows)])
         model.close()
     assert heard[0] == heard[1]
     assert len(set(map(str, heard[0]))) == len(windows)
@@ -221,8 +216,8 @@ def test_a_machine_whose_torch_has_no_cuda_is_told_of_no_check(refused, build, g
 
 def test_graphs_of_a_checkpoint_are_made_first_and_stay_beside_the_plans(
     build,
-    checkpoint,  # noqa: F811
-    audio,  # noqa: F811
+    checkpoint,
+    audio,
     graphs,
     tmp_path,
 ):

@@ -11,6 +11,7 @@ import onnx
 import pytest
 
 from tests.builders.scripts import importable, refusal, run
+from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, read_manifest
 from trimodal.vision.artefact import InputSpec
 
@@ -21,6 +22,7 @@ CLASSES = 6
 PIXELS = np.random.default_rng(3).integers(0, 256, (24, 3, 32, 32), dtype=np.uint8)
 with importable():
     import torch
+    from steps.vision.checkpoint import load_model, read_config
     from steps.vision.images import normalised
     from steps.vision.models import random_model
 
@@ -209,3 +211,39 @@ def test_patches_need_a_square_input(tmp_path, capsys):
         fields["input"] |= size
         (directory / "config.json").write_text(json.dumps(fields))
         assert "needs a square input, a multiple of 16" in refusal(capsys, SCRIPT, directory)
+
+
+@pytest.mark.parametrize(
+    ("layer_type", "depths", "hidden_sizes", "architecture"),
+    [
+        ("basic", [2, 2, 2, 2], [64, 128, 256, 512], "resnet18"),
+        ("bottleneck", [3, 4, 6, 3], [256, 512, 1024, 2048], "resnet50"),
+    ],
+)
+def test_a_resnet_of_the_hub_gives_the_logits_that_transformers_gives(
+    layer_type, depths, hidden_sizes, architecture, tmp_path
+):
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.ResNetConfig(
+        layer_type=layer_type, depths=depths, hidden_sizes=hidden_sizes, num_labels=3
+    )
+    config.id2label = {0: "tench", 1: "goldfish", 2: "shark"}
+    theirs = transformers.ResNetForImageClassification(config).eval()
+    theirs.save_pretrained(tmp_path)
+    processor = {"crop_pct": 0.875, "image_mean": [0.5] * 3, "image_std": [0.25] * 3, "size": 224}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+    read = read_config(tmp_path)
+    assert (read.architecture, read.labels) == (architecture, ["tench", "goldfish", "shark"])
+    assert (read.input.height, read.input.resize_to, read.input.filter) == (224, 256, "bicubic")
+    pixels = torch.randn(2, 3, 64, 64)
+    with torch.no_grad():
+        torch.testing.assert_close(load_model(tmp_path, read)(pixels), theirs(pixels).logits)
+
+
+def test_another_resnet_of_the_hub_is_refused(tmp_path):
+    found = {"model_type": "resnet", "layer_type": "bottleneck", "depths": [3, 4, 23, 3], "id2label": {}}
+    (tmp_path / "config.json").write_text(json.dumps(found))
+    (tmp_path / "preprocessor_config.json").write_text("{}")
+    with pytest.raises(ArtefactError, match="neither ResNet-18 nor ResNet-50"):
+        read_config(tmp_path)

@@ -16,8 +16,8 @@ from PIL import Image
 from tests.builders.scripts import BUILD, importable, refusal, run
 from trimodal.manifest import read_manifest
 from trimodal.metrics import MemoryMetrics
-from trimodal.vision.service import ClassifyService, PreprocessService, RankService
 from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
+from trimodal.vision.steps import ClassifyStep, PreprocessStep, RankStep
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 DEMO = BUILD / "demo" / "vision"
@@ -133,9 +133,9 @@ def test_the_built_classifier_reads_the_samples(built, precision):
     assert {file.suffix for file in samples} == {".png", ".jpg"}
     artefact = f"onnx-{precision}"
     metrics = MemoryMetrics()
-    preprocess = PreprocessService.open(built, PreprocessSettings(classifier=artefact), metrics)
-    classify = ClassifyService.open(built, ClassifySettings(artefact=artefact, intra_op_threads=1), metrics)
-    rank = RankService.open(built, RankSettings(classifier=artefact, top_k=1))
+    preprocess = PreprocessStep.open(built, PreprocessSettings(classifier=artefact), metrics)
+    classify = ClassifyStep.open(built, ClassifySettings(artefact=artefact, intra_op_threads=1), metrics)
+    rank = RankStep.open(built, RankSettings(classifier=artefact, top_k=1))
     ranked = rank.rank(classify.classify(preprocess.prepare([[file.read_bytes() for file in samples]])))
     preprocess.close()
     ((labels, scores),) = ranked

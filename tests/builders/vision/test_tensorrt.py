@@ -134,6 +134,7 @@ def test_operators_that_the_parser_lacks_are_told_before_it_runs(trt, artefact, 
     assert trt.recorder.named("parse_from_file") == []
 
 
+@pytest.mark.slow
 @pytest.mark.build
 @pytest.mark.parametrize("tensorrt_double", ["11.4"], indirect=True)
 def test_a_checkpoints_graph_is_made_first_and_stays(trt, tmp_path, capfd):

@@ -11,11 +11,11 @@ import pytest
 from tests.cache.stores.qdrant_local import local_client
 from tests.cache.stores.redis_server import RedisServer
 from tests.cache.stores.rig import Clock, axis, between, entry, place, random_vectors
-from trimodal.cache.stores.base import Limits, Store, StoreError
+from trimodal.cache.stores.base import Limits, Owner, Store, StoreError
 from trimodal.cache.stores.memory import MemoryStore
 from trimodal.cache.stores.qdrant import QdrantStore
 from trimodal.cache.stores.redis import RedisStore
-from trimodal.cache.stores.sqlite import EmbeddedStore
+from trimodal.cache.stores.sqlite import SqliteStore
 from trimodal.cache.values import Place
 
 Make = Callable[..., Store]
@@ -47,7 +47,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterat
             local = local_client()
             opened.append(QdrantStore(local, local, "trimodal", limits, clock))
         else:
-            opened.append(EmbeddedStore(tmp_path / f"{len(opened)}.sqlite", limits, clock))
+            opened.append(SqliteStore(tmp_path / f"{len(opened)}.sqlite", limits, clock))
         return opened[-1]
 
     yield make
@@ -190,7 +190,7 @@ def test_clear_drops_what_matches(store: Store, chosen: dict[str, str], left: se
     for name, where in places.items():
         store.put(where, "k", entry(name), axis(0))
         store.nearest(where, axis(0), 1)
-    assert store.clear(**chosen) == 4 - len(left)
+    assert store.clear(Owner(**chosen)) == 4 - len(left)
     assert {name for name, where in places.items() if store.get(where, "k")} == left
     assert {name for name, where in places.items() if store.nearest(where, axis(0), 1)} == left
     assert store.stats().entries == len(left)
@@ -205,7 +205,7 @@ def test_clear_of_many(make: Make) -> None:
     for number, vector in enumerate(vectors):
         store.put(place(tenant="ab"[number % 2]), f"k{number}", entry(), vector if number < 50 else None)
     store.nearest(place(tenant="a"), vectors[0], 4)
-    assert store.clear(tenant="a") == 1_200
+    assert store.clear(Owner(tenant="a")) == 1_200
     assert store.nearest(place(tenant="a"), vectors[0], 4) == []
     assert len(store.nearest(place(tenant="b"), vectors[0], 4)) == 4
 

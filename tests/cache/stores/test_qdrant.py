@@ -12,7 +12,7 @@ from tests.cache.stores.qdrant_local import local_client
 from tests.cache.stores.qdrant_stand_in import StandIn
 from tests.cache.stores.rig import Clock, axis, between, entry, place
 from trimodal.cache.stores import qdrant
-from trimodal.cache.stores.base import Limits, StoreError, open_store
+from trimodal.cache.stores.base import Limits, Owner, StoreError, open_store
 from trimodal.cache.stores.codec import place_name
 from trimodal.cache.stores.qdrant import QdrantStore
 from trimodal.cache.stores.qdrant_schema import connect, owned_by, point_id
@@ -42,7 +42,7 @@ def calls(store: QdrantStore) -> list[Callable[[], Any]]:
         lambda: store.get(place(), "k"),
         lambda: store.nearest(place(), axis(0), 4),
         lambda: store.put(place(), "k", entry(), axis(0)),
-        store.clear,
+        lambda: store.clear(Owner()),
         store.stats,
         store.count,
     ]
@@ -53,7 +53,7 @@ def test_a_round_over_http(server: StandIn) -> None:
     store, other = opened(server, clock=clock), opened(server, clock=clock)
     assert store.get(place(), "k") is None
     assert store.nearest(place(), axis(0), 4) == []
-    assert (store.clear(), store.stats().entries) == (0, 0)
+    assert (store.clear(Owner()), store.stats().entries) == (0, 0)
     store.put(place(), "a", entry("a"), axis(0))
     store.put(place(tenant="t"), "b", entry("b", ttl=5), axis(1))
     store.put(place(), "c", entry("c"), None)
@@ -64,7 +64,7 @@ def test_a_round_over_http(server: StandIn) -> None:
     clock.now += 6
     assert store.get(place(tenant="t"), "b") is None
     assert store.stats().entries == 3
-    assert other.clear(tenant="") == 3
+    assert other.clear(Owner(tenant="")) == 3
     assert store.nearest(place(), axis(0), 4) == []
     store.close()
     other.close()
@@ -85,7 +85,7 @@ def test_clear_leaves_other_collections(server: StandIn) -> None:
     mine, other = opened(server, "/mine"), opened(server, "/mine_vectors")
     for store in (mine, other):
         store.put(place(), "k", entry(), axis(0))
-    assert mine.clear() == 1
+    assert mine.clear(Owner()) == 1
     assert other.nearest(place(), axis(0), 1) == [(1.0, entry())]
     mine.close()
     other.close()
@@ -264,8 +264,8 @@ def test_wrong_kinds_in_other_fields_do_no_harm() -> None:
 
 
 def test_a_filter_always_has_a_condition() -> None:
-    assert len(owned_by().must) == 1
-    assert len(owned_by(tenant="", namespace=None).must) == 2
+    assert len(owned_by(Owner()).must) == 1
+    assert len(owned_by(Owner(tenant="")).must) == 2
 
 
 def test_expired_answers_are_swept() -> None:

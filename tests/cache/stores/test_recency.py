@@ -1,13 +1,13 @@
-"""Uses are gathered, handed over once, and bounded."""
+"""Recency are gathered, handed over once, and bounded."""
 
 import pytest
 
 from trimodal.cache.stores import recency
-from trimodal.cache.stores.recency import Uses
+from trimodal.cache.stores.recency import Recency
 
 
 def test_the_last_use_of_each_is_handed_over_once() -> None:
-    uses = Uses()
+    uses = Recency()
     uses.note("p", "a", 1.0)
     uses.note("p", "b", 2.0)
     uses.note("p", "a", 3.0)
@@ -18,7 +18,7 @@ def test_the_last_use_of_each_is_handed_over_once() -> None:
 
 def test_the_oldest_are_forgotten_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recency, "LIMIT", 3)
-    uses = Uses()
+    uses = Recency()
     for number in (0, 1, 2, 0, 3):
         uses.note("p", str(number), float(number))
     assert [key for _, key, _ in uses.take()] == ["2", "0", "3"]

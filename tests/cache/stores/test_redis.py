@@ -14,7 +14,7 @@ import redis
 from tests.cache.stores.redis_server import RedisServer
 from tests.cache.stores.rig import Clock, axis, between, entry, place, random_vectors
 from trimodal.cache.stores import redis as store_redis
-from trimodal.cache.stores.base import Limits, StoreError, open_store
+from trimodal.cache.stores.base import Limits, Owner, StoreError, open_store
 from trimodal.cache.stores.redis import RedisStore
 from trimodal.cache.stores.redis_layout import EXPIRES, USED, Names
 from trimodal.errors import OperatorError
@@ -69,7 +69,7 @@ def test_two_servers_share_their_answers(shared: RedisServer, store: RedisStore)
         store.put(place(), f"k{number}", entry(f"{number}"), axis(number))
         assert other.nearest(place(), axis(number), 1) == [(1.0, entry(f"{number}"))]
     assert other.get(place(), "k4") == entry("4")
-    assert other.clear() == 5
+    assert other.clear(Owner()) == 5
     assert store.nearest(place(), axis(0), 4) == []
     other.put(place(), "k", entry("after"), axis(0))
     assert store.nearest(place(), axis(0), 4) == [(1.0, entry("after"))]
@@ -114,7 +114,7 @@ def test_keys_of_others_are_left_alone(store: RedisStore, raw: redis.Redis) -> N
     raw.set("trimodal", "2")
     for number in range(700):
         store.put(place(), f"k{number}", entry(), axis(0))
-    assert store.clear() == 700
+    assert store.clear(Owner()) == 700
     assert set(raw.keys("*")) == {b"mine", b"trimodal"}
 
 
@@ -228,7 +228,7 @@ def test_killed_and_back_it_is_used_again(own: RedisServer) -> None:
         with pytest.raises(StoreError, match="Redis"):
             call()
     own.start()
-    # It kept nothing; the mirror must not either.
+    # It kept nothing; the index must not either.
     assert store.nearest(place(), axis(0), 4) == []
     assert store.get(place(), "k") is None
     store.put(place(), "k", entry("new"), axis(0))
@@ -298,7 +298,7 @@ def calls(store: RedisStore) -> list:
         lambda: store.get(place(), "k"),
         lambda: store.nearest(place(), axis(0), 4),
         lambda: store.put(place(), "k3", entry(), axis(0)),
-        store.clear,
+        lambda: store.clear(Owner()),
         store.stats,
         store.count,
     ]

@@ -15,8 +15,8 @@ import pytest
 
 from tests.cache.stores.rig import Clock, axis, between, entry, place, random_vectors
 from trimodal.cache.stores import sqlite, sqlite_connections
-from trimodal.cache.stores.base import Limits, StoreError, open_store
-from trimodal.cache.stores.sqlite import EmbeddedStore
+from trimodal.cache.stores.base import Limits, Owner, StoreError, open_store
+from trimodal.cache.stores.sqlite import SqliteStore
 
 LIMITS = Limits(1_000, timeout_s=2.0)
 # Writes without end, saying the number of each answer once it is stored.
@@ -25,8 +25,8 @@ import sys
 from pathlib import Path
 from tests.cache.stores.rig import entry, place, random_vectors
 from trimodal.cache.stores.base import Limits
-from trimodal.cache.stores.sqlite import EmbeddedStore
-store = EmbeddedStore(Path(sys.argv[1]), Limits(300, 2.0), lambda: 1.7e9)
+from trimodal.cache.stores.sqlite import SqliteStore
+store = SqliteStore(Path(sys.argv[1]), Limits(300, 2.0), lambda: 1.7e9)
 vectors = random_vectors(1_000)
 for number in range(10**9):
     store.put(place(tenant=sys.argv[2]), f"k{number}", entry(f"{number} " * 300), vectors[number % 1_000])
@@ -40,8 +40,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def opened(path: Path, limits: Limits = LIMITS, clock: Clock | None = None) -> Iterator[EmbeddedStore]:
-    store = EmbeddedStore(path, limits, clock or Clock())
+def opened(path: Path, limits: Limits = LIMITS, clock: Clock | None = None) -> Iterator[SqliteStore]:
+    store = SqliteStore(path, limits, clock or Clock())
     try:
         yield store
     finally:
@@ -127,7 +127,7 @@ def test_another_process_writes_and_clears(path: Path) -> None:
         process.kill()
         process.wait(20)
         with opened(path) as command:
-            assert command.clear(tenant="other") > 20
+            assert command.clear(Owner(tenant="other")) > 20
         assert store.nearest(place(tenant="other"), axis(0), 4) == []
         assert store.get(place(tenant="mine"), "k") is not None
 
@@ -219,7 +219,7 @@ def test_dropped_answers_leave_the_file(path: Path) -> None:
         for number in range(600):
             store.put(place(), f"k{number}", entry(f"number {number:04} " * 30), axis(0))
         full = store.stats().bytes
-        assert store.clear() == 500
+        assert store.clear(Owner()) == 500
         assert store.stats().bytes < full / 5
         left = b"".join(file.read_bytes() for file in (path, path.with_name(path.name + "-wal")))
     for number in range(600):
@@ -236,20 +236,20 @@ def test_a_full_disk_fails_puts_and_still_answers(path: Path) -> None:
             store.put(place(), "large", entry("x" * 60_000), axis(1))
         assert store.get(place(), "k") == entry("kept")
         assert store.nearest(place(), axis(0), 1) == [(1.0, entry("kept"))]
-        store.clear()
+        store.clear(Owner())
         store.put(place(), "k", entry("again"), axis(0))
         assert store.get(place(), "k") == entry("again")
 
 
 def test_calls_after_close_fail(path: Path) -> None:
-    store = EmbeddedStore(path, LIMITS)
+    store = SqliteStore(path, LIMITS)
     store.put(place(), "k", entry(), axis(0))
     store.close()
     for call in (
         lambda: store.get(place(), "k"),
         lambda: store.nearest(place(), axis(0), 1),
         lambda: store.put(place(), "k", entry(), None),
-        store.clear,
+        lambda: store.clear(Owner()),
         store.stats,
         store.count,
     ):
@@ -268,7 +268,7 @@ def test_it_is_opened_by_its_path(path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_close_while_threads_read_and_write(path: Path) -> None:
-    store = EmbeddedStore(path, LIMITS, Clock())
+    store = SqliteStore(path, LIMITS, Clock())
     started, failures = threading.Semaphore(0), []
 
     def work(number: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.cache.stores.rig import Clock, axis, entry, place
 from trimodal.cache.stores import sqlite_connections, sqlite_file
 from trimodal.cache.stores.base import Limits, StoreError, open_store
-from trimodal.cache.stores.sqlite import EmbeddedStore
+from trimodal.cache.stores.sqlite import SqliteStore
 from trimodal.errors import OperatorError
 
 LIMITS = Limits(1_000, timeout_s=2.0)
@@ -22,8 +22,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "llm.sqlite"
 
 
-def open_at(path: Path) -> EmbeddedStore:
-    return EmbeddedStore(path, LIMITS, Clock())
+def open_at(path: Path) -> SqliteStore:
+    return SqliteStore(path, LIMITS, Clock())
 
 
 def filled(path: Path, count: int = 200) -> None:
@@ -39,7 +39,7 @@ def set_aside(path: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("damage", ["garbage", "cut", "zeros in the middle", "header"])
-def test_a_damaged_file_is_set_aside(path: Path, damage: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_file_is_set_aside(path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
     filled(path)
     content = bytearray(path.read_bytes())
     if damage == "garbage":
@@ -58,14 +58,14 @@ def test_a_damaged_file_is_set_aside(path: Path, damage: str, capsys: pytest.Cap
     store.close()
     aside = set_aside(path)
     assert [file.read_bytes() for file in aside] == [content]
-    said = capsys.readouterr().err.splitlines()
+    said = caplog.messages
     assert len(said) == 1
     assert f"{path} is damaged" in said[0]
     assert aside[0].name in said[0]
 
 
 def test_damage_while_it_runs_is_set_aside(
-    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sqlite_file, "CHECKED_BYTES", 0)
     filled(path, 2_000)
@@ -85,12 +85,12 @@ def test_damage_while_it_runs_is_set_aside(
     store.put(place(), "k", entry(), axis(0))
     assert store.nearest(place(), axis(0), 4) == [(1.0, entry())]
     store.close()
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert len(caplog.messages) == 1
     assert len(set_aside(path)) == 1
 
 
 def test_two_stores_on_a_damaged_file_set_it_aside_once(
-    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sqlite_file, "CHECKED_BYTES", 0)
     filled(path, 1_000)
@@ -109,7 +109,7 @@ def test_two_stores_on_a_damaged_file_set_it_aside_once(
     assert stores[1].get(place(), "k") == entry("shared")
     for store in stores:
         store.close()
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert len(caplog.messages) == 1
 
 
 def test_a_file_that_was_removed_is_made_again(path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_locked_folder_is_not_waited_for_without_end(path: Path, monkeypatch: 
 
 
 def test_stores_opened_at_once_share_one_file(path: Path) -> None:
-    stores: list[EmbeddedStore] = []
+    stores: list[SqliteStore] = []
     threads = [threading.Thread(target=lambda: stores.append(open_at(path))) for _ in range(8)]
     for thread in threads:
         thread.start()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.cache.stores.rig import START, axis, between, entry, random_vectors
 from trimodal.cache.stores import vector_index
-from trimodal.cache.stores.vector_index import OVERHEAD, Mirror, Mirrors
+from trimodal.cache.stores.vector_index import OVERHEAD, VectorIndex, VectorIndexes
 from trimodal.cache.values import Entry
 
 LATER = START + 100
@@ -39,44 +39,44 @@ class Shelf:
 )
 def test_it_is_a_table_by_name(steps: list[tuple[str, int, int, int]]) -> None:
     vectors = random_vectors(200)
-    mirror, table = Mirror(16), {}
+    index, table = VectorIndex(16), {}
     for what, name, row, life in steps:
         if what == "add":
-            mirror.add([str(name)], vectors[[row]], [START + life])
+            index.add([str(name)], vectors[[row]], [START + life])
             table[str(name)] = (row, START + life)
         else:
-            mirror.drop([str(name), "unknown"])
+            index.drop([str(name), "unknown"])
             table.pop(str(name), None)
     live = {name: vectors[row] @ vectors[0] for name, (row, expires) in table.items() if expires > START + 4}
-    found = mirror.best(vectors[0], 100, START + 4)
+    found = index.best(vectors[0], 100, START + 4)
     assert {name: pytest.approx(score, abs=1e-6) for score, name in found} == live
     assert [score for score, _ in found] == sorted((score for score, _ in found), reverse=True)
-    assert len(mirror) == len(live)  # expired ones are forgotten
+    assert len(index) == len(live)  # expired ones are forgotten
 
 
 def test_no_more_than_was_asked_for() -> None:
-    mirror = Mirror(16)
+    index = VectorIndex(16)
     for number, vector in enumerate(random_vectors(40)):
-        mirror.add([str(number)], vector[None], [LATER])
-    assert len(mirror.best(axis(0), 3, START)) == 3
-    assert mirror.best(axis(0), 0, START) == []
-    assert len(mirror.best(axis(0), 40, START)) == 40
+        index.add([str(number)], vector[None], [LATER])
+    assert len(index.best(axis(0), 3, START)) == 3
+    assert index.best(axis(0), 0, START) == []
+    assert len(index.best(axis(0), 40, START)) == 40
 
 
 def test_beyond_its_limit_those_that_expire_first_are_left_out() -> None:
-    mirror = Mirror(16, rows=100)
+    index = VectorIndex(16, rows=100)
     for number, vector in enumerate(random_vectors(250)):
-        mirror.add([str(number)], vector[None], [LATER + (number * 7) % 250])
-    assert 90 <= len(mirror) <= 100
-    assert mirror.nbytes <= OVERHEAD + 101 * (16 * 4 + 8 + 250)
-    kept = {int(name) * 7 % 250 for _, name in mirror.best(axis(0), 100, START)}
+        index.add([str(number)], vector[None], [LATER + (number * 7) % 250])
+    assert 90 <= len(index) <= 100
+    assert index.nbytes <= OVERHEAD + 101 * (16 * 4 + 8 + 250)
+    kept = {int(name) * 7 % 250 for _, name in index.best(axis(0), 100, START)}
     assert 249 in kept
     assert 0 not in kept
 
 
 def test_many_at_once_are_as_one_by_one() -> None:
     vectors, names = random_vectors(60), [str(number % 40) for number in range(60)]
-    one, all_ = Mirror(16), Mirror(16)
+    one, all_ = VectorIndex(16), VectorIndex(16)
     for name, vector in zip(names, vectors, strict=True):
         one.add([name], vector[None], [LATER])
     all_.add(names[:10], vectors[:10], [LATER] * 10)
@@ -87,114 +87,114 @@ def test_many_at_once_are_as_one_by_one() -> None:
 
 
 def test_many_at_once_beyond_the_limit() -> None:
-    mirror = Mirror(16, rows=50)
+    index = VectorIndex(16, rows=50)
     vectors = random_vectors(200)
     for turn, start in enumerate((0, 40, 80, 60, 20, 120)):
         names = [str(number) for number in range(start, start + 40)]
-        mirror.add(names, vectors[start : start + 40], [LATER + turn] * 40)
-        found = {int(name) for _, name in mirror.best(axis(0), 99, START)}
+        index.add(names, vectors[start : start + 40], [LATER + turn] * 40)
+        found = {int(name) for _, name in index.best(axis(0), 99, START)}
         assert set(range(start, start + 40)) <= found
-        assert len(mirror) == len(found) <= 50
-    for score, name in mirror.best(axis(0), 99, START):
+        assert len(index) == len(found) <= 50
+    for score, name in index.best(axis(0), 99, START):
         assert score == pytest.approx(vectors[int(name)][0], abs=1e-6)
 
 
 def test_what_is_gone_is_forgotten_and_the_next_best_found() -> None:
     vectors = random_vectors(500)
-    mirror, shelf = Mirror(16), Shelf([str(number) for number in range(0, 500, 50)])
+    index, shelf = VectorIndex(16), Shelf([str(number) for number in range(0, 500, 50)])
     for number, vector in enumerate(vectors):
-        mirror.add([str(number)], vector[None], [LATER])
-    found = mirror.find(axis(0), 3, START, shelf)
+        index.add([str(number)], vector[None], [LATER])
+    found = index.find(axis(0), 3, START, shelf)
     best = sorted(range(0, 500, 50), key=lambda row: -vectors[row][0])[:3]
     assert [name for _, name, _ in found] == [str(row) for row in best]
     assert len(shelf.asked) < 10  # in growing steps, not one by one
     shelf.asked.clear()
-    assert mirror.find(axis(0), 3, START, shelf) == found
+    assert index.find(axis(0), 3, START, shelf) == found
     assert len(shelf.asked) <= 3
 
 
 def test_all_gone() -> None:
-    mirror, shelf = Mirror(16), Shelf([])
+    index, shelf = VectorIndex(16), Shelf([])
     for number, vector in enumerate(random_vectors(5_000)):
-        mirror.add([str(number)], vector[None], [LATER])
-    assert mirror.find(axis(0), 4, START, shelf) == []
-    assert len(mirror) == 0
+        index.add([str(number)], vector[None], [LATER])
+    assert index.find(axis(0), 4, START, shelf) == []
+    assert len(index) == 0
     assert len(shelf.asked) < 20
-    assert mirror.find(axis(0), 4, START, shelf) == []
+    assert index.find(axis(0), 4, START, shelf) == []
 
 
 def test_the_same_direction_is_1_at_most() -> None:
-    mirror = Mirror(16)
+    index = VectorIndex(16)
     vector = between(0, 1, 0.9) * np.float32(1.004)  # of a length that is still taken for one
-    mirror.add(["a"], vector[None], [LATER])
-    assert mirror.best(vector, 1, START) == [(1.0, "a")]
+    index.add(["a"], vector[None], [LATER])
+    assert index.best(vector, 1, START) == [(1.0, "a")]
 
 
-def test_least_recently_used_mirrors_make_room() -> None:
-    full = Mirror(16)
+def test_least_recently_used_indexes_make_room() -> None:
+    full = VectorIndex(16)
     full.add(["a"], axis(0)[None], [LATER])
-    mirrors = Mirrors(limit=3 * full.nbytes)
+    indexes = VectorIndexes(limit=3 * full.nbytes)
     for place in ("a", "b", "c", "a", "d"):
-        with mirrors.use(place, 16) as mirror:
-            mirror.add(["a"], axis(0)[None], [LATER])
+        with indexes.use(place, 16) as index:
+            index.add(["a"], axis(0)[None], [LATER])
     sizes = {}
     for place in ("a", "c", "d", "b"):
-        with mirrors.use(place, 16) as mirror:
-            sizes[place] = len(mirror)
+        with indexes.use(place, 16) as index:
+            sizes[place] = len(index)
     assert sizes == {"a": 1, "c": 1, "d": 1, "b": 0}
 
 
-def test_empty_mirrors_are_not_kept() -> None:
-    mirrors = Mirrors()
+def test_empty_indexes_are_not_kept() -> None:
+    indexes = VectorIndexes()
     for number in range(1_000):
-        with mirrors.use(str(number), 16):
+        with indexes.use(str(number), 16):
             pass
-    with mirrors.use("a", 16) as mirror:
-        mirror.add(["a"], axis(0)[None], [LATER])
-    with mirrors.use("a", 16) as mirror:
-        mirror.drop(["a"])
-    assert len(mirrors) == 0
+    with indexes.use("a", 16) as index:
+        index.add(["a"], axis(0)[None], [LATER])
+    with indexes.use("a", 16) as index:
+        index.drop(["a"])
+    assert len(indexes) == 0
 
 
 def test_dimensions_are_apart() -> None:
-    mirrors = Mirrors()
-    with mirrors.use("a", 16) as mirror:
-        mirror.add(["a"], axis(0)[None], [LATER])
-    with mirrors.use("a", 8) as mirror:
-        assert len(mirror) == 0
+    indexes = VectorIndexes()
+    with indexes.use("a", 16) as index:
+        index.add(["a"], axis(0)[None], [LATER])
+    with indexes.use("a", 8) as index:
+        assert len(index) == 0
 
 
 def test_a_place_in_use_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    mirrors, done = Mirrors(), threading.Event()
+    indexes, done = VectorIndexes(), threading.Event()
 
     def other() -> None:
-        with mirrors.use("b", 16):
+        with indexes.use("b", 16):
             done.set()
 
-    with mirrors.use("a", 16):
+    with indexes.use("a", 16):
         thread = threading.Thread(target=other)
         thread.start()
         assert done.wait(20)
     thread.join(20)
 
 
-def test_an_error_leaves_the_mirror_free() -> None:
-    mirrors = Mirrors()
+def test_an_error_leaves_the_index_free() -> None:
+    indexes = VectorIndexes()
 
     def fail() -> None:
-        with mirrors.use("a", 16):
+        with indexes.use("a", 16):
             raise KeyError
 
     with pytest.raises(KeyError):
         fail()
-    with mirrors.use("a", 16) as mirror:
-        assert mirror.lock.locked()
+    with indexes.use("a", 16) as index:
+        assert index.lock.locked()
 
 
 def test_steps_of_a_search_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vector_index, "FETCH", 64)
-    mirror, shelf = Mirror(16), Shelf([])
+    index, shelf = VectorIndex(16), Shelf([])
     for number, vector in enumerate(random_vectors(500)):
-        mirror.add([str(number)], vector[None], [LATER])
-    mirror.find(axis(0), 4, START, shelf)
+        index.add([str(number)], vector[None], [LATER])
+    index.find(axis(0), 4, START, shelf)
     assert max(shelf.asked) == 64

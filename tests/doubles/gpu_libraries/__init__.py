@@ -1,4 +1,4 @@
-"""Recording doubles of tensorrt and tensorrt_llm, generated from their type stubs.
+"""Recording doubles of tensorrt, tensorrt_llm and vllm, generated from their type stubs in typings/.
 
     recorder = Recorder()
     tensorrt = install(monkeypatch, "tensorrt-11.4", recorder)
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import ast
 import importlib.machinery
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -33,13 +32,7 @@ from tests.doubles.gpu_libraries.members import method, new
 from tests.doubles.gpu_libraries.stubs import Name, read
 from tests.doubles.gpu_libraries.values import default
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-
-
-def typings() -> Path | None:
-    """$TRIMODAL_TYPINGS, else ../shared/typings beside the repository; None when absent."""
-    folder = Path(os.environ.get("TRIMODAL_TYPINGS") or REPOSITORY.parent / "shared" / "typings")
-    return folder if folder.is_dir() else None
+TYPINGS = Path(__file__).resolve().parents[3] / "typings"
 
 
 @dataclass
@@ -116,13 +109,11 @@ class Module(ModuleType):
 
 
 def install(monkeypatch: pytest.MonkeyPatch, folder: str, recorder: Recorder) -> ModuleType:
-    """Puts the package of a folder ("tensorrt-11.4", "tensorrt_llm-1.2") into sys.modules for one test.
+    """Puts the package of a folder of typings/ ("tensorrt-11.4") into sys.modules for one test.
 
     `__version__` is the stubs' (TensorRT's stub declares none, the real package has one); a test may set it.
     """
-    root = typings()
-    assert root is not None, "ask typings() first"
-    stubs = read(root / folder)
+    stubs = read(TYPINGS / folder)
     factory = Factory(stubs, recorder.perform, pybind=stubs.root == "tensorrt")
     modules = {name: Module(name) for name in stubs.trees}
     for name, module in modules.items():

@@ -1,7 +1,4 @@
-"""Makes the classes of a folder of stubs: what the stub declares they have, and nothing else.
-
-Knows no sys.modules (doubles.py installs); members are doubles_members.py's, values doubles_values.py's.
-"""
+"""Makes the classes of a folder of stubs: what the stub declares they have, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Base classes of the doubles: an object that refuses undeclared attributes, enums and sizes as pybind11's.
-
-Which members a class has is doubles_classes.py's business.
-"""
+"""Base classes of the doubles: objects that refuse undeclared attributes; enums and sizes as pybind11's."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Reads a folder of type stubs: the names of its modules, what an annotation says, how a call is bound.
-
-Knows no recording and makes no classes (doubles_classes.py does).
-"""
+"""Reads a folder of type stubs: the names of its modules, what an annotation says, how a call is bound."""
 
 from __future__ import annotations
 
@@ -64,7 +61,8 @@ class Stubs:
                 self.packages.add(".".join(parts))
             self.trees[".".join(parts)] = ast.parse(path.read_text(), str(path))
         root = next(iter(folder.iterdir()))
-        found = re.search(r"\d+(\.\d+)+", (root / "__init__.pyi").read_text().split("\n", 2)[1])
+        header = (root / "__init__.pyi").read_text().partition("\n")[0]
+        found = re.search(r"\d+(\.\d+)+", header)
         self.root = root.name
         self.version = found.group() if found else folder.name.rpartition("-")[2]
         self._names: dict[str, dict[str, Name]] = {}

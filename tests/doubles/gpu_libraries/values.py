@@ -1,7 +1,4 @@
-"""What a double gives for an annotation when nothing is scripted, and which values it takes as arguments.
-
-Knows no classes of its own: `Classes` finds and makes those that the stubs define.
-"""
+"""What a double gives for an annotation when nothing is scripted, and which values it takes as arguments."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from tests.e2e.bad_input.wire import Row, Tensor, by_binary, by_both, by_json, t
 TEXTS = [
     ("empty text", b"", ": empty; at least one word"),
     ("blanks", b" \n\t", ": empty; at least one word"),
-    ("invalid UTF-8", b"a\xff", r": not UTF-8 \(byte 1\)"),
+    ("invalid UTF-8", b"a\xff", " is not valid UTF-8: byte 1"),
     ("too long", b"x" * 32_769, ": 32769 bytes; at most 32768"),
 ]
 

@@ -1,4 +1,4 @@
-"""Bad requests to `llm` over gRPC. Those over HTTP are in bad_input_llm_http.py."""
+"""Bad requests to `llm` over gRPC. Those over HTTP are in llm_http.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad requests to `llm` over HTTP. Those over gRPC are in bad_input_llm.py."""
+"""Bad requests to `llm` over HTTP. Those over gRPC are in llm.py."""
 
 from __future__ import annotations
 

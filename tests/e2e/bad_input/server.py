@@ -5,22 +5,20 @@ The answers of the fakes can be worked out beforehand, so "still right" means eq
 
 from __future__ import annotations
 
-import io
 import re
 import urllib.request
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from tests.e2e.bad_input.wire import Tensor, Wire, message, texts
+from tests.e2e.fakes import MODELS as MODELS
+from tests.e2e.fakes import png, vision
 from tests.e2e.speech.streams import fresh, speak, spelled
-from tests.vision.pictures import artefact
 from trimodal.client.transports.tensors import decode
 from trimodal.embedding.engines.fake import FakeEmbedder
 from trimodal.llm.tokenizer import ByteTokenizer
 
-MODELS = ("embedding", "llm", "vision", "speech", "speech_recognize")
 CLASSES = 7
 AUDIO, WORDS = speak(["what", "is", "a", "lambda"])
 SAID = "".join(spelled(WORDS))
@@ -47,24 +45,13 @@ COUNTS = (
 
 def changes(directory: Path) -> dict[str, dict[str, str]]:
     """The models on their fakes; vision's artefact (no model in it) is made in `directory`."""
-    plain = {"mean": (0, 0, 0), "std": (1 / 255, 1 / 255, 1 / 255)}  # a pixel is its own value
-    classifier = str(artefact(directory / "classifier", classes=CLASSES, **plain))
     return {
         "llm": LLM,
         "embedding": {"engine": "fake"},
-        "vision_preprocess": {"classifier": classifier},
-        "vision_classify": {"artefact": classifier, "engine": "fake"},
-        "vision_rank": {"classifier": classifier},
         "speech": {"vad": "energy"},
         "speech_recognize": {"engine": "fake", "fake_batch_ms": "1", "fake_window_ms": "0"},
+        **vision(directory, CLASSES),
     }
-
-
-def png(red: int) -> bytes:
-    """A picture of one colour: the fake classifier's answer is `red` modulo the number of classes."""
-    file = io.BytesIO()
-    Image.new("RGB", (16, 16), (red, 0, 0)).save(file, "PNG")
-    return file.getvalue()
 
 
 def good_llm(wire: Wire) -> None:

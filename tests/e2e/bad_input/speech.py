@@ -103,7 +103,7 @@ def spoilt(value: float) -> Tensor:
 
 
 LENGTHS = r"a chunk holds 320 to 480000 samples \(20 ms to 30 s at 16 kHz\)"
-FINITE = r"audio: NaN or infinite samples; FP32 samples are finite, within \[-1, 1\]"
+FINITE = r"audio: sample \d+ is (nan|-?inf); FP32 samples are finite, within \[-1, 1\]"
 INTEGERS = r"FP32 samples lie within \[-1, 1\], integers go into audio_int16"
 NOISE = RNG.uniform(-0.3, 0.3, SECOND).astype(np.float32)
 

@@ -1,6 +1,6 @@
 """Bad input over gRPC and HTTP: each gets its answer, and every model still answers rightly afterwards.
 
-The rows are in bad_input_*.py; `python -m tests.e2e.bad_input.report` prints them with their answers.
+The rows stand beside this file; `python -m tests.e2e.bad_input.report` prints them with their answers.
 """
 
 from __future__ import annotations
@@ -54,16 +54,35 @@ def family(server: TritonServer) -> set[int]:
     return found
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.model}-{row.transport}-{row.name}")
-def test_a_bad_input_gets_its_answer_and_harms_nobody(wire: Wire, before: set[int], row: Row) -> None:
-    answer = row.send(wire)
-    assert re.fullmatch(row.status, answer.status), answer
-    assert re.search(row.message, answer.message), answer
-    assert not LEAK.search(answer.message), answer
-    if row.own:
-        assert len(answer.message) <= 200, "one sentence"
+@pytest.mark.parametrize("model", sorted({row.model for row in ROWS}))
+def test_bad_inputs_get_their_answers_and_harm_nobody(wire: Wire, before: set[int], model: str) -> None:
+    """Sends all rows of a model, then a good request to each model; every wrong answer is told."""
+    wrong = {
+        row.name + " over " + row.transport: judged(row, row.send(wire)) for row in ROWS if row.model == model
+    }
+    assert not {row: told for row, told in wrong.items() if told}
     for good in GOOD.values():
         good(wire)
+
+
+def judged(row: Row, answer: Answer) -> str:
+    """What is wrong with the answer; "" when it is as the row wants it."""
+    faults = {
+        f"status {row.status}": re.fullmatch(row.status, answer.status),
+        f"{row.message!r} in the sentence": re.search(row.message, answer.message),
+        "nothing of the machine": not LEAK.search(answer.message),
+        "at most 200 characters": not row.own or len(answer.message) <= 200,
+    }
+    wanted = [fault for fault, kept in faults.items() if not kept]
+    return f"wanted: {', '.join(wanted)}; got {answer}" if wanted else ""
+
+
+def test_a_wrong_answer_is_told() -> None:
+    row = Row("llm", "x", "gRPC", lambda wire: Answer("OK"), "INVALID_ARGUMENT", "max_tokens")
+    assert judged(row, Answer("INVALID_ARGUMENT", "max_tokens is 0")) == ""
+    assert "status INVALID_ARGUMENT, 'max_tokens' in the sentence" in judged(row, Answer("OK"))
+    assert "of the machine" in judged(row, Answer("INVALID_ARGUMENT", "max_tokens: /usr/lib/x"))
+    assert "200 characters" in judged(row, Answer("INVALID_ARGUMENT", "max_tokens " + 200 * "x"))
 
 
 def test_the_server_is_idle_and_made_of_the_same_processes(server: TritonServer, before: set[int]) -> None:

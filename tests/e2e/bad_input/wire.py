@@ -1,7 +1,6 @@
 """Requests as bytes on the wire: what tritonclient would refuse to send must be sendable here.
 
-`Wire` sends one request and gives one `Answer`; every wait is bounded. It judges nothing:
-the rows in bad_input_llm.py, bad_input_vision.py and bad_input_embedding.py say what is right.
+`Wire` sends one request and gives one `Answer`; every wait is bounded.
 """
 
 from __future__ import annotations

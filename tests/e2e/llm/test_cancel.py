@@ -148,8 +148,9 @@ async def test_the_books_are_closed_at_once(server: TritonServer) -> None:
         for _ in range(5):
             streams = [client.generate(f"{index} leaves " * 60, max_tokens=900) for index in range(20)]
             reading = [asyncio.create_task(stream.answer()) for stream in streams]
-            while await asyncio.to_thread(metric, server, "active_requests") < 16:
-                await asyncio.sleep(0.01)
+            await asyncio.to_thread(
+                wait_until, lambda: metric(server, "active_requests") >= 16, "a full batch"
+            )
             await asyncio.sleep(0.1)
             for stream in streams:
                 stream.cancel()
@@ -183,8 +184,7 @@ async def test_a_killed_engine_is_an_error_and_the_next_one_answers(
         for stream in running:
             await stream.__anext__()
         waiting = [asyncio.create_task(client.complete("again", max_tokens=40)) for _ in range(3)]
-        while await asyncio.to_thread(metric, server, "queued_requests") < 3:
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(wait_until, lambda: metric(server, "queued_requests") >= 3, "3 that wait")
         os.kill(first, signal.SIGKILL)
         for stream in running:
             with pytest.raises(

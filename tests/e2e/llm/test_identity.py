@@ -1,13 +1,16 @@
-"""The demo's language model on the real server: what stands beside a request does not change its answer.
+"""What a busy batch does to the demo model's answers, on the real server.
 
-The demo model is built by `./scripts/test` before the suite runs.
+With `numerics` "reproducible" what stands beside a request does not change its answer; with "fast", the
+default, it does not change what the model knows by heart.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import urllib.request
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +22,8 @@ from trimodal.server.process import TritonServer
 pytestmark = [pytest.mark.e2e, pytest.mark.build]
 
 MODES = [
-    (speculation, caching)
+    # The solo answers themselves come from a server without caching.
+    pytest.param((speculation, caching), marks=() if caching == "true" else pytest.mark.slow)
     for speculation in ("none", "draft", "prompt_lookup")
     for caching in ("true", "false")
 ]
@@ -44,7 +48,12 @@ def mode(request: pytest.FixtureRequest) -> tuple[str, str]:
 
 
 def start(serve: Callable[..., TritonServer], speculation: str, caching: str) -> TritonServer:
-    knobs = {"speculation": speculation, "enable_prefix_caching": caching, "threads": "1"}
+    knobs = {
+        "numerics": "reproducible",
+        "speculation": speculation,
+        "enable_prefix_caching": caching,
+        "threads": "1",
+    }
     return serve(("llm",), changes={"llm": knobs})
 
 
@@ -123,6 +132,25 @@ async def check_seeds(client: Client) -> None:
     assert await ask([7, 7]) == [first, first]
     assert len(set(await ask([1, 2, 2**32 + 1, 2**64 - 1]))) > 2
     assert len(set(await ask([None] * 5))) > 2
+
+
+async def test_fast_numerics_keep_what_was_learned(serve: Callable[..., TritonServer]) -> None:
+    """Topics of the demo are recited exactly, alone and sixteen at once, and the same again from the cache.
+
+    Other greedy answers may differ with the batch: sums are rounded as they come, to INT8 or bf16.
+    """
+    path = Path(__file__).parents[3] / "build" / "demo" / "llm" / "topics.json"
+    topics = json.loads(path.read_text(encoding="utf-8"))[::9]
+    questions = [f"what is {topic['topic']}" for topic in topics]
+
+    server = serve(("llm",), changes={"llm": {"threads": "1"}})
+    async with Client(server.grpc_url, timeouts=Timeouts(silence=60)) as client:
+        alone = [await client.complete(question, max_tokens=160) for question in questions]
+        for _ in range(2):
+            together = await asyncio.gather(*(client.complete(q, max_tokens=160) for q in questions))
+            assert [answer.text for answer in together] == [answer.text for answer in alone]
+    assert [answer.text for answer in alone] == [topic["answer"] for topic in topics]
+    assert {answer.finish_reason for answer in alone} == {"stop"}
 
 
 async def test_greedy_answers_beside_sampled_ones(serve: Callable[..., TritonServer], solo: Said) -> None:

@@ -11,24 +11,24 @@ import subprocess
 import sys
 import time
 import urllib.request
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import wait_until
+from tests.e2e.fakes import LLM, MODELS, SCRIPT
 from trimodal.client import Client, ConnectError, ConnectionLost, ModelNotFound, Timeout, Timeouts
 from trimodal.errors import InvalidArgument, RequestError, Unavailable
 
 pytestmark = pytest.mark.e2e
 
 CLIENTS = Path(__file__).parents[3] / "clients"
-SCRIPT = "naïve café, 日本語, 😀 and back;"
-CHANGES = {"llm": {"engine": "fake", "fake_answer": SCRIPT, "fake_step_ms": "2", "max_num_seqs": "4"}}
 
 
 @pytest.fixture(scope="module")
-def server(serve):
-    return serve(("llm",), changes=CHANGES)
+def server(fakes):
+    return fakes
 
 
 @pytest.fixture
@@ -52,11 +52,17 @@ def idle(server):
 
 def settled(server):
     """How many requests have ended, once none runs; the server refreshes its figures twice a second."""
-    seen = -1.0
-    while not idle(server) or metric(server, "trimodal_llm_requests_total") != seen:
-        seen = metric(server, "trimodal_llm_requests_total")
+    seen = [-1.0]
+
+    def stands() -> bool:
+        seen.append(metric(server, "trimodal_llm_requests_total"))
+        if idle(server) and seen[-1] == seen[-2]:
+            return True
         time.sleep(0.7)
-    return seen
+        return False
+
+    wait_until(stands, "an idle server")
+    return seen[-1]
 
 
 def belongs_to_script(text):
@@ -138,13 +144,13 @@ async def test_errors_are_typed_and_the_server_lives_on(client, request_, kind, 
 
 
 async def test_a_full_queue_is_unavailable(serve):
-    server = serve(("llm",), changes={"llm": CHANGES["llm"] | {"max_queue": "1", "max_num_seqs": "1"}})
+    server = serve(("llm",), changes={"llm": LLM | {"max_queue": "1", "max_num_seqs": "1"}})
     async with Client(server.grpc_url) as client:
         async with client.generate("x", max_tokens=1000) as running, client.generate("x") as waiting:
             await running.__anext__()
             first = asyncio.ensure_future(waiting.__anext__())
-            while not metric(server, "trimodal_llm_queued_requests"):
-                await asyncio.sleep(0.02)
+            queued = partial(metric, server, "trimodal_llm_queued_requests")
+            await asyncio.to_thread(wait_until, queued, "a full queue")
             with pytest.raises(Unavailable):
                 await client.complete("x")
             first.cancel()
@@ -190,7 +196,7 @@ async def test_leaving_early_frees_the_slot(server, client, how):
 
 
 async def test_a_server_that_dies_is_an_error_and_not_a_hang(own_server):
-    server = own_server(("llm",), changes=CHANGES)
+    server = own_server(("llm",), changes={"llm": LLM})
     async with Client(server.grpc_url, timeouts=Timeouts(silence=20)) as client:
         stream = client.generate("x", max_tokens=1000)
         await stream.__anext__()
@@ -265,4 +271,4 @@ async def test_ready_and_models(server, client):
     assert await client.ready()
     assert await client.ready("llm")
     assert not await client.ready("nope")
-    assert [model.name for model in await client.models()] == ["llm"]
+    assert {model.name for model in await client.models()} > set(MODELS)

@@ -14,7 +14,7 @@ import tritonclient.grpc as grpcclient
 
 from tests.e2e.trivial import echo, status, text
 from trimodal.errors import ServerError
-from trimodal.server.launch import GRPC_PREFIX, OPERATOR_HEADER
+from trimodal.server.launch import OPERATOR_HEADER
 from trimodal.server.process import TritonServer
 
 pytestmark = pytest.mark.e2e
@@ -50,7 +50,8 @@ def test_operator_apis_need_the_key(serve):
     with grpcclient.InferenceServerClient(server.grpc_url) as client:
         with pytest.raises(grpcclient.InferenceServerException, match="[Rr]estricted|not allowed|expecting"):
             client.unload_model("echo")
-        key = {GRPC_PREFIX + OPERATOR_HEADER: server.operator_key}
+        # gRPC metadata of a restricted protocol carry this prefix before the header's name.
+        key = {f"triton-grpc-protocol-{OPERATOR_HEADER}": server.operator_key}
         assert client.get_model_repository_index(headers=key).models
         assert echo(client, "still here") == "still here"
 

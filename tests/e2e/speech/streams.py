@@ -1,4 +1,4 @@
-"""Live streams against a real server whose recogniser is the fake one: what to say, and ways to send it.
+"""Live streams against a real server with the fake recogniser: what to say, and ways to send it.
 
 The fake reads words out of tones, so every test knows which words must come, and when they were said.
 """

@@ -1,4 +1,4 @@
-"""A recogniser that is slow: ENDs wait for it, and who asks too much of it is refused."""
+"""A slow recogniser: ENDs wait for it, and new streams are refused."""
 
 from __future__ import annotations
 

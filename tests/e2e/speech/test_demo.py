@@ -1,6 +1,6 @@
-"""The demo model on the real server makes no words up where nobody speaks.
+"""The demo model on the real server makes up no words where there is no speech.
 
-How well it writes down what is said is measured by `trimodal bench speech`.
+`trimodal bench speech` measures how well it recognises speech.
 """
 
 from __future__ import annotations

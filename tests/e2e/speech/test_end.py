@@ -1,4 +1,4 @@
-"""How live streams end that did not choose to: the server drains, or a process under them is killed."""
+"""Live streams that are ended from outside: the server drains, or one of its processes is killed."""
 
 from __future__ import annotations
 

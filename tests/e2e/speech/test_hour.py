@@ -25,6 +25,7 @@ HELD_S = 2 * (SpeechSettings().max_pending_s + CHUNK_S) + 2 * CHUNK_S
 GROWTH_MIB = HELD_S * SAMPLE_RATE * 4 / 2**20 + 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["live", "vad", "window"])
 async def test_an_hour_through_one_stream(serve: Callable[..., TritonServer], policy: PolicyName) -> None:
     hour = await listen(serve(MODELS, changes()), tones(MINUTES), policy)

@@ -1,7 +1,7 @@
-"""What stands beside a live stream does not change its words: eight together give what eight alone gave.
+"""Concurrent streams do not change a stream's words: eight together give what eight alone gave.
 
 Each stream has its own connection and its own chunk sizes, others in each run. Steps do not widen here
-(max_step_s is step_s): which windows are heard then depends on the audio alone.
+(max_step_s is step_s): which windows are recognised then depends on the audio alone.
 """
 
 from __future__ import annotations

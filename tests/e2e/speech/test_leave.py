@@ -1,4 +1,4 @@
-"""Streams whose client leaves, or comes when it is too late: what stays behind of them."""
+"""Streams whose client leaves or comes too late leave nothing behind."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -32,9 +31,8 @@ TEXT = " ".join(SENTENCES)
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., TritonServer]) -> TritonServer:
-    changes = {"speech_recognize": {"engine": "fake"}, "speech": {"vad": "energy"}}
-    return serve(models=("speech", "speech_recognize"), changes=changes)
+def server(fakes: TritonServer) -> TritonServer:
+    return fakes
 
 
 @pytest.fixture

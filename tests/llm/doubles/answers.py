@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
+from collections.abc import Callable
+from typing import Any
 
 from tests.llm.doubles.sinks import Collector, FakeServer
+from trimodal.cache.bounded_calls import DaemonThreads
 from trimodal.cache.values import Entry, Hit, Question
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.request.request import GenerationRequest
@@ -23,6 +28,14 @@ class Answers:
         self.broken = False
         self.full = False
         self.closed = False
+        self.patience_s = math.inf
+        self.threads = DaemonThreads(8, "llm-lookup", 64)
+
+    def lookup(self, question: Question) -> PlayedLookup:
+        return PlayedLookup(self, question)
+
+    def submit(self, job: Callable[..., None], *args: Any) -> bool:
+        return self.threads.submit(job, *args)
 
     def exact(self, question: Question) -> Hit | None:
         self.gate.wait(10)
@@ -42,7 +55,30 @@ class Answers:
         )
 
     def close(self) -> None:
+        self.threads.close(10)
         self.closed = True
+
+
+class PlayedLookup:
+    """Asks `answers`; given up only while it waits for a thread longer than `patience_s`."""
+
+    def __init__(self, answers: Answers, question: Question) -> None:
+        self._answers, self._question = answers, question
+        self.until = time.perf_counter() + answers.patience_s
+        self.begun = False
+
+    def exact(self) -> Hit | None:
+        self.begun, self.until = True, math.inf
+        return self._answers.exact(self._question)
+
+    def semantic(self) -> Hit | None:
+        return self._answers.semantic(self._question)
+
+    def give_up(self, now: float) -> bool:
+        late = now >= self.until
+        if late:
+            self.until = math.inf
+        return late
 
 
 def ask(server: FakeServer, prompt: str = "hello", max_tokens: int = 30, **terms: object) -> Collector:

@@ -6,9 +6,15 @@ import random
 import threading
 import time
 
+from tests.cache.doubles import ScriptedGuard, ScriptedStore
 from tests.llm.doubles.answers import Answers
 from tests.llm.doubles.sinks import Collector
-from trimodal.cache.values import Entry, Hit, Question
+from trimodal.cache.answers import AnswerCache
+from trimodal.cache.embedder import FakeEmbedder
+from trimodal.cache.metrics import CacheMetrics
+from trimodal.cache.options import CacheOptions
+from trimodal.cache.stores.base import StoreError
+from trimodal.cache.values import Entry, Hit, Question, Vector
 from trimodal.errors import RequestError
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import EngineLost, Output, Sampling
@@ -16,6 +22,7 @@ from trimodal.llm.request.outputs import Delta
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import Terms
 from trimodal.llm.settings import LlmSettings
+from trimodal.metrics import MemoryMetrics
 
 TIERS = """
 [tier.standard]
@@ -92,6 +99,28 @@ class ChaosAnswers(Answers):
             raise RuntimeError("the cache is full")
         if kept:
             super().keep(question, answer, finish_reason, completion_tokens)
+
+
+def chaos_cache(draw: random.Random) -> AnswerCache:
+    """The real cache on a store and an embedding model that fail and take longer than they may."""
+    store = ScriptedStore()
+
+    def before(call: str) -> None:
+        time.sleep(draw.choice([0.0, 0.0, 0.001, 0.03, 0.2]))
+        if draw.random() < 0.1:
+            raise StoreError("as drawn")
+
+    class Embedder(FakeEmbedder):
+        def embed(self, text: str) -> Vector:
+            time.sleep(draw.choice([0.0, 0.0, 0.001, 0.1]))
+            if draw.random() < 0.1:
+                raise RuntimeError("as drawn")
+            return super().embed(text)
+
+    store.before = before
+    counts = CacheMetrics(MemoryMetrics(), "llm")
+    options = CacheOptions("semantic", "unused", budget_s=0.02, embedding_budget_s=0.05)
+    return AnswerCache(options, Embedder(), counts, store=store, guard=ScriptedGuard(), threshold=0.9)
 
 
 class ChaosEngine(FakeEngine):

@@ -1,23 +1,41 @@
-"""An engine in the real core loop behind a real link, and all that came out of it."""
+"""Reads an engine's steps on a thread, as the service does, and keeps all of them."""
 
 from __future__ import annotations
 
 import threading
 
 from tests.llm.doubles.sinks import eventually
-from trimodal.llm.engine_core.client import EngineLink, start_thread
+from trimodal.llm.engine_core.client import EngineCoreClient, start_thread
 from trimodal.llm.engine_core.messages import Stepped
 from trimodal.llm.engines.protocol import Engine, Output
 
 
-class Loop:
-    """`steps` grows while the engine runs; `died` is set when it is lost."""
+class Reader:
+    """`steps` grows while the engine runs; `died` is set when it is gone, closed or lost."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, client: EngineCoreClient) -> None:
+        self.client = client
         self.steps: list[Stepped] = []
         self.died = threading.Event()
-        self.link: EngineLink = start_thread(engine)
-        self.link.start(self.steps.append, self.died.set)
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self.client.close()
+        self._thread.join(10)
+
+    def _read(self) -> None:
+        while stepped := self.client.receive():
+            self.steps.append(stepped)
+        self.died.set()
+
+
+class Loop(Reader):
+    """An engine in the real core loop behind a real connection."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(start_thread(engine))
+        self.link = self.client
 
     def outputs(self, id: int) -> list[Output]:
         return [output for step in list(self.steps) for output in step.outputs if output.id == id]

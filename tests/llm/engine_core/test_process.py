@@ -7,20 +7,18 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import venv
 from pathlib import Path
-from typing import Any
 
 import pydantic
 import pytest
 
 from tests.llm.doubles.sinks import eventually
+from tests.llm.engine_core.rig import Reader
 from trimodal.errors import OperatorError
-from trimodal.llm.engine_core import client as link_module
+from trimodal.llm.engine_core import client as client_module
 from trimodal.llm.engine_core import process as process_module
 from trimodal.llm.engine_core.client import start_process
-from trimodal.llm.engine_core.messages import Stepped
 from trimodal.llm.engines.protocol import EngineRequest, Sampling
 from trimodal.llm.settings import LlmSettings
 
@@ -50,7 +48,9 @@ def elsewhere(tmp_path: Path) -> str:
     ours = Path(pydantic.__file__).parents[1]
     for name in ("pydantic", "pydantic_core", "typing_extensions.py", "annotated_types", "typing_inspection"):
         (packages / name).symlink_to(ours / name)
-    found = subprocess.run([python, "-c", "import trimodal"], cwd=tmp_path, capture_output=True, timeout=30)
+    found = subprocess.run(
+        [python, "-I", "-c", "import trimodal"], cwd=tmp_path, capture_output=True, timeout=30
+    )
     assert b"No module named 'trimodal'" in found.stderr
     return str(python)
 
@@ -59,17 +59,16 @@ def test_an_engine_runs_in_another_environment_and_borrows_this_package_alone(
     elsewhere: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "/nonsense")
-    steps: list[Stepped] = []
-    link = start_process(FAKE.model_copy(update={"python": elsewhere}))
-    link.start(steps.append, lambda: None)
-    executable = os.readlink(f"/proc/{link.pid}/exe")
+    client = start_process(FAKE.model_copy(update={"python": elsewhere}))
+    reader = Reader(client)
+    executable = os.readlink(f"/proc/{client.pid}/exe")
     assert executable == os.path.realpath(elsewhere)
-    assert Path(f"/proc/{link.pid}/cmdline").read_bytes().startswith(elsewhere.encode() + b"\0")
-    environment = Path(f"/proc/{link.pid}/environ").read_bytes().split(b"\0")
+    assert Path(f"/proc/{client.pid}/cmdline").read_bytes().startswith(elsewhere.encode() + b"\0")
+    environment = Path(f"/proc/{client.pid}/environ").read_bytes().split(b"\0")
     assert not [one for one in environment if one.startswith((b"PYTHONPATH=", b"PYTHONHOME="))]
-    link.add(EngineRequest(1, [7] * 10, Sampling(5)))
-    eventually(lambda: any(output.finish_reason for step in steps for output in step.outputs))
-    link.close()
+    client.add(EngineRequest(1, [7] * 10, Sampling(5)))
+    eventually(lambda: any(output.finish_reason for step in reader.steps for output in step.outputs))
+    client.close()
 
 
 def test_an_engine_whose_library_is_not_there_says_where_it_was_looked_for(elsewhere: str) -> None:
@@ -100,7 +99,7 @@ def played(monkeypatch: pytest.MonkeyPatch, engine: str) -> LlmSettings:
     monkeypatch.setattr(
         process_module, "command", lambda python, fd: [sys.executable, "-c", WITH_CHILD, str(fd)]
     )
-    monkeypatch.setattr(link_module, "_GLANCE_SECONDS", 0.05)
+    monkeypatch.setattr(client_module, "_GLANCE_SECONDS", 0.05)
     return LlmSettings.model_validate({"engine": engine})
 
 
@@ -114,40 +113,38 @@ def running(pid: int) -> bool:
 
 def test_what_a_killed_gpu_engine_started_is_ended_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """vLLM's core and MPI's ranks hold the GPU's memory, and a new engine needs it."""
-    link = start_process(played(monkeypatch, "vllm"))
-    died = threading.Event()
-    link.start(lambda step: None, died.set)
-    child, pid = int(link.info.name), link.pid
+    client = start_process(played(monkeypatch, "vllm"))
+    reader = Reader(client)
+    child, pid = int(client.info.name), client.pid
     assert pid
     assert running(child)
     assert os.getpgid(child) == pid
     os.kill(pid, signal.SIGKILL)
     # The child holds the connection open: only the engine's end tells.
-    assert died.wait(10)
+    assert reader.died.wait(10)
+    client.close()
     eventually(lambda: not running(child))
-    link.close()
+    client.close()
 
 
 def test_a_closed_gpu_engine_leaves_nothing_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    link = start_process(played(monkeypatch, "tensorrt_llm"))
-    died: list[Any] = []
-    link.start(lambda step: None, lambda: died.append(1))
-    child = int(link.info.name)
-    link.close()
+    client = start_process(played(monkeypatch, "tensorrt_llm"))
+    reader = Reader(client)
+    child = int(client.info.name)
+    reader.close()
     eventually(lambda: not running(child))
-    assert not died
 
 
 def test_a_cpu_engine_stays_in_the_servers_group() -> None:
-    link = start_process(FAKE)
-    assert os.getpgid(link.pid or 0) == os.getpgid(0)
-    link.close()
+    client = start_process(FAKE)
+    assert os.getpgid(client.pid or 0) == os.getpgid(0)
+    client.close()
 
 
 def test_what_an_engine_starts_does_not_inherit_its_connection() -> None:
-    link = start_process(FAKE)
-    process = Path(f"/proc/{link.pid}")
+    client = start_process(FAKE)
+    process = Path(f"/proc/{client.pid}")
     descriptor = process.joinpath("cmdline").read_bytes().rstrip(b"\0").rpartition(b"\0")[2].decode()
     (flags,) = re.findall(r"flags:\s+(\d+)", process.joinpath("fdinfo", descriptor).read_text())
     assert int(flags, 8) & os.O_CLOEXEC
-    link.close()
+    client.close()

@@ -12,7 +12,7 @@ from tests.llm.doubles.sinks import Collector, eventually
 from tests.llm.engines.async_rig import INFO, PlayedRuntime, engine_of
 from trimodal.errors import Cancelled, InternalError, Unavailable
 from trimodal.llm.engine_core import core
-from trimodal.llm.engine_core.client import EngineLink, start_thread
+from trimodal.llm.engine_core.client import EngineCoreClient, start_thread
 from trimodal.llm.engines.async_runtime import Chunk
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.frontend.metrics import LlmMetrics
@@ -32,7 +32,7 @@ class Played:
         settings = LlmSettings(engine="fake", cancel_poll_ms=2, max_queue=8)  # "fake": bytes for tokens
         self.service = LlmService(settings, LlmMetrics(self.metrics, "llm"), self.start)
 
-    def start(self, settings: LlmSettings) -> EngineLink:
+    def start(self, settings: LlmSettings) -> EngineCoreClient:
         self.runtimes.append(PlayedRuntime())
         return start_thread(engine_of(self.runtimes[-1], self.info))
 
@@ -105,19 +105,19 @@ def test_a_client_that_leaves_frees_its_place_for_the_next(played: Played) -> No
     eventually(lambda: played.runtime.open_streams == [])
 
 
-def test_a_failing_request_is_one_clients_affair(played: Played, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failing_request_is_one_clients_affair(played: Played, caplog: pytest.LogCaptureFixture) -> None:
     bad, good = played.ask(), played.ask()
     played.running(2)
     played.runtime.say(1, text("a"), ValueError("no such layer"))
     played.runtime.say(2, text("fine", "stop"))
     assert str(bad.wait().error) == "the engine failed on this request"
     assert good.wait().text == "fine"
-    assert "no such layer" in capsys.readouterr().err
+    assert "no such layer" in caplog.text
     assert len(played.runtimes) == 1
 
 
 def test_a_lost_engine_fails_its_requests_and_a_new_one_answers_who_waits(
-    played: Played, capsys: pytest.CaptureFixture[str]
+    played: Played, caplog: pytest.LogCaptureFixture
 ) -> None:
     running = [played.ask() for _ in range(INFO.max_num_seqs)]
     waiting = played.ask()
@@ -134,11 +134,11 @@ def test_a_lost_engine_fails_its_requests_and_a_new_one_answers_who_waits(
     assert waiting.wait().text == "again"
     assert old.closed
     assert played.value("engine_restarts_total") == 1
-    assert "illegal memory access" in capsys.readouterr().err
+    assert "illegal memory access" in caplog.text
 
 
 def test_a_new_engine_with_less_memory_refuses_who_fits_it_no_more(
-    played: Played, capsys: pytest.CaptureFixture[str]
+    played: Played, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A pool that is as large as memory allows need not be the same the second time."""
     running = [played.ask() for _ in range(INFO.max_num_seqs)]
@@ -155,11 +155,11 @@ def test_a_new_engine_with_less_memory_refuses_who_fits_it_no_more(
     played.runtime.say(6, text("fits", "stop"))
     assert small.wait().text == "fits"
     assert played.service.info.num_kv_blocks == 4
-    assert "gone" in capsys.readouterr().err
+    assert "gone" in caplog.text
 
 
 def test_an_engine_lost_while_idle_is_replaced_before_anyone_asks(
-    played: Played, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    played: Played, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(core, "_CHECK_SECONDS", 0.01)
     answer = played.ask()
@@ -177,4 +177,4 @@ def test_an_engine_lost_while_idle_is_replaced_before_anyone_asks(
     played.running(1)
     played.runtime.say(2, text("two", "stop"))
     assert answer.wait().text == "two"
-    assert "played has ended" in capsys.readouterr().err
+    assert "played has ended" in caplog.text

@@ -148,7 +148,7 @@ def test_an_end_that_nobody_asked_for_is_an_error(vllm: PlayedVllm, tmp_path: Pa
 
 
 def test_a_recoverable_failure_is_one_requests_affair_a_dead_core_everyones(
-    vllm: PlayedVllm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    vllm: PlayedVllm, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     loop = Loop(opened(vllm, tmp_path))
     loop.link.add(ask(1))
@@ -162,7 +162,7 @@ def test_a_recoverable_failure_is_one_requests_affair_a_dead_core_everyones(
     vllm.dead = True
     vllm.say(2, RuntimeError("EngineCore encountered an issue"))
     assert loop.died.wait(10)
-    assert "vllm ended during a request: EngineCore encountered an issue" in capsys.readouterr().err
+    assert "vllm ended during a request: EngineCore encountered an issue" in caplog.text
     assert len(vllm.recorder.named("AsyncLLM.shutdown")) == 1
     loop.link.close()
 

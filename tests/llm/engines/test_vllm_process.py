@@ -18,7 +18,7 @@ import pytest
 from tests.llm.doubles.sinks import Collector, eventually
 from tests.llm.engines.tensorrt_llm.rig import artefact
 from trimodal.errors import Cancelled, InternalError, Unavailable
-from trimodal.llm.engine_core.client import EngineLink, start_process
+from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.request.request import GenerationRequest
@@ -53,11 +53,11 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> LlmSettings:
 
 class Served:
     def __init__(self, settings: LlmSettings) -> None:
-        self.links: list[EngineLink] = []
+        self.links: list[EngineCoreClient] = []
         self.metrics = MemoryMetrics()
         self.service = LlmService(settings, LlmMetrics(self.metrics, "llm"), self._start)
 
-    def _start(self, settings: LlmSettings) -> EngineLink:
+    def _start(self, settings: LlmSettings) -> EngineCoreClient:
         self.links.append(start_process(settings))
         return self.links[-1]
 

@@ -1,11 +1,10 @@
-"""vLLM as its wheel's signatures declare it (tests/doubles/stubs), with requests that the test plays."""
+"""vLLM as its wheel's signatures declare it (typings/vllm-0.33), with requests that the test plays."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,14 +12,11 @@ import pytest
 from tests.doubles.gpu_libraries import Recorder, install, make
 from tests.llm.engines.tensorrt_llm.rig import WARM_UP
 
-STUBS = Path(__file__).parents[2] / "doubles" / "stubs"
-
 
 class PlayedVllm:
     """AsyncLLM whose requests the test plays; its figures go to the logger that it was given."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("TRIMODAL_TYPINGS", str(STUBS))
         self.recorder = Recorder()
         install(monkeypatch, "vllm-0.33", self.recorder)
         from vllm.config import CacheConfig, ModelConfig, VllmConfig

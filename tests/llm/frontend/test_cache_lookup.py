@@ -1,20 +1,28 @@
-"""The cache in front: what it may not do to a request, whatever it does itself."""
+"""What the cache may not do to a request, however it behaves."""
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.cache.doubles import ScriptedGuard, ScriptedStore
 from tests.llm.doubles.answers import Answers, ask
 from tests.llm.doubles.sinks import FakeServer, eventually
-from tests.llm.frontend.test_request_state import stream_of
+from tests.llm.frontend.test_request_state import state_of
+from trimodal.cache.answers import AnswerCache
+from trimodal.cache.embedder import FakeEmbedder
+from trimodal.cache.metrics import CacheMetrics
+from trimodal.cache.options import CacheOptions
 from trimodal.cache.protocol import NoAnswers
 from trimodal.cache.values import Entry, Hit
-from trimodal.llm.frontend.cache_lookup import Front
+from trimodal.llm.frontend.cache_lookup import CacheLookup
 from trimodal.llm.settings import LlmSettings
+from trimodal.metrics import MemoryMetrics
 
 
 @pytest.fixture
@@ -45,9 +53,10 @@ def test_who_waited_for_the_lookup_as_long_as_it_may_take_goes_past_it(answers: 
         ask(server, "kept", max_tokens=5).wait()
         eventually(lambda: answers.kept != [])
         answers.gate.clear()
+        answers.patience_s = 0.015  # as long as a lookup may take
         looking = [ask(server, f"prompt {index}", max_tokens=5) for index in range(8)]
         late = ask(server, "kept", max_tokens=5)
-        time.sleep(0.05)  # longer than the 15 ms that a lookup may take
+        time.sleep(0.05)  # longer than that
         answers.gate.set()
         assert [delta.note.cache for delta in late.wait().deltas if delta.note] == [""]
         for sink in looking:
@@ -57,11 +66,11 @@ def test_who_waited_for_the_lookup_as_long_as_it_may_take_goes_past_it(answers: 
 
 
 def test_an_answer_that_cannot_be_kept_is_answered(
-    server: FakeServer, answers: Answers, capsys: pytest.CaptureFixture[str]
+    server: FakeServer, answers: Answers, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers.full = True
     assert ask(server).wait().deltas[-1].finish_reason == "length"
-    eventually(lambda: "no room for an answer" in capsys.readouterr().err)
+    eventually(lambda: "no room for an answer" in caplog.text)
     assert server.service.counts == (0, 0, 0)
 
 
@@ -80,8 +89,80 @@ def test_a_stored_answer_without_an_end_is_none(
 
 
 def test_a_long_prompt_is_hashed_before_the_lock_is_taken() -> None:
-    front = Front(LlmSettings(engine="fake"), NoAnswers(), "0123456789abcdef")
-    asked = front.question(stream_of())
+    cache = CacheLookup(LlmSettings(engine="fake"), NoAnswers(), "0123456789abcdef")
+    asked = cache.question(state_of())
     assert asked
     assert "key" in vars(asked), "it is computed when it is first asked for, which would be under the lock"
-    front.close()
+    cache.close()
+
+
+class Hanging:
+    """The real cache; its store or its embedding model hangs until `over`."""
+
+    def __init__(self, what: str) -> None:
+        self.over = threading.Event()
+        self.store = ScriptedStore()
+        embedder = FakeEmbedder()
+        if what == "embedder":
+            embedder.embed = lambda text: [self.over.wait(60)] and FakeEmbedder().embed(text)  # type: ignore[method-assign]
+        else:
+            self.store.before = lambda call: self.over.wait(60) and None
+        self.counts = MemoryMetrics()
+        options = CacheOptions("semantic", "unused", budget_s=0.02, embedding_budget_s=0.02)
+        self.cache = AnswerCache(
+            options,
+            embedder,
+            CacheMetrics(self.counts, "llm"),
+            store=self.store,
+            guard=ScriptedGuard(),
+            threshold=0.9,
+        )
+
+    def timeouts(self) -> float:
+        return self.counts.get("trimodal_cache_bypassed_total", {"model": "llm", "reason": "timeout"}).value
+
+
+@pytest.mark.parametrize("what", ["store", "embedder"])
+def test_what_hangs_delays_a_request_by_its_budget_and_takes_no_thread_for_good(what: str) -> None:
+    hanging = Hanging(what)
+    with FakeServer(answers=hanging.cache, cancel_poll_ms=1000, cache_budget_ms=20) as server:
+        began = time.monotonic()
+        sinks = [ask(server, f"prompt {index}", max_tokens=3) for index in range(20)]
+        assert all(sink.wait().deltas[-1].finish_reason == "length" for sink in sinks)
+        assert time.monotonic() - began < 0.9, "the store's budget must not wait for cancel_poll_ms"
+        assert hanging.timeouts() >= 1
+        hanging.over.set()
+        eventually(lambda: hanging.cache.threads.unfinished == 0)
+        assert not any(sink.after_end for sink in sinks)
+        assert server.service.counts == (0, 0, 0)
+
+
+def test_close_does_not_wait_for_what_hangs() -> None:
+    hanging = Hanging("store")
+    server = FakeServer(answers=hanging.cache)
+    ask(server, max_tokens=3).wait()
+    began = time.monotonic()
+    server.service.close()
+    assert time.monotonic() - began < 9
+    hanging.over.set()
+
+
+def test_all_threads_of_a_model_with_a_semantic_cache() -> None:
+    """What a stub runs beside Triton's own threads and the one that carries metrics over."""
+    before = set(threading.enumerate())
+    hanging = Hanging("store")
+    with FakeServer(answers=hanging.cache) as server:
+        sinks = [ask(server, f"prompt {index}", max_tokens=3) for index in range(30)]
+        for sink in sinks:
+            sink.wait()
+        names = Counter(one.name.rstrip("-0123456789") for one in set(threading.enumerate()) - before)
+        del names["llm-engine-core"]  # a process in production
+        assert names == {
+            "llm-engine": 1,
+            "llm-engine-writer": 1,
+            "llm-monitor": 1,
+            "llm-sender": 2,
+            "llm-lookup": 8,
+            "cache-writer": 1,
+        }
+        hanging.over.set()

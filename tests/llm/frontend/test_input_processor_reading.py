@@ -11,8 +11,8 @@ import pytest
 from tests.llm.doubles.sinks import Collector
 from trimodal.errors import InvalidArgument
 from trimodal.llm.engines.protocol import EngineInfo, Sampling
-from trimodal.llm.frontend.input_processor import Reader
-from trimodal.llm.frontend.request_state import Stream
+from trimodal.llm.frontend.input_processor import InputProcessor
+from trimodal.llm.frontend.request_state import RequestState
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import Terms
 from trimodal.llm.scheduler.admission import Admission
@@ -46,7 +46,7 @@ def settings(tmp_path: Path) -> LlmSettings:
 
 def read(
     settings: LlmSettings, request: GenerationRequest, tier: str, blocks: int = 512, **terms: int
-) -> Stream:
+) -> RequestState:
     admission = Admission(settings, EngineInfo("fake", "none", blocks, 32, 4, 1 << 20))
     request = GenerationRequest(
         request.prompt,
@@ -55,7 +55,7 @@ def read(
         default_length=request.default_length,
         terms=Terms(tier=tier, **terms),
     )
-    return Reader(settings).read(request, Collector(), admission)
+    return InputProcessor(settings).process(request, Collector(), admission)
 
 
 def prompt(tokens: int, max_tokens: int = 10, default: bool = False) -> GenerationRequest:

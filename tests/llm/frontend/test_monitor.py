@@ -9,7 +9,7 @@ import pytest
 from tests.llm.doubles.answers import Answers, ask
 from tests.llm.doubles.sinks import FakeServer, eventually
 from trimodal.errors import Cancelled, Unavailable
-from trimodal.llm.frontend.dispatcher import Dispatch
+from trimodal.llm.frontend.dispatcher import Dispatcher
 
 
 def held(server: FakeServer, max_tokens: int = 400) -> None:
@@ -52,14 +52,14 @@ def test_without_deadlines_there_is_none_for_listeners_either() -> None:
 
 
 def test_a_fault_does_not_end_the_watch(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(self: Dispatch) -> None:
+    def broken(self: Dispatcher) -> None:
         raise RuntimeError("no figures")
 
-    monkeypatch.setattr(Dispatch, "report", broken)
+    monkeypatch.setattr(Dispatcher, "report", broken)
     with FakeServer() as server:
-        eventually(lambda: "no figures" in capsys.readouterr().err)
+        eventually(lambda: "no figures" in caplog.text)
         leaving = ask(server, max_tokens=100_000 // 128)
         leaving.cancelled = True
         assert isinstance(leaving.wait().error, Cancelled)

@@ -8,10 +8,10 @@ import pytest
 
 from tests.llm.doubles.sinks import Collector
 from trimodal.cache.values import Entry, Hit
-from trimodal.errors import Cancelled
+from trimodal.errors import Cancelled, InternalError
 from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engines.protocol import Sampling
-from trimodal.llm.frontend.request_state import Generation, Stream
+from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.request.outputs import Delta
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.tiers import Tier
@@ -19,12 +19,12 @@ from trimodal.llm.scheduler import Ticket
 from trimodal.llm.tokenizer import ByteTokenizer
 
 
-def stream_of(arrived: float = 10.0, prompt: str = "hello", tier: Tier | None = None) -> Stream:
+def state_of(arrived: float = 10.0, prompt: str = "hello", tier: Tier | None = None) -> RequestState:
     request = GenerationRequest(prompt, None, Sampling(8))
-    return Stream(request, list(prompt.encode()), Collector(), arrived=arrived, tier=tier)
+    return RequestState(request, list(prompt.encode()), Collector(), arrived=arrived, tier=tier)
 
 
-def generation_of(first: Stream, predicted: float = math.nan, tier: Tier | None = None) -> Generation:
+def generation_of(first: RequestState, predicted: float = math.nan, tier: Tier | None = None) -> Generation:
     ticket = Ticket(1, 5, 8, arrived=first.arrived, predicted_ttft=predicted, tier=tier or Tier())
     return Generation(ticket, first, TextStream(ByteTokenizer(), ()), None)
 
@@ -35,38 +35,38 @@ def say(generation: Generation, text: str, finish: str | None = None, cached: in
     generation.push(ids, finish, cached)
 
 
-def last(stream: Stream) -> Delta:
-    item = stream.take()
+def last(state: RequestState) -> Delta:
+    item = state.take()
     assert isinstance(item, Delta)
     return item
 
 
-def cache_of(stream: Stream) -> str:
-    note = last(stream).note
+def cache_of(state: RequestState) -> str:
+    note = last(state).note
     assert note
     return note.cache
 
 
 def test_who_joins_is_told_that_it_is_shared() -> None:
-    first, second = stream_of(), stream_of()
+    first, second = state_of(), state_of()
     generation = generation_of(first)
     generation.join(second)
     say(generation, "abc", "length")
-    assert [cache_of(stream) for stream in (first, second)] == ["", "coalesced"]
+    assert [cache_of(state) for state in (first, second)] == ["", "coalesced"]
 
 
 def test_when_the_first_leaves_it_is_the_next_ones() -> None:
-    first, second, third = stream_of(), stream_of(), stream_of()
+    first, second, third = state_of(), state_of(), state_of()
     generation = generation_of(first)
     generation.join(second)
     generation.join(third)
     assert not generation.leave(first)
     say(generation, "abc", "length")
-    assert [cache_of(stream) for stream in (second, third)] == ["", "coalesced"]
+    assert [cache_of(state) for state in (second, third)] == ["", "coalesced"]
 
 
 def test_at_the_end_nobody_inherits() -> None:
-    first, second = stream_of(), stream_of()
+    first, second = state_of(), state_of()
     generation = generation_of(first)
     generation.join(second)
     say(generation, "abc", "length")
@@ -79,10 +79,10 @@ def test_at_the_end_nobody_inherits() -> None:
     ("arrived", "said", "foreseen"), [(10.0, "", 3.0), (12.0, "", 1.0), (15.0, "", 0.0), (12.0, "abc", 0.0)]
 )
 def test_ttft_is_foreseen_from_each_ones_own_arrival(arrived: float, said: str, foreseen: float) -> None:
-    generation = generation_of(stream_of(10.0), predicted=3.0)
+    generation = generation_of(state_of(10.0), predicted=3.0)
     if said:
         say(generation, said)
-    late = stream_of(arrived)
+    late = state_of(arrived)
     generation.join(late)
     assert late.predicted_ttft == foreseen
     if not said:
@@ -91,15 +91,15 @@ def test_ttft_is_foreseen_from_each_ones_own_arrival(arrived: float, said: str, 
 
 
 def test_what_was_not_foreseen_is_nobodys() -> None:
-    generation = generation_of(stream_of())
-    late = stream_of(11.0)
+    generation = generation_of(state_of())
+    late = state_of(11.0)
     generation.join(late)
     generation.handed_over()
     assert math.isnan(late.predicted_ttft)
 
 
 def test_no_more_of_a_prompt_is_cached_than_it_has() -> None:
-    long, short = stream_of(prompt="hello" + "\n" * 100), stream_of(prompt="hello")
+    long, short = state_of(prompt="hello" + "\n" * 100), state_of(prompt="hello")
     generation = generation_of(long)
     generation.join(short)
     say(generation, "abc", cached=96)
@@ -108,52 +108,52 @@ def test_no_more_of_a_prompt_is_cached_than_it_has() -> None:
 
 def test_nobody_waits_behind_a_smaller_share_than_its_own() -> None:
     half = Tier(kv_share=0.5)
-    generation = generation_of(stream_of(), tier=half)
-    assert generation.suits(stream_of(tier=half))
-    assert not generation.suits(stream_of(tier=Tier()))
+    generation = generation_of(state_of(), tier=half)
+    assert generation.accepts(state_of(tier=half))
+    assert not generation.accepts(state_of(tier=Tier()))
     generation.ticket.started = 1.0
-    assert generation.suits(stream_of(tier=Tier())), "it runs: there is nothing to wait for"
+    assert generation.accepts(state_of(tier=Tier())), "it runs: there is nothing to wait for"
 
 
 def test_listeners_are_bounded() -> None:
-    generation = generation_of(stream_of())
+    generation = generation_of(state_of())
     for _ in range(1023):
-        assert generation.suits(stream_of())
-        generation.join(stream_of())
-    assert not generation.suits(stream_of())
+        assert generation.accepts(state_of())
+        generation.join(state_of())
+    assert not generation.accepts(state_of())
 
 
-def make(trimmed: str = "") -> Stream:
-    return Stream(GenerationRequest("hi", None, Sampling(10)), [1, 2, 3], Collector(), trimmed=trimmed)
+def make(trimmed: str = "") -> RequestState:
+    return RequestState(GenerationRequest("hi", None, Sampling(10)), [1, 2, 3], Collector(), trimmed=trimmed)
 
 
 def test_what_piles_up_is_one_delta() -> None:
-    stream = make()
-    stream.push("ab", 2, "")
-    stream.push("c", 1, "")
-    assert stream.take() == Delta("abc", "", 3, 0, 3, 3)
-    assert stream.take() is None
+    state = make()
+    state.push("ab", 2, "")
+    state.push("c", 1, "")
+    assert state.take() == Delta("abc", "", 3, 0, 3, 3)
+    assert state.take() is None
 
 
 def test_the_end_comes_even_without_text_and_has_the_note() -> None:
-    stream = make(trimmed='{"messages": 2}')
-    stream.push("", 0, "length")
-    assert stream.ended
-    taken = stream.take()
+    state = make(trimmed='{"messages": 2}')
+    state.push("", 0, "length")
+    assert state.ended
+    taken = state.take()
     assert isinstance(taken, Delta)
     assert (taken.text, taken.finish_reason, taken.tokens) == ("", "length", 0)
     assert taken.note
     assert (taken.note.cache, taken.note.similarity, taken.note.queue_s) == ("", 0.0, 0.0)
     assert taken.note.trimmed == '{"messages": 2}'
     assert math.isnan(taken.note.predicted_ttft_s)
-    assert stream.take() is None
+    assert state.take() is None
 
 
 @pytest.mark.parametrize(("kind", "similarity"), [("exact", 1.0), ("semantic", 0.93)])
 def test_a_hit_is_an_answer_like_any_other(kind: str, similarity: float) -> None:
-    stream = make()
-    stream.answer(Hit(Entry("hi", "Hello.", "stop", 4, 10, 0.0, 1.0), kind, similarity))  # type: ignore[arg-type]
-    taken = stream.take()
+    state = make()
+    state.answer(Hit(Entry("hi", "Hello.", "stop", 4, 10, 0.0, 1.0), kind, similarity))  # type: ignore[arg-type]
+    taken = state.take()
     assert isinstance(taken, Delta)
     assert (taken.text, taken.finish_reason) == ("Hello.", "stop")
     assert (taken.prompt_tokens, taken.cached_tokens, taken.completion_tokens) == (3, 0, 4)
@@ -161,10 +161,38 @@ def test_a_hit_is_an_answer_like_any_other(kind: str, similarity: float) -> None
     assert (taken.note.cache, taken.note.similarity) == (kind, similarity)
 
 
+@pytest.mark.parametrize("first", ["refuse", "fail", "push", "answer"])
+def test_who_ends_it_first_decides_the_final_response(first: str) -> None:
+    hit = Hit(Entry("hi", "Hello.", "stop", 4, 10, 0.0, 1.0), "exact")
+    ends = {
+        "refuse": lambda state: state.refuse(),
+        "fail": lambda state: state.fail(Cancelled("gone")),
+        "push": lambda state: state.push("text", 1, "stop"),
+        "answer": lambda state: state.answer(hit),
+    }
+    for later in set(ends) - {first, "refuse"}:
+        alone, both = make(), make()
+        ends[first](alone)
+        ends[first](both)
+        ends[later](both)
+        assert both.ended
+        assert str(both.take()) == str(alone.take())
+        assert both.take() is None
+
+
+def test_a_response_that_cannot_be_sent_is_replaced_by_an_error_even_at_the_end() -> None:
+    state = make()
+    state.push("text", 1, "stop")
+    assert isinstance(state.take(), Delta)
+    state.break_off(InternalError("not sent"))
+    assert isinstance(state.take(), InternalError)
+    assert state.take() is None
+
+
 def test_after_an_error_nothing_else_is_sent() -> None:
-    stream = make()
-    stream.push("waiting", 7, "")
+    state = make()
+    state.push("waiting", 7, "")
     error = Cancelled("gone")
-    stream.fail(error)
-    assert stream.take() is error
-    assert stream.take() is None
+    state.fail(error)
+    assert state.take() is error
+    assert state.take() is None

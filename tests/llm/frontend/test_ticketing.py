@@ -5,17 +5,17 @@ import pytest
 from tests.llm.doubles.sinks import Collector
 from trimodal.errors import InvalidArgument
 from trimodal.llm.engines.protocol import Sampling
-from trimodal.llm.frontend.request_state import Stream
+from trimodal.llm.frontend.request_state import RequestState
 from trimodal.llm.frontend.ticketing import deadline, priority, ticket_of
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import Terms
 from trimodal.llm.request.tiers import Tier
 
 
-def stream(tier: Tier, terms: Terms) -> Stream:
+def stream(tier: Tier, terms: Terms) -> RequestState:
     request = GenerationRequest("hi", None, Sampling(10), terms=terms)
     end = deadline(100.0, terms, tier)
-    return Stream(request, [1, 2], Collector(), arrived=100.0, tier=tier, tier_name="t", deadline=end)
+    return RequestState(request, [1, 2], Collector(), arrived=100.0, tier=tier, tier_name="t", deadline=end)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,8 @@ def test_equal_beginnings_are_equal_prefixes() -> None:
     long = GenerationRequest("x", None, Sampling(10))
     ids = list(range(100))
     one, other, third = (
-        ticket_of(1, Stream(long, tokens, Collector())) for tokens in (ids, ids[:80] + [7] * 9, [5, *ids])
+        ticket_of(1, RequestState(long, tokens, Collector()))
+        for tokens in (ids, ids[:80] + [7] * 9, [5, *ids])
     )
     assert one.prefix == other.prefix != third.prefix
 

@@ -39,6 +39,10 @@ class Client:
     cached: int = 0
     patient: bool = False
     """Comes again when it is refused, after the time that it is told."""
+    question: int = 0
+    """Clients with the same question share one answer while it is under way; 0: it is asked by one alone."""
+    joined: Client | None = None
+    """The client whose answer it shares."""
     tries: int = 0
     refused: str = ""
     retry_after: float = math.nan
@@ -54,7 +58,14 @@ class Client:
 
     @property
     def met(self) -> bool:
-        return bool(self.done) and self.ticket.first_token <= self.ticket.ttft_deadline
+        source = self.joined or self
+        return bool(source.done) and source.ticket.first_token <= self.due
+
+    @property
+    def due(self) -> float:
+        """When the first text is due on its own tier's terms."""
+        within = self.ticket.tier.ttft_deadline_ms / 1e3
+        return self.at + within if within else math.inf
 
 
 class Server:
@@ -68,6 +79,8 @@ class Server:
         self.scheduler = Scheduler(settings, info, lambda: self.now)
         self.watch: Callable[[], None] = lambda: None
         self.steps = 0
+        self.hastens = True
+        self._asked: dict[int, Client] = {}
         self._random = random.Random(seed)
         self._clients: dict[int, Client] = {}
         self._engine: list[Client] = []
@@ -96,6 +109,8 @@ class Server:
     def _admit(self, client: Client) -> None:
         client.tries += 1
         client.ticket.arrived = client.at
+        if self._join(client):
+            return
         try:
             self.scheduler.admit(client.ticket)
         except Unavailable as error:
@@ -106,6 +121,18 @@ class Server:
                 heappush(self._coming, (client.at, client.ticket.id, client))
             return
         self._clients[client.ticket.id] = client
+
+    def _join(self, client: Client) -> bool:
+        if not client.question:
+            return False
+        first = self._asked.get(client.question)
+        if first is None or self._clients.get(first.ticket.id) is not first:
+            self._asked[client.question] = client
+            return False
+        client.joined = first
+        if self.hastens:
+            self.scheduler.hasten(first.ticket, client.ticket.priority, client.ticket.ttft_deadline)
+        return True
 
     def _changed(self) -> None:
         for ticket in self.scheduler.overdue():

@@ -109,7 +109,7 @@ class Books(RuleBasedStateMachine):
         assert scheduler.reserved_blocks == blocks <= BLOCKS
         assert sum(books.reserved_by_tier.values()) == blocks
         assert min(books.reserved_by_tier.values(), default=1) > 0
-        speed = scheduler._predictor._speed
+        speed = scheduler._predictor._latency
         unanswered = [each for each in self.running.values() if not each.first_token]
         assert speed.pending == sum(each.uncached for each in unanswered)
         assert speed.streams == len(self.running) - len(unanswered)

@@ -39,10 +39,10 @@ class Situation:
 
     def wait(self, *tickets: Ticket) -> None:
         for each in tickets:
-            self.order.add(each, 0.0)
+            self.order.add(each)
 
     def ask(self, each: Ticket) -> FirstText | None:
-        lines = self.order.before(each, 0.0)
+        lines = self.order.before(each)
         return self.forecast.first_text(lines, each, self.running, self.books)
 
     def foreseen(self, each: Ticket) -> FirstText:

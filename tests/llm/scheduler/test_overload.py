@@ -1,8 +1,12 @@
-"""The scheduler in front of a simulated engine: what it keeps under load, against first in, first out."""
+"""What the scheduler keeps under load in front of a simulated engine, against first in, first out.
+
+`python -m pytest tests/llm/scheduler/test_overload.py -k buys -rP` prints what three of its rules buy.
+"""
 
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 from functools import lru_cache
 
@@ -11,6 +15,7 @@ import pytest
 from tests.llm.scheduler.engine_rig import info, settings
 from tests.llm.scheduler.simulation import Client, Pace, Server, poisson
 from trimodal.llm.request.tiers import Tier
+from trimodal.llm.scheduler.waiting_queue import WaitingQueue
 
 SECONDS = 30
 CAPACITY = 13.0
@@ -20,6 +25,13 @@ MIX = {
     "standard": (Tier(ttft_deadline_ms=1500), 0.6),
     "batch": (Tier(priority=-10, ttft_deadline_ms=5000), 0.3),
 }
+
+SHIPPED = {
+    "premium": (Tier(priority=10, ttft_deadline_ms=2000), 0.1),
+    "standard": (Tier(), 0.6),
+    "batch": (Tier(priority=-10, kv_share=0.5), 0.3),
+}
+"""The tiers of model_repository/llm/tiers.toml."""
 
 
 def serve(clients: list[Client], pace: Pace | None = None, blocks: int = 2000, **values: object) -> Server:
@@ -104,6 +116,67 @@ def test_what_is_without_a_deadline_waits_but_never_for_ever() -> None:
     assert len(batch) > 20
     assert all(client.done for client in batch)
     assert max(client.ttft for client in batch) < 20 * 1.0 + 10  # it is above all newcomers after 20 s
+
+
+def share_met(clients: list[Client], tier: str) -> float:
+    of_tier = [client for client in clients if client.ticket.tier_name == tier]
+    return sum(client.met for client in of_tier) / len(of_tier)
+
+
+def test_what_displacement_buys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At twice the capacity, requests without deadlines fill the queue; the highest tier still gets in."""
+
+    def premium() -> float:
+        clients = poisson(2 * CAPACITY, 2 * SECONDS, 1, SHIPPED)
+        serve(clients, max_queue=64)
+        return share_met(clients, "premium")
+
+    displacing = premium()
+    monkeypatch.setattr(WaitingQueue, "last", lambda self: None)
+    refusing = premium()
+    print(f"premium in time at 2x load: {displacing:.1%}; without displacement {refusing:.1%}")
+    assert displacing >= 0.95
+    assert refusing <= 0.7
+
+
+def test_what_ageing_buys() -> None:
+    """At 1.5 times the capacity, 95 % of it premium, a standard request waits for 10 · 5 s and its turn."""
+
+    def begun(ageing_s: float) -> tuple[float, float, float]:
+        mix = {"premium": (SHIPPED["premium"][0], 0.95), "standard": (Tier(), 0.05)}
+        clients = poisson(1.5 * CAPACITY, 180, 1, mix)
+        server = Server(settings(max_num_seqs=16, max_queue=64, ageing_s=ageing_s), info(2000, 16))
+        server.run(clients, until=181.0)
+        early = [c for c in clients if c.ticket.tier_name == "standard" and c.at < 120]
+        waits = [client.ttft for client in early if client.ttft < math.inf]
+        return len(waits) / len(early), max(waits), share_met(clients, "premium")
+
+    aged, without = begun(5.0), begun(1e9)
+    for name, (share, longest, premium) in (("ageing", aged), ("none", without)):
+        print(f"{name}: standard served {share:.0%}, at most {longest:.0f} s; premium in time {premium:.1%}")
+    assert aged[0] >= 0.6
+    assert aged[1] <= 60
+    assert without[0] <= 0.1
+    assert aged[2] >= without[2] - 0.05
+
+
+def test_what_hastening_buys() -> None:
+    """Half of the requests ask one of ten questions: who joins a lower tier's request keeps its own terms."""
+
+    def premium(hastens: bool) -> float:
+        clients = poisson(2 * CAPACITY, 2 * SECONDS, 1, SHIPPED)
+        draw = random.Random(5)
+        for client in clients:
+            client.question = draw.choice([0, 1 + draw.randrange(10)])
+        server = Server(settings(max_num_seqs=16, max_queue=64), info(2000, 16))
+        server.hastens = hastens
+        server.run(clients, until=1.0 + 2 * SECONDS)
+        return share_met(clients, "premium")
+
+    with_it, without = premium(True), premium(False)
+    print(f"premium in time at 2x load: {with_it:.1%}; in the place of the one it joins {without:.1%}")
+    assert with_it >= 0.9
+    assert without <= with_it - 0.15
 
 
 def test_a_big_request_is_served_among_small_ones_that_never_cease() -> None:

@@ -43,7 +43,7 @@ def handed_over(scheduler: Scheduler) -> list[int]:
 
 def test_handed_over_in_order_as_slots_come_free() -> None:
     scheduler, _ = make()
-    tickets = [ticket(1), ticket(2), ticket(3), ticket(4, priority=5), ticket(5, due=9.0)]
+    tickets = [ticket(1), ticket(2), ticket(3), ticket(4, priority=5), ticket(5, due=5.9)]
     for each in tickets:
         scheduler.admit(each)
     assert handed_over(scheduler) == [4, 5]
@@ -152,6 +152,7 @@ def test_a_more_urgent_listener_hastens_but_does_not_shorten_the_others_patience
     scheduler.admit(shared)
     scheduler.hasten(shared, 7, 1.2)
     assert (shared.priority, shared.ttft_deadline) == (7, 1.2)
+    assert next(iter(scheduler._waiting)) is shared
     clock.now = 2.0
     assert scheduler.overdue() == []
     scheduler.leave(ticket(1))  # another object of that id is none of ours
@@ -209,6 +210,6 @@ def test_what_was_spared_is_not_counted_as_work() -> None:
 
 def test_stats_are_plain_figures_from_the_start() -> None:
     stats = make()[0].stats()
-    assert (stats.refused_deadline, stats.expired, stats.aged, stats.foreseen) == (0, 0, 0, 0)
+    assert (stats.refused_deadline, stats.refused_queue, stats.expired, stats.displaced) == (0, 0, 0, 0)
     assert math.isnan(stats.error_p50_s)
     assert make()[0].advice == ""

@@ -1,4 +1,4 @@
-"""The CTranslate2 engine on a tiny Whisper with random weights: torch's and faster-whisper's nonsense."""
+"""The CTranslate2 engine on a tiny Whisper with random weights: the words of torch and faster-whisper."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.speech.whisper.checkpoints import LANGUAGES, convert, edit_manifest, 
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import ArtefactError
 from trimodal.speech.engines.protocol import open_engine
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
 from trimodal.speech.whisper import word_timestamps
 from trimodal.speech.whisper.features import log_mel
@@ -34,7 +34,7 @@ def artefact(checkpoint, tmp_path_factory):
 
 
 def opened(directory, **settings):
-    return open_engine(directory, RecognizeSettings(artefact="x", intra_op_threads=1, **settings))
+    return open_engine(directory, RecogniseSettings(artefact="x", intra_op_threads=1, **settings))
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +66,10 @@ def same(one, other):
 
 
 def test_a_window_does_not_depend_on_its_neighbours(engine):
-    batch = engine.recognize(WINDOWS)
+    batch = engine.recognise(WINDOWS)
     assert len({heard.text for heard in batch}) > 5, "or nothing is shown"
     for window, heard in zip(WINDOWS, batch, strict=True):
-        same(engine.recognize([window])[0], heard)
+        same(engine.recognise([window])[0], heard)
 
 
 def test_nor_on_neighbours_with_prompts_and_other_languages(multilingual):
@@ -78,37 +78,37 @@ def test_nor_on_neighbours_with_prompts_and_other_languages(multilingual):
         Window(window.samples, ("", *LANGUAGES)[index % 4], texts[index % 5])
         for index, window in enumerate(WINDOWS)
     ]
-    batch = multilingual.recognize(windows)
+    batch = multilingual.recognise(windows)
     for window, heard in zip(windows, batch, strict=True):
-        same(multilingual.recognize([window])[0], heard)
+        same(multilingual.recognise([window])[0], heard)
         assert window.language in ("", heard.language)
-    plain = multilingual.recognize([Window(window.samples, window.language) for window in windows])
+    plain = multilingual.recognise([Window(window.samples, window.language) for window in windows])
     assert [heard.text for heard in plain] != [heard.text for heard in batch], "prompts change nothing"
 
 
 @pytest.mark.parametrize(("beam_size", "temperature"), [(5, 0.0), (1, 0.4)])
 def test_nor_when_decoding_searches(artefact, beam_size, temperature):
     engine = opened(artefact, beam_size=beam_size)
-    batch = engine.recognize(WINDOWS, temperature)
-    assert [heard.text for heard in batch] != [heard.text for heard in opened(artefact).recognize(WINDOWS)]
+    batch = engine.recognise(WINDOWS, temperature)
+    assert [heard.text for heard in batch] != [heard.text for heard in opened(artefact).recognise(WINDOWS)]
     for window, heard in zip(WINDOWS, batch, strict=True):
-        same(engine.recognize([window], temperature)[0], heard)
+        same(engine.recognise([window], temperature)[0], heard)
     engine.close()
 
 
 def test_a_search_is_bounded_by_the_windows_own_language(multilingual, monkeypatch):
     monkeypatch.setattr(word_timestamps, "FEW_TOKENS", frozenset(LANGUAGES[:1]))
     windows = [Window(window.samples, LANGUAGES[index % 2]) for index, window in enumerate(WINDOWS)]
-    batch = multilingual.recognize(windows, 0.4)
+    batch = multilingual.recognise(windows, 0.4)
     for window, heard in zip(windows, batch, strict=True):
-        same(multilingual.recognize([window], 0.4)[0], heard)
+        same(multilingual.recognise([window], 0.4)[0], heard)
 
 
 def test_the_bound_on_tokens_is_the_languages(multilingual, monkeypatch):
     windows = [Window(window.samples, "zh") for window in WINDOWS]
-    long = multilingual.recognize(windows)
+    long = multilingual.recognise(windows)
     monkeypatch.setattr(word_timestamps, "SPELLED_PER_S", word_timestamps.TOKENS_PER_S)
-    short = multilingual.recognize(windows)
+    short = multilingual.recognise(windows)
     cut = [(one.text, other.text) for one, other in zip(long, short, strict=True) if one.text != other.text]
     assert cut, "or nothing is shown"
     assert all(text.startswith(head) for text, head in cut)
@@ -116,10 +116,10 @@ def test_the_bound_on_tokens_is_the_languages(multilingual, monkeypatch):
 
 def test_windows_of_one_length_with_texts_of_other_lengths(engine):
     windows = [Window(sound(2, seed)) for seed in range(8)]
-    batch = engine.recognize(windows)
+    batch = engine.recognise(windows)
     assert len({len(heard.words) for heard in batch}) > 2, "or nothing is shown"
     for window, heard in zip(windows, batch, strict=True):
-        same(engine.recognize([window])[0], heard)
+        same(engine.recognise([window])[0], heard)
 
 
 def test_the_words_are_those_of_torch(checkpoint, artefact, tmp_path):
@@ -138,7 +138,7 @@ def test_the_words_are_those_of_torch(checkpoint, artefact, tmp_path):
     )
     suppressed = engine._tokens.never_made()
     windows = [Window(sound(seconds, seed)) for seed, seconds in enumerate([1, 3, 8, 20])]
-    for window, heard in zip(windows, engine.recognize(windows), strict=True):
+    for window, heard in zip(windows, engine.recognise(windows), strict=True):
         features = torch.tensor(log_mel(window.samples, 30, 80))[None]
         ids, logs = [start, plain], []
         with torch.inference_mode():
@@ -186,7 +186,7 @@ def test_the_words_and_times_are_those_of_faster_whisper(artefact, tmp_path):
             no_speech_threshold=None,
         )  # fmt: skip
         expected = [word for segment in segments for word in segment.words]
-        (heard,) = engine.recognize([window])
+        (heard,) = engine.recognise([window])
         assert heard.text == "".join(word.word for word in expected)
         # The words at the window's edges are shortened by other rules; the rest is the same to a step.
         for word, other in list(zip(heard.words, expected, strict=True))[2:-2]:
@@ -198,7 +198,7 @@ def test_the_words_and_times_are_those_of_faster_whisper(artefact, tmp_path):
 
 
 def test_words_lie_in_the_window_in_order_and_end_with_the_audio(engine):
-    for window, heard in zip(WINDOWS, engine.recognize(WINDOWS), strict=True):
+    for window, heard in zip(WINDOWS, engine.recognise(WINDOWS), strict=True):
         times = [time for word in heard.words for time in (word.start, word.end)]
         assert times == sorted(times)
         assert all(0 <= time <= len(window.samples) / SAMPLE_RATE for time in times)
@@ -207,7 +207,7 @@ def test_words_lie_in_the_window_in_order_and_end_with_the_audio(engine):
 
 @pytest.mark.parametrize("samples", [1, 100, 320, 1600])
 def test_the_shortest_windows(engine, samples):
-    (heard,) = engine.recognize([Window(sound(1, 0)[:samples])])
+    (heard,) = engine.recognise([Window(sound(1, 0)[:samples])])
     assert all(0 <= word.start <= word.end <= samples / SAMPLE_RATE for word in heard.words)
 
 
@@ -225,32 +225,32 @@ def test_runs_hold_no_more_windows_than_set(artefact, monkeypatch):
             return encode(features)
 
     model, engine._model = engine._model, Counted()
-    engine.recognize([Window(sound(1, seed)) for seed in range(7)] + [Window(sound(3, 0))])
+    engine.recognise([Window(sound(1, seed)) for seed in range(7)] + [Window(sound(3, 0))])
     assert [(shape[0], shape[2]) for shape in sizes] == [(3, 200), (3, 200), (1, 200), (1, 500)]
     model.unload_model()
 
 
 def test_a_temperature_is_deterministic_and_breaks_loops(engine):
-    greedy = engine.recognize(WINDOWS)
+    greedy = engine.recognise(WINDOWS)
     looping = [index for index, heard in enumerate(greedy) if heard.compression_ratio > 2.4]
     assert looping
     windows = [WINDOWS[index] for index in looping]
-    retried = engine.recognize(windows, temperature=0.4)
-    assert engine.recognize(windows, temperature=0.4) == retried
+    retried = engine.recognise(windows, temperature=0.4)
+    assert engine.recognise(windows, temperature=0.4) == retried
     for index, heard in zip(looping, retried, strict=True):
         assert heard.compression_ratio < greedy[index].compression_ratio
 
 
 def test_an_english_only_model_takes_english_alone(engine, multilingual):
     assert engine.languages == ("en",)
-    assert engine.recognize(WINDOWS[:1])[0].language == "en"
+    assert engine.recognise(WINDOWS[:1])[0].language == "en"
     assert multilingual.languages == LANGUAGES
 
 
 def test_a_language_is_detected_as_ctranslate2_does(multilingual):
     for window in WINDOWS[:4]:
-        (detected,) = multilingual.recognize([window])
-        (given,) = multilingual.recognize([Window(window.samples, detected.language)])
+        (detected,) = multilingual.recognise([window])
+        (given,) = multilingual.recognise([Window(window.samples, detected.language)])
         assert detected.language in LANGUAGES
         same(detected, given)
 
@@ -258,18 +258,18 @@ def test_a_language_is_detected_as_ctranslate2_does(multilingual):
 def test_a_window_without_a_token_has_finite_figures(tmp_path):
     write_checkpoint(tmp_path / "checkpoint", seed=2, end_gain=3)
     engine = opened(convert(tmp_path / "checkpoint", tmp_path / "fp32"))
-    batch = engine.recognize(WINDOWS)
+    batch = engine.recognise(WINDOWS)
     assert any(heard.text == "" and heard.average_log_probability == 0.0 for heard in batch)
     for heard in batch:
         assert np.isfinite([heard.average_log_probability, heard.compression_ratio]).all()
         assert 0 <= heard.no_speech_probability <= 1
     for window, heard in zip(WINDOWS, batch, strict=True):
-        same(engine.recognize([window])[0], heard)
+        same(engine.recognise([window])[0], heard)
     engine.close()
 
 
 def test_nothing_in_is_nothing_out(engine):
-    assert engine.recognize([]) == []
+    assert engine.recognise([]) == []
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from trimodal.speech.engines.ctranslate2_model import (
     preload_cublas,
     threads,
 )
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 
 
 def manifest(precision: str) -> Manifest:
@@ -32,8 +32,8 @@ def manifest(precision: str) -> Manifest:
     )
 
 
-def settings(**changes: object) -> RecognizeSettings:
-    return RecognizeSettings.model_validate({"artefact": "x", **changes})
+def settings(**changes: object) -> RecogniseSettings:
+    return RecogniseSettings.model_validate({"artefact": "x", **changes})
 
 
 @pytest.mark.parametrize(

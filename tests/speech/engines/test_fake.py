@@ -7,7 +7,7 @@ import pytest
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.speech.engines.fake import VOCABULARY, WORD_S, FakeWhisper, hear, speak
 from trimodal.speech.engines.protocol import open_engine
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
 
 
@@ -53,7 +53,7 @@ def test_a_word_of_which_less_than_half_is_there_is_not_heard():
     ids=["silence", "noise", "DC", "between two words", "one sample"],
 )
 def test_nothing_is_heard_in_what_nobody_said(samples):
-    (heard,) = FakeWhisper().recognize([Window(samples)])
+    (heard,) = FakeWhisper().recognise([Window(samples)])
     assert heard.words == ()
     assert heard.no_speech_probability > 0.6
 
@@ -66,10 +66,10 @@ def test_a_word_that_is_not_in_the_vocabulary_cannot_be_said():
 
 
 def test_a_run_costs_what_the_settings_say():
-    settings = RecognizeSettings(artefact="x", engine="fake", fake_batch_ms=20, fake_window_ms=10)
+    settings = RecogniseSettings(artefact="x", engine="fake", fake_batch_ms=20, fake_window_ms=10)
     engine = open_engine(Path("none"), settings)
     started = time.perf_counter()
-    heard = engine.recognize([Window(speak(["one", "two"])[0])] * 3)
+    heard = engine.recognise([Window(speak(["one", "two"])[0])] * 3)
     assert time.perf_counter() - started >= 0.05
     assert [one.text for one in heard] == [" one two"] * 3
     engine.close()

@@ -23,7 +23,7 @@ from tests.speech.whisper.checkpoints import (
 from trimodal.errors import ArtefactError, ServerError, SettingsError
 from trimodal.manifest import Manifest, write_manifest
 from trimodal.speech.engines.protocol import open_engine
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
@@ -48,7 +48,7 @@ def export(checkpoint_directory, out, languages=()):
 
 def opened(directory, engine="onnxruntime", **settings):
     return open_engine(
-        directory, RecognizeSettings(artefact="x", engine=engine, intra_op_threads=1, **settings)
+        directory, RecogniseSettings(artefact="x", engine=engine, intra_op_threads=1, **settings)
     )
 
 
@@ -106,7 +106,7 @@ def test_tokens_language_and_figures_are_those_of_ctranslate2(both):
         Window(window.samples, ("", *LANGUAGES)[index % 4], texts[index % 3])
         for index, window in enumerate(WINDOWS)
     ]
-    heard = list(zip(ours.recognize(windows), theirs.recognize(windows), strict=True))
+    heard = list(zip(ours.recognise(windows), theirs.recognise(windows), strict=True))
     assert len({our.text for our, _ in heard}) > 5, "or nothing is shown"
     for our, their in heard:
         assert our.text == their.text
@@ -117,7 +117,7 @@ def test_tokens_language_and_figures_are_those_of_ctranslate2(both):
 
 def test_word_times_are_near_those_of_ctranslate2(both):
     """They differ where attention is vague, as it is with random weights, but not in the middle."""
-    ours, theirs = (engine.recognize([Window(one.samples, "en") for one in WINDOWS]) for engine in both)
+    ours, theirs = (engine.recognise([Window(one.samples, "en") for one in WINDOWS]) for engine in both)
     gaps = [
         abs(our.start - their.start)
         for one, other in zip(ours, theirs, strict=True)
@@ -134,33 +134,33 @@ def test_a_window_does_not_depend_on_its_neighbours(both):
         Window(window.samples, ("", *LANGUAGES)[index % 4], texts[index % 5])
         for index, window in enumerate(WINDOWS)
     ]
-    for window, heard in zip(windows, engine.recognize(windows), strict=True):
-        same(engine.recognize([window])[0], heard)
+    for window, heard in zip(windows, engine.recognise(windows), strict=True):
+        same(engine.recognise([window])[0], heard)
 
 
 def test_batches_of_three_hear_what_a_batch_of_eight_hears(artefact, engine):
     small = opened(artefact, max_batch_windows=3)
-    for one, other in zip(small.recognize(WINDOWS), engine.recognize(WINDOWS), strict=True):
+    for one, other in zip(small.recognise(WINDOWS), engine.recognise(WINDOWS), strict=True):
         same(one, other)
     small.close()
 
 
 def test_a_draw_is_the_same_again_and_another_than_greedy(engine):
-    first = engine.recognize(WINDOWS, 1.0)
-    assert [heard.text for heard in first] != [heard.text for heard in engine.recognize(WINDOWS)]
+    first = engine.recognise(WINDOWS, 1.0)
+    assert [heard.text for heard in first] != [heard.text for heard in engine.recognise(WINDOWS)]
     for window, heard in zip(WINDOWS, first, strict=True):
-        same(engine.recognize([window], 1.0)[0], heard)
+        same(engine.recognise([window], 1.0)[0], heard)
 
 
 def test_words_lie_in_their_window_in_order(engine):
-    for window, heard in zip(WINDOWS, engine.recognize(WINDOWS), strict=True):
+    for window, heard in zip(WINDOWS, engine.recognise(WINDOWS), strict=True):
         edges = [edge for word in heard.words for edge in (word.start, word.end)]
         assert edges == sorted(edges)
         assert all(0 <= edge <= len(window.samples) / 16_000 for edge in edges)
 
 
 def test_what_the_checkpoint_suppresses_is_not_written(artefact, engine, tmp_path):
-    word = next(heard.words[0].text for heard in engine.recognize(WINDOWS) if heard.words)
+    word = next(heard.words[0].text for heard in engine.recognise(WINDOWS) if heard.words)
     token = engine._tokens.encode(word)[0]
     copy = tmp_path / "copy"
     shutil.copytree(artefact, copy)
@@ -168,7 +168,7 @@ def test_what_the_checkpoint_suppresses_is_not_written(artefact, engine, tmp_pat
     manifest["extra"]["suppressed"] = [token]
     (copy / "manifest.json").write_text(json.dumps(manifest))
     suppressing = opened(copy)
-    assert word not in [one.text for heard in suppressing.recognize(WINDOWS) for one in heard.words]
+    assert word not in [one.text for heard in suppressing.recognise(WINDOWS) for one in heard.words]
     suppressing.close()
 
 

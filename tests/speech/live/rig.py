@@ -1,4 +1,4 @@
-"""A speech service on scripted sessions, for tests: a window a second is due, hearing it commits a word."""
+"""A speech service on scripted sessions: a window is due each second, and recognising it commits a word."""
 
 from __future__ import annotations
 
@@ -64,15 +64,14 @@ class ScriptedSession:
         self.fresh += words
         return words
 
-    def give_up(self, planned) -> None:
-        self.outstanding = False
-
     def take(self):
         fresh, self.fresh = tuple(self.fresh), []
-        return SimpleNamespace(committed=fresh, tentative=(), received_s=self.received_s, lag_s=0.0)
+        return SimpleNamespace(
+            committed=fresh, tentative=(), received_s=self.received_s, lag_s=0.0, session=self
+        )
 
 
-class Recognizer:
+class Recogniser:
     """Says the window's prompt as its word; may be held, may fail."""
 
     def __init__(self) -> None:
@@ -135,10 +134,10 @@ class Bench:
     """A service on scripted sessions, and how tests talk to it."""
 
     def __init__(self, settings: dict, idle_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.recognizer, self.metrics = Recognizer(), MemoryMetrics()
+        self.recogniser, self.metrics = Recogniser(), MemoryMetrics()
         self.service = SpeechService(
             SpeechSettings(**settings),
-            self.recognizer,
+            self.recogniser,
             lambda: None,
             SpeechMetrics(self.metrics),
             idle_s=idle_s,
@@ -153,6 +152,10 @@ class Bench:
 
     def metric(self, name: str, **labels: str):
         return self.metrics.get(f"trimodal_speech_{name}", labels)
+
+    @property
+    def open_streams(self) -> float:
+        return self.metric("active_streams", model="speech").value
 
     def outcome(self, name: str) -> float:
         return self.metric("streams_total", outcome=name).value

@@ -1,4 +1,4 @@
-"""Chunks as clients send them: what is taken, and the sentence for everything that is not."""
+"""Chunks that are taken, and the sentence for each that is refused."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ WITH_NAN[0, 700], WITH_INF[0, 3] = np.nan, -np.inf
         ({"audio": GOOD, "audio_int16": np.zeros((1, 1600), np.int16)}, "give one of them, not both"),
         ({"audio": np.zeros((2, 1600), np.float32)}, r"audio: shape \[2, 1600\]; one channel"),
         ({"audio": np.zeros((1, 2, 1600), np.float32)}, "one channel"),
-        ({"audio": WITH_NAN}, "audio: NaN or infinite"),
-        ({"audio": WITH_INF}, "audio: NaN or infinite"),
+        ({"audio": WITH_NAN}, "audio: sample 700 is nan; FP32 samples are finite"),
+        ({"audio": WITH_INF}, "audio: sample 3 is -inf"),
         ({"audio": AS_INTEGERS}, r"audio: a sample of 16384; .* integers go into audio_int16"),
     ],
 )

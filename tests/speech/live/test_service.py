@@ -1,4 +1,4 @@
-"""Streams through the service: answers, counts, crowds. What sessions commit is tested beside them."""
+"""Streams through the service: answers, counts, many clients at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.speech.live.rig import Answer, eventually
 
 def test_a_chunk_is_answered_before_anything_is_heard(bench):
     one = bench()
-    one.recognizer.go.clear()
+    one.recogniser.go.clear()
     assert one.send(start=True).wait().words() == ""
     assert one.send(seconds=0.5).wait().update.received_s == 1.5
 
@@ -29,18 +29,18 @@ def test_the_answer_to_end_has_everything(bench):
         3.25,
         4.25,
     ]
-    assert one.service.open_streams == 0
+    assert one.open_streams == 0
     assert one.outcome("finished") == 1
 
 
 def test_end_waits_for_what_is_still_being_heard(bench):
     one = bench()
-    one.recognizer.go.clear()
+    one.recogniser.go.clear()
     one.send(start=True).wait()
     last = one.send(end=True, seconds=0)
-    eventually(lambda: one.recognizer.inside == 1)
+    eventually(lambda: one.recogniser.inside == 1)
     assert not last.given
-    one.recognizer.go.set()
+    one.recogniser.go.set()
     assert last.wait().words() == " 0"
     assert last.times == 1
 

@@ -4,11 +4,11 @@ import pytest
 
 from trimodal.audio.values import Word
 from trimodal.speech.recognise.hallucinations import GUARDS, is_repetition, loops, rejected_by
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition
 from trimodal.speech.whisper.word_timestamps import compression_ratio
 
-SETTINGS = RecognizeSettings(artefact="x")
+SETTINGS = RecogniseSettings(artefact="x")
 
 
 def heard(text, rate=3.0, **figures):

@@ -3,7 +3,7 @@ import pytest
 
 from trimodal.audio.values import Word
 from trimodal.errors import InvalidArgument
-from trimodal.speech.recognise.request import Recognized, RecognizeRequest
+from trimodal.speech.recognise.request import Recognised, RecogniseRequest
 from trimodal.speech.values import Recognition
 
 LONGEST = 480_000
@@ -12,16 +12,16 @@ LONGEST = 480_000
 def request(first=0.0, prompts=None, languages=None):
     windows = np.zeros((1, 320), np.float32)
     windows[0, 0] = first
-    return RecognizeRequest(windows, prompts, languages)
+    return RecogniseRequest(windows, prompts, languages)
 
 
 def of_shape(*shape):
-    return RecognizeRequest(np.zeros(shape, np.float32))
+    return RecogniseRequest(np.zeros(shape, np.float32))
 
 
 def test_rows_become_windows_with_their_own_prompt_and_language():
     samples = np.linspace(-1, 1, 640, dtype=np.float32).reshape(2, 320)
-    one, two = RecognizeRequest(samples, ["straße".encode(), b""], [b"de", b""]).checked(320, ("en", "de"))
+    one, two = RecogniseRequest(samples, ["straße".encode(), b""], [b"de", b""]).checked(320, ("en", "de"))
     assert (one.prompt, one.language, two.prompt, two.language) == ("straße", "de", "", "")
     np.testing.assert_array_equal(two.samples, samples[1])
 
@@ -38,17 +38,20 @@ def test_clipped_and_amplified_audio_is_accepted(level):
         (of_shape(1, LONGEST + 1), "window: 480001 samples; 1 to 480000 are accepted (30 s at 16000 Hz)"),
         (of_shape(0, 5), "window: shape [rows, samples] is needed, got [0, 5]"),
         (of_shape(5), "window: shape [rows, samples] is needed, got [5]"),
-        (request(np.nan), "window: every sample must be finite; sample 0 is nan"),
-        (request(-np.inf), "window: every sample must be finite; sample 0 is -inf"),
-        (request(-8.5), "window: samples lie within [-1, 1], got 8.5"),
-        (RecognizeRequest(np.float32([[0, 0], [0, 99]])), "window[1]: samples lie within [-1, 1], got 99"),
-        (request(0, [b"caf\xe9"]), "prompt: not UTF-8 (byte 3)"),
+        (request(np.nan), "window: sample 0 is nan; FP32 samples are finite, within [-1, 1]"),
+        (request(-np.inf), "window: sample 0 is -inf; FP32 samples are finite, within [-1, 1]"),
+        (request(-8.5), "window: a sample of 8.5; FP32 samples lie within [-1, 1]"),
+        (
+            RecogniseRequest(np.float32([[0, 0], [0, 99]])),
+            "window[1]: a sample of 99; FP32 samples lie within [-1, 1]",
+        ),
+        (request(0, [b"caf\xe9"]), "prompt is not valid UTF-8: byte 3 cannot be decoded"),
         (request(0, [b"x" * 1001]), "prompt: 1001 characters; at most 1000 are accepted"),
         (request(0, [b"a", b"b"]), "prompt: one for each of 1 windows is needed, got 2"),
         (request(0, None, []), "language: one for each of 1 windows is needed, got 0"),
         (request(0, None, [b"fr"]), "language: 'fr' is not known (known: en, de)"),
         (request(0, None, [b"EN"]), "language: 'EN' is not known (known: en, de)"),
-        (request(0, None, [b"\xff"]), "language: not UTF-8 (byte 0)"),
+        (request(0, None, [b"\xff"]), "language is not valid UTF-8: byte 0 cannot be decoded"),
         (request(0, None, [b"z" * 99_999]), f"language: '{'z' * 16}' is not known (known: en, de)"),
     ],
 )
@@ -63,7 +66,7 @@ def recognized(*texts):
         tuple(Word(f" {word}", at / 4, at / 4 + 0.25, 0.5) for at, word in enumerate(text.split()))
         for text in texts
     )
-    return Recognized(
+    return Recognised(
         tuple(Recognition(words, rejected="" if words else "silence") for words in rows), (8,) * 3
     )
 

@@ -5,9 +5,9 @@ from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.errors import InternalError, InvalidArgument, SettingsError
 from trimodal.metrics import MemoryMetrics
 from trimodal.speech.engines.fake import FakeWhisper, speak
-from trimodal.speech.recognise.request import RecognizeRequest
-from trimodal.speech.recognise.service import RecognizeService
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.recognise.request import RecogniseRequest
+from trimodal.speech.recognise.service import RecogniseService
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition
 
 
@@ -27,10 +27,10 @@ class Scripted(FakeWhisper):
         self.runs = []
         self.closed = False
 
-    def recognize(self, windows, temperature=0.0):
+    def recognise(self, windows, temperature=0.0):
         self.runs.append(([len(window.samples) for window in windows], temperature))
         self.windows = windows
-        results = super().recognize(windows)
+        results = super().recognise(windows)
         for index, window in enumerate(windows):
             planned = self.script.get(round(float(window.samples[0]), 3))
             if planned is not None:
@@ -47,7 +47,7 @@ def marked(mark, seconds=1.0):
     """A window that a script knows by its first sample."""
     samples = np.zeros((1, round(seconds * SAMPLE_RATE)), np.float32)
     samples[0, 0] = mark
-    return RecognizeRequest(samples)
+    return RecogniseRequest(samples)
 
 
 def said(text, log_probability=-0.2, no_speech=0.0, compression=1.0):
@@ -66,7 +66,7 @@ def metrics():
 
 def service(metrics, script=None, **settings):
     engine = Scripted(script)
-    made = RecognizeService(engine, RecognizeSettings(artefact="x", **settings), metrics)
+    made = RecogniseService(engine, RecogniseSettings(artefact="x", **settings), metrics)
     return made, engine
 
 
@@ -74,7 +74,7 @@ def spoken(*texts):
     """One request, a row for each text; rows of one length."""
     rows = [speak(text.split())[0] for text in texts]
     longest = max(map(len, rows))
-    return RecognizeRequest(np.stack([np.pad(row, (0, longest - len(row))) for row in rows]))
+    return RecogniseRequest(np.stack([np.pad(row, (0, longest - len(row))) for row in rows]))
 
 
 def windows(metrics):
@@ -86,8 +86,8 @@ def windows(metrics):
 
 
 def test_each_request_gets_its_own_words_from_one_run(metrics):
-    recognizer, engine = service(metrics)
-    first, second, third = recognizer.recognize(
+    recogniser, engine = service(metrics)
+    first, second, third = recogniser.recognise(
         [spoken("what is a lambda"), spoken("one two", "three"), spoken("")]
     )
     assert [row.text for row in first.rows] == [" what is a lambda"]
@@ -104,21 +104,21 @@ def test_the_first_word_of_a_window_begins_with_its_sound(metrics):
     samples, (word,) = speak(["one"], lead_s=0.4)
     early = Recognition((Word(" one", 0.0, word.end, 1.0),), average_log_probability=-0.1)
     samples[0] = 0.001
-    recognizer, _ = service(metrics, {0.001: (early, None)})
-    (outcome,) = recognizer.recognize([RecognizeRequest(samples[None])])
+    recogniser, _ = service(metrics, {0.001: (early, None)})
+    (outcome,) = recogniser.recognise([RecogniseRequest(samples[None])])
     assert outcome.rows[0].words[0].start == pytest.approx(word.start, abs=0.021)
     assert outcome.rows[0].words[0].end == word.end
 
 
 def test_audio_is_counted_in_seconds(metrics):
-    recognizer, _ = service(metrics)
-    recognizer.recognize([marked(0, 1.5), marked(0, 0.25)])
+    recogniser, _ = service(metrics)
+    recogniser.recognise([marked(0, 1.5), marked(0, 0.25)])
     assert metrics.get("trimodal_speech_audio_seconds_total", {}).value == 1.75
 
 
 def test_runs_hold_one_context_and_no_more_windows_than_set(metrics):
-    recognizer, engine = service(metrics, max_batch_windows=2)
-    outcomes = recognizer.recognize([marked(0, seconds) for seconds in (1, 6, 2, 3, 30, 4, 5, 5)])
+    recogniser, engine = service(metrics, max_batch_windows=2)
+    outcomes = recogniser.recognise([marked(0, seconds) for seconds in (1, 6, 2, 3, 30, 4, 5, 5)])
     assert [([length // SAMPLE_RATE for length in run], hot) for run, hot in engine.runs] == [
         ([1, 2], 0), ([3, 4], 0), ([5, 5], 0), ([6, 30], 0),
     ]  # fmt: skip
@@ -127,17 +127,17 @@ def test_runs_hold_one_context_and_no_more_windows_than_set(metrics):
 
 
 def test_a_refused_request_leaves_the_others_alone(metrics):
-    recognizer, engine = service(metrics)
-    good, bad, wrong = recognizer.recognize(
+    recogniser, engine = service(metrics)
+    good, bad, wrong = recogniser.recognise(
         [
             spoken("one"),
-            RecognizeRequest(np.full((3, 9), 99, np.float32)),
-            RecognizeRequest(marked(0).windows, None, [b"fr"]),
+            RecogniseRequest(np.full((3, 9), 99, np.float32)),
+            RecogniseRequest(marked(0).windows, None, [b"fr"]),
         ]
     )
     assert good.rows[0].text == " one"
     assert isinstance(bad, InvalidArgument)
-    assert str(bad) == "window[0]: samples lie within [-1, 1], got 99"
+    assert str(bad) == "window[0]: a sample of 99; FP32 samples lie within [-1, 1]"
     assert str(wrong) == "language: 'fr' is not known (known: en, de)"
     assert [len(run) for run, _ in engine.runs] == [1]
     assert windows(metrics) == {"heard": 1, "refused": 4}
@@ -146,23 +146,23 @@ def test_a_refused_request_leaves_the_others_alone(metrics):
 def test_the_longest_window_is_the_longest_context(metrics):
     engine = Scripted()
     engine.contexts_s = (2.0,)
-    recognizer = RecognizeService(engine, RecognizeSettings(artefact="x"), metrics)
-    fits, longer = recognizer.recognize([marked(0, 2), marked(0, 2.001)])
+    recogniser = RecogniseService(engine, RecogniseSettings(artefact="x"), metrics)
+    fits, longer = recogniser.recognise([marked(0, 2), marked(0, 2.001)])
     assert fits.rows[0].text == ""
     assert str(longer) == "window: 32016 samples; 1 to 32000 are accepted (2 s at 16000 Hz)"
 
 
 def test_a_refused_request_runs_nothing(metrics):
-    recognizer, engine = service(metrics)
-    recognizer.recognize([marked(np.nan)])
-    assert recognizer.recognize([]) == []
+    recogniser, engine = service(metrics)
+    recogniser.recognise([marked(np.nan)])
+    assert recogniser.recognise([]) == []
     assert engine.runs == []
 
 
 def test_language_and_prompt_reach_the_engine_and_the_settings_fill_in(metrics):
-    recognizer, engine = service(metrics, language="de")
+    recogniser, engine = service(metrics, language="de")
     samples = marked(0).windows
-    recognizer.recognize([RecognizeRequest(samples, ["straße".encode()], [b"en"]), RecognizeRequest(samples)])
+    recogniser.recognise([RecogniseRequest(samples, ["straße".encode()], [b"en"]), RecogniseRequest(samples)])
     assert [(window.prompt, window.language) for window in engine.windows] == [("straße", "en"), ("", "de")]
 
 
@@ -173,8 +173,8 @@ def test_a_language_that_the_model_does_not_know_stops_loading(metrics):
 
 def test_what_is_not_believed_is_decoded_once_more_together(metrics):
     script = {0.1: (GOOD, None), 0.2: (UNSURE, GOOD), 0.3: (LOOPING, LOOPING), 0.4: (SILENCE, None)}
-    recognizer, engine = service(metrics, script, fallback_temperature=0.6)
-    good, better, worse, silent = recognizer.recognize([marked(mark) for mark in script])
+    recogniser, engine = service(metrics, script, fallback_temperature=0.6)
+    good, better, worse, silent = recogniser.recognise([marked(mark) for mark in script])
     assert [run for run in engine.runs if run[1]] == [([SAMPLE_RATE] * 2, 0.6)]
     assert (good.rows[0].text, better.rows[0].text) == (" good", " good")
     assert (worse.rows[0].words, worse.rows[0].rejected) == ((), "compression")
@@ -188,52 +188,52 @@ def test_what_is_not_believed_is_decoded_once_more_together(metrics):
 
 
 def test_without_a_temperature_there_is_no_second_decoding(metrics):
-    recognizer, engine = service(metrics, {0.2: (UNSURE, GOOD)}, fallback_temperature=0)
-    (outcome,) = recognizer.recognize([marked(0.2)])
+    recogniser, engine = service(metrics, {0.2: (UNSURE, GOOD)}, fallback_temperature=0)
+    (outcome,) = recogniser.recognise([marked(0.2)])
     assert (outcome.rows[0].text, outcome.rows[0].rejected) == ("", "probability")
     assert len(engine.runs) == 1
 
 
-def test_a_second_decoding_that_fails_leaves_the_window_rejected(metrics, capsys):
-    recognizer, _ = service(metrics, {0.2: (UNSURE, RuntimeError("secret"))})
-    (outcome,) = recognizer.recognize([marked(0.2)])
+def test_a_second_decoding_that_fails_leaves_the_window_rejected(metrics, caplog):
+    recogniser, _ = service(metrics, {0.2: (UNSURE, RuntimeError("secret"))})
+    (outcome,) = recogniser.recognise([marked(0.2)])
     assert outcome.rows[0].rejected == "probability"
     assert windows(metrics) == {"rejected": 1}
-    assert "secret" in capsys.readouterr().err
+    assert "secret" in caplog.text
 
 
-def test_a_window_that_the_engine_cannot_bear_fails_alone(metrics, capsys):
-    recognizer, engine = service(metrics, {0.5: (RuntimeError("secret"), None)})
-    first, bad, second = recognizer.recognize([spoken("one"), marked(0.5), spoken("two")])
+def test_a_window_that_the_engine_cannot_bear_fails_alone(metrics, caplog):
+    recogniser, engine = service(metrics, {0.5: (RuntimeError("secret"), None)})
+    first, bad, second = recogniser.recognise([spoken("one"), marked(0.5), spoken("two")])
     assert (first.rows[0].text, second.rows[0].text) == (" one", " two")
     assert isinstance(bad, InternalError)
     assert "secret" not in str(bad)
-    assert "secret" in capsys.readouterr().err
+    assert "secret" in caplog.text
     assert [len(run) for run, _ in engine.runs] == [3, 1, 1, 1]
     assert (first.batch_sizes, second.batch_sizes) == ((1,), (1,))
     assert windows(metrics) == {"heard": 2, "failed": 1}
 
 
-def test_one_failed_row_fails_its_request(metrics, capsys):
-    recognizer, _ = service(metrics, {0.5: (RuntimeError("x"), None)})
+def test_one_failed_row_fails_its_request(metrics, caplog):
+    recogniser, _ = service(metrics, {0.5: (RuntimeError("x"), None)})
     both = np.concatenate([marked(0).windows, marked(0.5).windows])
-    (outcome,) = recognizer.recognize([RecognizeRequest(both)])
+    (outcome,) = recogniser.recognise([RecogniseRequest(both)])
     assert isinstance(outcome, InternalError)
-    assert "RuntimeError" in capsys.readouterr().err
+    assert "RuntimeError" in caplog.text
 
 
-def test_an_engine_that_loses_a_result_is_not_trusted_with_the_batch(metrics, capsys):
-    recognizer, engine = service(metrics)
-    whole = engine.recognize
-    engine.recognize = lambda windows, temperature: whole(windows)[:2]
-    outcomes = recognizer.recognize([spoken("one"), spoken("two"), spoken("three")])
+def test_an_engine_that_loses_a_result_is_not_trusted_with_the_batch(metrics, caplog):
+    recogniser, engine = service(metrics)
+    whole = engine.recognise
+    engine.recognise = lambda windows, temperature: whole(windows)[:2]
+    outcomes = recogniser.recognise([spoken("one"), spoken("two"), spoken("three")])
     assert [one.rows[0].text for one in outcomes] == [" one", " two", " three"]
 
 
 def test_opening_warms_every_shape_and_counts_nothing(metrics, tmp_path, monkeypatch):
     engine = Scripted()
     monkeypatch.setattr("trimodal.speech.recognise.service.open_engine", lambda directory, settings: engine)
-    opened = RecognizeService.open(tmp_path, RecognizeSettings(artefact="x", max_batch_windows=3), metrics)
+    opened = RecogniseService.open(tmp_path, RecogniseSettings(artefact="x", max_batch_windows=3), metrics)
     assert [(len(run), run[0] // SAMPLE_RATE) for run, _ in engine.runs] == [(1, 5), (3, 5), (1, 30), (3, 30)]
     assert windows(metrics) == {}
     opened.close()

@@ -1,4 +1,4 @@
-"""Made-up speech with known words, and an oracle that hears windows of it: for tests of sessions.
+"""Made-up speech with known words, and an oracle that recognises windows of it: for tests of sessions.
 
 A word sounds as noise, a pause is silent. The oracle knows the words and is told
 where the window lies; what it does to words at the window's edges can be chosen.
@@ -131,6 +131,11 @@ def chunks_of(samples: Samples, lengths: Iterable[int]) -> Iterator[Samples]:
         at += length
 
 
+def held_s(session: LiveSession) -> float:
+    """Audio that a session has in memory."""
+    return len(session._ring) / SAMPLE_RATE
+
+
 def run(
     settings: SpeechSettings,
     policy: PolicyName,
@@ -151,7 +156,7 @@ def run(
 
     for chunk in chunks:
         session.feed(chunk)
-        outcome.held_s = max(outcome.held_s, session.held_s)
+        outcome.held_s = max(outcome.held_s, held_s(session))
         settle()
     session.end()
     settle()

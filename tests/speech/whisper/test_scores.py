@@ -1,4 +1,4 @@
-"""The choice of tokens, on the host and in torch: what plain numpy finds in the same logits."""
+"""The choice of tokens on the host and in torch, compared with plain numpy."""
 
 from __future__ import annotations
 

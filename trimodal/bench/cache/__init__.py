@@ -1,1 +1,1 @@
-"""Measures the answer cache: accuracy, latency and stores."""
+"""Measures the answer cache: how often it is wrong, its latency and its stores."""

@@ -1,7 +1,6 @@
-"""`trimodal bench cache`: how often the semantic cache's threshold and guard are right, on labelled pairs.
+"""`trimodal bench cache`: measures how often the semantic cache is right on labelled pairs of questions.
 
-Each pair is judged as the cache would judge it if one question's answer were stored and the
-other asked. Latencies through Triton are `cache_latency`'s affair.
+Each pair is judged as the cache would judge it if one question's answer were stored and the other asked.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
 
 
 def _open(artefact: Path | None) -> tuple[TextEmbedder, str]:
-    """The repository's embedding engine on the CPU, and the checkpoint that it was built from."""
+    """Opens the repository's embedding engine on the CPU; returns also the checkpoint behind it."""
     repository = default_repository()
     model = read_model(repository, "embedding", "cpu")
     source = str(model.config_file.relative_to(repository))
@@ -131,7 +130,7 @@ def _figures(measured: Sequence[Measured], threshold: float, source: str, checkp
 
 
 def asdict_of(found: Share) -> dict[str, Any]:
-    """A share as plain data, with its rate and bounds."""
+    """Makes a share plain data, with its rate and bounds."""
     return {**asdict(found), "rate": found.rate, "bounds": list(found.bounds)}
 
 
@@ -187,7 +186,7 @@ def _print(
 
 
 def _tell(measured: Sequence[Measured], threshold: float, most: int, console: Console) -> None:
-    """The questions behind the figures, for who asks for them."""
+    """Prints the questions behind the figures."""
     missed = [one for one in measured if one.pair.label == "same" and (one.reason or one.cosine < threshold)]
     for title, found in (("false hit", _false_hits(measured, threshold)), ("missed", missed)):
         for one in found[:most]:

@@ -1,17 +1,17 @@
-"""Counts and bounds of a measured set of pairs: by class, with and without the guard, over thresholds.
+"""Counts hits and bounds their rates over measured pairs: by class, with and without the guard, by threshold.
 
 The bounds are those of Clopper and Pearson (1934): exact for a binomial, never too narrow.
-It prints nothing and reads no files.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trimodal.bench.cache.pairs import CLASSES, HARD, Measured
 from trimodal.cache.calibration import Calibration, Point
+from trimodal.errors import OperatorError
 
 CONFIDENCE = 0.95
 _STEP = 0.01
@@ -50,12 +50,12 @@ def share(measured: Iterable[Measured], threshold: float, *, guarded: bool) -> S
 
 
 def hard(measured: Iterable[Measured]) -> list[Measured]:
-    """The near-identical questions with another answer."""
+    """Returns the near-identical questions with another answer."""
     return [one for one in measured if one.pair.kind in HARD]
 
 
 def calibrate(measured: Sequence[Measured], checkpoint: str, source: str) -> Calibration:
-    """The curve over thresholds, in steps of a hundredth, from where 98 % of passing paraphrases lie above.
+    """Makes the curve over thresholds, in steps of 0.01, from where 98 % of passing paraphrases lie above.
 
     Raises:
         ValueError: there are no paraphrases, or no near-identical pairs.
@@ -97,39 +97,17 @@ def clopper_pearson(hits: int, trials: int, confidence: float = CONFIDENCE) -> t
 
     Raises:
         ValueError: not 0 ≤ hits ≤ trials, or a confidence outside 0…1.
+        OperatorError: scipy is not installed.
     """
     if not 0 <= hits <= trials or not 0 < confidence < 1:
         raise ValueError(f"{hits} of {trials} with confidence {confidence} is no share")
     if not trials:
         return 0.0, 1.0
+    try:
+        from scipy.special import betaincinv
+    except ImportError:
+        raise OperatorError("bounds of rates need scipy: pip install 'trimodal[bench]'") from None
     tail = (1 - confidence) / 2
-    low = _root(lambda rate: _at_least(hits, trials, rate) - tail) if hits else 0.0
-    high = _root(lambda rate: tail - _at_most(hits, trials, rate)) if hits < trials else 1.0
+    low = float(betaincinv(hits, trials - hits + 1, tail)) if hits else 0.0
+    high = float(betaincinv(hits + 1, trials - hits, 1 - tail)) if hits < trials else 1.0
     return low, high
-
-
-def _root(rising: Callable[[float], float]) -> float:
-    """Where a function that rises over 0…1 passes zero, by halving."""
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        if rising(middle) < 0:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
-
-
-def _at_least(hits: int, trials: int, rate: float) -> float:
-    return math.fsum(_binomial(count, trials, rate) for count in range(hits, trials + 1))
-
-
-def _at_most(hits: int, trials: int, rate: float) -> float:
-    return math.fsum(_binomial(count, trials, rate) for count in range(hits + 1))
-
-
-def _binomial(count: int, trials: int, rate: float) -> float:
-    if rate <= 0 or rate >= 1:
-        return float(count == (0 if rate <= 0 else trials))
-    logarithm = math.lgamma(trials + 1) - math.lgamma(count + 1) - math.lgamma(trials - count + 1)
-    return math.exp(logarithm + count * math.log(rate) + (trials - count) * math.log1p(-rate))

@@ -1,13 +1,12 @@
-"""Latency of the cache through Triton: an exact and a semantic hit beside a bare round trip and an embedding.
+"""Measures the latency of cache hits through Triton, beside a bare round trip and an embedding.
 
-    bare       a request to the same model that needs neither cache nor engine: cancelling a key that
-               nobody has. The same stream, the same tensors out, one final response.
+    bare       a request to the same model that needs neither cache nor engine: cancelling an
+               unknown key. The same stream, the same tensors out, one final response.
     exact      a question that was asked before
     embedding  the embedding model's own answer to the text of the semantic hit, as a client sees it
     semantic   a paraphrase of a question that was asked before
 
 One request is in flight at a time, and the four take turns, so all see the same machine.
-How often a hit is right is not measured here.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ SIDES = ("bare", "exact", "embedding", "semantic")
 GOALS_MS = {"exact": ("bare", 3.0), "semantic": ("embedding", 10.0)}
 """Hit → what it is compared with, and by how much its p95 may be above that."""
 PAIRS = Path(trimodal.__file__).parent / "bench" / "cache" / "data" / "tune.jsonl"
-_NOBODY = "a key that nobody has"
+_UNKNOWN_KEY = "a key that no request has"
 _MOST_PAIRS = 32
 _CANDIDATES = 160
 _TOKENS = 48  # enough for the fake engine to come to its full stop, wherever it begins
@@ -204,7 +203,7 @@ async def _take_turns(client: Client, pairs: Sequence[tuple[str, str]], requests
     for number in range(-(requests // 10), requests):
         stored, asked = pairs[number % len(pairs)]
         turns: dict[str, Callable[[], Awaitable[object]]] = {
-            "bare": lambda: client.cancel(_NOBODY),
+            "bare": lambda: client.cancel(_UNKNOWN_KEY),
             "exact": lambda question=stored: _asked(client, question),  # type: ignore[misc]
             "embedding": lambda question=asked: client.embed([question]),  # type: ignore[misc]
             "semantic": lambda question=asked: _asked(client, question),  # type: ignore[misc]

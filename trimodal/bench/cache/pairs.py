@@ -1,7 +1,4 @@
-"""Reads labelled pairs of questions and measures them: the cosine of each, and what the guard says of it.
-
-Tables and bounds are `cache_figures`' affair.
-"""
+"""Reads labelled pairs of questions and measures them: the cosine of each, and the guard's verdict."""
 
 from __future__ import annotations
 
@@ -51,7 +48,7 @@ class Measured:
 
 
 def read_pairs(path: Path) -> list[Pair]:
-    """The pairs of a JSON-lines file; empty lines are passed over.
+    """Reads the pairs of a JSON-lines file; empty lines are skipped.
 
     Raises:
         OperatorError: no such file, or a line that is no pair: names the line and the field.
@@ -96,7 +93,7 @@ def measure_pairs(pairs: Sequence[Pair], embedder: TextEmbedder, guard: Guard) -
 
 
 def cosines_of(pairs: Sequence[Pair], embedder: TextEmbedder) -> list[float]:
-    """The cosine of the two questions of each pair."""
+    """Returns the cosine of the two questions of each pair."""
     result: list[float] = []
     for start in range(0, len(pairs), _BATCH):
         batch = pairs[start : start + _BATCH]

@@ -1,7 +1,7 @@
-"""`python -m trimodal.bench.cache.stores`: how long get, put and nearest take in each store, by its size.
+"""`python -m trimodal.bench.cache.stores`: times get, put and nearest in each store, by its size.
 
-One place, one caller, vectors of the demo's dimension, a warm mirror; no Triton and no network but
-loopback. A store that cannot be had here, as Redis without a server, is left out and named.
+One place, one caller, vectors of the demo's dimension, a warm index, loopback only. A store that is not
+here, as Redis without a server, is left out and named.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from trimodal.cache.stores.base import Limits, Store, StoreError, open_store
+from trimodal.cache.stores.base import Limits, Owner, Store, StoreError, open_store
 from trimodal.cache.values import Entry, Place
 from trimodal.client.timing import percentile
 from trimodal.errors import OperatorError
@@ -29,7 +29,7 @@ SIZES = (1_000, 10_000, 50_000)
 DIMENSION = 384
 CALLS = 200
 LIMITS = Limits(max_entries=1_000_000, timeout_s=10.0)
-# Of a fingerprint that no model has: clearing it harms nobody's answers, whatever their tenant is called.
+# A fingerprint that no model has: clearing it touches no real answers.
 PLACE = Place("bench cache_stores", "bench", "bench", "bench")
 
 
@@ -47,7 +47,7 @@ def measure(
                     console.print(_sentence(figures[-1]))
             finally:
                 with suppress(StoreError):  # it is down: why is told already
-                    store.clear(fingerprint=PLACE.fingerprint)
+                    store.clear(Owner(PLACE.fingerprint))
                 store.close()
         except (OperatorError, StoreError) as error:
             console.print(f"{name}: {error}")
@@ -68,7 +68,7 @@ def table(figures: list[dict[str, Any]]) -> Table:
 
 
 def _rows(store: Store, sizes: tuple[int, ...], calls: int) -> Iterator[dict[str, Any]]:
-    store.clear(fingerprint=PLACE.fingerprint)
+    store.clear(Owner(PLACE.fingerprint))
     filled = 0
     for size in sizes:
         started = time.perf_counter()

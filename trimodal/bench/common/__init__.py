@@ -1,1 +1,1 @@
-"""What every bench shares: load, samples, counters, the bare side."""
+"""Shares what every bench needs: load, samples, counters and servers on free ports."""

@@ -1,7 +1,6 @@
-"""The bare side of a bench in a process of its own: work that is run on request, with nobody else in it.
+"""Runs the bare side of a bench in a process of its own, as the served model has.
 
-A process of its own, as the served model has: the client's thread and its interpreter
-lock would slow it down. What the work is, the bench of each model says.
+In the client's process its threads and the interpreter lock would slow the work down.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class BareProcess:
         other.close()
 
     async def run(self, kind: str, *, batch: int, seconds: float) -> LoopRound:
-        """A round of `kind` in batches of `batch` items.
+        """Runs a round of `kind` in batches of `batch` items.
 
         Raises:
             OperatorError: the works cannot be opened or failed; says why.

@@ -1,6 +1,6 @@
-"""Closed loops: clients that each send the next request when the last one is answered, and their figures.
+"""Runs closed loops: clients that each send the next request when the last one is answered.
 
-What one request does is the caller's affair; it answers one batch of items (images, texts).
+One request answers one batch of items (images, texts).
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class LoopSummary:
 
 
 def summarise_loops(rounds: Sequence[LoopRound]) -> LoopSummary:
-    """The figures of at least one round."""
+    """Summarises at least one round."""
     latencies = [latency for one in rounds for latency in one.latencies]
     p50, p95, p99 = (1e3 * (percentile(latencies, percent) or 0.0) for percent in (50, 95, 99))
     return LoopSummary(median(one.rate for one in rounds), p50, p95, p99, len(latencies))
 
 
 def steady_round(times: Sequence[tuple[float, float]], items: int, begin: float, end: float) -> LoopRound:
-    """The round of the window [begin, end], in which every client had a request under way.
+    """Returns the round of the window [begin, end], in which every client had a request under way.
 
     A request that only partly lies in the window counts for that part, so that neither the
     filling of the pipeline before nor its emptying after makes the rate look lower.
@@ -90,7 +90,7 @@ async def run_clients(
 
 
 def run_alone(work: Callable[[int], object], *, items: int, seconds: float) -> LoopRound:
-    """The same for one caller in this thread: `work` once to get going, then for `seconds`."""
+    """Runs one caller in this thread: `work` once to warm up, then for `seconds`."""
     work(0)
     times: list[float] = []
     began = time.perf_counter()

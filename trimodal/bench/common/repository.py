@@ -1,7 +1,4 @@
-"""The repository that both sides of a bench read: a profile's configs with changes, and engines of a volume.
-
-The served side starts from it, and the bare side reads the same files. It measures nothing.
-"""
+"""Makes the repository that both sides of a bench read: a profile's configs with changes, and its engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one request and one round of requests measured, and how rounds are summed up.
+"""Values that requests and rounds measured, and their summaries.
 
 Definitions as everywhere here: TTFT is send to first text (the bare engine: first
 token), ITL each gap after it, tok/s all completion tokens over the round's wall time.
@@ -49,7 +49,7 @@ class Summary:
 
 
 def summarise(rounds: Sequence[Round]) -> Summary:
-    """The median round's rate, and percentiles over all answers of all rounds."""
+    """Summarises: the median round's rate, and percentiles over all answers of all rounds."""
 
     def ms(values: Iterable[float], percent: float) -> float:
         value = percentile(list(values), percent)

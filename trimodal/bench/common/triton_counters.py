@@ -1,4 +1,4 @@
-"""What Triton itself counted during a round: the batches it formed, and the time in queues and models."""
+"""Reads what Triton counted during a round: the batches it formed, and the time in queues and models."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Measures the wheels-only GPU profile on a GPU machine and writes a report."""
+"""Measures profile `cuda` on a GPU machine and writes a report."""

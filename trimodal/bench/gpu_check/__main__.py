@@ -5,7 +5,7 @@
 
 The engines' answers are compared with the processor's first. Then each part is served by the embedded
 Triton and takes turns with the same engine without a server; vision with the network in torch too. A
-part that fails is written down and the others go on. How something is measured is its bench's affair.
+part that fails is written down and the others go on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Whether engines answer on this GPU as on the processor: the same artefact and inputs, before any timing.
+"""Checks that engines answer on this GPU as on the processor: the same artefact and inputs.
 
-The build scripts have compared each artefact with torch on the processor; what the GPU makes of it
-is seen here for the first time. Too great a difference is an error.
+The build scripts have compared each artefact with torch on the processor only. Too great a difference is an
+error.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def speech(directory: Path, device: Device, samples: Path) -> dict[str, float]:
     from trimodal.bench.speech.utterances import read_utterances
     from trimodal.manifest import read_manifest
     from trimodal.speech.engines.protocol import open_engine
-    from trimodal.speech.settings import RecognizeSettings
+    from trimodal.speech.settings import RecogniseSettings
     from trimodal.speech.values import Window
 
     engine = read_manifest(directory, task="speech", runtime=None).runtime
@@ -78,9 +78,9 @@ def speech(directory: Path, device: Device, samples: Path) -> dict[str, float]:
 
     def texts(on: str) -> Sequence[str]:
         settings: dict[str, Any] = {"artefact": str(directory), "engine": engine, "device": on}
-        opened = open_engine(directory, RecognizeSettings.model_validate(settings))
+        opened = open_engine(directory, RecogniseSettings.model_validate(settings))
         try:
-            return [one.text for one in opened.recognize(windows)]
+            return [one.text for one in opened.recognise(windows)]
         finally:
             opened.close()
 

@@ -1,4 +1,4 @@
-"""The artefacts that gpu_check measures: given, built before, or built now by the build scripts."""
+"""Provides the artefacts that gpu_check measures: given, built before, or built now by the build scripts."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _speech(runtime: str, precision: str, whisper: Path) -> Artefact:
 
 
 def provide(artefact: Artefact, engines: Path, console: Console) -> Path:
-    """The artefact's directory; built into `engines` when it is nowhere yet.
+    """Returns the artefact's directory; builds it into `engines` when there is none yet.
 
     Raises:
         ArtefactError: what was given is no artefact, or the build failed.

@@ -1,4 +1,4 @@
-"""What gpu_check found, as JSON and as Markdown tables, with the machine that it was found on."""
+"""Writes what gpu_check found, with the machine, as JSON and as Markdown tables."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def rows(figures: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, Mapp
 
 
 def markdown(about: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
-    """The report: the machine, then a table for each part. Times are in milliseconds."""
+    """Writes the report: the machine, then a table for each part. Times are in milliseconds."""
     lines = ["# gpu_check", ""]
     if about["rehearsal"]:
         lines += ["**A rehearsal on the processor: its numbers say nothing of any GPU.**", ""]

@@ -1,4 +1,4 @@
-"""`trimodal bench llm`: throughput, TTFT and ITL of the served model, beside its bare engine on request.
+"""`trimodal bench llm`: measures throughput, TTFT and ITL of the served model, on request beside its engine.
 
 It starts its own server on free ports from this repository, with the parameters of the
 config and those given by --set. All sides stay loaded and take turns, round by round, so
@@ -99,7 +99,7 @@ async def _compare(
     """Rounds of all sides in turn for one number of streams; the first side is what ratios refer to."""
     rounds: dict[str, list[Round]] = {name: [] for name in sides}
     for _ in range(plan.rounds * (3 if streams == 1 else 1) + 1):
-        # The same questions for all where they come from a file; else new ones, that nobody has cached.
+        # The same questions for all where they come from a file; else new ones, which no cache has.
         texts = [prompts.next() for _ in range(streams)]
         for name, run in sides.items():
             rounds[name].append(await run(texts))
@@ -163,7 +163,7 @@ def _print_speculation(console: Console, name: str, engine: BareEngine) -> None:
 
 
 def served_settings(repository: Path, changes: dict[str, str]) -> LlmSettings:
-    """The settings that the served model will have, for a bare engine."""
+    """Returns the settings that the served model will have, for a bare engine."""
     model = select_models(repository, ("llm",), "cpu")["llm"]
     version = {"version_directory": str(repository / "llm" / "1")}
     return parse_parameters(

@@ -1,7 +1,4 @@
-"""What the llm bench asks: fresh random texts of a length, or the lines of a file in turn.
-
-It makes texts and their token ids; it sends nothing.
-"""
+"""Makes the prompts of the llm bench: fresh random texts of a length, or the lines of a file in turn."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ class Prompts:
         self._lines = itertools.cycle(_lines(file)) if file else None
 
     def next(self) -> str:
-        """The next prompt."""
+        """Returns the next prompt."""
         return next(self._lines) if self._lines else self.random(self._tokens)
 
     def random(self, tokens: int) -> str:
@@ -49,7 +46,7 @@ class Prompts:
             text = longer
 
     def token_ids(self, text: str) -> list[int]:
-        """The ids that the served model makes of `text`."""
+        """Returns the ids that the served model makes of `text`."""
         request = GenerationRequest(text, None, Sampling(max_tokens=1))
         return request.token_ids(self._tokenizer, self._settings.apply_chat_template)
 

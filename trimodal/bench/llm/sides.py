@@ -1,4 +1,4 @@
-"""The two sides of the llm bench: the served model over gRPC, and its engine without server, text or client.
+"""Runs the two sides of the llm bench: the served model over gRPC, and its engine alone.
 
 Both run the engine in a process of its own with the same settings; the bare side's
 tokens arrive over the same pipe that the service reads.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import threading
 import time
 from collections.abc import Sequence
 
@@ -25,11 +26,9 @@ class BareEngine:
     """The engine's process, driven directly."""
 
     def __init__(self, settings: LlmSettings) -> None:
-        self._link = start_process(settings)
+        self._client = start_process(settings)
         self._steps: queue.SimpleQueue[tuple[float, Stepped] | None] = queue.SimpleQueue()
-        self._link.start(
-            lambda stepped: self._steps.put((time.perf_counter(), stepped)), lambda: self._steps.put(None)
-        )
+        threading.Thread(target=self._receive, name="bench-engine", daemon=True).start()
         self._next = 0
         self.stats = EngineStats()
 
@@ -37,7 +36,7 @@ class BareEngine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._link.close()
+        self._client.close()
 
     def run(self, prompts: Sequence[list[int]], max_tokens: int) -> tuple[Round, list[list[int]]]:
         """All prompts at once, greedily; the round and the token ids of each answer."""
@@ -48,7 +47,7 @@ class BareEngine:
         open_ids = set(ids)
         began = time.perf_counter()
         for id, prompt in zip(ids, prompts, strict=True):
-            self._link.add(EngineRequest(id, prompt, Sampling(max_tokens)))
+            self._client.add(EngineRequest(id, prompt, Sampling(max_tokens)))
         while open_ids:
             item = self._steps.get(timeout=_LIMIT_S)
             if item is None:
@@ -68,6 +67,11 @@ class BareEngine:
         seconds = time.perf_counter() - began
         samples = tuple(_sample(began, times[id], len(answers[id])) for id in ids)
         return Round(samples, seconds), [answers[id] for id in ids]
+
+    def _receive(self) -> None:
+        while stepped := self._client.receive():
+            self._steps.put((time.perf_counter(), stepped))
+        self._steps.put(None)
 
 
 def _sample(began: float, times: list[float], tokens: int) -> Sample:

@@ -1,4 +1,4 @@
-"""`trimodal bench overload`: goodput under open-loop load beyond capacity, by deadline and by arrival.
+"""`trimodal bench overload`: measures goodput under load beyond capacity, scheduled by deadline or arrival.
 
 Both sides are servers of the same engine with the same tiers; they take turns, level by
 level, with the very same requests at the same times. The one side orders and refuses by
@@ -140,7 +140,7 @@ class _Source:
         return Level(load, rate, seconds, list(poisson(rate, seconds, self._plan.mix, self.one, seed)))
 
     def one(self, at: float, tier: str, rng: random.Random) -> Asked:
-        """A request of that tier; its prompt's length is log-normal around the median."""
+        """Makes a request of that tier; its prompt's length is log-normal around the median."""
         median = self._plan.prompt_tokens
         tokens = round(median * math.exp(min(2.0, rng.gauss(0, _SPREAD))))
         prompt = self._prompts.next() if self._plan.prompts else self._prompts.random(max(8, tokens))
@@ -160,7 +160,7 @@ async def _capacity(plan: Plan, source: _Source, side: Side) -> float:
 
 
 def fake_answer(mean: int, sentences: int = 40, seed: int = 0) -> str:
-    """A script for the fake engine: where a prompt's answer begins in it is chance, and it ends at a STOP.
+    """Makes a script for the fake engine: a prompt's answer begins at random in it and ends at a STOP.
 
     Its sentences' lengths are exponential, which has no memory: so are those of the answers, whatever
     part of a sentence they begin in.

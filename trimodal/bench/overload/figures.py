@@ -1,9 +1,9 @@
-"""What one level of load says: who met its bounds, who was refused and how fast, how good the forecasts were.
+"""Summarises one level of load: who met its bounds, who was refused and how fast, how good forecasts were.
 
 A request is good when its first text came within its tier's `ttft_deadline_ms` and no gap
 between two deltas was above its `itl_bound_ms`. Goodput is those that also ended in the time
 in which requests were due, a second of that time: what is worked off when no load comes any
-more would make a queue look like capacity. It judges results; it sends nothing.
+more would make a queue look like capacity.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class LevelFigures:
 
 
 def verdict_of(result: Result, tier: Tier) -> str:
-    """The field of `TierFigures` that one result counts in."""
+    """Returns the field of `TierFigures` that one result counts in."""
     if result.outcome in ("refused", "expired"):
         return result.outcome
     if result.outcome != "answered":
@@ -112,7 +112,7 @@ def summarise_level(
     others: float = 0.0,
     memory: Mapping[str, Memory] | None = None,
 ) -> LevelFigures:
-    """The figures of all requests of a level that were due within `seconds`."""
+    """Summarises all requests of a level that were due within `seconds`."""
     verdicts = [verdict_of(one, tiers[one.asked.tier]) for one in results]
     by_tier = {
         name: _tier_figures([one for one in results if one.asked.tier == name], tier)

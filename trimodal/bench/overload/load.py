@@ -1,9 +1,8 @@
-"""Open-loop load: requests go out when a Poisson process says so, however many are still unanswered.
+"""Sends open-loop load: requests go out when a Poisson process says so, however many are unanswered.
 
 A closed loop asks less as soon as the server slows down, and so hides what it measures.
 Here every time counts from the moment at which a request was due, not from when it was
-sent, so that a client that fell behind makes figures worse, never better. What the
-figures mean is judged elsewhere.
+sent, so that a client that fell behind makes figures worse, never better.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from trimodal.errors import TrimodalError, Unavailable
 # failed: any other error · gave_up: the client's patience or the level ended · unsent: too many were open
 Outcome = Literal["open", "answered", "refused", "expired", "failed", "gave_up", "unsent"]
 
-_EXPIRED = "cannot be kept any more"  # how the server says that a request waited in its queue for nothing
+_EXPIRED = "cannot be kept any more"  # the server's words for a refusal after a wait in its queue
 
 _LEAD_S = 0.05  # until the first request is due
 _LOOK_S = 0.05  # how often it is looked, at the end, who can still make it
@@ -35,7 +34,7 @@ class Asked:
     """One request and when it is due, in seconds after its level's begin.
 
     Attributes:
-        ttft_bound: seconds; whoever has no text by then has failed, whatever comes. inf: no such bound.
+        ttft_bound: seconds; without any text by then the request has failed. inf: no such bound.
     """
 
     at: float
@@ -120,7 +119,7 @@ async def run_load(send: Send, arrivals: Sequence[Asked], *, patience: float, mo
     began = time.perf_counter() + _LEAD_S
     try:
         for asked in arrivals:
-            # Slept even when it is late already: whoever never waits keeps its own answers waiting.
+            # Sleeps even when it is late already: without a pause no answer would be read.
             await asyncio.sleep(max(0.0, began + asked.at - time.perf_counter()))
             result = Result(asked)
             results.append(result)

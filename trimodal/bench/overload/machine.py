@@ -1,6 +1,6 @@
-"""How much memory a server takes while it is measured: its engine's process, and all its others.
+"""Measures the memory of a server's processes and the CPU time that others take, from /proc.
 
-Proportional set size, so that what processes share is counted once. It reads /proc and changes nothing.
+Memory is the proportional set size, so that what processes share is counted once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Ticks:
 
 
 def read_ticks(group: int) -> Ticks:
-    """The counters now; ours are this process and a process group."""
+    """Reads the counters; ours are this process and a process group."""
     fields = [
         int(text) for text in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1 : 1 + _COUNTED]
     ]
@@ -51,7 +51,7 @@ def share_of_others(before: Ticks, after: Ticks) -> float:
 
 
 class OthersWatch:
-    """From `with` to its end; then `share` is known."""
+    """Measures the CPU share of other processes from `with` to its end; then `share` is set."""
 
     def __init__(self, group: int) -> None:
         self._group = group
@@ -86,7 +86,7 @@ def read_memory(group: int) -> Memory:
     """What the processes of a group take now."""
     server = engine = 0.0
     for directory in Path("/proc").glob("[0-9]*"):
-        # A process may end while it is looked at, or be somebody else's.
+        # A process may end meanwhile, or belong to another user.
         with contextlib.suppress(OSError):
             if os.getpgid(int(directory.name)) != group:
                 continue

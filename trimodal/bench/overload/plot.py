@@ -1,4 +1,4 @@
-"""The picture of the overload bench: goodput over offered load, one line a side. Draws only."""
+"""Draws the overload bench: goodput over offered load, one line a side."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trimodal.errors import ServerError
 
 _COLOURS = {"deadline": "#1f77b4", "fifo": "#d62728"}
 _MARKS = {"deadline": "o", "fifo": "s"}
-# Where a percentile that nobody can tell is drawn, times what is drawn otherwise; a height for each side.
+# Where an unknown percentile is drawn, as a factor of the highest known one; a height for each side.
 _NO_TEXT_AT = {"deadline": 1.15, "fifo": 1.6}
 
 
@@ -31,7 +31,7 @@ def draw(
     try:
         import matplotlib
     except ImportError:
-        raise ServerError("--plot needs matplotlib: pip install 'trimodal[plot]'") from None
+        raise ServerError("--plot needs matplotlib: pip install 'trimodal[bench]'") from None
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

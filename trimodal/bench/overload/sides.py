@@ -1,7 +1,4 @@
-"""One side of the overload bench: a server with one scheduler, a client of it, and one level of load on them.
-
-It offers what it is given and summarises; which loads there are and what they mean is decided elsewhere.
-"""
+"""Runs one side of the overload bench: a server with one scheduler, a client, and one level of load."""
 
 from __future__ import annotations
 

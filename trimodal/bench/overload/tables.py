@@ -1,4 +1,4 @@
-"""What the overload bench measured, as tables and sentences. Measures nothing."""
+"""Prints what the overload bench measured, as tables and sentences."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def print_tables(sides: Mapping[str, Sequence[LevelFigures]], console: Console) 
 def statements(
     sides: Mapping[str, Sequence[LevelFigures]], tiers: Mapping[str, Tier], *, judged: str = "deadline"
 ) -> list[str]:
-    """What came of the goals, a sentence each, missed ones too; and what makes figures doubtful."""
+    """Says which goals were met and which missed, a sentence each, and what makes figures doubtful."""
     told = []
     # At a very low load no request may have been due: that is no goodput to judge.
     levels = [level for level in sides.get(judged, ()) if level.sent]

@@ -1,11 +1,11 @@
-"""`trimodal bench speech`: live streams at the pace of speech, for each policy and number of streams.
+"""`trimodal bench speech`: measures live streams at the pace of speech, by policy and number of streams.
 
 It starts its own server on free ports. Stream i says the same in every row: utterances
 of a directory, joined with pauses by seed i. The offline text that rows are compared with
 comes from the same recogniser on the same audio, each utterance whole in one window
 (cut in the middle of the pauses around it), sent to `speech_recognize` directly: the
-best that is known without streaming. `--capacity` and `--direct` are other measurements,
-see speech_capacity and speech_direct; `--versus` is speech_engines.
+best that is known without streaming. `--capacity`, `--direct` and `--versus` are other measurements, in
+capacity.py, direct.py and engines.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rich.console import Console
 
 from trimodal.bench.speech import capacity, direct, engines
 from trimodal.bench.speech.plan import MODELS, Plan, run_row
-from trimodal.bench.speech.sides import Recognizer
+from trimodal.bench.speech.sides import Recogniser
 from trimodal.bench.speech.tables import LiveTables
 from trimodal.bench.speech.utterances import Spoken, read_utterances, speak
 from trimodal.client import Client
@@ -50,7 +50,7 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
 
 
 def _measure_versus(plan: Plan, spoken: Sequence[Spoken], console: Console) -> list[dict[str, Any]]:
-    """The configured engine and the others in turn, in one process."""
+    """Measures the configured engine and the others in turn, in one process."""
     settings, directory = direct.served_recogniser(plan.changes.get("speech_recognize", {}), plan.profile)
     opened = engines.open_artefacts(
         [directory, *plan.versus], device=settings.device, threads=settings.threads, batch=plan.batch
@@ -76,8 +76,8 @@ async def measure_live(plan: Plan, spoken: Sequence[Spoken], console: Console) -
         options = ServerOptions.on_free_ports(*MODELS, changes=plan.changes, profile=plan.profile)
         server = stack.enter_context(TritonServer(options))
         client = await stack.enter_async_context(Client(server.grpc_url))
-        recognizer = await stack.enter_async_context(Recognizer(server.grpc_url))
-        offline = [await _offline(recognizer, one) for one in spoken]
+        recogniser = await stack.enter_async_context(Recogniser(server.grpc_url))
+        offline = [await _offline(recogniser, one) for one in spoken]
         await client.transcribe(spoken[0].samples)  # opens what a first stream opens
         tables = LiveTables(f"live streams of {plan.seconds:g} s, chunks of {plan.chunk_s * 1e3:g} ms")
         rows = {}
@@ -92,6 +92,6 @@ async def measure_live(plan: Plan, spoken: Sequence[Spoken], console: Console) -
     return rows
 
 
-async def _offline(recognizer: Recognizer, spoken: Spoken) -> str:
-    texts = await recognizer.texts([spoken.samples[begin:end] for begin, end in spoken.windows])
+async def _offline(recogniser: Recogniser, spoken: Spoken) -> str:
+    texts = await recogniser.texts([spoken.samples[begin:end] for begin, end in spoken.windows])
     return " ".join(texts)

@@ -1,4 +1,4 @@
-"""`trimodal bench speech --capacity`: how many streams one recogniser carries, batched against unbatched.
+"""`trimodal bench speech --capacity`: measures how many streams one recogniser carries, batched and not.
 
 Two servers, which take turns: one batches windows as configured, the other has
 max_batch_windows = 1. S clients that each send the next window when the last is answered
@@ -22,7 +22,7 @@ from rich.table import Table
 from trimodal.bench.common.closed_loop import LoopRound
 from trimodal.bench.common.samples import paired_ratio
 from trimodal.bench.speech.plan import MODELS, Plan, run_row
-from trimodal.bench.speech.sides import Recognizer, cut_windows
+from trimodal.bench.speech.sides import Recogniser, cut_windows
 from trimodal.bench.speech.tables import LiveTables
 from trimodal.bench.speech.utterances import Spoken
 from trimodal.client import Client
@@ -34,7 +34,7 @@ from trimodal.server.process import TritonServer
 ONE_RUN = {"fallback_temperature": "0"}
 WINDOWS = 16
 JOINING_STREAMS, JOINING_EVERY_S = 16, 2.0
-# Nobody hears from a stream between END and its last words: here that is as long as all are behind.
+# A stream is silent between END and its last words: here that lasts as long as all are behind.
 PATIENCE = Timeouts(silence=300.0)
 
 
@@ -45,7 +45,7 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
     last: dict[tuple[float, int, str], LoopRound] = {}
     async with AsyncExitStack() as stack:
         sides = {
-            name: await stack.enter_async_context(Recognizer(_server(stack, plan, more).grpc_url))
+            name: await stack.enter_async_context(Recogniser(_server(stack, plan, more).grpc_url))
             for name, more in (("batched", {}), ("unbatched", {"max_batch_windows": "1"}))
         }
         for length in plan.window_s:
@@ -71,7 +71,7 @@ def report(
     formed: Mapping[tuple[float, int, str], float],
     console: Console,
 ) -> dict[str, Any]:
-    """The table of the closed loops, and how many streams the best rate would carry."""
+    """Prints the table of the closed loops, and how many streams the best rate would carry."""
     figures: dict[str, Any] = {}
     table = Table(title="capacity: real-time factor of S streams, all of them behind")
     for column in ("window", "streams", "batched", "mean batch", "unbatched", "ratio", "p50 batched"):

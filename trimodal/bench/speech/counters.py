@@ -1,4 +1,4 @@
-"""What the recogniser did during a row, read off the server's metrics page before and after."""
+"""Reads what the recogniser did during a row from the server's metrics page before and after."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Work:
 
 
 def parse_page(text: str) -> dict[tuple[str, float | None], float]:
-    """The speech metrics of a page in Prometheus' text format."""
+    """Parses the speech metrics of a page in Prometheus' text format."""
     page: dict[tuple[str, float | None], float] = {}
     for name, labels, value in _LINE.findall(text):
         bound = _LE.search(labels)
@@ -38,7 +38,7 @@ def parse_page(text: str) -> dict[tuple[str, float | None], float]:
 
 
 def read_page(metrics_url: str) -> dict[tuple[str, float | None], float]:
-    """The page at `host:port`.
+    """Fetches the page at `host:port`.
 
     Raises:
         ServerError: it does not answer.

@@ -1,4 +1,4 @@
-"""`trimodal bench speech --direct`: the served recogniser beside its bare engine and faster-whisper.
+"""`trimodal bench speech --direct`: compares the served recogniser with its bare engine and faster-whisper.
 
 All sides stay loaded, each in processes of its own, and take turns; windows, context,
 beam, threads and word times are the same. faster-whisper runs on artefacts of CTranslate2
@@ -25,14 +25,14 @@ from trimodal.bench.common.closed_loop import LoopRound, summarise_loops
 from trimodal.bench.common.repository import built
 from trimodal.bench.common.samples import paired_ratio
 from trimodal.bench.speech.plan import Plan
-from trimodal.bench.speech.sides import Recognizer, cut_windows, name, open_bare, open_faster_whisper
+from trimodal.bench.speech.sides import Recogniser, cut_windows, name, open_bare, open_faster_whisper
 from trimodal.bench.speech.utterances import Spoken
 from trimodal.paths import default_repository
 from trimodal.repository import select_models
 from trimodal.server.options import Profile, ServerOptions
 from trimodal.server.process import TritonServer
 from trimodal.settings import parse_parameters
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 
 WINDOWS = 32
 
@@ -65,7 +65,7 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
             edit=same_batch,
         )
         url = stack.enter_context(TritonServer(options)).grpc_url
-        served = await stack.enter_async_context(Recognizer(url))
+        served = await stack.enter_async_context(Recogniser(url))
         # Side → the process that does it, and what follows the window's length in the work's name.
         bare = stack.enter_context(BareProcess(open_bare, directory, settings, audio))
         others = {"bare engine": (bare, "")}
@@ -97,7 +97,7 @@ def report(
     title: str,
     console: Console,
 ) -> dict[str, Any]:
-    """The table; `ratio` is the served side's windows a second over the other side's."""
+    """Prints the table; `ratio` is the served side's windows a second over the other side's."""
     figures: dict[str, Any] = {}
     table = Table(title=f"recogniser: {title}", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     table.show_edge = False
@@ -144,17 +144,17 @@ def report(
     return figures
 
 
-def served_recogniser(changes: Mapping[str, str], profile: Profile = "cpu") -> tuple[RecognizeSettings, Path]:
-    """The settings that the served recogniser will have, and its artefact's directory."""
+def served_recogniser(changes: Mapping[str, str], profile: Profile = "cpu") -> tuple[RecogniseSettings, Path]:
+    """Returns the settings that the served recogniser will have, and its artefact's directory."""
     repository = default_repository().resolve()
     model = select_models(repository, ("speech_recognize",), profile)["speech_recognize"]
     source = str(model.config_file.relative_to(repository))
-    settings = parse_parameters(RecognizeSettings, {**model.parameters, **changes}, source=source)
+    settings = parse_parameters(RecogniseSettings, {**model.parameters, **changes}, source=source)
     return settings, built(model, settings.artefact)
 
 
 def context(directory: Path, runtime: str, seconds: float) -> float:
-    """The encoder length in seconds that our engine takes for a window.
+    """Returns the encoder length in seconds that our engine takes for a window.
 
     Raises:
         ArtefactError: the artefact is not one of that runtime.

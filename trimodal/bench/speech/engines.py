@@ -1,9 +1,9 @@
-"""Built recognisers beside each other, without a server: which engine is quicker on this machine.
+"""Compares built recognisers without a server: which engine is quicker on this machine.
 
     python -m trimodal.bench.speech.engines ARTEFACT ARTEFACT … --samples build/demo/speech/samples
 
 All engines stay open in one process and hear the same windows in turn, so what drifts on the
-machine meets all of them alike. Word error rates are no affair of this bench (the builds' checks tell them).
+machine affects all alike. The builds' checks measure word error rates.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trimodal.bench.speech.utterances import read_utterances
 from trimodal.errors import OperatorError
 from trimodal.manifest import read_manifest
 from trimodal.speech.engines.protocol import SpeechEngine, open_engine
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
 
 WINDOWS = 32  # different ones, used round and round
@@ -97,7 +97,7 @@ def compare(
 def _hear(engine: SpeechEngine, windows: Sequence[Window]) -> tuple[float, float, int]:
     """Wall seconds, seconds of all threads, words."""
     wall, cpu = time.perf_counter(), time.process_time()
-    heard = engine.recognize(windows)
+    heard = engine.recognise(windows)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     return wall, cpu, sum(len(one.words) for one in heard)
 
@@ -113,7 +113,7 @@ def open_artefacts(
     engines = {}
     for directory in directories:
         runtime = read_manifest(directory, task="speech", runtime=None).runtime
-        settings = RecognizeSettings.model_validate(
+        settings = RecogniseSettings.model_validate(
             {
                 "artefact": str(directory),
                 "engine": runtime,

@@ -1,4 +1,4 @@
-"""What one row of the speech bench says: the figures of streams that were played together.
+"""Summarises one row of the speech bench: streams that were played together.
 
 Definitions. The lag of a word is the audio spoken when the client holds it as committed,
 less the word's end: it contains the chunk that must fill, the policy's waiting, the
@@ -70,7 +70,7 @@ def summarise_live(
     work: Work,
     seconds: float,
 ) -> LiveFigures:
-    """The figures of streams that ran together for `seconds`.
+    """Summarises streams that ran together for `seconds`.
 
     Args:
         spoken: what each said.

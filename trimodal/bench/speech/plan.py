@@ -1,4 +1,4 @@
-"""What a speech bench runs: its plan, its server options and one row of its table."""
+"""Defines the plan of a speech bench, and measures one row of its table."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ SETTLE_S = 0.3  # metrics are carried to the page every 50 ms
 class Plan:
     """What to measure: each policy with each number of streams, `seconds` long.
 
-    `capacity`, `direct` and `versus` (other built recognisers) are measured instead of that,
-    where they are wished for: with windows of `window_s`, in `rounds` of `loop_s` seconds a
-    case; `batch` is that of the last two. All of it is served from `profile`.
+    If `capacity`, `direct` or `versus` (other built recognisers) is set, only those parts run. `window_s`,
+    `rounds` and `loop_s` (seconds a case) apply to them, `batch` to `direct` and `versus`.
     """
 
     streams: tuple[int, ...] = (1, 2, 4, 8)

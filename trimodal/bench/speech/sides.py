@@ -1,7 +1,6 @@
-"""The sides of the speech bench: windows sent to the served recogniser, its engine alone, and faster-whisper.
+"""Runs the sides of the speech bench: the served recogniser, its engine alone, and faster-whisper.
 
-All get the same windows with the same settings, and all give words with times. Which
-side runs when, the benches decide.
+All get the same windows with the same settings, and all give words with times.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from trimodal.bench.common.closed_loop import LoopRound, run_clients
 from trimodal.client.transports.base import Request, Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.client.transports.tensors import strings
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
 
 _LIMIT_S = 300.0
@@ -29,7 +28,7 @@ Work = Callable[[int, int], object]
 
 
 @dataclass(frozen=True)
-class Recognized:
+class Recognised:
     """A window's answer, as far as benches look at it; `batch` is the windows of the run it was in."""
 
     text: str
@@ -37,18 +36,18 @@ class Recognized:
     batch: int
 
 
-class Recognizer:
+class Recogniser:
     """Client of `speech_recognize`: one window a request, as the speech model asks."""
 
     def __init__(self, grpc_url: str) -> None:
         self._transport = GrpcTransport(grpc_url, Timeouts())
 
-    async def recognize(self, window: Samples) -> Recognized:
+    async def recognize(self, window: Samples) -> Recognised:
         """Raises RequestError and TransportError as the client does."""
         inputs = {"window": window[None], "prompt": strings([b""])[None], "language": strings([b""])[None]}
         out = await self._transport.infer(Request("speech_recognize", inputs), Timeouts(total=_LIMIT_S))
         text, rejected = (out[name].reshape(-1)[0].decode() for name in ("text", "rejected"))
-        return Recognized(text, rejected, int(out["batch_size"].reshape(-1)[0]))
+        return Recognised(text, rejected, int(out["batch_size"].reshape(-1)[0]))
 
     async def loop(
         self, windows: Sequence[Samples], *, clients: int, seconds: float, before: LoopRound | None
@@ -68,7 +67,7 @@ class Recognizer:
         return await run_clients(ask, clients=clients, items=1, seconds=seconds), batches
 
     async def texts(self, windows: Sequence[Samples], at_once: int = 8) -> list[str]:
-        """The text of each window; at most `at_once` are under way."""
+        """Recognises each window; at most `at_once` are under way."""
         room = asyncio.Semaphore(at_once)
 
         async def one(window: Samples) -> str:
@@ -77,7 +76,7 @@ class Recognizer:
 
         return list(await asyncio.gather(*map(one, windows)))
 
-    async def __aenter__(self) -> Recognizer:
+    async def __aenter__(self) -> Recogniser:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -92,20 +91,20 @@ def cut_windows(streams: Sequence[Samples], seconds: float, count: int) -> list[
     return [np.take(joined, range(start, start + size), mode="wrap") for start in starts]
 
 
-def open_bare(directory: Path, settings: RecognizeSettings, audio: Windows) -> Works:
-    """The engine by itself, a work for each length of `audio`; opened in the bare side's process."""
+def open_bare(directory: Path, settings: RecogniseSettings, audio: Windows) -> Works:
+    """Opens the engine alone, with a work for each length of `audio`; called in the bare side's process."""
     from trimodal.speech.engines.protocol import open_engine
 
     engine = open_engine(directory, settings)
 
     def work(windows: Sequence[Samples]) -> Work:
-        return lambda batch, number: engine.recognize([Window(one) for one in some(windows, batch, number)])
+        return lambda batch, number: engine.recognise([Window(one) for one in some(windows, batch, number)])
 
     return {name(seconds): work(windows) for seconds, windows in audio.items()}
 
 
 def open_faster_whisper(
-    directory: Path, settings: RecognizeSettings, audio: Windows, contexts: Mapping[float, float]
+    directory: Path, settings: RecogniseSettings, audio: Windows, contexts: Mapping[float, float]
 ) -> Works:
     """faster-whisper on the same model: for each length of `audio` two works, `… public` and `… forward`.
 
@@ -166,7 +165,7 @@ def open_faster_whisper(
         return work
 
     def forward(seconds: float, windows: Sequence[Samples]) -> Work:
-        # The options that the public call makes of the same wishes.
+        # The options that the public call makes of the same arguments.
         _, info = pipeline.transcribe(
             windows[0],
             language="en",
@@ -201,5 +200,5 @@ def name(seconds: float) -> str:
 
 
 def some(windows: Sequence[Samples], batch: int, number: int) -> list[Samples]:
-    """The windows of call `number`: each call other ones, in a ring."""
+    """Returns the windows of call `number`: each call other ones, in a ring."""
     return [windows[(number * batch + index) % len(windows)] for index in range(batch)]

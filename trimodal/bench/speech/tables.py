@@ -1,4 +1,4 @@
-"""The two tables of live streams: what their clients saw, and what it cost the server. Prints only."""
+"""Prints the two tables of live streams: what their clients saw, and what it cost the server."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What the speech bench plays: utterances joined to streams whose every word is known; word error rates.
-
-It reads WAV files and compares texts; it recognises nothing.
-"""
+"""Joins recorded utterances to streams whose every word is known."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ class Spoken:
 
 
 def read_utterances(directory: Path) -> list[Utterance]:
-    """The recordings that samples.json in `directory` lists: file, text, words as [word, start, end].
+    """Reads the recordings that samples.json in `directory` lists: file, text, words as [word, start, end].
 
     Raises:
         OperatorError: names the file that is missing or cannot be read.

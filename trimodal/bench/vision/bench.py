@@ -1,4 +1,4 @@
-"""`trimodal bench vision`: images a second and latency of the ensemble, beside the bare engine and torch.
+"""`trimodal bench vision`: measures images a second and latency of the ensemble, its bare engine and torch.
 
 It starts its own server on free ports from this repository. Every round measures all cases of
 both sides one after the other, so that each ratio is of neighbours in time.

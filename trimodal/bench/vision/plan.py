@@ -1,4 +1,4 @@
-"""What a vision bench runs."""
+"""Defines the plan of a vision bench."""
 
 from __future__ import annotations
 

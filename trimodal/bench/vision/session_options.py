@@ -1,6 +1,6 @@
-"""Which of ONNX Runtime's options for convolutions are quickest on this GPU: the bare classifier with each.
+"""Finds which of ONNX Runtime's options for convolutions are quickest on this GPU, with the bare classifier.
 
-They are parameters of vision_classify; what is best depends on the network and the card. It serves nothing.
+They are parameters of vision_classify; what is best depends on the network and the card.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The sides of the vision bench: the ensemble and its classifier over gRPC, and the steps without a server.
+"""Runs the sides of the vision bench: the ensemble and its classifier over gRPC, and the steps alone.
 
 The bare side has two kinds of work: `engine`, the classifier alone on uint8 pixels that lie ready
 (its graph normalises them, as it does when served), and `pipeline`, which also decodes and ranks.
-Both sides read the same settings. The baseline in torch is in vision_torch.
+Both sides read the same settings. The baseline in torch is in torch_baseline.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def jpegs(width: int, height: int, count: int = PICTURES) -> list[bytes]:
 
 
 def some(files: Sequence[bytes], number: int, batch: int) -> list[bytes]:
-    """The files of request `number`: each request other ones, in a ring."""
+    """Returns the files of request `number`: each request other ones, in a ring."""
     return [files[(number * batch + index) % len(files)] for index in range(batch)]
 
 
@@ -107,7 +107,7 @@ def open_bare(repository: Path, settings: Mapping[str, Settings], files: Sequenc
 
     from trimodal.vision.artefact import read_classifier
     from trimodal.vision.engines.protocol import open_engine, runtime_of
-    from trimodal.vision.service import ClassifyService, PreprocessService, RankService
+    from trimodal.vision.steps import ClassifyStep, PreprocessStep, RankStep
 
     metrics = MemoryMetrics()
     preprocess, classify, rank = (settings[name] for name in STEPS)
@@ -119,9 +119,9 @@ def open_bare(repository: Path, settings: Mapping[str, Settings], files: Sequenc
         (places["vision_classify"] / classify.artefact).resolve(), runtime=runtime_of(classify.engine)
     )
     engine = open_engine(artefact, classify)
-    preparing = PreprocessService.open(places["vision_preprocess"], preprocess, metrics)
-    classifying = ClassifyService(engine, artefact.input, metrics)
-    ranking = RankService.open(places["vision_rank"], rank)
+    preparing = PreprocessStep.open(places["vision_preprocess"], preprocess, metrics)
+    classifying = ClassifyStep(engine, artefact.input, metrics)
+    ranking = RankStep.open(places["vision_rank"], rank)
     (ready,) = _good(preparing.prepare([files]))
     ready = np.concatenate([ready, ready])
 

@@ -1,4 +1,4 @@
-"""What the vision bench measured, as tables and as plain data. Measures nothing."""
+"""Prints what the vision bench measured, and returns it as plain data."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _lone(measured: Measured, figures: dict[str, Any], console: Console) -> None
 
 
 def _best(bare: Mapping[tuple[str, int], list[LoopRound]], kind: str) -> tuple[str, int]:
-    """The batch at which a kind of bare work has its highest rate."""
+    """Returns the batch at which a kind of bare work has its highest rate."""
     return max((key for key in bare if key[0] == kind), key=lambda key: median(one.rate for one in bare[key]))
 
 

@@ -1,8 +1,8 @@
-"""The vision bench's baseline: the same network in torch, as a user without Triton would tune it.
+"""Runs the vision bench's baseline: the same network in torch, as a user without Triton would tune it.
 
 On CUDA in FP16, channels-last, cuDNN's fastest algorithms, one captured CUDA graph a batch size
 and page-locked inputs; on the processor in FP32, channels-last. Weights are random: their values
-do not change the time. It is never served.
+do not change the time.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def open_torch(directory: Path, device: Device, threads: int, pixels: Pixels) ->
 
 
 def _network(artefact: ClassifierArtefact) -> Any:
-    """The network of the artefact's architecture, of build/steps/vision/models.py."""
+    """Makes the network of the artefact's architecture, of build/steps/vision/models.py."""
     folder = str(default_repository().resolve().parent / "build")
     if folder not in sys.path:
         sys.path.insert(0, folder)

@@ -43,7 +43,7 @@ def _same_asks(ours: Reading, theirs: Reading) -> bool:
 
 
 def _complaint(ours: Reading, theirs: Reading) -> bool:
-    """Whether what asks for nothing tells what is wrong with something of one's own: my basil dies."""
+    """Whether the side that asks for nothing complains of something of one's own: my basil dies."""
     statement = theirs if ours.asks else ours
     return bool(statement.negations) or "first" in {term.owner for term in statement.terms}
 
@@ -109,7 +109,7 @@ def _clauses(reading: Reading) -> int:
 
 
 def _denied(reading: Reading, clause: int, behind: int) -> set[int]:
-    """The term behind a negation, if it is in its clause; else the one before it."""
+    """Returns the term behind a negation, if it is in its clause; else the one before it."""
     for index in (behind, behind - 1):
         if 0 <= index < len(reading.terms) and reading.terms[index].clause == clause:
             return {index}

@@ -1,7 +1,7 @@
-"""Judges whether two near questions may have the same answer: it refuses whatever it cannot explain.
+"""Judges whether two similar questions may have the same answer, and refuses whatever it cannot explain.
 
-A miss costs time, a wrong answer costs trust: in doubt, no. It knows nothing of vectors,
-thresholds and stores. English only; anything else passes only when it is the same text.
+In doubt it says no: a miss costs time, a wrong answer costs trust. It reads English only; anything else
+passes only when it is the same text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REASONS: tuple[Reason, ...] = get_args(Reason)
 
 
 class Guard:
-    """Stateless but for the lexicon, which is loaded with the first pair; any thread may call it.
+    """Judges pairs of questions. Without state of its own; any thread may call it.
 
     Args:
         max_false_hit: bound of wrong answers among rewordings that no rule explains; 0: none passes.
@@ -44,7 +44,7 @@ class Guard:
         """
         if _plain(asked) == _plain(stored):
             return ""
-        # A rule may see one way what it misses the other: whichever was stored first is chance.
+        # A rule may see in one order what it misses in the other, and the order is chance.
         return self._against(asked, stored, similarity) or self._against(stored, asked, similarity)
 
     def _against(self, asked: str, stored: str, similarity: float) -> Reason | Literal[""]:
@@ -72,7 +72,7 @@ class Compared(NamedTuple):
 
 
 def compare(asked: str, stored: str) -> Compared:
-    """What the rules make of a pair. Raises NotEnglish."""
+    """Compares a pair by the rules. Raises NotEnglish."""
     ours, theirs = read(asked), read(stored)
     ours = replace(ours, terms=rejoined(ours.terms, theirs.terms))
     theirs = replace(theirs, terms=rejoined(theirs.terms, ours.terms))

@@ -1,7 +1,7 @@
 """Finds for each term of a question the one in the other question that says the same, and what is left over.
 
-A term is explained by the same word, by one of its group, or by its misspelling. What is
-left over decides the reason; the order of the terms is `guard_roles`' affair.
+A term is matched by the same word, by one of its group, or by its misspelling. What is left over decides the
+reason. `roles` compares the order of the terms.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _IMPLIED = {
     "docker": word_set("container dockerfile"),
     "linux": word_set("systemd apt chmod sudo bash cron crontab systemctl"),
 }
-"""What goes without saying where one of these words is."""
+"""Word → words that imply it."""
 
 
 def matched(ours: Sequence[Term], theirs: Sequence[Term]) -> dict[int, int]:

@@ -1,7 +1,4 @@
-"""In what other order the terms of a question may stand without being another question.
-
-Parts that do not depend on the order are `guard_roles`' affair.
-"""
+"""Decides in what other order the terms of a question may stand without making it another question."""
 
 from __future__ import annotations
 

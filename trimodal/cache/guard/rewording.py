@@ -1,9 +1,9 @@
 """Accepts a rewording that no rule explains, when how two questions differ is how rewordings differ.
 
-The last word after all rules have found nothing against a pair but words left over: a logistic model
-of the questions' likeness and of the shape of their difference. One word exchanged in the same
-sentence is what another question looks like; a new sentence around the same words is a rewording.
-Its weights come from build/cache_guard.py; what the rules refuse for another reason never comes here.
+Asked last, when the rules have found nothing against a pair but words left over: a logistic model of the
+questions' likeness and of the shape of their difference. One word exchanged in the same sentence is what
+another question looks like; a new sentence around the same words is a rewording. build/cache_guard.py makes
+its weights.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def reworded(
 def may_be_reworded(
     found: Mapping[int, int], left: Sequence[Term], missing: Sequence[Term], similarity: float
 ) -> bool:
-    """Whether the model is asked at all: the questions are near, and nothing left over turns them around."""
+    """Whether to ask the model: the questions are similar, and nothing left over turns them around."""
     if not found or similarity < LEAST_SIMILARITY:
         return False
     over = (*left, *missing)
@@ -89,7 +89,7 @@ def features(
     texts: tuple[str, str],
     similarity: float,
 ) -> tuple[float, ...]:
-    """The values of FEATURES. All but the last are the same whichever question comes first."""
+    """Returns the values of FEATURES. All but the last are the same whichever question comes first."""
     one, other = (_WORD.findall(text.lower()) for text in texts)
     # difflib's blocks depend on the order of its two sequences.
     edits = [
@@ -134,7 +134,7 @@ class _Model:
     curve: tuple[tuple[float, float], ...]
 
     def threshold(self, max_false_hit: float) -> float:
-        """The lowest score whose bound on wrong answers holds; inf when none does."""
+        """Returns the lowest score whose bound on wrong answers holds; inf when none does."""
         return min((score for bound, score in self.curve if bound <= max_false_hit), default=math.inf)
 
 

@@ -1,6 +1,6 @@
-"""Whether the terms of two questions play the same parts: from and to, before and after, who does what.
+"""Compares the parts that the terms of two questions play: from and to, before and after, who does what.
 
-Terms may change places only where the words around them say why that is no other question.
+Terms may change places only where the words around them show that it is still the same question.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def same_roles(ours: Reading, theirs: Reading, found: Mapping[int, int]) -> bool
         owners = _owner(one.term, ours), _owner(other.term, theirs)
         if all(owners) and owners[0] != owners[1]:
             return False
-    # Which of two Romes is which, nobody says: then nothing may change its place.
+    # With the same word twice, which is which is not known: then nothing may change its place.
     texts = [term.text for term in ours.terms]
     repeated = len(set(texts)) < len(texts)
     for position, (a, a2) in enumerate(pairs):
@@ -58,9 +58,9 @@ def same_roles(ours: Reading, theirs: Reading, found: Mapping[int, int]) -> bool
 
 
 def same_order(ours: Reading, theirs: Reading, found: Mapping[int, int]) -> bool:
-    """A weaker sign than `same_roles`, for sentences that are built anew: nothing has changed its place.
+    """Weaker than `same_roles`, for sentences that are built anew: nothing has changed its place.
 
-    Nor has anything that was done become what does it, and nobody speaks of somebody else.
+    Nor have doer and object changed places, or the person.
     """
     if not _same_voices(ours, theirs, found) or not _same_persons(ours, theirs):
         return False

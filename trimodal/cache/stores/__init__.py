@@ -1,1 +1,1 @@
-"""Stores of answers, one Protocol: memory, SQLite, Redis, Qdrant."""
+"""Stores answers behind one protocol: memory, SQLite, Redis, Qdrant."""

@@ -1,7 +1,7 @@
-"""The contract of a store of answers, and the table that opens one by its URL.
+"""Defines the contract of a store of answers, and opens one by its URL.
 
-A store keeps what it is given until it expires, is cleared or makes room; it knows
-nothing of how alike two questions must be. It may be slow or fail: its caller bounds that.
+A store keeps an answer until it expires, is cleared or makes room. It may be slow or fail: its caller bounds
+that.
 """
 
 from __future__ import annotations
@@ -10,21 +10,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from trimodal.cache.values import Entry, Place, StoreStats, Vector
 from trimodal.errors import OperatorError
 
 
+class Owner(NamedTuple):
+    """Whose answers, all that match; None matches any."""
+
+    fingerprint: str | None = None
+    tenant: str | None = None
+    namespace: str | None = None
+
+
 class StoreError(Exception):
-    """The store did not answer, or answered nonsense. Its caller goes past it."""
+    """The store did not answer, or its answer cannot be read; the caller goes on without it."""
 
 
 class Store(Protocol):
     """Answers by place and key. Called from several threads at once."""
 
     def get(self, place: Place, key: str) -> Entry | None:
-        """The answer under `key`, unless it has expired. Raises StoreError."""
+        """Returns the answer under `key`, unless it has expired. Raises StoreError."""
 
     def nearest(self, place: Place, vector: Vector, count: int) -> list[tuple[float, Entry]]:
         """At most `count` unexpired answers of this very place by cosine, best first. Raises StoreError."""
@@ -32,14 +40,8 @@ class Store(Protocol):
     def put(self, place: Place, key: str, entry: Entry, vector: Vector | None) -> None:
         """Keeps an answer in place of what `key` held; no vector: for `get` alone. Raises StoreError."""
 
-    def clear(
-        self,
-        *,
-        fingerprint: str | None = None,
-        tenant: str | None = None,
-        namespace: str | None = None,
-    ) -> int:
-        """Drops the answers that match all that is given; how many. Raises StoreError."""
+    def clear(self, owner: Owner) -> int:
+        """Drops these answers and returns how many they were. Raises StoreError."""
 
     def count(self) -> int:
         """About how many answers it holds, in little time however many: for a gauge. Raises StoreError."""
@@ -48,7 +50,7 @@ class Store(Protocol):
         """What it holds, counted one by one where need be. Raises StoreError."""
 
     def close(self) -> None:
-        """Lets go of files and connections."""
+        """Closes files and connections."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ STORES = {
 
 
 def open_store(url: str, limits: Limits) -> Store:
-    """The store at `url`: a file's path, `memory:`, `redis://host:port/0` or `qdrant+http://host:6333`.
+    """Opens the store at `url`: a file's path, `memory:`, `redis://host:port/0` or `qdrant+http://host:6333`.
 
     A shared store need not be up: calls fail until it is.
 

@@ -1,7 +1,7 @@
-"""Stored answers as bytes and back, and the names of places: what every store that leaves the process needs.
+"""Packs answers as bytes and unpacks them, and names places, for every store that leaves the process.
 
-Bytes that come back may be damaged, poisoned or another version's: they are then no answer, never
-an error. JSON, never pickle. It knows no store.
+Bytes that come back may be damaged, poisoned or another version's: they are then a miss, never an error.
+JSON, never pickle.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def unpack(place: str, key: str, packed: object) -> Entry | None:
 
 
 def checked_vector(vector: Vector) -> Vector:
-    """The same as contiguous float32[d]. Raises StoreError unless it is finite and of unit length."""
+    """Returns the vector as contiguous float32[d]. Raises StoreError if it is not of unit length."""
     array = np.ascontiguousarray(vector, np.float32)
     if array.ndim != 1 or not _is_unit(array):
         raise StoreError(f"an embedding of unit length is needed, not of shape {list(array.shape)}")

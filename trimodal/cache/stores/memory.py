@@ -1,4 +1,4 @@
-"""Answers in this process's memory, gone with it: for tests, and where nothing may touch a disk."""
+"""Stores answers in this process's memory: for tests, and where nothing may touch a disk."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trimodal.cache.stores.base import Limits
+from trimodal.cache.stores.base import Limits, Owner
 from trimodal.cache.stores.codec import checked_vector, place_name
-from trimodal.cache.stores.vector_index import Mirrors
+from trimodal.cache.stores.vector_index import VectorIndexes
 from trimodal.cache.values import Entry, Place, StoreStats, Vector
 from trimodal.errors import OperatorError
 
@@ -31,7 +31,7 @@ class _Row:
 
 
 class MemoryStore:
-    """See `Store`. One lock: a search holds up all others."""
+    """See `Store`. One lock: a search delays all other calls."""
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.time) -> None:
         self._limits = limits
@@ -39,8 +39,8 @@ class MemoryStore:
         self._lock = threading.Lock()
         self._rows: OrderedDict[tuple[str, str], _Row] = OrderedDict()  # the least recently used first
         self._endings: list[tuple[float, str, str]] = []  # a heap; may name what is gone or was put anew
-        # Without a bound: what a mirror forgot could not be read again.
-        self._mirrors = Mirrors(limit=1 << 62)
+        # Without a bound: what an index forgot could not be read again.
+        self._indexes = VectorIndexes(limit=1 << 62)
 
     def get(self, place: Place, key: str) -> Entry | None:
         name = place_name(place)
@@ -58,8 +58,8 @@ class MemoryStore:
             rows = {key: self._live(name, key) for key in keys}
             return {key: row.entry for key, row in rows.items() if row is not None}
 
-        with self._lock, self._mirrors.use(name, len(vector)) as mirror:
-            found = mirror.find(vector, count, self._clock(), fetch)
+        with self._lock, self._indexes.use(name, len(vector)) as index:
+            found = index.find(vector, count, self._clock(), fetch)
             for _, key, _ in found:
                 self._rows.move_to_end((name, key))
         return [(score, entry) for score, _, entry in found]
@@ -71,25 +71,18 @@ class MemoryStore:
             self._drop(name, key)
             self._rows[name, key] = _Row(place, entry, 0 if vector is None else len(vector))
             if vector is not None:
-                with self._mirrors.use(name, len(vector)) as mirror:
-                    mirror.add([key], vector[None], [entry.expires_at])
+                with self._indexes.use(name, len(vector)) as index:
+                    index.add([key], vector[None], [entry.expires_at])
             heapq.heappush(self._endings, (entry.expires_at, name, key))
             self._make_room()
 
-    def clear(
-        self,
-        *,
-        fingerprint: str | None = None,
-        tenant: str | None = None,
-        namespace: str | None = None,
-    ) -> int:
+    def clear(self, owner: Owner) -> int:
+        wanted = owner._asdict().items()
         with self._lock:
             gone = [
                 name
                 for name, row in self._rows.items()
-                if (fingerprint is None or row.place.fingerprint == fingerprint)
-                and (tenant is None or row.place.tenant == tenant)
-                and (namespace is None or row.place.namespace == namespace)
+                if all(value in (None, getattr(row.place, field)) for field, value in wanted)
             ]
             for name in gone:
                 self._drop(*name)
@@ -109,11 +102,11 @@ class MemoryStore:
         with self._lock:
             self._rows.clear()
             self._endings.clear()
-            self._mirrors.clear()
+            self._indexes.clear()
 
     def _live(self, name: str, key: str) -> _Row | None:
         row = self._rows.get((name, key))
-        # An expired one stays until the next put: its mirror may be in use here.
+        # An expired one stays until the next put: its index may be in use here.
         return row if row is not None and row.entry.expires_at > self._clock() else None
 
     def _make_room(self) -> None:
@@ -131,5 +124,5 @@ class MemoryStore:
     def _drop(self, name: str, key: str) -> None:
         row = self._rows.pop((name, key), None)
         if row is not None and row.dimension:
-            with self._mirrors.use(name, row.dimension) as mirror:
-                mirror.drop([key])
+            with self._indexes.use(name, row.dimension) as index:
+                index.drop([key])

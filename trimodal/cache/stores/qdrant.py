@@ -1,7 +1,7 @@
-"""Answers in a Qdrant that several servers share; it searches itself, so nothing is mirrored here.
+"""Stores answers in a Qdrant that several servers share and that also does the vector search.
 
-Reads wait for the limit at most, writes for up to two seconds: nobody waits for those. None is
-tried again. Collections are made with the first answer. A poisoned point is a miss and dropped.
+Reads time out after the cache's budget; writes run in the background with 2 s. Neither is retried.
+Collections are made with the first answer. A poisoned point is a miss and dropped.
 Writers that make room at the same time may remove a few answers more than `max_entries` asks for.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 from qdrant_client import models
 from qdrant_client.http.exceptions import UnexpectedResponse
 
-from trimodal.cache.stores.base import Limits, StoreError
+from trimodal.cache.stores.base import Limits, Owner, StoreError
 from trimodal.cache.stores.codec import checked_vector, pack, place_name, unpack
 from trimodal.cache.stores.qdrant_schema import (
     connect,
@@ -32,7 +32,7 @@ from trimodal.cache.stores.qdrant_schema import (
     told,
     unexpired,
 )
-from trimodal.cache.stores.recency import Uses
+from trimodal.cache.stores.recency import Recency
 from trimodal.cache.values import Entry, Place, StoreStats, Vector
 
 WRITE_WAIT_S = 2.0
@@ -43,7 +43,7 @@ SPARE = 8  # vectors asked for beyond the count: some may have outlived their an
 
 
 def open_store(url: str, limits: Limits) -> QdrantStore:
-    """The store at `qdrant+http[s]://[api_key@]host[:port][/collection]`. Raises OperatorError."""
+    """Opens the store at `qdrant+http[s]://[api_key@]host[:port][/collection]`. Raises OperatorError."""
     (reader, writer), name = connect(url, (limits.timeout_s, max(limits.timeout_s, WRITE_WAIT_S)))
     return QdrantStore(reader, writer, name, limits)
 
@@ -62,7 +62,7 @@ class QdrantStore:
         self._reader, self._writer, self._name = reader, writer, name
         self._limits = limits
         self._clock = clock
-        self._uses = Uses()
+        self._uses = Recency()
         self._swept_at = 0.0
 
     def get(self, place: Place, key: str) -> Entry | None:
@@ -116,14 +116,8 @@ class QdrantStore:
             self._write_uses()
             self._make_room(now)
 
-    def clear(
-        self,
-        *,
-        fingerprint: str | None = None,
-        tenant: str | None = None,
-        namespace: str | None = None,
-    ) -> int:
-        chosen = owned_by(fingerprint=fingerprint, tenant=tenant, namespace=namespace)
+    def clear(self, owner: Owner) -> int:
+        chosen = owned_by(owner)
         with told():
             collections = self._collections()
             if self._name not in collections:

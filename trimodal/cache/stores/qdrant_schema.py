@@ -1,4 +1,4 @@
-"""How answers lie in Qdrant: collections, payloads, filters, and a client whose calls are bounded.
+"""Defines how answers lie in Qdrant: collections, payloads, filters, and clients whose calls are bounded.
 
     <name>               one point an answer, without a vector: its owner, times, size, the packed answer
     <name>_vectors_<d>   one point a vector float32[d] under the same id: its owner, place, key, end of life
@@ -22,12 +22,11 @@ import httpx
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from trimodal.cache.stores.base import StoreError
+from trimodal.cache.stores.base import Owner, StoreError
 from trimodal.cache.stores.codec import digest
 from trimodal.cache.values import Place
 from trimodal.errors import OperatorError
 
-OWNER = ("fingerprint", "tenant", "namespace")
 FORM = "qdrant+https://api_key@host:6333/collection is the form; api_key, port and collection may be left out"
 
 
@@ -68,17 +67,17 @@ def connect(url: str, timeouts: tuple[float, ...]) -> tuple[list[Any], str]:
 
 
 def point_id(place: str, key: str) -> str:
-    """The UUID of a place's name and key; the packed answer says whether it is of these very two."""
+    """Returns the UUID of a place's name and key; the packed answer says whether it is of these very two."""
     return str(uuid.UUID(digest(place, key)[:32]))
 
 
 def owner_of(place: Place) -> dict[str, str]:
-    return {name: digest(getattr(place, name)) for name in OWNER}
+    return {name: digest(getattr(place, name)) for name in Owner._fields}
 
 
-def owned_by(**owner: str | None) -> Any:
-    """A filter by fingerprint, tenant and namespace, each where it is given."""
-    must = [_equal(name, digest(value)) for name, value in owner.items() if value is not None]
+def owned_by(owner: Owner) -> Any:
+    """Returns a filter by fingerprint, tenant and namespace, each where it is given."""
+    must = [_equal(name, digest(value)) for name, value in owner._asdict().items() if value is not None]
     # A filter without a condition is not sent: a slip would drop all.
     must.append(models.FieldCondition(key="expires_at", range=models.Range(gte=0)))
     return models.Filter(must=must)
@@ -106,7 +105,7 @@ def create(client: Any, collection: str, dimension: int) -> None:
         if not client.collection_exists(collection):
             raise
     keyword = models.PayloadSchemaType.KEYWORD
-    fields: dict[str, Any] = dict.fromkeys(OWNER, keyword)
+    fields: dict[str, Any] = dict.fromkeys(Owner._fields, keyword)
     fields["expires_at"] = models.PayloadSchemaType.FLOAT
     if dimension:
         fields["place"] = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)

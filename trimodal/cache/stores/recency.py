@@ -1,6 +1,6 @@
-"""When answers were last found, gathered until the next write: the hit path itself never writes.
+"""Gathers when answers were last found, until the next write: a hit itself never writes.
 
-Uses that are lost with a killed process make an answer look older, nothing else.
+Recency that are lost with a killed process only make an answer look older.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import threading
 LIMIT = 20_000
 
 
-class Uses:
+class Recency:
     """Name of an answer → when it was last used, seconds of the epoch. Called from several threads."""
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
-"""Answers in a Redis that several servers share (6.2 or newer, plain: no modules, no cluster).
+"""Stores answers in a Redis that several servers share (6.2 or newer, plain: no modules, no cluster).
 
-An answer is one key with a TTL; vectors lie in a stream a place, which each server mirrors and
-reads on from where it was. No call waits longer than the limit for a reply, and none is tried
-again: a server that is down costs its caller one error a call until it is back. What does not
-look like an answer is dropped. Beside `max_entries` the Redis server's own eviction policy applies.
+An answer is one key with a TTL; vectors lie in one stream a place, which each server indexes and reads on
+from where it was. No call waits longer than the limit for a reply, and none is retried: a Redis that is down
+costs one error a call. What does not look like an answer is dropped. Beside `max_entries` the eviction
+policy of the Redis server itself applies.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
-from trimodal.cache.stores.base import Limits, StoreError
+from trimodal.cache.stores.base import Limits, Owner, StoreError
 from trimodal.cache.stores.codec import checked_vector, pack, read_vectors, unpack
-from trimodal.cache.stores.recency import Uses
+from trimodal.cache.stores.recency import Recency
 from trimodal.cache.stores.redis_layout import (
     EXPIRES,
     PUT,
@@ -33,7 +33,7 @@ from trimodal.cache.stores.redis_layout import (
     patterns,
     tenant_of,
 )
-from trimodal.cache.stores.vector_index import PLACE_ROWS, Mirror, Mirrors
+from trimodal.cache.stores.vector_index import PLACE_ROWS, VectorIndex, VectorIndexes
 from trimodal.cache.values import Entry, Place, StoreStats, Vector
 from trimodal.errors import OperatorError
 
@@ -44,7 +44,7 @@ VALUE_BYTES = 16 << 20
 
 
 def open_store(url: str, limits: Limits) -> RedisStore:
-    """The store at `redis[s]://[user:password@]host[:port][/database][?ssl_...]`. Raises OperatorError."""
+    """Opens `redis[s]://[user:password@]host[:port][/database][?ssl_...]`. Raises OperatorError."""
     try:
         options = parse_qs(urlsplit(url).query, keep_blank_values=True)
         client = redis.Redis.from_url(
@@ -73,8 +73,8 @@ class RedisStore:
         self._client: Any = client  # its stubs mix the two clients' types
         self._limits = limits
         self._clock = clock
-        self._uses = Uses()
-        self._mirrors = Mirrors()
+        self._uses = Recency()
+        self._indexes = VectorIndexes()
         self._rows = min(PLACE_ROWS, limits.max_entries)
 
     def get(self, place: Place, key: str) -> Entry | None:
@@ -87,10 +87,10 @@ class RedisStore:
 
     def nearest(self, place: Place, vector: Vector, count: int) -> list[tuple[float, Entry]]:
         vector, names = checked_vector(vector), Names.of(place)
-        with _told(), self._mirrors.use(names.place, len(vector)) as mirror:
-            self._catch_up(mirror, f"{names.vectors}{len(vector)}", len(vector))
+        with _told(), self._indexes.use(names.place, len(vector)) as index:
+            self._catch_up(index, f"{names.vectors}{len(vector)}", len(vector))
             now = self._clock()
-            found = mirror.find(vector, count, now, lambda keys: self._fetch(names, keys, searched=True))
+            found = index.find(vector, count, now, lambda keys: self._fetch(names, keys, searched=True))
         for _, key, _ in found:
             self._uses.note(names.answer, key, now)
         return [(score, entry) for score, _, entry in found]
@@ -116,16 +116,10 @@ class RedisStore:
                         raise
                     drop_others(self._client, keys)
 
-    def clear(
-        self,
-        *,
-        fingerprint: str | None = None,
-        tenant: str | None = None,
-        namespace: str | None = None,
-    ) -> int:
+    def clear(self, owner: Owner) -> int:
         removed = []
         with _told():
-            for pattern in patterns(fingerprint, tenant, namespace):
+            for pattern in patterns(owner):
                 total, cursor = 0, -1
                 while cursor:
                     cursor, found = self._client.scan(max(cursor, 0), match=pattern, count=CHUNK)
@@ -163,7 +157,7 @@ class RedisStore:
         with suppress(StoreError), _told():
             self._write_uses()
         self._client.close()
-        self._mirrors.clear()
+        self._indexes.clear()
 
     def _fetch(self, names: Names, keys: Sequence[str], searched: bool = False) -> Mapping[str, Entry]:
         """Unexpired answers by key; `searched`: only those that have a vector. Drops what is no answer."""
@@ -185,12 +179,12 @@ class RedisStore:
             self._client.unlink(*poisoned)
         return found
 
-    def _catch_up(self, mirror: Mirror, stream: str, dimension: int) -> None:
-        """Reads the vectors that are new to the mirror, for half of the limit; the next call reads on."""
+    def _catch_up(self, index: VectorIndex, stream: str, dimension: int) -> None:
+        """Reads the vectors that are new to the index, for half of the limit; the next call reads on."""
         until = time.monotonic() + self._limits.timeout_s / 2
         while True:
             pipeline = self._client.pipeline(transaction=False)
-            pipeline.xrange(stream, f"({mirror.seen}" if mirror.seen else "-", "+", CHUNK)
+            pipeline.xrange(stream, f"({index.seen}" if index.seen else "-", "+", CHUNK)
             pipeline.xrevrange(stream, "+", "-", 1)
             rows, newest = pipeline.execute(raise_on_error=False)
             if isinstance(rows, Exception):
@@ -198,17 +192,17 @@ class RedisStore:
                     raise rows
                 self._client.unlink(stream)
                 rows, newest = [], []
-            if not newest or (mirror.seen and _order(newest[0][0]) < _order(mirror.seen)):
+            if not newest or (index.seen and _order(newest[0][0]) < _order(index.seen)):
                 # Cleared, or lost with its server; what came after it is read from the start.
-                mirror.reset()
+                index.reset()
                 if not newest:
                     return
                 continue
             if rows:
-                mirror.seen = rows[-1][0].decode()
+                index.seen = rows[-1][0].decode()
                 named = [one for _, fields in rows if (one := _named(fields)) is not None]
                 good, vectors = read_vectors([blob for _, _, blob in named], dimension)
-                mirror.add([named[row][0] for row in good], vectors, [named[row][1] for row in good])
+                index.add([named[row][0] for row in good], vectors, [named[row][1] for row in good])
             if len(rows) < CHUNK or time.monotonic() > until:
                 return
 
@@ -228,7 +222,7 @@ def _told() -> Iterator[None]:
 
 
 def _order(number: object) -> tuple[int, ...]:
-    """A stream's entry by age: "1700000000000-0"."""
+    """Returns a stream's entry by age: "1700000000000-0"."""
     text = number.decode() if isinstance(number, bytes) else str(number)
     return tuple(int(part) for part in text.split("-"))
 

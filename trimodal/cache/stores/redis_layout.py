@@ -1,4 +1,4 @@
-"""How answers lie in Redis: names of keys, and the one script that writes.
+"""Defines how answers lie in Redis: names of keys, and the one script that writes.
 
     trimodal:answer:<owner>:<place>:<key>    string with a TTL: "1" or "0" (has it a vector?), packed answer
     trimodal:vectors:<owner>:<place>:<d>     stream of (key, vector, expiry), its newest entries only
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trimodal.cache.stores.base import Owner
 from trimodal.cache.stores.codec import digest, place_name
 from trimodal.cache.values import Place
 
@@ -65,12 +66,12 @@ class Names:
         return cls(name, f"{PREFIX}answer:{owner}:{name}:", f"{PREFIX}vectors:{owner}:{name}:")
 
 
-def patterns(fingerprint: str | None, tenant: str | None, namespace: str | None) -> Sequence[str]:
+def patterns(owner: Owner) -> Sequence[str]:
     """SCAN patterns of all keys whose owner is this: of answers, then of vectors."""
     # Not "*", which would match colons: a tenant would be found in a namespace of its name.
     some = "?" * len(_short(""))
-    owner = ":".join(some if value is None else _short(value) for value in (fingerprint, tenant, namespace))
-    return f"{PREFIX}answer:{owner}:*", f"{PREFIX}vectors:{owner}:*"
+    name = ":".join(some if value is None else _short(value) for value in owner)
+    return f"{PREFIX}answer:{name}:*", f"{PREFIX}vectors:{name}:*"
 
 
 def drop_others(client: Any, keys: Sequence[str]) -> None:
@@ -81,7 +82,7 @@ def drop_others(client: Any, keys: Sequence[str]) -> None:
 
 
 def tenant_of(name: bytes) -> bytes:
-    """The tenant's digest in an answer's name."""
+    """Returns the tenant's digest in an answer's name."""
     return b"".join(name.split(b":")[3:4])
 
 

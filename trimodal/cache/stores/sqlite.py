@@ -1,8 +1,8 @@
-"""Answers in one SQLite file and their vectors in memory: the store that needs no server.
+"""Stores answers in one SQLite file and their vectors in memory: needs no server.
 
 It survives a restart and a kill. Several processes may share the file, as a second server or
 `trimodal cache clear`: each sees what the others wrote or cleared with its next call, because a
-mirror reads the rows that are new to it first and no answer is given without its row. The mirrors
+index reads the rows that are new to it first and no answer is given without its row. The indexes
 of the least recently used places leave memory beyond a bound; they are read again when asked for.
 """
 
@@ -14,35 +14,35 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from trimodal.cache.stores.base import Limits, StoreError
+from trimodal.cache.stores.base import Limits, Owner, StoreError
 from trimodal.cache.stores.codec import checked_vector, pack, place_name, read_vectors, unpack
-from trimodal.cache.stores.recency import Uses
+from trimodal.cache.stores.recency import Recency
 from trimodal.cache.stores.sqlite_connections import Database
-from trimodal.cache.stores.vector_index import FETCH, PLACE_ROWS, Mirror, Mirrors
+from trimodal.cache.stores.vector_index import FETCH, PLACE_ROWS, VectorIndex, VectorIndexes
 from trimodal.cache.values import Entry, Place, StoreStats, Vector
 from trimodal.errors import OperatorError
 
-CHUNK = 2_000  # rows that a mirror reads at once; about 3 ms
+CHUNK = 2_000  # rows that an index reads at once; about 3 ms
 PIECE = 1_000  # rows that one transaction deletes: others write in between
 
 
-def open_store(url: str, limits: Limits) -> EmbeddedStore:
-    """The store in the file `url`, made with its folder when there is none. Raises OperatorError."""
+def open_store(url: str, limits: Limits) -> SqliteStore:
+    """Opens the store in the file `url`, made with its folder when there is none. Raises OperatorError."""
     path = Path(url).expanduser()
     if path.suffix != ".sqlite" and not path.is_dir():
         # A file that is no database is taken for a damaged one and set aside: never one named by mistake.
         raise OperatorError(f"cache_store '{url}': a file whose name ends with .sqlite is needed")
-    return EmbeddedStore(path, limits)
+    return SqliteStore(path, limits)
 
 
-class EmbeddedStore:
+class SqliteStore:
     """See `Store`."""
 
     def __init__(self, path: Path, limits: Limits, clock: Callable[[], float] = time.time) -> None:
         self._limits = limits
         self._clock = clock
-        self._uses = Uses()
-        self._mirrors = Mirrors()
+        self._uses = Recency()
+        self._indexes = VectorIndexes()
         self._database = Database(path, limits.timeout_s)
 
     def get(self, place: Place, key: str) -> Entry | None:
@@ -56,12 +56,12 @@ class EmbeddedStore:
     def nearest(self, place: Place, vector: Vector, count: int) -> list[tuple[float, Entry]]:
         vector, name = checked_vector(vector), place_name(place)
         with (
-            self._mirrors.use(name, len(vector)) as mirror,
+            self._indexes.use(name, len(vector)) as index,
             self._database.reading() as connection,
         ):
-            self._catch_up(connection, mirror, name, len(vector))
+            self._catch_up(connection, index, name, len(vector))
             now = self._clock()
-            found = mirror.find(
+            found = index.find(
                 vector, count, now, lambda keys: self._fetch(connection, name, keys, searched=True)
             )
         for _, key, _ in found:
@@ -84,20 +84,10 @@ class EmbeddedStore:
             )
             self._make_room(writer, now)
 
-    def clear(
-        self,
-        *,
-        fingerprint: str | None = None,
-        tenant: str | None = None,
-        namespace: str | None = None,
-    ) -> int:
-        wanted = {
-            "fingerprint = ?": fingerprint,
-            "tenant = ?": tenant,
-            "namespace = ?": namespace,
-        }
-        where = " AND ".join(["1", *(test for test, value in wanted.items() if value is not None)])
-        values = _blobs(*(value for value in wanted.values() if value is not None))
+    def clear(self, owner: Owner) -> int:
+        wanted = {name: value for name, value in owner._asdict().items() if value is not None}
+        where = " AND ".join(["1", *(f"{name} = ?" for name in wanted)])
+        values = _blobs(*wanted.values())
         total = 0
         while True:
             with self._database.writing() as writer:
@@ -132,7 +122,7 @@ class EmbeddedStore:
         with suppress(StoreError), self._database.writing() as writer:
             self._write_uses(writer)
         self._database.close()
-        self._mirrors.clear()
+        self._indexes.clear()
 
     def _fetch(
         self, connection: sqlite3.Connection, name: str, keys: Sequence[str], searched: bool = False
@@ -152,30 +142,32 @@ class EmbeddedStore:
                     found[key] = entry
         return found
 
-    def _catch_up(self, connection: sqlite3.Connection, mirror: Mirror, name: str, dimension: int) -> None:
-        """Reads the rows that are new to the mirror, for half of the limit; the next call reads on."""
+    def _catch_up(
+        self, connection: sqlite3.Connection, index: VectorIndex, name: str, dimension: int
+    ) -> None:
+        """Reads the rows that are new to the index, for half of the limit; the next call reads on."""
         cleared = connection.execute("SELECT cleared FROM tally").fetchone()[0]
-        if mirror.era != (self._database.era, cleared):
-            mirror.reset()
-            mirror.era = (self._database.era, cleared)
-            mirror.seen = self._first(connection, name)
+        if index.era != (self._database.era, cleared):
+            index.reset()
+            index.era = (self._database.era, cleared)
+            index.seen = self._first(connection, name)
         until = time.monotonic() + self._limits.timeout_s / 2
         while True:
             rows = connection.execute(
                 "SELECT number, key, expires_at, vector FROM answers"
                 " WHERE place = ? AND number > ? AND vector IS NOT NULL ORDER BY number LIMIT ?",
-                (name, mirror.seen, CHUNK),
+                (name, index.seen, CHUNK),
             ).fetchall()
             if rows:
                 numbers, keys, expires, blobs = zip(*rows, strict=True)
-                mirror.seen = numbers[-1]
+                index.seen = numbers[-1]
                 good, vectors = read_vectors(blobs, dimension)
-                mirror.add([keys[row] for row in good], vectors, [expires[row] for row in good])
+                index.add([keys[row] for row in good], vectors, [expires[row] for row in good])
             if len(rows) < CHUNK or time.monotonic() > until:
                 return
 
     def _first(self, connection: sqlite3.Connection, name: str) -> int:
-        """The number before the newest rows that a mirror can hold."""
+        """Returns the number before the newest rows that an index can hold."""
         row = connection.execute(
             "SELECT number FROM answers WHERE place = ? AND vector IS NOT NULL ORDER BY number DESC"
             " LIMIT 1 OFFSET ?",

@@ -1,7 +1,7 @@
-"""Connections to one SQLite file that several processes share, and a fresh file for a damaged one.
+"""Connects to one SQLite file that several processes share, and replaces a damaged one.
 
-Write-ahead logging: readers never wait for a writer, and a killed process leaves a whole file.
-It knows nothing of rows. Not for network file systems: SQLite's shared memory needs one machine.
+Write-ahead logging: readers never wait for a writer, and a killed process leaves a whole file. Not for
+network file systems: SQLite's shared memory needs one machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trimodal.cache.stores.base import StoreError
 from trimodal.cache.stores.sqlite_file import alone, create, is_damage, make_ready, set_aside
 from trimodal.errors import OperatorError
 
-# Nobody waits for a write; another process may be clearing a piece meanwhile.
+# Writes run in the background; another process may be clearing a piece meanwhile.
 WRITE_WAIT_S = 2.0
 LOG_BYTES = 16 << 20  # a longer log is cut when it has been copied
 POOL = 8

@@ -1,20 +1,19 @@
-"""One SQLite file of answers: made, checked when opened, and set aside when damaged.
-
-It knows the schema and its version; connections are store_sqlite's affair, rows store_embedded's.
-"""
+"""Makes the SQLite file of answers, checks it when it is opened, and sets a damaged one aside."""
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import sqlite3
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from trimodal.errors import OperatorError
+
+logger = logging.getLogger(__name__)
 
 APPLICATION = 0x54524D43  # "TRMC" in the file's header: one of ours
 VERSION = 1
@@ -112,7 +111,7 @@ def alone(directory: Path) -> Iterator[None]:
 
 
 def set_aside(path: Path, why: str) -> None:
-    """Renames the file, with its log, and says so on stderr. Call it `alone`. Raises OSError."""
+    """Renames the file, with its log, and logs a warning. Call it `alone`. Raises OSError."""
     name = f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
     number = 0
     while (path.parent / f"{name}{number or ''}").exists():
@@ -123,4 +122,4 @@ def set_aside(path: Path, why: str) -> None:
         with suppress(FileNotFoundError):
             os.rename(f"{path}{end}", f"{aside}{end}")
     why = " ".join(why.split())  # SQLite's may take several lines
-    print(f"trimodal: {path} is damaged ({why}): kept as {aside.name}, a fresh one is begun", file=sys.stderr)
+    logger.warning("%s is damaged (%s): kept as %s, a fresh one is begun", path, why, aside.name)

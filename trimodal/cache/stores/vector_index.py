@@ -1,8 +1,7 @@
-"""Vectors of places, in memory: the search of every store whose server or file has none.
+"""Searches vectors in memory, for the stores whose server or file cannot search.
 
-A mirror may lag behind its store in one way only: it may still hold what is gone there. So a
-search asks the store for the answers that it would give, and forgets those that are gone. How
-a mirror learns of new answers is the store's affair.
+A index may lag behind its store in one way only: it may still hold what is gone there. So a search asks the
+store for the answers that it would give, and forgets those that are gone.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from trimodal.cache.values import Entry, Vector
 # One product over so many vectors of 384 takes about 5 ms on one core; a longer one would eat the budget.
 PLACE_ROWS = 50_000
 ALL_BYTES = 256 << 20
-OVERHEAD = 2_048  # bytes of an empty mirror, about
+OVERHEAD = 2_048  # bytes of an empty index, about
 FETCH = 1_000  # answers asked for at once, at most
 
 
-class Mirror:
+class VectorIndex:
     """The vectors of one place, float32[d] each; beyond `rows` those that expire first are left out.
 
     Hold `lock` while calling. `seen` and `era` are the store's: how far it has read, and of what.
@@ -127,52 +126,52 @@ class Mirror:
             self._vectors, self._expires = vectors, expires
 
 
-class Mirrors:
-    """Mirrors by place and dimension; the least recently used ones make room beyond `limit` bytes."""
+class VectorIndexes:
+    """Vector indexes by place and dimension; the least recently used ones make room beyond `limit` bytes."""
 
     def __init__(self, limit: int = ALL_BYTES) -> None:
         self._limit = limit
         self._lock = threading.Lock()
-        self._mirrors: OrderedDict[tuple[str, int], Mirror] = OrderedDict()
+        self._indexes: OrderedDict[tuple[str, int], VectorIndex] = OrderedDict()
         self._bytes: dict[tuple[str, int], int] = {}
         self._total = 0
 
     def __len__(self) -> int:
         with self._lock:
-            return len(self._mirrors)
+            return len(self._indexes)
 
     @contextmanager
-    def use(self, place: str, dimension: int) -> Iterator[Mirror]:
-        """The place's mirror, locked: a place's searches go one after the other, places do not wait.
+    def use(self, place: str, dimension: int) -> Iterator[VectorIndex]:
+        """Yields the place's index, locked: a place's searches go one after the other, places do not wait.
 
         An empty one is not kept: most places are asked once and hold nothing.
         """
         name = (place, dimension)
         with self._lock:
-            mirror = self._mirrors.pop(name, None) or Mirror(dimension)
-            self._mirrors[name] = mirror
+            index = self._indexes.pop(name, None) or VectorIndex(dimension)
+            self._indexes[name] = index
         try:
-            with mirror.lock:
-                yield mirror
+            with index.lock:
+                yield index
         finally:
-            self._settle(name, mirror)
+            self._settle(name, index)
 
-    def _settle(self, name: tuple[str, int], mirror: Mirror) -> None:
-        """Counts what the mirror takes now."""
+    def _settle(self, name: tuple[str, int], index: VectorIndex) -> None:
+        """Counts what the index takes now."""
         with self._lock:
-            if self._mirrors.get(name) is mirror:
-                size = mirror.nbytes
+            if self._indexes.get(name) is index:
+                size = index.nbytes
                 self._total += size - self._bytes.get(name, 0)
                 self._bytes[name] = size
-                if not len(mirror):
-                    del self._mirrors[name]
+                if not len(index):
+                    del self._indexes[name]
                     self._total -= self._bytes.pop(name)
-            while self._total > self._limit and len(self._mirrors) > 1:
-                oldest, _ = self._mirrors.popitem(last=False)
+            while self._total > self._limit and len(self._indexes) > 1:
+                oldest, _ = self._indexes.popitem(last=False)
                 self._total -= self._bytes.pop(oldest, 0)
 
     def clear(self) -> None:
         with self._lock:
-            self._mirrors.clear()
+            self._indexes.clear()
             self._bytes.clear()
             self._total = 0

@@ -1,1 +1,1 @@
-"""The commands of `trimodal bench`."""
+"""Defines the commands of `trimodal bench`."""

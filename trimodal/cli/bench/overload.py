@@ -26,7 +26,7 @@ def overload(
     most_open: int = typer.Option(8192, min=1, max=100_000, help="Requests that may be open together."),
     seed: int = typer.Option(1, min=0, help="Of arrivals and prompts."),
     set_: list[str] = typer.Option([], "--set", help="parameter=value of llm's config; repeatable."),
-    plot: Path | None = typer.Option(None, help="Also draw goodput over load into this PNG (extra: plot)."),
+    plot: Path | None = typer.Option(None, help="Also draw goodput over load into this PNG (extra: bench)."),
     json_: Path | None = typer.Option(None, "--json", help="Also write the figures to this file."),
 ) -> None:
     """Goodput under open-loop load beyond capacity: by deadlines against first in, first out."""
@@ -64,7 +64,7 @@ def _check_plot(path: Path) -> None:
     if path.suffix != ".png":
         raise typer.BadParameter(f"--plot {path}: a name that ends with .png is needed")
     if find_spec("matplotlib") is None:
-        raise typer.BadParameter("--plot needs matplotlib: pip install 'trimodal[plot]'")
+        raise typer.BadParameter("--plot needs matplotlib: pip install 'trimodal[bench]'")
 
 
 def _weights(text: str) -> dict[str, float]:

@@ -1,1 +1,1 @@
-"""Calls that stream: answers, live speech, the assistant."""
+"""Defines the calls that stream: answers, live speech, the assistant."""

@@ -1,7 +1,6 @@
-"""An answer on its way in: iterated once, awaited whole, or cancelled.
+"""Streams one answer: iterated once, awaited whole, or cancelled.
 
-It keeps the text, the usage and the times, and ends what is left early. What a response
-is to the caller, subclasses say; sending and errors are the transport's affair.
+A stream keeps the text, the usage and the times, and ends the request when it is left early.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 
-class Answering(Generic[Item]):
+class BaseStream(Generic[Item]):
     """Base of the streams. The request is sent when the first item is asked for.
 
     Leaving early (break, an exception, a cancelled task, `cancel`, the end of the `async with`)
@@ -57,7 +56,7 @@ class Answering(Generic[Item]):
         return self
 
     async def __anext__(self) -> Item:
-        """The next of what it gives.
+        """Returns the next item.
 
         Raises:
             RequestError: the server refused or ended the request.
@@ -74,7 +73,7 @@ class Answering(Generic[Item]):
             while True:
                 response = await responses.read()
                 if response is None:
-                    if self._done:  # cancelled while it was waited for
+                    if self._done:  # cancelled while this task waited
                         raise StopAsyncIteration
                     raise ConnectionLost("the server ended the stream without a finish_reason")
                 if not response.outputs:
@@ -161,7 +160,7 @@ class Answering(Generic[Item]):
             responses.cancel()
 
 
-class AnswerStream(Answering[Delta]):
+class AnswerStream(BaseStream[Delta]):
     """The deltas of one answer, to be iterated once. The request is sent when the first one is asked for.
 
         async with client.stream("…") as stream:

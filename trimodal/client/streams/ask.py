@@ -1,7 +1,4 @@
-"""The assistant's answer as it comes: what was heard, what was seen, then the text.
-
-It knows the assistant's tensors. Limits of fields are the server's, which names them.
-"""
+"""Streams the assistant's answer: what was heard, what was seen, then the text."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ import numpy as np
 
 from trimodal.client.errors import ProtocolError
 from trimodal.client.options import Options, generation_inputs
-from trimodal.client.streams.answer import Answering
+from trimodal.client.streams.answer import BaseStream
 from trimodal.client.streams.chunks import Audio, checked
 from trimodal.client.transports.base import Array, Responses, Tensors
 from trimodal.client.transports.tensors import strings
@@ -27,7 +24,7 @@ _BLOCK_S = 30.0
 _MAX_FILE_S = 600
 
 
-class AskStream(Answering["Heard | Saw | Delta"]):
+class AskStream(BaseStream["Heard | Saw | Delta"]):
     """Findings and deltas of one question, to be iterated once; sent when the first one is asked for.
 
         async with client.ask("what is this?", image="photo.jpg") as stream:
@@ -71,7 +68,7 @@ class AskStream(Answering["Heard | Saw | Delta"]):
 async def ask_inputs(
     text: str | None, image: bytes | str | Path | None, audio: str | Path | Audio | None, options: Options
 ) -> dict[str, Array]:
-    """The input tensors of the assistant; files are read and decoded in a thread.
+    """Makes the input tensors of the assistant; files are read and decoded in a thread.
 
     Raises:
         InvalidArgument: a value has no place in its tensor's type, or the image file cannot be read.

@@ -1,7 +1,7 @@
-"""Audio as a caller hands it over → chunks that the speech model takes. It converts nothing by itself.
+"""Cuts a caller's audio into chunks that the speech model takes; refuses what would need a conversion.
 
-A conversion that is silently wrong (int32 read as float, two channels read as one) gives
-noise and no words. So another form is refused here, and the sentence says how to convert it.
+A silent conversion that is wrong (int32 read as float, two channels read as one) gives noise and no
+words. The error says how to convert.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HOW = {
 
 
 def checked(samples: Any) -> Audio:
-    """The samples as they are.
+    """Checks the samples and returns them as they are.
 
     Raises:
         TypeError: not a numpy array of float32 or int16.
@@ -52,8 +52,8 @@ def checked(samples: Any) -> Audio:
     return samples
 
 
-class Gatherer:
-    """Holds samples until there are enough for a chunk, and cuts what is too long."""
+class ChunkBuffer:
+    """Gathers samples until there are enough for a chunk, and cuts what is too long."""
 
     def __init__(self) -> None:
         self._held: Audio = np.zeros(0, np.float32)
@@ -74,7 +74,7 @@ class Gatherer:
         self._held = np.concatenate([self._held, samples])
 
     def take(self) -> Audio:
-        """The oldest samples, at most 30 s; none if none are held."""
+        """Returns the oldest samples, at most 30 s; none if none are held."""
         taken, self._held = self._held[:MAX_SAMPLES], self._held[MAX_SAMPLES:]
         return taken
 

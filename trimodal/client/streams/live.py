@@ -1,7 +1,6 @@
-"""One live stream of audio: chunks go in as they are spoken, words come back as they are heard.
+"""Streams live audio: chunks go in as they are spoken, words come back as they are heard.
 
-It knows the speech model's tensors and the rules of a stream. It does not read files or
-microphones, and does not judge the audio: the server does, and names what it refuses.
+The server checks the audio, and its errors name what it refuses.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.client.decoding import merged, read
 from trimodal.client.errors import ConnectError, ConnectionLost, TransportError
-from trimodal.client.streams.chunks import MAX_SAMPLES, MIN_SAMPLES, Gatherer
+from trimodal.client.streams.chunks import MAX_SAMPLES, MIN_SAMPLES, ChunkBuffer
 from trimodal.client.transports.base import Array, Parameter, Request, Tensors, Timeouts, Transport
 from trimodal.client.values import LiveUpdate
 from trimodal.errors import InvalidArgument, RequestError, TrimodalError
@@ -26,7 +25,7 @@ from trimodal.errors import InvalidArgument, RequestError, TrimodalError
 if TYPE_CHECKING:
     from trimodal.audio.values import PolicyName
 
-# An abandoned stream is told to end; nobody waits for its last words.
+# An abandoned stream is told to end, and its last words are not waited for.
 ABANDON_S = 1.0
 # The answer to END comes when all is heard. A slow server may need so many seconds more for each second of
 # audio that is not heard yet, of which it holds about a minute and the last chunk.
@@ -34,7 +33,7 @@ FLUSH_PER_S, MOST_UNHEARD_S = 4.0, 100.0
 
 
 class Listening(TypedDict, total=False):
-    """What is left out, or None, is as the model's settings say."""
+    """Options of a live stream; what is left out, or None, is as the model's settings say."""
 
     policy: PolicyName | None
     language: str | None
@@ -72,10 +71,10 @@ class LiveStream:
         self._options = cast("dict[str, Parameter]", given)
         # tritonclient takes ids up to 2^63 - 1 only; 0 means none.
         self.id = secrets.randbelow((1 << 63) - 1) + 1
-        self._gatherer = Gatherer()
+        self._gatherer = ChunkBuffer()
         self._turn = asyncio.Lock()
         self._started = False  # the server may know of it
-        self._over: TrimodalError | None = None  # why no call is possible any more
+        self._over: TrimodalError | None = None  # why no further call is possible
         self._words: list[Word] = []
         self._texts: list[str] = []
         self._latest = LiveUpdate()
@@ -126,7 +125,7 @@ class LiveStream:
                 updates.append(await self._ask(end=False))
             if self._started or len(self._gatherer):
                 updates.append(await self._ask(end=True))
-            else:  # the server never heard of it
+            else:  # the server has no such stream
                 self._close("the stream has ended")
                 updates.append(LiveUpdate(final=True))
             return merged(updates)

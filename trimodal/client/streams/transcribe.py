@@ -1,6 +1,6 @@
-"""A whole recording through a live stream, as fast as the server takes it.
+"""Sends a whole recording through a live stream, as fast as the server takes it.
 
-The server is what slows it down: it delays its answers when it is behind.
+The server sets the pace: it delays its answers when it is behind.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trimodal.client.values import LiveUpdate, Transcript
 
 OnUpdate = Callable[[LiveUpdate], object]
 
-# Nobody waits for the words of a file one by one: whole segments need the least computing.
+# The words of a file are not needed one by one: whole segments need the least computing.
 FILE_LISTENING: Listening = {"policy": "vad"}
 BLOCK_S = 10
 

@@ -1,1 +1,1 @@
-"""Ways to reach a server: gRPC, and a fake for tests."""
+"""Carries requests to a server: over gRPC, or to functions in tests."""

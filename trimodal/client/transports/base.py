@@ -1,7 +1,6 @@
-"""What a client needs of a transport: tensors in, tensors out, streams that can be cancelled.
+"""Defines what a client needs of a transport: tensors in, tensors out, streams that can be cancelled.
 
-`grpc_transport` is the real one, `fake_transport` the one for tests of applications.
-Nothing here knows what a model's tensors mean.
+`grpc` is the real one, `fake` the one for tests of applications.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class Responses(Protocol):
     """An open stream of responses to one request."""
 
     async def read(self) -> Response | None:
-        """The next response, or None at the end (also after `cancel`).
+        """Reads the next response, or None at the end (also after `cancel`).
 
         Raises:
             RequestError: the server refused or ended the request.
@@ -72,7 +71,7 @@ class Transport(Protocol):
     """Carries requests to one server. Raises RequestError and TransportError, nothing else."""
 
     async def infer(self, request: Request, timeouts: Timeouts) -> Tensors:
-        """The outputs of a model that gives one response."""
+        """Sends a request to a model that gives one response; returns its outputs."""
 
     async def stream(self, request: Request, timeouts: Timeouts) -> Responses:
         """Sends a request to a decoupled model."""
@@ -81,7 +80,7 @@ class Transport(Protocol):
         """Whether the model, or with "" the server, takes requests."""
 
     async def models(self, timeouts: Timeouts) -> list[Model]:
-        """The models that are ready, in the order of their names."""
+        """Lists the models that are ready, in the order of their names."""
 
     async def max_batch_size(self, model: str, timeouts: Timeouts) -> int:
         """From the model's configuration; 0: it takes no batches."""

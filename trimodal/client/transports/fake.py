@@ -1,11 +1,10 @@
-"""The fake beside the real transport: tests of an application need no server.
+"""Fakes a server inside the process, for tests of applications.
 
     def labels(request): ...                       # Request → outputs
     transport = FakeTransport(llm=scripted("An answer in a few words."), vision=labels)
     client = Client(transport=transport)
 
-It keeps the requests it got and which of them were cancelled, and checks nothing of them.
-`fake_speech` has a model for live streams.
+It records the requests and which of them were cancelled. `fake_speech` has a model for live streams.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class FakeTransport:
 
     Args:
         batch_sizes: max_batch_size by model; 16 for those that are not named.
-        reachable: False: every call ends as if nobody listened.
+        reachable: False: every call ends as if no server listened.
         models: model name → a function that gives outputs, at once or when awaited, or an async
             generator function that gives them bit by bit; each may raise the client's errors.
     """
@@ -153,7 +152,7 @@ class _FakeResponses:
 def scripted(
     text: str, *, step: float = 0.0, finish_reason: str = "stop", prompt_tokens: int = 8
 ) -> Streaming:
-    """An llm model that answers everything with `text`: a word is a token, each takes `step` seconds."""
+    """Makes an llm model that always answers `text`: a word is a token, each takes `step` seconds."""
     words = re.findall(r"\s*\S+\s*?(?=\s|$)|\s+$", text) or [""]
 
     async def model(request: Request) -> AsyncIterator[Tensors]:
@@ -176,7 +175,7 @@ def llm_outputs(
     cached_tokens: int = 0,
     completion_tokens: int = 1,
 ) -> dict[str, Array]:
-    """The outputs of one response of the llm model."""
+    """Returns the outputs of one response of the llm model."""
     counts = {
         "prompt_tokens": prompt_tokens,
         "cached_tokens": cached_tokens,
@@ -190,7 +189,7 @@ def llm_outputs(
 
 
 def labelled(*labels: tuple[str, float]) -> Unary:
-    """A vision model that sees the same in every image: (label, score), best first."""
+    """Makes a vision model that sees the same in every image: (label, score), best first."""
 
     def model(request: Request) -> Tensors:
         count = len(request.inputs["image"])

@@ -1,9 +1,9 @@
-"""A fake speech model for `FakeTransport`: it hears scripted words at their times, whatever is sent.
+"""Fakes the speech model for `FakeTransport`: scripted words at their times, whatever audio is sent.
 
     speech = FakeSpeech(("what", 0.1, 0.3), ("is", 0.4, 0.6))
     client = Client(transport=FakeTransport(speech=speech))
 
-It keeps the rules of streams (START, END, one id each) and none of those about audio.
+It enforces the rules of streams (START, END, one id each), not those of audio.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def speech_outputs(
     lag_s: float = 0.0,
     final: bool = False,
 ) -> dict[str, Array]:
-    """The outputs of one answer of the speech model."""
+    """Returns the outputs of one answer of the speech model."""
     texts = [word.text.encode() for word in committed]
     return {
         "committed": strings([b"".join(texts)]),

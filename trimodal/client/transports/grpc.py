@@ -1,4 +1,4 @@
-"""The real transport: gRPC through tritonclient's stubs, one HTTP/2 stream per request.
+"""Carries requests over gRPC with tritonclient's stubs, one HTTP/2 stream per request.
 
 tritonclient's own asyncio client puts all requests of a stream on one call, so they can
 only be cancelled together; here each has its own, and many share a few connections.
@@ -91,7 +91,7 @@ class GrpcTransport:
         return responses
 
     async def ready(self, model: str, timeouts: Timeouts) -> bool:
-        timeouts = replace(timeouts, total=timeouts.connect)  # who is ready says so at once
+        timeouts = replace(timeouts, total=timeouts.connect)  # a ready server answers at once
         try:
             if model:
                 message = service_pb2.ModelReadyRequest(name=model)
@@ -118,7 +118,7 @@ class GrpcTransport:
             await connection.channel.close(None)
 
     def _take(self) -> _Connection:
-        """The connection with the fewest requests, and one more on it."""
+        """Counts a request on the connection with the fewest, and returns it."""
         if not self._connections:  # not in __init__: gRPC binds a channel to the running event loop
             self._connections = [
                 _Connection(self._url, tls=self._tls, options=self._options) for _ in range(self._wanted)
@@ -193,7 +193,7 @@ class GrpcResponses:
             self._waiting_since = None
 
     def _look(self) -> None:
-        """One timer for all reads: cheaper than one for each. Who does not read is not kept waiting."""
+        """Ends a read that has waited too long. One timer serves all reads: cheaper than one each."""
         now = time.monotonic()
         left = (self._waiting_since or now) + self._silence - now
         if left > 0:
@@ -210,6 +210,6 @@ class GrpcResponses:
 
 
 def _cancelling() -> bool:
-    """Whether the running task is being cancelled by others (known since Python 3.11)."""
+    """Whether the running task is being cancelled (Python 3.11 and later can tell)."""
     task = asyncio.current_task()
     return sys.version_info >= (3, 11) and task is not None and task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""Tensors ↔ the messages of Triton's gRPC protocol. Raw bytes, no copies through lists."""
+"""Encodes and decodes the messages of Triton's gRPC protocol, as raw bytes without copies through lists."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PARAMETERS = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param
 
 
 def encode(request: Request) -> Any:
-    """The ModelInferRequest of a request."""
+    """Encodes a request as a ModelInferRequest."""
     message = service_pb2.ModelInferRequest(model_name=request.model, id=request.id)
     for name, array in request.inputs.items():
         message.inputs.add(name=name, datatype=_NAMES[array.dtype], shape=array.shape)
@@ -47,7 +47,7 @@ def encode(request: Request) -> Any:
 
 
 def decode(message: Any) -> dict[str, Array]:
-    """The outputs of a ModelInferResponse.
+    """Decodes the outputs of a ModelInferResponse.
 
     Raises:
         ProtocolError: an output cannot be read.
@@ -69,7 +69,7 @@ def decode(message: Any) -> dict[str, Array]:
 
 
 def strings(values: list[bytes]) -> Array:
-    """A STRING tensor of shape [N]. (np.array would cut trailing zero bytes and split bytes apart.)"""
+    """Makes a STRING tensor of shape [N]. (np.array would cut trailing zero bytes and split bytes apart.)"""
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array

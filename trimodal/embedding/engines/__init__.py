@@ -1,1 +1,1 @@
-"""Engines behind the embedding model."""
+"""Runs the sentence embedder: ONNX Runtime, or a fake."""

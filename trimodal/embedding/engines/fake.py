@@ -1,7 +1,6 @@
-"""An embedder without a model: the same text gives the same unit vector, other texts unrelated ones.
+"""Fakes an embedder, for tests and for load tests of the serving path alone.
 
-For tests, and for load tests of the serving path alone. Near in meaning is not
-near here.
+The same text gives the same unit vector, other texts unrelated ones: near in meaning is not near here.
 """
 
 from __future__ import annotations
@@ -35,5 +34,5 @@ class FakeEmbedder:
 
 
 def open_engine(directory: Path, settings: EmbeddingSettings) -> FakeEmbedder:
-    """A fake with MiniLM's dimension; needs no artefact."""
+    """Opens a fake with MiniLM's dimension; needs no artefact."""
     return FakeEmbedder()

@@ -1,4 +1,4 @@
-"""Text embedder on `tokenizers` and ONNX Runtime, on the processor or the GPU.
+"""Embeds texts with `tokenizers` and ONNX Runtime, on the processor or the GPU.
 
 Pooling and normalisation are in the graph; the texts of a batch are grouped by
 length, so that a long one does not make all the short ones pay for its padding.
@@ -67,7 +67,7 @@ def groups(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 def open_engine(directory: Path, settings: EmbeddingSettings) -> OnnxRuntimeEmbedder:
-    """A session on `model.onnx` and the `tokenizer.json` beside it.
+    """Opens a session on `model.onnx` and the `tokenizer.json` beside it.
 
     Raises:
         ArtefactError: missing, damaged, of another checkpoint than the settings name, or refused.

@@ -1,7 +1,6 @@
-"""The contract of a text embedder, and the table that opens one by name.
+"""Defines the contract of a text embedder, and opens one by name.
 
-An engine gets text that is known to be good: limits and UTF-8 are the service's
-affair. Cutting a text to the model's longest sequence is the engine's.
+The service has checked limits and UTF-8; the engine cuts a text to the model's longest sequence.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class TextEmbedder(Protocol):
         """Tokens of a text that count (specials not counted); what follows them is cut off."""
 
     def embed(self, texts: Sequence[str]) -> Embedded:
-        """The vectors of `texts`, in order."""
+        """Embeds `texts`, in order."""
 
 
 Opener = Callable[[Path, EmbeddingSettings], TextEmbedder]
@@ -53,7 +52,7 @@ ENGINES = {
 
 
 def open_engine(directory: Path, settings: EmbeddingSettings) -> TextEmbedder:
-    """The engine that `settings.engine` names, on the artefact in `directory`.
+    """Opens the engine that `settings.engine` names, on the artefact in `directory`.
 
     Raises:
         ArtefactError: the artefact is missing, damaged or for another runtime.

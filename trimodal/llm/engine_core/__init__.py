@@ -1,1 +1,1 @@
-"""The engine's own process, and the server's end of the pipe to it."""
+"""Runs an engine in a process of its own, talks to it, and restarts it."""

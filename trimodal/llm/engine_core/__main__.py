@@ -1,4 +1,4 @@
-"""Entry of the engine's process; a module of its own so that core's messages pickle under one name.
+"""Entry of the engine's process.
 
 Runtimes that spawn processes import it again there, under another name: it must do nothing then.
 """

@@ -1,18 +1,15 @@
-"""The service's end of an engine: starts its process, sends commands, and hands its steps to a callback.
+"""Starts an engine's process, sends it commands and receives its steps.
 
-A second way to start it, in a thread of this process, is for tests and for engines
-that release the global lock. It does not restart anything: its owner decides that.
+Tests, and engines that release the global lock, run in a thread of this process instead.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import socket
-import sys
 import threading
-import traceback
-from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe
 
 from trimodal.errors import OperatorError
@@ -22,19 +19,21 @@ from trimodal.llm.engine_core.process import EngineProcess
 from trimodal.llm.engines.protocol import Engine, EngineInfo, EngineLost, EngineRequest
 from trimodal.llm.settings import LlmSettings
 
+logger = logging.getLogger(__name__)
+
 _CLOSE_SECONDS = 10.0
 _GLANCE_SECONDS = 1.0
 
 
-class EngineLink:
-    """A running engine loop at the other end of a connection."""
+class EngineCoreClient:
+    """Our end of the connection to a running engine loop."""
 
     def __init__(self, connection: Connection, process: EngineProcess | None = None) -> None:
         self._connection = connection
         self._process = process
         self._commands: queue.SimpleQueue[object] = queue.SimpleQueue()
-        self._closing = False
-        self._reader: threading.Thread | None = None
+        self._abandoned = False
+        self._receiving = threading.Lock()  # held while the connection is read
         self.info = self._await_opened()
         self._writer = threading.Thread(target=self._write, name="llm-engine-writer", daemon=True)
         self._writer.start()
@@ -44,16 +43,6 @@ class EngineLink:
         """Process id of the engine; None when it runs in a thread."""
         return self._process.pid if self._process else None
 
-    def start(self, on_step: Callable[[Stepped], None], on_death: Callable[[], None]) -> None:
-        """Begins to read: `on_step` for every step, `on_death` once if the engine is lost.
-
-        Both are called on one reader thread.
-        """
-        self._reader = threading.Thread(
-            target=self._read, args=(on_step, on_death), name="llm-engine-reader", daemon=True
-        )
-        self._reader.start()
-
     def add(self, request: EngineRequest) -> None:
         """Hands a sequence over; never waits, not even for an engine that reads nothing during a step."""
         self._commands.put(Add(request))
@@ -62,19 +51,36 @@ class EngineLink:
         """Drops a sequence; never waits."""
         self._commands.put(Cancel(id))
 
+    def receive(self) -> Stepped | None:
+        """Waits for the next step; None when the engine is gone. Called by one thread."""
+        if self._abandoned:
+            return None
+        try:
+            with self._receiving:
+                message = self._receive()
+            assert message is None or isinstance(message, Stepped)
+        except Exception:
+            # Without its steps no request would ever end: an engine that cannot be read is a lost one.
+            logger.exception("the engine's message cannot be read")
+            self.abandon()
+            return None
+        return message
+
+    def abandon(self) -> None:
+        """Gives the engine up: its process is killed, `receive` returns None from now on."""
+        self._abandoned = True
+        if self._process:
+            self._process.kill()
+
     def close(self) -> None:
         """Ends the engine and waits for it, by force when it does not end by itself."""
-        self._closing = True
-        self._end_commands()
-        self._reap()
-        for thread in (self._reader, self._writer):
-            if thread and thread is not threading.current_thread():
-                thread.join(_CLOSE_SECONDS)
-        self._connection.close()
-
-    def _end_commands(self) -> None:
         self._commands.put(Close())
         self._commands.put(None)
+        self._reap()
+        self._writer.join(_CLOSE_SECONDS)
+        if self._receiving.acquire(timeout=_CLOSE_SECONDS):
+            self._connection.close()
+            self._receiving.release()
 
     def _write(self) -> None:
         # The owner holds its lock while it adds. Were the pipe written there, a full one would stop
@@ -83,7 +89,7 @@ class EngineLink:
             try:
                 self._connection.send(command)
             except OSError:
-                return  # a dead engine is noticed by the reader, whose owner fails the requests
+                return  # `receive` notices a dead engine
 
     def _reap(self) -> int:
         """Waits for the process to end, by force when it does not; its exit status."""
@@ -98,21 +104,6 @@ class EngineLink:
         assert isinstance(message, Opened)
         return message.info
 
-    def _read(self, on_step: Callable[[Stepped], None], on_death: Callable[[], None]) -> None:
-        try:
-            while (message := self._receive()) is not None:
-                assert isinstance(message, Stepped)
-                on_step(message)
-        except Exception:
-            # Without a reader no request would ever end: an engine that cannot be followed is a lost one.
-            traceback.print_exc(file=sys.stderr)
-            if self._process:
-                self._process.kill()
-        self._end_commands()
-        if not self._closing:
-            self._reap()
-            on_death()
-
     def _receive(self) -> object | None:
         """The next message; None when the engine is gone."""
         try:
@@ -126,7 +117,7 @@ class EngineLink:
         return message
 
 
-def start_process(settings: LlmSettings) -> EngineLink:
+def start_process(settings: LlmSettings) -> EngineCoreClient:
     """An engine in its own process; it ends when this process is gone, at the latest after a step.
 
     Raises:
@@ -141,9 +132,9 @@ def start_process(settings: LlmSettings) -> EngineLink:
         connection.close()
         raise
     try:
-        with contextlib.suppress(OSError):  # it ended already: the link says so when it opens
+        with contextlib.suppress(OSError):  # it ended already: the client says so when it opens
             connection.send(settings)
-        return EngineLink(connection, process)
+        return EngineCoreClient(connection, process)
     except BaseException:
         connection.close()
         process.kill()
@@ -151,11 +142,12 @@ def start_process(settings: LlmSettings) -> EngineLink:
         raise
 
 
-def start_thread(engine: Engine) -> EngineLink:
+def start_thread(engine: Engine) -> EngineCoreClient:
     """An engine on a thread of this process."""
     ours, theirs = Pipe()
-    threading.Thread(target=_run_and_close, args=(engine, theirs), name="llm-engine", daemon=True).start()
-    return EngineLink(ours)
+    arguments = (engine, theirs)
+    threading.Thread(target=_run_and_close, args=arguments, name="llm-engine-core", daemon=True).start()
+    return EngineCoreClient(ours)
 
 
 def _run_and_close(engine: Engine, connection: Connection) -> None:
@@ -163,4 +155,4 @@ def _run_and_close(engine: Engine, connection: Connection) -> None:
         try:
             run_engine(engine, connection)
         except EngineLost as error:
-            print(f"trimodal: the engine is lost: {error}", file=sys.stderr, flush=True)
+            logger.error("the engine is lost: %s", error)

@@ -1,13 +1,13 @@
-"""The loop that owns an engine: takes commands between steps, steps while there is work, sends what came out.
+"""Runs the engine's loop: takes commands between steps, steps while there is work, sends what came out.
 
-It runs in a process of its own (`python -m trimodal.llm.engine_core FD`), because a step
-holds Python's global lock from its first to its last instruction: beside it in the
-model's process no request could be read, cancelled or answered until the step ends.
-It knows neither text nor clients.
+It runs in a process of its own (`python -m trimodal.llm.engine_core FD`), because a step of OpenVINO GenAI
+holds Python's global lock from its first to its last instruction: in the model's process no request could
+be read, cancelled or answered until the step ends.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -24,6 +24,8 @@ from trimodal.llm.engines.protocol import (
 )
 from trimodal.llm.settings import LlmSettings
 
+logger = logging.getLogger(__name__)
+
 _CHECK_SECONDS = 1.0
 
 
@@ -35,7 +37,7 @@ def run_engine(engine: Engine, connection: Connection) -> None:
     """
     try:
         connection.send(Opened(engine.info))
-        told = EngineStats()
+        sent = EngineStats()
         while True:
             refused: list[Output] = []
             changed = False
@@ -47,9 +49,9 @@ def run_engine(engine: Engine, connection: Connection) -> None:
                 refused += _obey(engine, command)
             outputs = refused + (engine.step() if engine.has_work() else [])
             stats = engine.stats()
-            if outputs or changed or stats != told:  # a step that only waited is nobody's news
+            if outputs or changed or stats != sent:  # nothing changed: do not send an empty step
                 connection.send(Stepped(outputs, stats))
-                told = stats
+                sent = stats
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # the model's process is gone; so are its clients
     finally:
@@ -73,7 +75,9 @@ def _obey(engine: Engine, command: object) -> list[Output]:
             engine.add(command.request)
         except Exception as error:
             # One sequence that the engine will not take must not take the others down.
-            print(f"trimodal: engine refused a sequence: {error}", file=sys.stderr, flush=True)
+            logger.warning(
+                "the engine refused a sequence: %s", error, extra={"request_id": command.request.id}
+            )
             return [Output(command.request.id, [], "error", error="the engine refused this prompt")]
     return []
 
@@ -81,7 +85,7 @@ def _obey(engine: Engine, command: object) -> list[Output]:
 def main() -> None:
     """Entry of the engine's process: the first message is the settings."""
     # A Ctrl-C reaches every process of the terminal, systemd's SIGTERM every process of the service.
-    # The server drains on them; this process ends when it is told to, or when its connection ends.
+    # The server drains on them; this process ends on Close, or when its connection ends.
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
     descriptor = int(sys.argv[1])
@@ -92,11 +96,12 @@ def main() -> None:
             try:
                 run_engine(engine, connection)
             except EngineLost as error:
-                sys.exit(f"trimodal: the engine is lost: {error}")
+                logger.error("the engine is lost: %s", error)
+                sys.exit(1)
 
 
 def _open(settings: LlmSettings, connection: Connection) -> Engine | None:
-    """The engine; None after the other side was told why there is none."""
+    """Opens the engine; None when it does not open, and the other side knows why."""
     try:
         return open_engine(settings)
     except OperatorError as error:

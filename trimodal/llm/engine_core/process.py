@@ -1,7 +1,4 @@
-"""The engine's process: how it is started, when it is gone, and that nothing of it stays behind.
-
-It knows no commands and no steps: what the process says is link.py's affair.
-"""
+"""Starts the engine's process, notices its end, and leaves nothing of it behind."""
 
 from __future__ import annotations
 
@@ -29,13 +26,15 @@ spec = importlib.util.spec_from_file_location(
     "trimodal", file, submodule_search_locations=[os.path.dirname(file)])
 sys.modules["trimodal"] = package = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(package)
+from trimodal import logs
 from trimodal.llm.engine_core.core import main
+logs.configure("llm")
 main()
 """
 
 
 class EngineProcess:
-    """A started engine. Its end is noticed before it is reaped, so that its group can still be named."""
+    """A running engine. Its end is noticed before it is reaped, so that its group can still be named."""
 
     def __init__(self, settings: LlmSettings, descriptor: int) -> None:
         """Starts it with `descriptor` as its end of the connection.

@@ -1,136 +1,130 @@
-"""Keeps an engine open: opens another one when its process dies, and gives up when that happens too often.
-
-Whose requests were in it, and what they are told, is its owner's affair.
-"""
+"""Restarts the engine process when it dies, up to 3 times in 5 minutes, and yields what happens as events."""
 
 from __future__ import annotations
 
-import sys
+import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-from trimodal.llm.engine_core.client import EngineLink
+from trimodal.llm.engine_core.client import EngineCoreClient
 from trimodal.llm.engine_core.messages import Stepped
 from trimodal.llm.engines.protocol import EngineInfo, EngineRequest
-from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.settings import LlmSettings
+from trimodal.metrics import Metric
+
+logger = logging.getLogger(__name__)
 
 RESTARTS = 3
 WINDOW_S = 300.0
 
 
-class Restarts:
-    """Losses of one engine, of the last minutes."""
+@dataclass(frozen=True)
+class EngineLost:
+    """The engine died with all that was in it; `reason` is for clients while there is none."""
 
-    def __init__(self) -> None:
-        self._losses: list[float] = []
-
-    def another(self) -> bool:
-        """Counts a loss; False when there were too many in a short time."""
-        now = time.monotonic()
-        self._losses = [at for at in self._losses if now - at < WINDOW_S] + [now]
-        return len(self._losses) <= RESTARTS
+    reason: str = "the engine is being restarted; try again later"
 
 
-class EngineKeeper:
-    """An engine's link, or none for a while.
+@dataclass(frozen=True)
+class EngineReopened:
+    """Another engine is open."""
+
+    info: EngineInfo
+
+
+@dataclass(frozen=True)
+class EngineGivenUp:
+    """No other engine will be opened; `reason` is for clients."""
+
+    reason: str = "the engine keeps failing; the operator must look at it"
+
+
+EngineEvent = Stepped | EngineLost | EngineReopened | EngineGivenUp
+
+
+class EngineSupervisor:
+    """One engine after the other; the caller reads `events` and fails the requests of a lost engine.
 
     Args:
-        lock: its owner's; the callbacks of `run` but `on_step` are called with it held.
+        start: opens an engine.
+        restarts: counts engines lost.
 
     Raises:
-        OperatorError: the engine could not be opened.
+        OperatorError: the first engine could not be opened.
     """
 
     def __init__(
-        self,
-        settings: LlmSettings,
-        start: Callable[[LlmSettings], EngineLink],
-        lock: threading.RLock,
-        metrics: LlmMetrics,
+        self, settings: LlmSettings, start: Callable[[LlmSettings], EngineCoreClient], restarts: Metric
     ) -> None:
         self._settings = settings
         self._start = start
-        self._lock = lock
-        self._metrics = metrics
-        self._restarts = Restarts()
+        self._restarts = restarts
+        self._losses: list[float] = []
+        self._lock = threading.Lock()  # guards the two below
         self._closed = False
-        self._link: EngineLink | None = start(settings)
-        self.info: EngineInfo = self._link.info
-        self.absence = ""
-        """Why there is no engine, for clients; empty when there is one."""
-
-    def run(
-        self,
-        on_step: Callable[[Stepped], None],
-        on_lost: Callable[[], None],
-        on_back: Callable[[EngineInfo], None],
-        on_given_up: Callable[[], None],
-    ) -> None:
-        """Begins to read the engine's steps.
-
-        Args:
-            on_lost: it died with all that was in it. on_back: another one is open. on_given_up: none will be.
-        """
-        self._on_step, self._on_lost = on_step, on_lost
-        self._on_back, self._on_given_up = on_back, on_given_up
-        if self._link:
-            self._link.start(on_step, self._died)
+        self._client = start(settings)
 
     @property
-    def there(self) -> bool:
-        return self._link is not None
+    def info(self) -> EngineInfo:
+        """What the present engine is and can hold."""
+        return self._client.info
 
-    def add(self, request: EngineRequest) -> None:
-        """Hands a sequence over; the owner asked `there` under the same lock."""
-        assert self._link
-        self._link.add(request)
-
-    def cancel(self, id: int) -> None:
-        """Drops a sequence, if there is an engine that may have it."""
-        if self._link:
-            self._link.cancel(id)
-
-    def close(self) -> None:
-        """Ends the engine; no other one is opened. Not to be called under the lock."""
-        with self._lock:
-            self._closed = True
-            link, self._link = self._link, None
-        if link:
-            link.close()
-
-    def _died(self) -> None:
-        with self._lock:
+    def events(self) -> Iterator[EngineEvent]:
+        """Waits for what happens next, until the engine is closed or given up. Read by one thread."""
+        while True:
+            yield from iter(self._client.receive, None)
+            self._client.close()
             if self._closed:
                 return
-            self._link = None
-            self.absence = "the engine is being restarted; try again later"
-            self._on_lost()
+            yield EngineLost()
+            client = self._reopen()
+            if client is None:
+                if not self._closed:
+                    logger.error("the engine keeps dying; not started again")
+                    yield EngineGivenUp()
+                return
+            yield EngineReopened(client.info)
+
+    def add(self, request: EngineRequest) -> None:
+        """Hands a sequence over; never waits. A dead engine ignores it: EngineLost follows."""
+        self._client.add(request)
+
+    def cancel(self, id: int) -> None:
+        """Drops a sequence; never waits."""
+        self._client.cancel(id)
+
+    def abandon(self) -> None:
+        """Gives the present engine up as lost."""
+        self._client.abandon()
+
+    def close(self) -> None:
+        """Ends the engine; no other one is opened."""
+        with self._lock:
+            self._closed = True
+        self._client.close()
+
+    def _reopen(self) -> EngineCoreClient | None:
+        """Another engine; None after too many losses, or when closed."""
         while self._may_restart():
             try:
-                link = self._start(self._settings)
+                client = self._start(self._settings)
             except Exception as error:
-                print(f"trimodal: the engine did not open again: {error}", file=sys.stderr, flush=True)
+                logger.error("the engine did not open again: %s", error)
                 continue
             with self._lock:
                 if not self._closed:
-                    self._link, self.info, self.absence = link, link.info, ""
-                    link.start(self._on_step, self._died)
-                    self._on_back(link.info)
-                    return
-            link.close()  # closed in the meantime: nobody else knows this engine
+                    self._client = client
+                    return client
+            client.close()
+        return None
 
     def _may_restart(self) -> bool:
-        """Counts a loss; False when the owner closes, or after too many in a short time."""
-        with self._lock:
-            another = self._restarts.another()
-            if self._closed:
-                return False
-            self._metrics.restarts.increment(1)
-            if another:
-                return True
-            print("trimodal: the engine keeps dying; not started again", file=sys.stderr, flush=True)
-            self.absence = "the engine keeps failing; the operator must look at it"
-            self._on_given_up()
+        """Counts a loss; False when closed, or after too many in a short time."""
+        if self._closed:
             return False
+        self._restarts.increment(1)
+        now = time.monotonic()
+        self._losses = [at for at in self._losses if now - at < WINDOW_S] + [now]
+        return len(self._losses) <= RESTARTS

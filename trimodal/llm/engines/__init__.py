@@ -1,1 +1,1 @@
-"""Engines behind the llm, one Protocol."""
+"""Runs language models behind one protocol: OpenVINO, vLLM, TensorRT-LLM, or a fake."""

@@ -1,7 +1,4 @@
-"""What an artefact must be for a GPU engine to open it: read, checked, and told in the engine's words.
-
-Everything here is looked at before a library is imported. It opens nothing.
-"""
+"""Checks an artefact against the settings and the GPUs, before a GPU engine's library is imported."""
 
 from __future__ import annotations
 

@@ -1,24 +1,24 @@
-"""An asyncio library behind the synchronous engine Protocol: one task a sequence, their outputs in one queue.
+"""Adapts an asyncio library to the synchronous engine Protocol: one task a sequence, one queue of outputs.
 
 The library's event loop runs all the time, on a thread of its own. To run it only during
 `step()` would lose tokens for good: TensorRT-LLM's result thread does not wake a loop that
-is not running at that moment. Which library it is, its runtime object knows
-(engine_tensorrt_llm.py, engine_vllm.py); queues, text and clients are the service's affair.
+is not running at that moment. The library's own calls are in its `AsyncRuntime`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
-import sys
 import threading
 import time
-import traceback
 from contextlib import aclosing
 from dataclasses import replace
 
 from trimodal.llm.engines.async_runtime import AsyncRuntime, LoopThread
 from trimodal.llm.engines.protocol import EngineInfo, EngineLost, EngineRequest, EngineStats, Output
+
+logger = logging.getLogger(__name__)
 
 _STEP_SECONDS = 0.002
 """How long a step waits for an output: as long may a new command wait for the step."""
@@ -27,7 +27,7 @@ _CLOSE_SECONDS = 8.0
 
 
 class _Sequence:
-    """One sequence on its way; `dropped` once nobody waits for its tokens."""
+    """One sequence on its way; `dropped` once no tokens of it are wanted any more."""
 
     def __init__(self, request: EngineRequest) -> None:
         self.request = request
@@ -116,7 +116,7 @@ class AsyncEngine:
         try:
             self._runtime.close()
         except Exception:
-            traceback.print_exc(file=sys.stderr)
+            logger.exception("%s did not close", self.info.name)
         self._loop.close()
 
     def _begin(self, sequence: _Sequence) -> None:
@@ -144,7 +144,7 @@ class AsyncEngine:
             if not self._runtime.alive():
                 self._outputs.put(EngineLost(f"{self.info.name} ended during a request: {error}"))
                 return
-            traceback.print_exc(file=sys.stderr)
+            logger.exception("%s failed on a sequence", self.info.name, extra={"request_id": id})
         if not ended:
             self._outputs.put((sequence, Output(id, [], "error", error=problem)))
 
@@ -157,7 +157,7 @@ class AsyncEngine:
         if output.finish_reason:
             sequence.dropped = True  # nothing follows a last output
             self._sequences.pop(output.id, None)
-        # Some chunks say nothing of the cache; what was known stays known.
+        # Some chunks do not report cached tokens: keep what was known.
         sequence.cached_tokens = max(sequence.cached_tokens, output.cached_tokens)
         if output.token_ids:
             self._count(len(output.token_ids), decoding=sequence.begun)

@@ -1,8 +1,4 @@
-"""What AsyncEngine needs of an asyncio library: a Protocol that TensorRT-LLM's and vLLM's adapters fill.
-
-A runtime knows token ids and the library's names. Which sequences run, what was cancelled
-and when the library is given up, AsyncEngine decides.
-"""
+"""Declares what AsyncEngine needs of an asyncio library, and runs the library's event loop in a thread."""
 
 from __future__ import annotations
 

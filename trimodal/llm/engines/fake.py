@@ -1,7 +1,7 @@
-"""Scripted tokens at a set pace: for tests, and for measuring the serving path without a model.
+"""Generates scripted tokens at a set pace, for tests and for measuring the serving path without a model.
 
-It keeps the books of a real engine (batch limit, KV blocks, prefix cache, chunked
-prefill) so that admission and cancellation behave alike; only the numbers are made up.
+Batch limit, KV blocks, prefix cache and chunked prefill are those of a real engine, so that admission and
+cancellation behave the same.
 """
 
 from __future__ import annotations

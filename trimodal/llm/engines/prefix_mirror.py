@@ -1,7 +1,7 @@
-"""Which prompt tokens the engine's prefix cache will serve: a mirror of its block table.
+"""Counts the prompt tokens that the engine's prefix cache will serve, in a mirror of its block table.
 
 OpenVINO GenAI keeps the KV blocks of ended sequences, keyed by a hash over all
-tokens up to the block's end, and hands them to a later prompt that begins alike;
+tokens up to the block's end, and hands them to a later prompt with the same beginning;
 it does not say how many it found. This mirror replays the same rule on whole
 blocks, so its count is a lower bound: a partly filled last block may be reused as
 well, and is not counted.
@@ -47,7 +47,7 @@ class PrefixMirror:
             self._keep(prompt + generated[:-1])
 
     def drop(self, id: int) -> None:
-        """`id` was cancelled: what it had computed is unknown, so nothing is promised."""
+        """`id` was cancelled: what it had computed is unknown, so it counts for nothing."""
         self._live.pop(id, None)
 
     def _keep(self, tokens: list[int]) -> None:

@@ -1,8 +1,7 @@
-"""What every text generator looks like from outside: the Protocol, its values, and the table of openers.
+"""Declares the Protocol of text generators, its values, and the table of openers.
 
-An engine knows token ids, not text. It owns the model, the KV blocks and the
-batch; whoever calls it does so from one thread. It is not responsible for
-queues, text, stop strings, deadlines or clients.
+An engine takes and gives token ids. It owns the model, the KV blocks and the batch, and is called from one
+thread.
 """
 
 from __future__ import annotations

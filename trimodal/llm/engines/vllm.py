@@ -1,7 +1,7 @@
-"""vLLM's AsyncLLM behind the engine Protocol, for checkpoints that build/llm_place.py put in place.
+"""Adapts vLLM's AsyncLLM to the engine Protocol, for checkpoints that build/llm_place.py put in place.
 
 Signatures are those of 0.33.0's wheel; nothing here was run on a GPU. vLLM runs its model in
-processes of its own and is given token ids, so it opens no tokenizer and makes no text.
+processes of its own and is given token ids, so it needs no tokenizer.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ async def _open(settings: LlmSettings, artefact: GpuArtefact) -> VllmRuntime:
     from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.metrics.loggers import StatLoggerBase
 
-    class Books(StatLoggerBase):  # type: ignore[misc]
-        """Keeps the newest figures; vLLM makes one and calls it after each of its steps."""
+    class Usage(StatLoggerBase):
+        """Keeps the newest KV usage; vLLM makes one and calls it after each of its steps."""
 
         usage = 0.0
 
         def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
-            books.append(self)
+            usages.append(self)
 
         def record(
             self,
@@ -88,7 +88,7 @@ async def _open(settings: LlmSettings, artefact: GpuArtefact) -> VllmRuntime:
         def log_engine_initialized(self) -> None:
             """vLLM logs it itself."""
 
-    books: list[Books] = []
+    usages: list[Usage] = []
     arguments = AsyncEngineArgs(
         model=str(artefact.directory),
         skip_tokenizer_init=True,
@@ -102,11 +102,11 @@ async def _open(settings: LlmSettings, artefact: GpuArtefact) -> VllmRuntime:
         enable_chunked_prefill=settings.enable_chunked_prefill,
         max_num_seqs=settings.max_num_seqs,
         max_num_batched_tokens=settings.max_num_batched_tokens,
-        disable_log_stats=True,  # its own log lines; the books below are kept all the same
+        disable_log_stats=True,  # its own log lines; the loggers passed below are called all the same
         enable_log_requests=False,  # prompts are not for logs
     )
-    engine = AsyncLLM.from_engine_args(arguments, stat_loggers=[Books])
-    return VllmRuntime(engine, artefact.eos_ids, books)
+    engine = AsyncLLM.from_engine_args(arguments, stat_loggers=[Usage])
+    return VllmRuntime(engine, artefact.eos_ids, usages)
 
 
 class VllmRuntime:
@@ -115,13 +115,13 @@ class VllmRuntime:
     Args:
         engine: vLLM's AsyncLLM.
         eos_ids: what ends an answer; without a tokenizer vLLM knows them only from here.
-        books: keepers of its figures, one an engine core.
+        usages: of the KV pool, one an engine core.
     """
 
-    def __init__(self, engine: Any, eos_ids: list[int], books: list[Any]) -> None:
+    def __init__(self, engine: Any, eos_ids: list[int], usages: list[Any]) -> None:
         self._engine = engine
         self._eos_ids = eos_ids
-        self._books = books
+        self._usages = usages
 
     @property
     def max_model_len(self) -> int:
@@ -147,14 +147,14 @@ class VllmRuntime:
                 completion = update.outputs[0]
                 reason = completion.finish_reason
                 if reason not in (None, "stop", "length"):
-                    reason = "error"  # abort, error or repetition: nobody here asked for it
+                    reason = "error"  # abort, error or repetition: none of them was asked for
                 yield Chunk(list(completion.token_ids), reason, update.num_cached_tokens or 0)
 
     def alive(self) -> bool:
         return not self._engine.errored
 
     def kv_usage(self) -> float:
-        return max((one.usage for one in self._books), default=0.0)
+        return max((one.usage for one in self._usages), default=0.0)
 
     def close(self) -> None:
         self._engine.shutdown()

@@ -1,1 +1,1 @@
-"""One request from tensors to text, in the server's process."""
+"""Takes one request from tensors to text, in the server's process."""

@@ -1,63 +1,43 @@
-"""Asks the cache before the engine is bothered: on threads of its own, so a slow store delays nobody else.
-
-What is found or not found is told to the service, which owns the requests.
-"""
+"""Looks requests up in the cache before they are queued, and stores complete answers."""
 
 from __future__ import annotations
 
-import sys
-import threading
-import time
-import traceback
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from trimodal.cache.keys import question
-from trimodal.cache.protocol import Answers
+from trimodal.cache.protocol import Answers, Lookup
 from trimodal.cache.values import Hit, Question
-from trimodal.llm.frontend.request_state import Generation, Stream
+from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.settings import LlmSettings
 
-_THREADS = 8
-_MOST_LOOKUPS = 64
-"""More at once are not looked up: they would wait here for longer than the engine might take."""
+logger = logging.getLogger(__name__)
 
-_ENDS = ("stop", "length")
+_COMPLETE = ("stop", "length")
 
 
-class Front:
+class CacheLookup:
     """The cache of one model, with the rules on who may be answered from it.
 
     Args:
         fingerprint: of model and engine.
         templated: a bare prompt becomes a user message; otherwise it is continued as it stands.
-        skipped: called when a request goes past the cache because too many look already.
     """
 
     def __init__(
-        self,
-        settings: LlmSettings,
-        answers: Answers,
-        fingerprint: str,
-        *,
-        templated: bool = True,
-        skipped: Callable[[], None] = lambda: None,
+        self, settings: LlmSettings, answers: Answers, fingerprint: str, *, templated: bool = True
     ) -> None:
         self._settings = settings
-        self._skipped = skipped
-        # As long as one lookup may take: the store, the embedding, and the store again.
-        self._patience_s = (2 * settings.cache_budget_ms + settings.cache_embedding_budget_ms) / 1e3
         self._templated = templated
         self._answers = answers
         self._fingerprint = fingerprint
-        self._looking = threading.Semaphore(_MOST_LOOKUPS)
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="llm-front")
 
-    def question(self, stream: Stream) -> Question | None:
-        """What the cache may know of a request; None: it is answered for itself alone, and not kept."""
-        request, sampling, terms = stream.request, stream.request.sampling, stream.request.terms
+    def question(self, state: RequestState) -> Question | None:
+        """What the cache may know of a request; None: its answer is neither shared nor kept."""
+        request, sampling, terms = state.request, state.request.sampling, state.request.terms
         if sampling.temperature > 0 and "store" not in terms.cache_control:
-            return None  # a sample is asked for because it differs
+            return None  # samples are wanted because they differ
         asked = question(
             self._fingerprint,
             tenant=terms.tenant,
@@ -72,75 +52,42 @@ class Front:
             max_tokens=sampling.max_tokens,
             verbatim=request.messages is None and not self._templated,
         )
-        asked.key  # noqa: B018 - computed once, here: a long prompt is not to be hashed under a lock
+        asked.key  # noqa: B018 - computed once, here: a long prompt must not be hashed under a lock
         return asked
 
-    def consult(
-        self, stream: Stream, asked: Question, join: Callable[[], bool], tell: Callable[[Hit | None], None]
-    ) -> bool:
-        """Looks on another thread; False: nothing is done, as the client wants no stored answer or too many
-        wait and nobody asks the same.
+    def begin(self, state: RequestState) -> Lookup | None:
+        """Notes a request's question and begins its lookup; None: its client wants a fresh answer."""
+        state.question = self.question(state)
+        if state.question is None or "no-cache" in state.request.terms.cache_control:
+            return None
+        return self._answers.lookup(state.question)
 
-        Args:
-            join: lets the stream listen to an identical request that is under way; True when there is one.
-            tell: called once with what was found, unless the stream could join.
-        """
-        if "no-cache" in stream.request.terms.cache_control:
-            return False
-        if not self._looking.acquire(blocking=False):
-            self._skipped()
-            return join()
-        try:
-            self._pool.submit(self._look, asked, time.perf_counter() + self._patience_s, join, tell)
-        except RuntimeError:  # closed
-            self._looking.release()
-            return False
-        return True
+    def submit(self, job: Callable[..., None], *args: Any) -> bool:
+        """Runs a job on one of the cache's threads; False: too many wait for one."""
+        return self._answers.submit(job, *args)
+
+    def find(self, lookup: Lookup) -> Iterator[Hit | None]:
+        """Asks one layer after the other, the next one when the caller goes on; None: a miss."""
+        for layer in (lookup.exact, lookup.semantic):
+            hit = None
+            try:
+                hit = layer()
+            except Exception:
+                # The cache never raises; a request must not get lost here even if it does.
+                logger.exception("a lookup in the cache failed")
+            # What others can write to may hold an answer whose finish_reason never ends a request.
+            yield hit if hit and hit.entry.finish_reason in _COMPLETE else None
 
     def keep(self, generation: Generation) -> None:
-        """Stores a complete answer; returns at once, and never raises."""
-        if not (generation.question and generation.storable):
-            return
-        try:
+        """Stores a complete answer in the background."""
+        if generation.question and generation.storable:
             self._answers.keep(
                 generation.question,
                 generation.answer,
                 generation.finish_reason,
                 generation.ticket.completion_tokens,
             )
-        except Exception:
-            traceback.print_exc(file=sys.stderr)
 
     def close(self) -> None:
         """Ends the lookups, then the cache."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
         self._answers.close()
-
-    def _look(
-        self, asked: Question, until: float, join: Callable[[], bool], tell: Callable[[Hit | None], None]
-    ) -> None:
-        try:
-            tell_it, hit = True, None
-            # It waited here already: a slow store is not to cost more than its budget.
-            late = time.perf_counter() > until
-            try:
-                if late:
-                    self._skipped()
-                else:
-                    hit = _whole(self._answers.exact(asked))
-                if hit is None and join():
-                    tell_it = False
-                elif hit is None and not late:
-                    hit = _whole(self._answers.semantic(asked))
-            except Exception:
-                # The cache never raises; a request must not vanish here even if it does.
-                traceback.print_exc(file=sys.stderr)
-            if tell_it:
-                tell(hit)
-        finally:
-            self._looking.release()
-
-
-def _whole(hit: Hit | None) -> Hit | None:
-    """The hit, if its answer has an end: what others can write to may hold one that never ends a request."""
-    return hit if hit and hit.entry.finish_reason in _ENDS else None

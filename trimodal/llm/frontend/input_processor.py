@@ -1,7 +1,6 @@
-"""What a tier lets a prompt and an answer be, in tokens; a chat that is too long may lose its oldest parts.
+"""Turns a request into tokens within the budgets of its tier; may trim a chat that is too long.
 
-Tokens are counted on the very prompt that the engine would get, chat template and all.
-Whether there is room at present is admission's business.
+Tokens are counted on the very prompt that the engine gets, chat template included.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from trimodal.errors import InvalidArgument
-from trimodal.llm.frontend.request_state import Stream
+from trimodal.llm.frontend.request_state import RequestState
 from trimodal.llm.frontend.ticketing import deadline, priority
 from trimodal.llm.request.outputs import Sink
 from trimodal.llm.request.request import GenerationRequest
@@ -125,8 +124,8 @@ def _expendable(messages: Sequence[Message], trim: Trim) -> list[list[int]]:
     return passages + turns
 
 
-class Reader:
-    """The tokenizer and the tiers of one model.
+class InputProcessor:
+    """Tokenises requests and applies their tiers.
 
     Raises:
         OperatorError: the tokenizer or the tiers' file cannot be used.
@@ -139,8 +138,10 @@ class Reader:
         )
         self._tiers = read_tiers(settings.tiers_file) if settings.tiers else Tiers()
 
-    def read(self, request: GenerationRequest, sink: Sink, admission: Admission) -> Stream:
-        """The client's stream, its prompt within budget.
+    def process(
+        self, request: GenerationRequest, sink: Sink, admission: Admission, request_id: str = ""
+    ) -> RequestState:
+        """The state of a new request, its prompt within budget.
 
         Raises:
             InvalidArgument: it could never be served; names the field and the limit.
@@ -161,10 +162,11 @@ class Reader:
                 f"the prompt has {len(prompt.ids)} tokens: tier '{name}' allows at most {limit}"
             )
         admission.check_size(len(prompt.ids), request.sampling.max_tokens)
-        return Stream(
+        return RequestState(
             request,
             prompt.ids,
             sink,
+            request_id=request_id,
             arrived=arrived,
             tier=tier,
             tier_name=name,

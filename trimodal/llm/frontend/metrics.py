@@ -8,13 +8,11 @@ End-to-end: arrival to the last delta. All in seconds, as Prometheus wants them.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from trimodal.errors import RequestError
 from trimodal.llm.engines.protocol import EngineStats
-from trimodal.llm.frontend.request_state import Stream
 from trimodal.llm.request.outputs import Delta
 from trimodal.llm.scheduler.stats import SchedulerStats
 from trimodal.metrics import Metrics
@@ -69,7 +67,7 @@ class LlmMetrics:
             reason: metrics.counter(f"{_P}_unserved_total", text, {**labels, "reason": reason})
             for reason in ("deadline", "queue", "expired", "displaced")
         }
-        self._told = SchedulerStats()
+        self._shown = SchedulerStats()
         text = "Size of the error of recent predictions of TTFT, seconds"
         self._errors = {
             quantile: metrics.gauge(
@@ -85,13 +83,13 @@ class LlmMetrics:
         )
 
     def scheduling(self, stats: SchedulerStats) -> None:
-        """Shows what the scheduler did since the last call, and how well it foresees."""
-        told, self._told = self._told, stats
+        """Counts what the scheduler did since the last call and shows the error of its predictions."""
+        shown, self._shown = self._shown, stats
         for reason, now, before in (
-            ("deadline", stats.refused_deadline, told.refused_deadline),
-            ("queue", stats.refused_queue, told.refused_queue),
-            ("expired", stats.expired, told.expired),
-            ("displaced", stats.displaced, told.displaced),
+            ("deadline", stats.refused_deadline, shown.refused_deadline),
+            ("queue", stats.refused_queue, shown.refused_queue),
+            ("expired", stats.expired, shown.expired),
+            ("displaced", stats.displaced, shown.displaced),
         ):
             self._unserved[reason].increment(now - before)
         for gauge, value in (
@@ -136,28 +134,14 @@ class LlmMetrics:
         if stats.drafted_tokens:
             self.acceptance.set(stats.accepted_tokens / stats.drafted_tokens)
 
-    def delivered(self, stream: Stream, item: Delta | RequestError) -> None:
-        """Something of `stream` was handed over: its times and, at its end, its usage and outcome."""
-        now = time.perf_counter()
-        if isinstance(item, RequestError):
-            self.outcome(item.code.lower())
+    def finished(self, delta: Delta) -> None:
+        """Counts the outcome and the tokens of an answer whose last delta was sent."""
+        self.outcome(delta.finish_reason)
+        if delta.note and delta.note.cache:
+            self.tokens("saved", delta.completion_tokens)
             return
-        if item.text:
-            if stream.last_sent:
-                self.itl.observe(now - stream.last_sent)
-            else:
-                self.ttft.observe(now - stream.arrived)
-                if stream.started:  # else the cache answered
-                    self.queue.observe(max(0.0, stream.started - stream.arrived))
-            stream.last_sent = now
-        if item.finish_reason:
-            self.e2e.observe(now - stream.arrived)
-            self.outcome(item.finish_reason)
-            if item.note and item.note.cache:
-                self.tokens("saved", item.completion_tokens)
-                return
-            self.tokens("prompt", item.prompt_tokens)
-            self.tokens("completion", item.completion_tokens)
-            if item.cached_tokens:
-                self.tokens("cached", item.cached_tokens)
-                self.prefix_hits.increment(1)
+        self.tokens("prompt", delta.prompt_tokens)
+        self.tokens("completion", delta.completion_tokens)
+        if delta.cached_tokens:
+            self.tokens("cached", delta.cached_tokens)
+            self.prefix_hits.increment(1)

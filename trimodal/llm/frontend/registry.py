@@ -1,7 +1,4 @@
-"""Every request of a service by what one looks for: client, generation, question under way, cancel key.
-
-Plain books without a lock or a decision of their own: their owner has both.
-"""
+"""Finds requests and generations by what is asked for: client, generation id, question, cancel key."""
 
 from __future__ import annotations
 
@@ -10,87 +7,89 @@ from collections import OrderedDict
 
 from trimodal.cache.values import Question
 from trimodal.errors import Cancelled, InvalidArgument
-from trimodal.llm.frontend.request_state import Generation, Stream
+from trimodal.llm.frontend.request_state import Generation, RequestState
 
 _REMEMBERED_S = 10.0
-_MOST_REMEMBERED = 1024
+_MAX_REMEMBERED = 1024
 
 
-class Book:
-    """Streams that have not ended, and the generations they listen to."""
+class RequestRegistry:
+    """Requests that have not ended, and the generations they listen to. Guarded by the service's lock."""
 
     def __init__(self) -> None:
-        self.streams: set[Stream] = set()
+        self.states: dict[RequestState, None] = {}  # in their order of coming
         self.generations: dict[int, Generation] = {}
-        self._under_way: dict[tuple[str, int], Generation] = {}
-        self._keys: dict[str, Stream] = {}
-        self._cancelled: OrderedDict[str, float] = OrderedDict()
+        self._by_question: dict[tuple[str, int], Generation] = {}
+        self._by_cancel_key: dict[str, RequestState] = {}
+        self._cancelled_keys: OrderedDict[str, float] = OrderedDict()
         self._listening = 0
 
     @property
     def looking(self) -> int:
-        """Streams for which the cache is being asked."""
-        return len(self.streams) - self._listening
+        """Requests that are being looked up in the cache."""
+        return len(self.states) - self._listening
 
-    def enter(self, stream: Stream) -> None:
-        """A client came.
+    def add(self, state: RequestState) -> None:
+        """Registers a request.
 
         Raises:
             InvalidArgument: its cancel key is another running request's.
             Cancelled: its key was cancelled before it arrived.
         """
-        key = stream.request.terms.cancel_key
+        key = state.request.terms.cancel_key
         if key:
-            if key in self._keys:
+            if key in self._by_cancel_key:
                 raise InvalidArgument(
                     "cancel_key is that of another running request: send a fresh random one"
                 )
-            if time.monotonic() - self._cancelled.pop(key, -_REMEMBERED_S) < _REMEMBERED_S:
+            if time.monotonic() - self._cancelled_keys.pop(key, -_REMEMBERED_S) < _REMEMBERED_S:
                 raise Cancelled("the client cancelled the request")
-            self._keys[key] = stream
-        self.streams.add(stream)
+            self._by_cancel_key[key] = state
+        self.states[state] = None
 
-    def leave(self, stream: Stream) -> Generation | None:
-        """A client is done or gone; its generation if nobody listens to that any more."""
-        self.streams.discard(stream)
-        self._keys.pop(stream.request.terms.cancel_key, None)
-        generation = stream.generation
+    def remove(self, state: RequestState) -> Generation | None:
+        """Forgets a request; returns its generation if that has no listener any more."""
+        if state not in self.states:
+            return None  # its cancel key may be another request's by now
+        del self.states[state]
+        self._by_cancel_key.pop(state.request.terms.cancel_key, None)
+        generation = state.generation
         if generation is None:
             return None
         self._listening -= 1
-        return generation if generation.leave(stream) else None
+        return generation if generation.leave(state) else None
 
-    def add(self, generation: Generation) -> None:
-        """A generation begins; those who ask the same may join it."""
+    def begin(self, generation: Generation) -> None:
+        """Registers a generation; requests with the same question may join it."""
         self.generations[generation.id] = generation
-        self._listening += len(generation.streams)
+        self._listening += len(generation.listeners)
         if generation.question:
-            self._under_way[_identity(generation.question)] = generation
+            self._by_question[_identity(generation.question)] = generation
 
-    def join(self, generation: Generation, stream: Stream) -> None:
-        """One more client listens to a generation."""
-        generation.join(stream)
+    def join(self, generation: Generation, state: RequestState) -> None:
+        """Lets one more request listen to a generation."""
+        generation.join(state)
         self._listening += 1
 
     def drop(self, generation: Generation) -> None:
-        """A generation ends."""
+        """Forgets a generation."""
         self.generations.pop(generation.id, None)
-        if generation.question and self._under_way.get(_identity(generation.question)) is generation:
-            del self._under_way[_identity(generation.question)]
+        if generation.question and self._by_question.get(_identity(generation.question)) is generation:
+            del self._by_question[_identity(generation.question)]
 
-    def same(self, question: Question) -> Generation | None:
+    def identical(self, question: Question) -> Generation | None:
         """The generation under way that answers this very question."""
-        return self._under_way.get(_identity(question))
+        return self._by_question.get(_identity(question))
 
-    def keyed(self, key: str) -> Stream | None:
-        """The request with this cancel key; one that comes later finds it cancelled."""
-        stream = self._keys.get(key)
-        if stream is None:
-            self._cancelled[key] = time.monotonic()
-            self._cancelled.move_to_end(key)
-            while len(self._cancelled) > _MOST_REMEMBERED:
-                self._cancelled.popitem(last=False)
-        return stream
+    def cancelled(self, key: str) -> RequestState | None:
+        """The request with this cancel key; a key without one is remembered for a request that comes soon."""
+        state = self._by_cancel_key.get(key)
+        if state is None:
+            self._cancelled_keys[key] = time.monotonic()
+            self._cancelled_keys.move_to_end(key)
+            while len(self._cancelled_keys) > _MAX_REMEMBERED:
+                self._cancelled_keys.popitem(last=False)
+        return state
 
 
 def _identity(question: Question) -> tuple[str, int]:

@@ -1,46 +1,52 @@
-"""One client's request on its way: what is ready for it and not yet handed on. Dropped whole at its end.
-
-A slow transport gets fewer, longer deltas instead of a backlog. Where the text comes
-from (a generation, perhaps shared, or the cache) is not its affair; it starts and ends
-nothing by itself.
-"""
+"""Keeps what is known of one request, and of the generation it listens to, until its final response."""
 
 from __future__ import annotations
 
+import logging
 import math
-import sys
 import time
-import traceback
 
+from trimodal.cache.protocol import Lookup
 from trimodal.cache.values import Hit, Question
 from trimodal.errors import RequestError
 from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engines.protocol import EngineRequest
+from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.request.outputs import Delta, Note, Sink
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.tiers import Tier
 from trimodal.llm.scheduler import Ticket
 
-_MOST_LISTENERS = 1024
-"""Those who listen wait in no queue: without a bound, one prompt sent for ever would fill the memory."""
+logger = logging.getLogger(__name__)
+
+_MAX_LISTENERS = 1024
+"""Upper bound on requests that share one generation. They bypass the queue limit, so without it a client
+that repeats one prompt could exhaust the memory."""
 
 
 class Generation:
-    """Guarded by the service's lock. `question` is what the cache would keep its answer under."""
+    """One sequence in the queue or in the engine, and the requests that listen to it.
+
+    Guarded by the service's lock.
+
+    Attributes:
+        question: the cache keeps the answer under it; None: the answer is neither kept nor shared.
+        storable: whether the answer may be kept: no listener has forbidden it.
+    """
 
     def __init__(
-        self, ticket: Ticket, first: Stream, text: TextStream, question: Question | None = None
+        self, ticket: Ticket, first: RequestState, text: TextStream, question: Question | None = None
     ) -> None:
         self.ticket = ticket
         self.question = question
         self.storable = question is not None
-        self.streams: list[Stream] = []
+        self.listeners: list[RequestState] = []
         self.prompt_ids = first.prompt_ids
         self.sampling = first.request.sampling
         self.finish_reason = ""
         self._text = text
-        # What was said so far is only needed by those who come later and by the cache.
-        self._said: list[str] | None = [] if question else None
+        # The text so far is only needed by listeners that join later, and by the cache.
+        self._texts: list[str] | None = [] if question else None
         self.join(first)
 
     @property
@@ -49,68 +55,85 @@ class Generation:
 
     @property
     def answer(self) -> str:
-        """What was said so far; only kept where there is a question."""
-        return "".join(self._said or ())
+        """The text so far; empty when there is no question."""
+        return "".join(self._texts or ())
 
     def engine_request(self) -> EngineRequest:
-        """What the engine is handed."""
+        """The sequence as the engine takes it."""
         return EngineRequest(self.id, self.prompt_ids, self.sampling)
 
-    def suits(self, stream: Stream) -> bool:
-        """Whether a stream may listen, and will not wait for it longer than for a generation of its own."""
-        if len(self.streams) >= _MOST_LISTENERS:
+    def accepts(self, state: RequestState) -> bool:
+        """Whether a request may listen, and will not wait longer than for a generation of its own."""
+        if len(self.listeners) >= _MAX_LISTENERS:
             return False
-        # What waits takes its blocks out of the first one's tier's share: a bigger share may be free now.
-        return bool(self.ticket.started) or stream.tier.kv_share <= self.ticket.tier.kv_share
+        # A queued generation takes its blocks from the first one's tier: a bigger share may be free now.
+        return bool(self.ticket.started) or state.tier.kv_share <= self.ticket.tier.kv_share
 
-    def join(self, stream: Stream) -> None:
-        """One more listener; it gets what was said so far."""
-        stream.generation = self
-        stream.shared = bool(self.ticket.completion_tokens or self.streams)
-        stream.predicted_ttft = self._foreseen(stream)
-        if "no-store" in stream.request.terms.cache_control:
+    def join(self, state: RequestState) -> None:
+        """Adds a listener and gives it the text so far."""
+        state.generation = self
+        state.shared = bool(self.ticket.completion_tokens or self.listeners)
+        state.predicted_ttft = self._predicted_ttft(state)
+        if "no-store" in state.request.terms.cache_control:
             self.storable = False
-        self.streams.append(stream)
+        self.listeners.append(state)
         if self.ticket.started:
-            stream.started = self.ticket.started
+            state.started = self.ticket.started
         if self.ticket.completion_tokens:
-            stream.push(self.answer, self.ticket.completion_tokens, "", self.ticket.cached_tokens)
+            state.push(self.answer, self.ticket.completion_tokens, "", self.ticket.cached_tokens)
 
-    def leave(self, stream: Stream) -> bool:
-        """One listener less; True when nobody listens any more."""
-        self.streams.remove(stream)
-        stream.generation = None
-        if self.streams and not stream.shared and not self.finish_reason:
-            # Whom it was generated for has gone: from now on it is for the next.
-            self.streams[0].shared = False
-        return not self.streams
+    def leave(self, state: RequestState) -> bool:
+        """Removes a listener; True when it was the last."""
+        self.listeners.remove(state)
+        state.generation = None
+        if self.listeners and not state.shared and not self.finish_reason:
+            # The listener that it was generated for has gone: the next one takes its place in the figures.
+            self.listeners[0].shared = False
+        return not self.listeners
 
     def handed_over(self) -> None:
-        """The engine has it now."""
-        for stream in self.streams:
-            stream.started = self.ticket.started
-            stream.predicted_ttft = self._foreseen(stream)
+        """Notes for all listeners that the engine has it now."""
+        for state in self.listeners:
+            state.started = self.ticket.started
+            state.predicted_ttft = self._predicted_ttft(state)
 
     def push(self, token_ids: list[int], finish_reason: str | None, cached_tokens: int) -> bool:
-        """Takes what a step made and gives it to all; True when the answer is complete."""
+        """Turns a step's tokens into text for all listeners; True when the answer is complete."""
         text, stopped = self._text.push(token_ids, last=finish_reason is not None)
         self.finish_reason = "stop" if stopped else finish_reason or ""
-        if self._said is not None:
-            self._said.append(text)
-        for stream in self.streams:
-            stream.push(text, len(token_ids), self.finish_reason, cached_tokens)
+        if self._texts is not None:
+            self._texts.append(text)
+        for state in self.listeners:
+            state.push(text, len(token_ids), self.finish_reason, cached_tokens)
         return bool(self.finish_reason)
 
-    def _foreseen(self, stream: Stream) -> float:
-        """Seconds from the stream's own arrival to its first text; nan: not foreseen."""
+    def _predicted_ttft(self, state: RequestState) -> float:
+        """Seconds from the request's own arrival to its first text; nan: not predicted."""
         if self.ticket.completion_tokens:
             return 0.0
-        seconds = self.ticket.arrived + self.ticket.predicted_ttft - stream.arrived
+        seconds = self.ticket.arrived + self.ticket.predicted_ttft - state.arrived
         return seconds if math.isnan(seconds) else max(0.0, seconds)
 
 
-class Stream:
-    """State of one client's request. Guarded by the service's lock, except what the courier sends."""
+class RequestState:
+    """One request from its submission to its final response.
+
+    While the client's transport is slow, its text piles up into one longer delta.
+
+    Guarded by the service's lock, but for `sink`, `sent` and `client_left`.
+
+    Attributes:
+        request_id: the client's, for the log.
+        arrived, deadline: seconds of `time.perf_counter`.
+        started: when the engine got it; 0: it has not.
+        ended: set once, by `refuse`, `fail`, `push` or `answer`, whichever comes first; that one decides the
+            final response, and all later calls change nothing.
+        sending: a sender has it, or it waits for one.
+        question: what the cache knows it by; None: its answer is neither shared nor kept.
+        lookup: its lookup in the cache while that is under way.
+        generation: what it listens to; None before and after.
+        shared: the generation was begun for another request.
+    """
 
     def __init__(
         self,
@@ -118,6 +141,7 @@ class Stream:
         prompt_ids: list[int],
         sink: Sink,
         *,
+        request_id: str = "",
         arrived: float | None = None,
         tier: Tier | None = None,
         tier_name: str = "standard",
@@ -128,18 +152,20 @@ class Stream:
         self.request = request
         self.prompt_ids = prompt_ids
         self.sink = sink
+        self.request_id = request_id
         self.arrived = time.perf_counter() if arrived is None else arrived
         self.tier = tier or Tier()
         self.tier_name = tier_name
         self.priority = priority
         self.deadline = deadline
         self.started = 0.0
-        self.last_sent = 0.0
         self.predicted_ttft = math.nan
         self.cached_tokens = 0
         self.completion_tokens = 0
         self.ended = False
-        self.at_courier = False
+        self.sending = False
+        self.question: Question | None = None
+        self.lookup: Lookup | None = None
         self.generation: Generation | None = None
         self.shared = False
         self._trimmed = trimmed
@@ -148,19 +174,22 @@ class Stream:
         self._pending_tokens = 0
         self._finish = ""
         self._error: RequestError | None = None
+        self._last_sent = 0.0
 
     def client_left(self) -> bool:
         """Whether the client cancelled or left. Asks the sink: not to be called under the lock."""
         try:
             return self.sink.is_cancelled()
         except Exception:
-            # Who cannot even be asked cannot be answered; and the others' cancellation must go on.
-            traceback.print_exc(file=sys.stderr)
+            # A client that cannot be asked cannot be answered; the cancellation of others must go on.
+            logger.exception("a client cannot be asked", extra={"request_id": self.request_id})
             return True
 
     def push(self, text: str, tokens: int, finish_reason: str, cached_tokens: int = 0) -> None:
-        """Takes new text, and with it the end of the answer when there is a finish_reason."""
-        # Its own prompt may be shorter by a few blanks than that of the one who asked first.
+        """Takes new text, and ends the request if there is a finish_reason."""
+        if self.ended:
+            return
+        # Its own prompt may be a few blanks shorter than that of the request that began the generation.
         self.cached_tokens = min(cached_tokens, len(self.prompt_ids))
         self.completion_tokens += tokens
         self._pending += text
@@ -170,18 +199,33 @@ class Stream:
             self.ended = True
 
     def answer(self, hit: Hit) -> None:
-        """Takes a whole answer out of the cache."""
-        self._cache, self._similarity = hit.kind, hit.similarity
-        self.push(hit.entry.answer, hit.entry.completion_tokens, hit.entry.finish_reason)
+        """Takes a whole answer from the cache, and ends the request."""
+        if not self.ended:
+            self._cache, self._similarity = hit.kind, hit.similarity
+            self.push(hit.entry.answer, hit.entry.completion_tokens, hit.entry.finish_reason)
 
-    def fail(self, error: RequestError) -> None:
-        """Ends the request with an error; text that waits is dropped."""
+    def fail(self, error: RequestError) -> bool:
+        """Ends the request with an error and drops unsent text; False: it had ended before."""
+        if self.ended:
+            return False
+        self._drop_unsent()
         self._error = error
-        self._pending, self._finish, self._pending_tokens = "", "", 0
+        self.ended = True
+        return True
+
+    def refuse(self) -> None:
+        """Ends the request without a response: `submit` raises the error instead."""
+        self._drop_unsent()
+        self.ended = True
+
+    def break_off(self, error: RequestError) -> None:
+        """Replaces all that was to come, the end too: a response could not be sent."""
+        self._drop_unsent()
+        self._error = error
         self.ended = True
 
     def take(self) -> Delta | RequestError | None:
-        """What is ready to be sent, once: a delta, the error that ends it, or None."""
+        """What is ready to be sent, once: a delta, the error that ends the request, or None."""
         if self._error:
             error, self._error = self._error, None
             return error
@@ -196,8 +240,29 @@ class Stream:
             self._pending_tokens,
             self._note() if self._finish else None,
         )
-        self._pending, self._finish, self._pending_tokens = "", "", 0
+        self._drop_unsent()
         return delta
+
+    def sent(self, item: Delta | RequestError, metrics: LlmMetrics) -> None:
+        """Measures a response that was sent just now. Called by one sender at a time."""
+        now = time.perf_counter()
+        if isinstance(item, RequestError):
+            metrics.outcome(item.code.lower())
+            return
+        if item.text:
+            if self._last_sent:
+                metrics.itl.observe(now - self._last_sent)
+            else:
+                metrics.ttft.observe(now - self.arrived)
+                if self.started:  # else the cache answered
+                    metrics.queue.observe(max(0.0, self.started - self.arrived))
+            self._last_sent = now
+        if item.finish_reason:
+            metrics.e2e.observe(now - self.arrived)
+            metrics.finished(item)
+
+    def _drop_unsent(self) -> None:
+        self._pending, self._finish, self._pending_tokens = "", "", 0
 
     def _note(self) -> Note:
         return Note(

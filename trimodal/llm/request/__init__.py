@@ -1,1 +1,1 @@
-"""Values: what is asked of the llm and what it answers."""
+"""Defines what is asked of the llm and what it answers."""

@@ -1,27 +1,24 @@
-"""What a client of the llm gets: deltas, notes, and the sink that takes them."""
+"""Values that a client of the llm gets, and the sink that takes them."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from trimodal.errors import RequestError
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
 class Note:
-    """How an answer came about; told once, with its last delta.
+    """How an answer came about; sent with its last delta.
 
     Attributes:
-        cache: "exact", "semantic", "coalesced" (generated for somebody who asked the same), or "".
+        cache: "exact", "semantic", "coalesced" (generated for another client with the same question), or "".
         similarity: cosine of this question and the stored one; 1 for an exact hit, 0 without a hit.
         trimmed: what the prompt lost to its tier's budget, as JSON; "" when nothing.
         queue_s: arrival to the engine, seconds.
-        predicted_ttft_s: TTFT as foreseen at admission, seconds; nan when it was not.
+        predicted_ttft_s: TTFT as predicted at admission, seconds; nan when it was not.
     """
 
     cache: str = ""
@@ -55,4 +52,4 @@ class Sink(Protocol):
     def fail(self, error: RequestError) -> None: ...
 
     def is_cancelled(self) -> bool:
-        """Whether the client has given up or gone."""
+        """Whether the client has cancelled or disconnected."""

@@ -1,7 +1,6 @@
-"""One request as the client sent it, checked: every refusal names the field and the limit.
+"""Reads and checks one request from its tensors; every refusal names the field and the limit.
 
-It knows the llm model's tensors by name, as numpy arrays, and nothing of Triton.
-Limits that need the tokenizer or the engine's state are admission's business.
+Limits that need the tokenizer are checked by the input processor, those of the engine by admission.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""On what terms a request is served: who asks, how urgent it is, what the cache may do, how it may be ended.
-
-It reads and checks the fields; what a tier or a tenant means is not its affair.
-"""
+"""Reads the terms of a request: tenant, tier, urgency, what the cache may do, and its cancel key."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ class Terms:
         cache_control: of "no-cache" (do not answer from the cache), "no-store" (do not keep the answer) and
             "store" (keep it although it was sampled).
         cache_namespace: one of the model's `cache_ttl_s`; "" is the first of them.
-        cancel_key: whoever sends it as `cancel` ends this request; "" is none.
+        cancel_key: a request with it as `cancel` ends this one; "" is none.
     """
 
     tenant: str = ""
@@ -86,7 +83,7 @@ def read_cancel(inputs: Inputs) -> CancelRequest | None:
     """The request to end another one, if that is what `inputs` are.
 
     Raises:
-        InvalidArgument: other inputs beside it, or no key.
+        InvalidArgument: other inputs came with it, or no key.
     """
     if "cancel" not in inputs:
         return None
@@ -128,6 +125,6 @@ def _cancel_key(inputs: Inputs, name: str) -> str:
     raw = scalar(inputs, name)
     least, most = _CANCEL_KEY_BYTES
     if not least <= len(raw) <= most:
-        # Short ones could be guessed, and whoever knows one can end somebody's request.
+        # Short ones could be guessed, and knowing one is enough to end the request.
         raise InvalidArgument(f"{name} has {len(raw)} bytes: {least} to {most} random ones are needed")
     return decode(name, raw)

@@ -1,4 +1,4 @@
-"""Service tiers: what requests of one class may use, and how urgent they are; read from a TOML file.
+"""Reads service tiers from a TOML file: what requests of a tier may use, and how urgent they are.
 
     default = "standard"
 
@@ -6,7 +6,7 @@
     priority = 10
     ttft_deadline_ms = 500
 
-Who may use which tier is decided where clients are known, not here.
+Tiers are not authenticated: a gateway in front decides who may name which.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Order, admission and pace in front of an engine: deadlines, priorities, and predicted TTFT."""
+"""Decides which request starts when, and which is refused: priorities, deadlines, predicted TTFT."""
 
 from trimodal.llm.scheduler.scheduler import Scheduler
 from trimodal.llm.scheduler.ticket import Ticket

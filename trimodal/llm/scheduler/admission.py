@@ -1,25 +1,21 @@
-"""Who may enter: refuses up front what can never fit, bounds the queue, and reserves KV blocks.
+"""Refuses requests that can never fit, bounds the queue, and reserves batch slots and KV blocks.
 
 A sequence is handed to the engine only when blocks for its prompt and its whole
 answer are free, so the engine never has to evict one request for another.
-It orders nothing: the scheduler does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from trimodal.errors import InvalidArgument, Unavailable
 from trimodal.llm.engines.protocol import EngineInfo
+from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.settings import LlmSettings
-
-if TYPE_CHECKING:
-    from trimodal.llm.scheduler.ticket import Ticket
 
 
 class Admission:
-    """Books of one engine's capacity, in all and by tier. Not thread-safe: its owner locks."""
+    """What is taken of one engine's capacity, in all and by tier. Not thread-safe: its owner locks."""
 
     def __init__(self, settings: LlmSettings, info: EngineInfo) -> None:
         self._settings = settings
@@ -52,7 +48,7 @@ class Admission:
         return self._info.num_kv_blocks
 
     def room(self, prompt_tokens: int) -> int:
-        """Tokens of an answer that fit beside this prompt, in the model's length and in the whole KV pool."""
+        """Tokens of an answer that fit after this prompt, in the model's length and in the whole KV pool."""
         info = self._info
         pool = info.num_kv_blocks * info.block_tokens - info.lookahead
         return min(info.max_model_len, pool) - prompt_tokens
@@ -103,7 +99,7 @@ class Admission:
         return self._used + ticket.blocks <= self._info.num_kv_blocks and self.in_share(ticket)
 
     def in_share(self, ticket: Ticket, used: Mapping[str, int] | None = None) -> bool:
-        """Whether its tier may hold so many blocks more, beside those in `used` (default: now).
+        """Whether its tier may hold its blocks on top of those in `used` (default: now).
 
         A request bigger than its tier's whole share runs when nothing else of the tier does.
         """

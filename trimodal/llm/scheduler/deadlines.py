@@ -1,4 +1,4 @@
-"""Who can still be in time: a forecast, its margin, and what those above will ask for, against a deadline."""
+"""Predicts the TTFT of a request with a safety margin and holds it against the deadline."""
 
 from __future__ import annotations
 
@@ -13,45 +13,43 @@ from trimodal.llm.scheduler.retry_after import RetryAfter
 from trimodal.llm.scheduler.ticket import Ticket
 
 _TRIAL_S = 2.0
-"""Without a hand-over for so long, one request is let in against the forecast: refusing teaches nothing,
-and a speed learned in a bad spell would shut the door for ever."""
+"""If nothing was scheduled for so long, one request is admitted although the forecast says no. Rejections
+give no new measurements, so a bad estimate would never be corrected."""
 _SURE = 0.98
-"""Share of those handed over at the last moment that are to be in time: more than of the admitted, as the
-engine's time is spent on them for certain, and the highest tier's 99th percentile is made of them."""
+"""Share of the requests scheduled at the last moment that are to be in time. It is higher than that of the
+admitted: the engine's time is spent on them for certain, and they make the highest tier's 99th percentile."""
 _DELIVERY_S = 0.010
-"""From the engine's token to the client's text, which nobody here sees: taken as this on a busy server."""
+"""From the engine's token to the client's text on a busy server. It cannot be measured here."""
 
 
 class Deadlines:
-    """Promises and what came of them. `confidence`: share of the admitted that are to be in time."""
+    """Predictions and what came of them. `confidence`: share of the admitted that are to be in time."""
 
-    def __init__(self, speed: LatencyModel, usage: LoadShare, confidence: float, ageing_s: float) -> None:
-        self._speed = speed
-        self._usage = usage
+    def __init__(self, latency: LatencyModel, load: LoadShare, confidence: float, ageing_s: float) -> None:
+        self._latency = latency
+        self._load = load
         self._ageing_s = ageing_s
         self.margin = SafetyMargin(confidence)
-        self.foreseen = 0
-        """First texts that came and had been foreseen."""
         self.retry_after = RetryAfter()
 
-    def promise(self, ticket: Ticket, foreseen: FirstText | None, rank: float, now: float) -> None:
-        """Foresees a ticket's TTFT. `rank` is its class: those above it go first whenever they come."""
+    def predict(self, ticket: Ticket, forecast: FirstText | None, rank: float, now: float) -> None:
+        """Predicts a ticket's TTFT. Newcomers of a priority above `rank` go before it."""
         ticket.predicted_ttft, ticket.queued = math.nan, False
-        if foreseen is None:
+        if forecast is None:
             return
-        wait = foreseen.wait
+        wait = forecast.wait
         ticket.queued = wait > 0
         if wait:
-            # As long as it waits, what comes free goes to newcomers of higher classes in part.
-            wait = self._usage.stretched(wait, rank, self._ageing_s, now)
+            # While it waits, newcomers of higher priorities take a part of what comes free.
+            wait = self._load.stretched(wait, rank, self._ageing_s, now)
         elapsed = max(0.0, now - ticket.arrived)
-        ticket.predicted_ttft = elapsed + self._speed.stall(now) + wait + foreseen.first - foreseen.wait
+        ticket.predicted_ttft = elapsed + self._latency.stall(now) + wait + forecast.first - forecast.wait
 
     def check(self, ticket: Ticket, now: float) -> None:
-        """Holds the promise against the deadline.
+        """Refuses a ticket whose predicted TTFT and margin exceed its deadline.
 
         Raises:
-            Unavailable: it cannot be kept; says when to try again.
+            Unavailable: the deadline cannot be kept; says when to try again.
         """
         if math.isnan(ticket.predicted_ttft) or ticket.ttft_deadline == math.inf:
             return
@@ -63,7 +61,7 @@ class Deadlines:
             ticket.trial = True
             return
         bound = f"{ticket.bound} is {within * 1e3:.0f}"
-        alone = self._speed.alone(ticket.uncached)
+        alone = self._latency.alone(ticket.uncached)
         if alone > within:
             raise Unavailable(
                 f"the first text of {ticket.prompt_tokens} prompt tokens would come after {alone:.3g} s "
@@ -73,23 +71,22 @@ class Deadlines:
         raise Unavailable(f"the first text would come after {likely:.3g} s: {bound}", again)
 
     def answered(self, ticket: Ticket, now: float) -> None:
-        """A first text came."""
+        """Learns from a first text that came."""
         if not math.isnan(ticket.predicted_ttft):
-            self.foreseen += 1
             self.margin.learn(ticket, now - ticket.arrived, now)
 
     def soonest(self, uncached: int, now: float) -> float:
         """When the first text of a prompt handed over now will be there, almost surely; `now` if unknown."""
-        speed = self._speed
-        if not speed.ready:
+        latency = self._latency
+        if not latency.ready:
             return now
-        took = speed.ttft(uncached)
-        error = speed.errors.quantile(_SURE, now)
+        took = latency.ttft(uncached)
+        error = latency.errors.quantile(_SURE, now)
         # No more than as long again: a few wild errors must not clear the queue.
         return now + took + _DELIVERY_S + (0.0 if math.isnan(error) else max(0.0, min(error, took)))
 
     def missed(self, ticket: Ticket, soonest: float, now: float) -> None:
-        """A ticket leaves the queue because it cannot be in time any more."""
+        """Learns from a ticket that leaves the queue too late for its deadline, and says why it does."""
         if not math.isnan(ticket.predicted_ttft):
             self.margin.learn(ticket, soonest - ticket.arrived, now)
         waited = now - ticket.arrived

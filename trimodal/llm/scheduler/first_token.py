@@ -1,7 +1,4 @@
-"""When a ticket's first text will come: foreseen from those in the engine and those before it.
-
-The queue itself is played in play.py; what a forecast is used for is the scheduler's affair.
-"""
+"""Forecasts when a ticket's first text comes, from what runs, what waits and what higher priorities use."""
 
 from __future__ import annotations
 
@@ -17,22 +14,27 @@ from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.scheduler.waiting_queue import Key
 
 _SPAN_S = 30.0
+"""Time constant of the decay of a priority's load."""
 _STEPS = 256
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_FEW = 96
+"""With up to so many tickets, the next few ends decide: the queue is simulated several times."""
+_RUNS = 4
 
 
 class LoadShare:
-    """Decaying sums of share · seconds, by priority. Times are seconds of the owner's clock."""
+    """Share of the engine that each priority used recently. Times are seconds of the owner's clock."""
 
     def __init__(self, now: float) -> None:
         self._began = now
         self._used: dict[int, tuple[float, float]] = {}
 
     def add(self, priority: int, share_seconds: float, now: float) -> None:
-        """A request of a priority held so much of the engine (all of it for a second: 1)."""
+        """Adds what a request held of the engine; the whole engine for a second is 1."""
         self._used[priority] = (self._now(priority, now) + share_seconds, now)
 
     def stretched(self, wait: float, rank: float, ageing_s: float, now: float) -> float:
-        """A wait of class `rank` with what higher classes will take of it; the waiting one ages meanwhile."""
+        """A wait, lengthened by what newcomers above `rank` take; each `ageing_s` raises the rank by one."""
         passed = 0.0
         for step in range(_STEPS):
             free = 1 - self.above(rank + step, now)
@@ -44,7 +46,7 @@ class LoadShare:
 
     def above(self, rank: float, now: float) -> float:
         """The share, 0 to 1, that priorities above `rank` use."""
-        # Not a whole span has passed at first: what there is stands for less time.
+        # At first the sums stand for less than a whole span.
         span = _SPAN_S * -math.expm1(-max(now - self._began, 1.0) / _SPAN_S)
         used = sum(self._now(priority, now) for priority in self._used if priority > rank)
         return min(1.0, used / span)
@@ -54,21 +56,15 @@ class LoadShare:
         return used * math.exp((since - now) / _SPAN_S)
 
 
-_GOLDEN = (math.sqrt(5) - 1) / 2
-_FEW = 96
-"""Of up to so many, what the next few ends happen to be decides: the queue is played several times."""
-_PLAYS = 4
-
-
 class FirstTokenForecast:
-    """Puts together what was learned. `batch_tokens`: prompt tokens that the engine takes into a step."""
+    """Combines the estimators. `batch_tokens`: prompt tokens that the engine takes into a step."""
 
     def __init__(
-        self, speed: LatencyModel, lengths: AnswerLengths, pace: PrefillBudget, batch_tokens: int
+        self, latency: LatencyModel, lengths: AnswerLengths, prefill_budget: PrefillBudget, batch_tokens: int
     ) -> None:
-        self._speed = speed
+        self._latency = latency
         self._lengths = lengths
-        self._pace = pace
+        self._prefill_budget = prefill_budget
         self._batch_tokens = batch_tokens
 
     def left(self, ticket: Ticket, shift: float = 0.0) -> float:
@@ -81,30 +77,36 @@ class FirstTokenForecast:
         return self._lengths.left(ticket.tier_name, ticket.completion_tokens, ticket.max_tokens, rank)
 
     def first_text(
-        self, lines: Sequence[Sequence[Key]], ticket: Ticket, running: Collection[Ticket], books: Admission
+        self,
+        lines: Sequence[Sequence[Key]],
+        ticket: Ticket,
+        running: Collection[Ticket],
+        admission: Admission,
     ) -> FirstText | None:
-        """What a ticket that comes now has to expect; None: too little was seen to tell.
+        """What a ticket that comes now can expect; None: too little was seen to tell.
 
         Args:
-            lines: those who wait before it, one list a tier, in order; the last of its own is itself.
+            lines: those that wait before it, one list a tier, in order; the last of its own is itself.
             running: those in the engine.
         """
-        speed = self._speed
-        if not speed.ready:
+        latency = self._latency
+        if not latency.ready:
             return None
         before = sum(map(len, lines)) - 1
-        if not before and books.fits(ticket) and self._pace.allows(ticket.uncached):
-            return FirstText(0.0, speed.ttft(ticket.uncached))
-        if not (self._lengths.ready and speed.decode_ready):
+        if not before and admission.fits(ticket) and self._prefill_budget.allows(ticket.uncached):
+            return FirstText(0.0, latency.ttft(ticket.uncached))
+        if not (self._lengths.ready and latency.decode_ready):
             return None
-        plays = _PLAYS if before + len(running) <= _FEW else 1
+        runs = _RUNS if before + len(running) <= _FEW else 1
         wait = first = 0.0
-        for number in range(plays):
-            play = QueueSimulation(speed, books, self._pace.limit(), self._batch_tokens, self.left)
+        for number in range(runs):
+            simulation = QueueSimulation(
+                latency, admission, self._prefill_budget.limit(), self._batch_tokens, self.left
+            )
             for other in running:
-                play.holds(other, self.left(other, number / plays))
-            foreseen = play.until(ticket, lines)
-            if foreseen is None:
+                simulation.holds(other, self.left(other, number / runs))
+            forecast = simulation.until(ticket, lines)
+            if forecast is None:
                 return None
-            wait, first = wait + foreseen.wait, first + foreseen.first
-        return FirstText(wait / plays, first / plays)
+            wait, first = wait + forecast.wait, first + forecast.first
+        return FirstText(wait / runs, first / runs)

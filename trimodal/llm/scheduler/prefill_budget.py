@@ -1,7 +1,7 @@
-"""How many prompt tokens the engine may have in hand at once, so that running streams keep their ITL bound.
+"""Limits the prompt tokens handed to the engine at once, so that running streams keep their ITL bound.
 
-An engine computes a step's prompt tokens between two tokens of its streams: max_num_batched_tokens
-bounds them, and handing over less bounds them further. It never keeps an engine idle.
+An engine computes a step's prompt tokens between two tokens of its streams. max_num_batched_tokens bounds
+them; handing over less bounds them further. An engine without pending prompts always gets the next one.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ _SAFETY = 0.9
 
 
 class PrefillBudget:
-    """Bounds of the streams that decode. `batch_tokens` is what the engine takes into one step."""
+    """The ITL bounds of the streams that decode. `batch_tokens`: prompt tokens of one step of the engine."""
 
-    def __init__(self, speed: LatencyModel, batch_tokens: int) -> None:
-        self._speed = speed
+    def __init__(self, latency: LatencyModel, batch_tokens: int) -> None:
+        self._latency = latency
         self._batch_tokens = batch_tokens
         self._bounds: Counter[float] = Counter()
         self._tightest = math.inf
         self._most_streams = 1
 
     def began(self, ticket: Ticket) -> None:
-        """A stream decodes from now on."""
-        self._most_streams = max(self._most_streams, self._speed.streams)
+        """Counts in a stream that decodes from now on."""
+        self._most_streams = max(self._most_streams, self._latency.streams)
         bound = ticket.tier.itl_bound_ms / 1e3
         if bound:
             self._bounds[bound] += 1
             self._tightest = min(self._tightest, bound)
 
     def ended(self, ticket: Ticket) -> None:
-        """It does not any more."""
+        """Counts out a stream that has ended."""
         bound = ticket.tier.itl_bound_ms / 1e3
         if bound:
             self._bounds[bound] -= 1
@@ -49,17 +49,17 @@ class PrefillBudget:
     def limit(self) -> float:
         """Prompt tokens that may be in the engine's hands together; inf while no stream has a bound, or the
         engine's own steps are small enough."""
-        return self._tokens(min(self._bounds), self._speed.streams) if self._bounds else math.inf
+        return self._tokens(min(self._bounds), self._latency.streams) if self._bounds else math.inf
 
     def allows(self, uncached: int) -> bool:
-        """Whether a prompt may be handed over now. One that is too long even alone goes when nothing else
-        prefills: it would wait for ever otherwise."""
-        pending = self._speed.pending
+        """Whether a prompt may be handed over now. One that exceeds the limit alone goes when nothing else
+        prefills; otherwise it would never go."""
+        pending = self._latency.pending
         return not pending or pending + uncached <= self.limit()
 
     @property
     def advice(self) -> str:
-        """What would keep the tightest ITL bound for any prompt; empty: it holds, or nothing is known."""
+        """A setting that would keep the tightest ITL bound for any prompt; empty: none is needed or known."""
         streams = self._most_streams
         tokens = self._tokens(self._tightest, streams) if self._tightest < math.inf else math.inf
         if tokens == math.inf:
@@ -71,8 +71,8 @@ class PrefillBudget:
         return f"max_num_batched_tokens {needed} (now {self._batch_tokens}) would keep {bound} for any prompt"
 
     def _tokens(self, bound: float, streams: int) -> float:
-        speed = self._speed
-        if not speed.decode_ready or not speed.prefill_s:
+        latency = self._latency
+        if not latency.decode_ready or not latency.prefill_s:
             return math.inf
-        tokens = (bound * _SAFETY - speed.gap(streams)) / speed.prefill_s
+        tokens = (bound * _SAFETY - latency.gap(streams)) / latency.prefill_s
         return math.inf if tokens >= self._batch_tokens else tokens

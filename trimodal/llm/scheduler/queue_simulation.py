@@ -1,7 +1,8 @@
-"""A queue played forward: slots and KV blocks that come free, shares, prompts in turn, growing gaps.
+"""Simulates the queue forward until a given ticket is scheduled.
 
-It goes from event to event (an answer ends, a prompt is handed over), never step by step: what it costs
-grows with the queue alone. It learns nothing and decides nothing.
+It models slots and KV blocks that come free, tiers' shares, prompts one after the other and gaps that
+grow with the batch. It goes from event to event (an answer ends, a prompt is handed over), so its cost grows
+with the length of the queue and not with that of the answers.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.scheduler.waiting_queue import Key
 
 _PLAYED = 256
-"""Hand-overs that are played; a longer queue is taken to go on at the pace of these."""
+"""Hand-overs that are simulated; a longer queue is taken to go on at their rate."""
 
 
 @dataclass(frozen=True)
@@ -29,49 +30,49 @@ class FirstText:
 
 
 class QueueSimulation:
-    """One forecast.
+    """One run.
 
     Args:
         limit: prompt tokens that may be in the engine's hands together.
         batch_tokens: prompt tokens that the engine takes into a step.
         left: tokens still to come of a ticket's answer.
 
-    Two clocks: seconds, and tokens that each stream has made since (all make theirs at the same pace).
+    Two clocks: seconds, and tokens that each stream has made since (all at the same rate).
     """
 
     def __init__(
         self,
-        speed: LatencyModel,
-        books: Admission,
+        latency: LatencyModel,
+        admission: Admission,
         limit: float,
         batch_tokens: int,
         left: Callable[[Ticket], float],
     ) -> None:
-        self._books = books
+        self._admission = admission
         self._left = left
         self._limit = limit
         self._batch_tokens = batch_tokens
-        self._base, self._token_s, self._stream_s = speed.ttft_weights
-        self._gap, self._gap_stream = speed.gap_weights
-        self._prefill_s = speed.prefill_s
-        self._slots = books.max_num_seqs - books.reserved
-        self._blocks = books.num_kv_blocks - books.reserved_blocks
-        self._used = dict(books.reserved_by_tier)
+        self._base, self._token_s, self._stream_s = latency.ttft_weights
+        self._gap, self._gap_stream = latency.gap_weights
+        self._prefill_s = latency.prefill_s
+        self._slots = admission.max_num_seqs - admission.reserved
+        self._blocks = admission.num_kv_blocks - admission.reserved_blocks
+        self._used = dict(admission.reserved_by_tier)
         self._ends: list[tuple[float, int, Ticket]] = []
         self._seconds = self._tokens = 0.0
         # Prompt tokens in hand, as of when, and when the last of them is answered.
-        self._backlog, self._since = float(speed.pending), 0.0
+        self._backlog, self._since = float(latency.pending), 0.0
         self._answered = self._base + self._token_s * self._backlog if self._backlog else 0.0
         # Time that prompts take from the streams, not yet on the clock.
         self._debt = self._backlog * self._prefill_s
 
     def holds(self, ticket: Ticket, left: float) -> None:
-        """The engine has a ticket, with so many tokens to come."""
+        """Puts a ticket into the engine, with so many tokens to come."""
         steps = 0 if ticket.first_token else math.ceil(self._backlog / self._batch_tokens)
         self._ends.append((steps + left, ticket.id, ticket))
 
     def until(self, wanted: Ticket, lines: Sequence[Sequence[Key]]) -> FirstText | None:
-        """Plays until `wanted` has its first text; None: it never fits."""
+        """Runs until `wanted` has its first text; None: it never fits."""
         heapify(self._ends)
         heads = [(line[0], number, 0) for number, line in enumerate(lines)]
         heapify(heads)
@@ -81,7 +82,7 @@ class QueueSimulation:
             if heads:
                 key, number, place = heads[0]
                 ticket = key[-1]
-                if not self._books.in_share(ticket, self._used):
+                if not self._admission.in_share(ticket, self._used):
                     passed[ticket.tier_name] = heappop(heads)
                     continue
                 if self._slots > 0 and ticket.blocks <= self._blocks:
@@ -104,7 +105,7 @@ class QueueSimulation:
                 heappush(heads, passed.pop(tier))
 
     def _release(self) -> str:
-        """The next answer ends."""
+        """Ends the next answer; returns its tier."""
         end, _, ticket = heappop(self._ends)
         if end > self._tokens:
             streams = len(self._ends) + 1
@@ -116,7 +117,7 @@ class QueueSimulation:
         return ticket.tier_name
 
     def _hand_over(self, ticket: Ticket) -> float:
-        """A prompt goes to the engine; returns when its first token comes."""
+        """Hands a prompt to the engine; returns when its first token comes."""
         done = (self._seconds - self._since) / self._token_s if self._token_s else math.inf
         backlog = max(0.0, self._backlog - done)
         streams = len(self._ends)
@@ -130,9 +131,9 @@ class QueueSimulation:
         self._backlog, self._since = backlog, self._seconds
         self._debt += ticket.uncached * self._prefill_s
         self._answered = self._seconds + self._base + self._token_s * backlog + self._stream_s * streams
-        if math.isnan(ticket.foreseen_tokens):
-            ticket.foreseen_tokens = self._left(ticket)
-        end = self._tokens + math.ceil(backlog / self._batch_tokens) + ticket.foreseen_tokens
+        if math.isnan(ticket.expected_tokens):
+            ticket.expected_tokens = self._left(ticket)
+        end = self._tokens + math.ceil(backlog / self._batch_tokens) + ticket.expected_tokens
         heappush(self._ends, (end, ticket.id, ticket))
         self._slots -= 1
         self._blocks -= ticket.blocks

@@ -1,7 +1,7 @@
-"""When a refused request is worth another try: not at the same moment as all the others that were refused.
+"""Computes `retry_after_s` for rejected requests.
 
-Who is sent away is taken to come again, so each further one is told a later time, one turn of the queue
-after the other. It is a hint: nothing is kept free for anybody.
+Each rejection gets a later time than the one before, one turn of the queue apart, so that clients do not all
+retry at once. Nothing is reserved for them.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ from collections import deque
 
 _TURNS = 16
 _MOST_S = 10.0
-"""Of waiting for others: not all who are sent away come again."""
+"""At most so long for the others that were rejected: not all of them come again."""
 LEAST_S, LONGEST_S = 0.05, 60.0
 """Bounds of a hint."""
 
 
 class RetryAfter:
-    """The pace of hand-overs, and by priority how long those take who are expected back. Times in seconds."""
+    """How often a request is scheduled, and by priority how long those expected back take. In seconds."""
 
     def __init__(self) -> None:
         self._turns: deque[float] = deque(maxlen=_TURNS)
         self._expected: dict[int, tuple[float, float]] = {}
 
     def handed_over(self, now: float) -> None:
-        """A ticket left the queue for the engine."""
+        """Notes that a ticket left the queue for the engine."""
         self._turns.append(now)
 
     def idle_s(self, now: float) -> float:
-        """How long ago that was; inf: never."""
+        """How long ago the last ticket was handed over; inf: none was."""
         return now - self._turns[-1] if self._turns else float("inf")
 
     def turn_s(self, now: float) -> float:
-        """What one hand-over takes on average, of late; 1 before there was one."""
+        """Mean time between the last hand-overs; 1 before there was one."""
         return min(1.0, (now - self._turns[0]) / len(self._turns)) if self._turns else 1.0
 
     def hint(self, priority: int, late: float, now: float) -> float:

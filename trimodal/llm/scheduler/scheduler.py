@@ -1,7 +1,4 @@
-"""The one queue in front of an engine: who is let in, who is handed over next, who is too late.
-
-It holds tickets, not requests: texts, clients and the engine itself are its owner's affair.
-"""
+"""Admits, orders and expires the tickets in front of one engine."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from trimodal.llm.settings import LlmSettings
 class Scheduler:
     """Tickets that wait and tickets that run. Not thread-safe: its owner locks.
 
-    With `scheduler` "fifo" tickets go in the order of coming; nothing is refused but for a full queue.
+    With `scheduler` "fifo" tickets go in the order of coming; only a full queue refuses one.
 
     Args:
         settings: the model's parameters.
@@ -67,58 +64,57 @@ class Scheduler:
         return self._predictor.stats(self._counts)
 
     def admit(self, ticket: Ticket) -> None:
-        """Lets a ticket into the queue and foresees its TTFT (`ticket.predicted_ttft`).
+        """Lets a ticket into the queue and predicts its TTFT (`ticket.predicted_ttft`).
 
         Raises:
             Unavailable: no room, or its first text would come after its deadline; says when to try again.
         """
         now = self._clock()
-        self._age(now)
         ticket.blocks = self.admission.blocks(ticket.prompt_tokens, ticket.max_tokens)
         ticket.expires = ticket.ttft_deadline
         ticket.uncached = self._predictor.uncached(ticket)
         rank = self._waiting.rank(ticket, now)
         loser = self._loser(ticket, rank, now)
-        lines = self._waiting.before(ticket, now)
+        lines = self._waiting.before(ticket)
         try:
-            # By arrival nobody who comes later goes first: no wait is stretched for them.
+            # First in, first out: no newcomer goes before it.
             above = math.inf if self._fifo else rank
-            self._predictor.promise(ticket, above, lines, self._running.values(), self.admission)
+            self._predictor.check_deadline(ticket, above, lines, self._running.values(), self.admission)
         except Unavailable:
             self._counts["refused_deadline"] += 1
             raise
         if loser:
             self._drop(loser, now)
         self._longest = max(self._longest, ticket.uncached) if self._waiting else ticket.uncached
-        self._waiting.add(ticket, now)
+        self._waiting.add(ticket)
 
     def hasten(self, ticket: Ticket, priority: int, ttft_deadline: float) -> None:
-        """Somebody more urgent waits for the same answer: a ticket in the queue gets the stricter terms.
+        """Gives a ticket for which another client waits too the higher priority and the earlier deadline.
 
-        It expires on the laxer ones: who has more time must not lose the answer to who has less.
+        It expires on the later one: a client with more time must not lose the answer to one with less.
         """
-        priority = max(ticket.priority, priority)
-        deadline, expires = min(ticket.ttft_deadline, ttft_deadline), max(ticket.expires, ttft_deadline)
-        if ticket in self._waiting:
-            self._waiting.change(ticket, priority, deadline, expires, self._clock())
-        else:
-            ticket.priority, ticket.ttft_deadline, ticket.expires = priority, deadline, expires
+        waiting = self._waiting.remove(ticket)
+        ticket.priority = max(ticket.priority, priority)
+        ticket.ttft_deadline, ticket.expires = (
+            min(ticket.ttft_deadline, ttft_deadline),
+            max(ticket.expires, ttft_deadline),
+        )
+        if waiting:
+            self._waiting.add(ticket)
 
     def next(self) -> Ticket | None:
         """The ticket to be handed to the engine now, its slot and KV blocks reserved; None: not now.
 
-        The first in order waits for its room and nobody overtakes it there, so small requests never
+        The first in order waits for its room and none overtakes it there, so small requests never
         starve a big one. Only a tier that is short of its own share of the KV blocks is passed over.
         """
-        now = self._clock()
-        self._age(now)
         for ticket in self._waiting.heads():
             if not self.admission.in_share(ticket):
                 continue
-            if not (self._predictor.paced(ticket) and self.admission.reserve(ticket)):
+            if not (self._predictor.may_prefill(ticket) and self.admission.reserve(ticket)):
                 return None
             self._waiting.remove(ticket)
-            ticket.started = now
+            ticket.started = self._clock()
             self._running[ticket.id] = ticket
             self._predictor.handed_over(ticket)
             return ticket
@@ -131,7 +127,7 @@ class Scheduler:
         if not self._fifo:
             for ticket in self._waiting.expiring(self._predictor.soonest(self._longest)):
                 soonest = now
-                if self._running and not ticket.trial:  # else it goes at once: better tried than foreseen
+                if self._running and not ticket.trial:  # else it goes at once: try it whatever the forecast
                     soonest = self._predictor.soonest(ticket.uncached)
                 if soonest > ticket.expires:
                     self._waiting.remove(ticket)
@@ -143,7 +139,7 @@ class Scheduler:
         return dropped
 
     def stranded(self) -> list[Ticket]:
-        """Takes those out of the queue that never fit an engine that was opened anew."""
+        """Takes those out of the queue that can never fit the reopened engine."""
         if self._running:
             return []
         stranded = [ticket for ticket in self._waiting if not self.admission.fits(ticket)]
@@ -152,23 +148,23 @@ class Scheduler:
         return stranded
 
     def progress(self, ticket: Ticket, tokens: int, cached_tokens: int) -> None:
-        """A step made `tokens` new tokens of a running ticket."""
+        """Counts the new tokens of a running ticket."""
         ticket.cached_tokens = cached_tokens
         if tokens and ticket.id in self._running:
             ticket.completion_tokens += tokens
             self._predictor.progressed(ticket, tokens)
 
     def finish(self, ticket: Ticket) -> None:
-        """A running ticket's answer is complete: what it needed is learned, what it held is free."""
+        """Ends a running ticket whose answer is complete: learns from it and frees what it held."""
         self._end(ticket, finished=True)
 
     def leave(self, ticket: Ticket) -> None:
-        """A ticket is cancelled or failed, wherever it is."""
+        """Takes out a ticket that was cancelled or failed, wherever it is."""
         if not self._waiting.remove(ticket) and not self._dropped.pop(ticket.id, None):
             self._end(ticket, finished=False)
 
     def reopen(self, info: EngineInfo) -> None:
-        """The engine was lost and opened anew: those that wait stay; the owner has failed the others."""
+        """Takes a new engine for a lost one. Those that wait stay; the owner has failed the others."""
         self.admission = Admission(self._settings, info)
         self._running.clear()
         self._predictor.emptied()
@@ -176,16 +172,13 @@ class Scheduler:
             ticket.blocks = self.admission.blocks(ticket.prompt_tokens, ticket.max_tokens)
             ticket.uncached = ticket.prompt_tokens
 
-    def _age(self, now: float) -> None:
-        self._counts["aged"] += self._waiting.age(now)
-
     def _loser(self, ticket: Ticket, rank: float, now: float) -> Ticket | None:
-        """Who would have to go for a ticket that comes now; None: there is room.
+        """The ticket that has to leave the queue for one that comes now; None: there is room.
 
         Raises:
-            Unavailable: the queue is full, and nobody in it is of a lower class.
+            Unavailable: the queue is full, and none in it has a lower rank.
         """
-        if not self._waiting and self.admission.fits(ticket) and self._predictor.paced(ticket):
+        if not self._waiting and self.admission.fits(ticket) and self._predictor.may_prefill(ticket):
             return None
         try:
             self.admission.check_queue(len(self._waiting))

@@ -1,4 +1,4 @@
-"""What the scheduler has done so far, as plain values for metrics. It counts nothing itself."""
+"""Holds the scheduler's figures for metrics."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ class SchedulerStats:
         refused_queue: refused on arrival, as the queue was full.
         expired: left the queue, as the first text could not be in time any more.
         displaced: left a full queue for a request of a higher class.
-        aged: rises of a waiting ticket to the next class.
-        foreseen: requests whose TTFT was foreseen and has come.
         error_p50_s, error_p90_s: size of the last predictions' errors, seconds; nan before there is one.
-        first_token_s: to the first token of a one-token prompt that is handed over now; nan: unknown.
         token_s: between two tokens of a stream at the present batch; nan: unknown.
         prefill_token_s: what a prompt token takes; 0: unknown.
     """
@@ -26,10 +23,7 @@ class SchedulerStats:
     refused_queue: int = 0
     expired: int = 0
     displaced: int = 0
-    aged: int = 0
-    foreseen: int = 0
     error_p50_s: float = float("nan")
     error_p90_s: float = float("nan")
-    first_token_s: float = float("nan")
     token_s: float = float("nan")
     prefill_token_s: float = 0.0

@@ -1,4 +1,4 @@
-"""What scheduling knows of one generation: its size, its terms, and how far it is."""
+"""Holds what the scheduler knows of one generation: its size, its terms, and how far it is."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ class Ticket:
     """One generation's place in the queue, then in the engine. All times are `clock` seconds, absolute.
 
     Attributes:
-        prefix: stands for the beginning of the prompt (equal beginnings, equal numbers; 0: unknown): what
-            the prefix cache spared one request, it will spare the next.
+        id: grows in the order of coming.
+        prefix: hash of the prompt's beginning, for predicting prefix cache hits; 0: unknown.
         ttft_deadline: until when the first text is to be there; inf: no such bound.
         bound: the field that set ttft_deadline, for errors.
-        predicted_ttft: seconds from arrival to the first text, as foreseen at admission; nan: not foreseen.
+        predicted_ttft: seconds from arrival to the first text, as predicted at admission; nan: not predicted.
         started: handed to the engine; 0: it waits. first_token: 0 until there is one.
-        blocks: KV blocks for its prompt and its whole answer. uncached: prompt tokens that the prefix cache
-            is not foreseen to spare. foreseen_tokens: of its answer; nan: not foreseen. The scheduler's own.
+        blocks: KV blocks for its prompt and its whole answer; set by the scheduler, as the next two are.
+        uncached: prompt tokens that the prefix cache is not expected to hold.
+        expected_tokens: expected tokens of its answer; nan: unknown.
         expires: when it leaves the queue unanswered; later than ttft_deadline where several clients wait for
             it on different terms.
-        queued: it was foreseen to wait. trial: let in to see whether the model of the speed still holds.
+        queued: it was expected to wait. trial: admitted to see whether the latency model still holds.
         problem: a sentence on why `Scheduler.overdue` took it out of the queue; retry_after_s goes with it.
     """
 
@@ -44,7 +45,7 @@ class Ticket:
     cached_tokens: int = 0
     blocks: int = 0
     uncached: int = 0
-    foreseen_tokens: float = math.nan
+    expected_tokens: float = math.nan
     expires: float = math.inf
     queued: bool = False
     trial: bool = False

@@ -1,1 +1,1 @@
-"""Compares the answers and latencies of two runs."""
+"""Compares the answers, latencies and cache outcomes of two runs."""

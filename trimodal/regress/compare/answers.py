@@ -1,7 +1,7 @@
-"""How a case's answers differ from the recorded ones, and whether that is worse.
+"""Compares a case's answers with the recorded ones, and says whether a difference is worse.
 
-An answer that was recorded, in whichever repeat, is no difference. For others the case's expectation
-judges; without one, how alike they are. It knows nothing of times and caches.
+An answer that was recorded, in whichever repeat, is no difference. For others the case's expectation decides;
+without one, how alike they are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SAME_VECTOR = 0.99999  # they are kept to five digits
 def compare_expectations(
     case: str, expect: Expectation, before: Record | None, after: Record, alpha: float
 ) -> list[Finding]:
-    """What became of the expectation; without an earlier run, whether it is kept.
+    """Compares how often the expectation is kept; without an earlier run, says whether it is.
 
     Args:
         alpha: below which chance fewer kept ones are worse, if some were broken before, too.
@@ -57,7 +57,7 @@ def _kept(expect: Expectation, record: Record) -> tuple[int, int]:
 def compare_answers(
     case: str, before: Record, after: Record, limits: Limits, *, expected: bool
 ) -> list[Finding]:
-    """What answers there are that were not recorded.
+    """Finds answers that were not recorded.
 
     Args:
         expected: an expectation judges this case; other differences are told, and not worse.
@@ -111,13 +111,13 @@ def _text(recorded: Sequence[Said], new: Sequence[Said], task: str, limits: Limi
 
 
 def _nearest(text: str, others: Iterable[Said]) -> tuple[float, Said]:
-    """The most alike of some answers, and how much it is."""
+    """Returns the most alike of some answers, and how much it is."""
     ranked = [(overlap(one.text, text), one) for one in list(others)[:_MOST_COMPARED]]
     return max(ranked, key=lambda pair: pair[0])
 
 
 def _own_likeness(recorded: Sequence[Said]) -> float:
-    """The least that a recorded answer is like its most alike other one; 1 when there is only one."""
+    """Returns the least that a recorded answer is like its most alike other one; 1 when there is only one."""
     if len(recorded) < 2:
         return 1.0
     some = recorded[:_MOST_COMPARED]
@@ -173,7 +173,7 @@ def _best(said: Said) -> str:
 
 
 def shown(said: Said) -> str:
-    """The answer or refusal in one short line, safe for a terminal."""
+    """Shows the answer or refusal in one short line, safe for a terminal."""
     text = _printable(" ".join((f"{said.error}: {said.text}" if said.error else said.text).split()))
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 

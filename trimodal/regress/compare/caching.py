@@ -1,4 +1,4 @@
-"""How a case's prompts and cache outcomes differ from the recorded ones."""
+"""Compares a case's prompts and cache outcomes with the recorded ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trimodal.regress.values import Record
 
 
 def compare_cache(case: str, before: Record, after: Record, alpha: float) -> list[Finding]:
-    """Whether it is answered from the cache as it was.
+    """Compares whether a case is answered from the cache.
 
     The last request decides, because the first ones may only fill the cache; fewer hits
     before it are worse when that is not chance.
@@ -30,7 +30,7 @@ def compare_cache(case: str, before: Record, after: Record, alpha: float) -> lis
 
 
 def compare_prompt(case: str, before: Record, after: Record) -> list[Finding]:
-    """Whether the prompt has as many tokens as it had: a template, a tokenizer or a budget changed."""
+    """Compares the tokens of the prompt: they change with a template, a tokenizer or a budget."""
     was, now = (
         sorted({one.prompt_tokens for one in record.observations if one.prompt_tokens})
         for record in (before, after)

@@ -1,4 +1,4 @@
-"""Two runs of a golden set beside each other: everything that changed, and whether anything is worse."""
+"""Compares two runs of a golden set: everything that changed, and whether anything is worse."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trimodal.regress.values import Run
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is not as it was.
+    """Differences of two runs.
 
     Attributes:
         knobs: what the servers differ in, a text each.
@@ -50,7 +50,7 @@ class Comparison:
 
 
 def compare(cases: Sequence[Case], before: Run, after: Run, limits: Limits) -> Comparison:
-    """The findings of all cases of a golden set.
+    """Finds the differences of all cases of a golden set.
 
     Args:
         before: the baseline. after: the run of `cases` to judge.
@@ -93,7 +93,7 @@ def compare(cases: Sequence[Case], before: Run, after: Run, limits: Limits) -> C
 
 
 def _doubt(before: Run, after: Run, limits: Limits) -> str:
-    """Why the times of the two runs tell nothing of the servers; "" when there is no reason."""
+    """Why the times of the two runs cannot be compared; "" when they can."""
     if before.concurrency != after.concurrency:
         return f"{before.concurrency} requests at once were recorded, {after.concurrency} are sent now"
     old, new = before.control, after.control
@@ -107,7 +107,7 @@ def _doubt(before: Run, after: Run, limits: Limits) -> str:
 
 
 def check(cases: Sequence[Case], run: Run) -> list[Finding]:
-    """The broken expectations of a run that is recorded."""
+    """Finds the broken expectations of a run that is recorded."""
     return [
         finding
         for case in cases
@@ -116,6 +116,6 @@ def check(cases: Sequence[Case], run: Run) -> list[Finding]:
 
 
 def refusals(run: Run) -> list[str]:
-    """The cases whose last request was refused, and how: recorded as answers, which may be a slip."""
+    """Lists the cases whose last request was refused: they are recorded as answers, perhaps by mistake."""
     last = {name: record.said[-1] for name, record in run.cases.items()}
     return [f"{name}: {shown(said)}" for name, said in last.items() if said.error]

@@ -1,4 +1,4 @@
-"""What a comparison says of one case in one respect, and the limits by which it says so."""
+"""Values of a comparison: a finding about one case, and the limits that make it worse."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is not as it was.
+    """One difference.
 
     Attributes:
         case: its id, or a group of cases such as "all llm".

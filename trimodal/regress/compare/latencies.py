@@ -1,11 +1,11 @@
-"""How the times of two runs differ: by case, and by task over all cases, with significance.
+"""Compares the times of two runs: by case, and by task over all cases, with significance.
 
 Like is compared with like: generated answers with generated ones, hits with hits of the same kind,
 whole times of answers that have the same length. Times of a case's first request never count.
 
-Over all cases of a task a round of them is one measurement: how long its requests took, each against
-what is usual for its case. What slows a machine for a second slows all requests of a round; taken one
-by one they would look like that many witnesses.
+Over all cases of a task a round of them is one measurement: how long its requests took, each relative to
+what is usual for its case. A slow second of the machine slows all requests of a round, so they are not
+independent samples.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from trimodal.regress.compare.significance import holm, least_p, mann_whitney, r
 from trimodal.regress.values import METRICS, Metric, Record
 
 _FAMILIES = 2
-# Fewer say nothing, in whichever test.
+# No test can find a difference with fewer.
 MIN_SAMPLES = 3
-# Below these differences of the medians, milliseconds, nobody waits longer, however sure the difference is.
+# Differences of the medians, milliseconds, below which no user notices, however significant they are.
 FLOOR_MS: dict[Metric, float] = {"ttft": 1.0, "tpot": 0.05, "total": 1.0, "heard": 1.0, "saw": 1.0}
 
 

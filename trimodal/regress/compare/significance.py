@@ -1,7 +1,7 @@
-"""Whether two sets of measurements differ by more than chance: rank tests, correction, intervals of a ratio.
+"""Tests whether two sets of measurements differ by more than chance: rank tests, correction, bootstrap.
 
-Rank tests, because latencies are skewed and have outliers. Standard methods, small enough to need
-no statistics package at run time; tests hold them against scipy's.
+Rank tests, because latencies are skewed and have outliers. scipy's Mann-Whitney test is exact only without
+ties, which rounded times and counts have; the tests compare with scipy where it is exact.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def fewer_successes(before: tuple[int, int], after: tuple[int, int]) -> float:
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """The p values, corrected for how many there are (Holm 1979): at most α are wrongly below α in all."""
+    """Corrects p values for how many there are (Holm 1979): at most α are wrongly below α in all."""
     order = sorted(range(len(values)), key=lambda index: values[index])
     corrected = [1.0] * len(values)
     highest = 0.0
@@ -75,7 +75,7 @@ def ratio_interval(first: Sample, second: Sample, seed: int = 0) -> tuple[float,
 
 
 def least_p(n: int, m: int) -> float:
-    """The smallest p that `mann_whitney` can give for so many values."""
+    """Returns the smallest p that `mann_whitney` can give for so many values."""
     return min(1.0, 2 / math.comb(n + m, n))
 
 

@@ -1,1 +1,1 @@
-"""Golden sets: cases and what their answers must satisfy."""
+"""Reads golden sets: cases, and what their answers must satisfy."""

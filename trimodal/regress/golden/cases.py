@@ -1,7 +1,4 @@
-"""Reads a golden set, with the files that it names: every mistake is told by line and field.
-
-It sends nothing, and does not judge images or audio beyond reading them.
-"""
+"""Reads a golden set, with the files that it names; an error names the line and the field."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ class Case:
 
 
 def read_cases(path: Path) -> list[Case]:
-    """The cases of a golden set (JSON Lines, empty lines are skipped), in their order.
+    """Reads the cases of a golden set (JSON Lines, empty lines are skipped), in their order.
 
     Raises:
         OperatorError: names the file, and the line and field that is wrong.

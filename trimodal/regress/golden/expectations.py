@@ -1,4 +1,4 @@
-"""Whether one answer is as its golden line says it must be. It knows nothing of earlier runs."""
+"""Checks one answer against the expectation of its golden line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a line of a golden set may say. What its files hold is cases.py's affair, limits the server's.
+"""Defines the lines of a golden set. The server checks limits.
 
 {"id": "lambda", "task": "llm", "input": {"prompt": "what is a lambda?"}, "expect": {"contains": "L"}}
 {"id": "seven", "task": "vision", "input": {"image": "samples/seven.png"}, "expect": {"label": "7"}}

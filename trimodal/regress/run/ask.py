@@ -1,4 +1,4 @@
-"""One case asked of a server once: what it said, and how long that took. A refusal is an answer, too.
+"""Asks a server one case once: the answer and how long it took. A refusal is an answer, too.
 
 Times are the client's: send to first text (TTFT), time per output token, and the whole.
 Samples of a recording are read before, so `total` holds no reading of files.
@@ -29,7 +29,7 @@ Values = TypeVar("Values", bound=Sequence[float])
 
 
 async def ask(client: Client, case: Case, timeout: float) -> Reply:
-    """The answer and its observation, whose `answer` and `first` are not known here.
+    """Asks once; returns the answer and its observation, whose `answer` and `first` are not known here.
 
     Args:
         timeout: seconds for the whole answer (speech: for each chunk's).
@@ -58,7 +58,7 @@ async def _llm(client: Client, case: Case, timeout: float) -> Reply:
 
 
 def observed(answer: Answer | AskStream) -> Observation:
-    """The observation of a generated answer."""
+    """Makes the observation of a generated answer."""
     timing, usage, note = answer.timing, answer.usage, answer.note
     return Observation(
         answer=0,
@@ -123,7 +123,7 @@ def _labels(row: Sequence[Prediction]) -> tuple[tuple[str, float], ...]:
 
 
 def _finite(what: str, numbers: Values) -> Values:
-    """The numbers as they are; others cannot be stored or compared, and no model should give them."""
+    """Checks that the numbers are finite; others cannot be stored or compared."""
     if not all(map(math.isfinite, numbers)):
         raise InternalError(f"{what} of the answer is not finite")
     return numbers

@@ -1,7 +1,4 @@
-"""What serves: Triton's version, and of each ready model its version and parameters.
-
-The parameters are the knobs; two runs with different ones are what a golden set is for.
-"""
+"""Reads what serves: Triton's version, and of each ready model its version and parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ _SECRET = re.compile(r"(://)[^/?#\s]*@")
 
 
 async def identify(url: str, models: Iterable[tuple[str, str]], timeout: float) -> Server:
-    """Asks the server for itself.
+    """Asks the server for its version and its models' parameters.
 
     Args:
         url: as for `Client`.

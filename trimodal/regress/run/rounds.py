@@ -1,4 +1,4 @@
-"""A golden set asked of one running server, or of two in turn: rounds over all cases. It compares nothing."""
+"""Asks one running server, or two in turn, a golden set: rounds over all cases."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def run_cases(
     pace: Pace,
     tell: Callable[[int, int], None] = lambda done, of: None,
 ) -> list[Run]:
-    """All cases, `pace.repeat` + 1 times each, on every side; a run a side.
+    """Asks all cases, `pace.repeat` + 1 times each, on every side; a run a side.
 
     A case's first request opens connections and fills caches: its times do not count, its answer
     and cache outcome do. Round after round goes over all cases, so that a slow minute of the
@@ -107,7 +107,7 @@ async def run_cases(
 
 
 async def _control(client: Client) -> float:
-    """Milliseconds of work that no model has a part in: a bare round trip, and a hash on this machine."""
+    """Milliseconds of work without any model: a bare round trip, and a hash on this machine."""
     began = time.perf_counter()
     await client.ready()
     hashlib.sha256(bytes(_HASHED_BYTES)).digest()
@@ -171,7 +171,7 @@ async def _at_once(cases: Sequence[Case], work: Callable[[Case], Awaitable[None]
 
 
 async def _with_cosines(client: Client, case: Case, answers: list[Said], timeout: float) -> tuple[Said, ...]:
-    """The answers with their cosine to `expect.text`, where the case asks for it."""
+    """Completes the answers with their cosine to `expect.text`, where the case asks for it."""
     if case.expect.similarity_min is None:
         return tuple(answers)
     # After the rounds, so that it disturbs no measured request; an empty text has no vector.

@@ -1,1 +1,1 @@
-"""Engines behind Whisper, one Protocol."""
+"""Runs Whisper behind one protocol: CTranslate2, ONNX Runtime, TensorRT, or a fake."""

@@ -1,14 +1,14 @@
-"""Whisper on CTranslate2, called at the batch level: windows of many streams in one run.
+"""Runs Whisper on CTranslate2 at the batch level: windows of many streams in one run.
 
 faster-whisper's class takes one audio at a time and always encodes 30 s; here a
 batch shares one encoding of the shortest context that holds its windows. A
-window's result never depends on its neighbours: what CTranslate2 would mix (one
-length of prompt, one language or one alignment a call) is parted first.
+window's result never depends on its neighbours: windows that CTranslate2 would mix
+(it takes one length of prompt, one language and one alignment a call) go into runs of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ import numpy as np
 from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.manifest import read_manifest
 from trimodal.runtimes.gpu_fit import check_checkpoint, check_precision
+from trimodal.speech.batches import batches
 from trimodal.speech.engines.ctranslate2_model import open_model
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition, Window
 from trimodal.speech.whisper.artefact import SpeechShapes, read_shapes, unopened
 from trimodal.speech.whisper.features import HOP, log_mel_batch, smallest_context
@@ -86,12 +87,13 @@ class CTranslate2Whisper:
     def languages(self) -> tuple[str, ...]:
         return tuple(self._tokens.languages) or ("en",)
 
-    def recognize(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
+    def recognise(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
         """What is heard in each window, in order; above temperature 0 by a wider search without loops."""
         rows = [_Row(window) for window in windows]
-        for group in _parted(rows, lambda row: smallest_context(self.contexts_s, row.samples)):
-            for first in range(0, len(group), self._max_batch):
-                self._run(group[first : first + self._max_batch], temperature)
+        for batch in batches(
+            rows, lambda row: smallest_context(self.contexts_s, row.samples), self._max_batch
+        ):
+            self._run(batch, temperature)
         return [self._recognition(row) for row in rows]
 
     def close(self) -> None:
@@ -112,10 +114,10 @@ class CTranslate2Whisper:
         for row in rows:
             row.prompt = self._tokens.prompt(row.language, row.window.prompt, room)
         # A search is bounded by its language, below.
-        for group in _parted(rows, lambda row: (len(row.prompt), most_tokens(context_s, row.language))):
+        for group in batches(rows, lambda row: (len(row.prompt), most_tokens(context_s, row.language))):
             self._generate(_rows_of(encoded, group), group, context_s, temperature)
         written = [row for row in rows if row.tokens]
-        for group in _parted(written, lambda row: row.language):
+        for group in batches(written, lambda row: row.language):
             self._align(encoded, group)
 
     def _choose_languages(self, encoded: Any, rows: Iterable[_Row]) -> None:
@@ -190,14 +192,6 @@ class CTranslate2Whisper:
         return Recognition(row.words, row.language, row.no_speech, row.log_probability, ratio)
 
 
-def _parted(rows: Iterable[_Row], key: Callable[[_Row], Hashable]) -> list[list[_Row]]:
-    """Rows that agree in `key`."""
-    groups: dict[Hashable, list[_Row]] = {}
-    for row in rows:
-        groups.setdefault(key(row), []).append(row)
-    return list(groups.values())
-
-
 def _rows_of(encoded: Any, rows: Sequence[_Row]) -> Any:
     """The rows of an encoded batch; itself, without a copy, if they are all of it."""
     if [row.at for row in rows] == list(range(encoded.shape[0])):
@@ -214,7 +208,7 @@ def _storage(array: Any) -> Any:
     return ctranslate2.StorageView.from_array(np.ascontiguousarray(array))
 
 
-def open_engine(directory: Path, settings: RecognizeSettings) -> CTranslate2Whisper:
+def open_engine(directory: Path, settings: RecogniseSettings) -> CTranslate2Whisper:
     """The model in `directory` with the `tokenizer.json` beside it.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Opens a Whisper in CTranslate2: how it computes, on how many threads, how they wait. Decodes nothing."""
+"""Opens a Whisper in CTranslate2: compute type, number of threads, and cuBLAS on GPUs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.whisper.artefact import unopened
 
 # Precision of the artefact → how CTranslate2 computes with it on (processor, GPU).
@@ -30,7 +30,7 @@ CUBLAS = ("libcublasLt.so.12", "libcublas.so.12")
 TINY_BYTES = 20_000_000
 
 
-def threads(directory: Path, settings: RecognizeSettings) -> int:
+def threads(directory: Path, settings: RecogniseSettings) -> int:
     """As set. Left open, every core; but one for a tiny model, whose threads would only wait."""
     weights = directory / WEIGHTS
     tiny = weights.is_file() and weights.stat().st_size < TINY_BYTES
@@ -50,7 +50,7 @@ def compute_type(directory: Path, manifest: Manifest, device: str) -> str:
     return COMPUTE_TYPES[manifest.precision][device == "cuda"]
 
 
-def open_model(directory: Path, manifest: Manifest, settings: RecognizeSettings) -> Any:
+def open_model(directory: Path, manifest: Manifest, settings: RecogniseSettings) -> Any:
     """A `ctranslate2.models.Whisper`.
 
     Raises:

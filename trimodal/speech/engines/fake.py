@@ -1,9 +1,8 @@
-"""A recogniser without a model: it reads words out of tones that `speak` wrote, wherever a stream is cut.
+"""Reads words out of tones that `speak` wrote: a recogniser without a model, for tests and load tests.
 
-The code: a word is a tone of `WORD_S` whose frequency says which of `VOCABULARY` it
-is, and silence parts it from the next. A word of which more than half lies in the
-window is heard, with the times of the part that lies there. It makes no mistakes, so
-what a session loses or doubles at window borders shows as such.
+A word is a tone of `WORD_S` whose frequency says which of `VOCABULARY` it is; silence separates words. A
+word is heard if more than half of it lies in the window, with the times of the part that does. It makes no
+mistakes, so words that a session loses or doubles at window borders show.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, Samples, Word
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import MAX_WINDOW_S, Recognition, Window
 from trimodal.speech.whisper.word_timestamps import compression_ratio
 
@@ -105,7 +104,7 @@ class FakeWhisper:
     def __init__(self, batch_s: float = 0.0, window_s: float = 0.0) -> None:
         self._batch_s, self._window_s = batch_s, window_s
 
-    def recognize(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
+    def recognise(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
         """The words of each window, in order; the temperature changes nothing."""
         heard = [self._recognition(hear(window.samples)) for window in windows]
         time.sleep(self._batch_s + self._window_s * len(windows))
@@ -124,6 +123,6 @@ class FakeWhisper:
         """Holds nothing."""
 
 
-def open_engine(directory: Path, settings: RecognizeSettings) -> FakeWhisper:
+def open_engine(directory: Path, settings: RecogniseSettings) -> FakeWhisper:
     """A fake with the costs of `settings`; needs no artefact."""
     return FakeWhisper(settings.fake_batch_ms / 1000, settings.fake_window_ms / 1000)

@@ -1,7 +1,6 @@
-"""Whisper's two ONNX graphs in ONNX Runtime sessions: encoding, and decoding with caches on the device.
+"""Runs Whisper's two ONNX graphs in ONNX Runtime; the caches stay on the device.
 
-Names and shapes are those of build/steps/speech/onnx_export.py. It knows tensors alone: which
-tokens are taken, and what they mean, is the engine's affair.
+Names and shapes are those of build/steps/speech/onnx_export.py.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from trimodal.errors import SettingsError
 from trimodal.manifest import read_manifest
 from trimodal.runtimes.gpu_fit import check_checkpoint, check_precision
 from trimodal.runtimes.onnx_session import Device, open_session
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.whisper.artefact import read_shapes, read_spec, read_tokens
 from trimodal.speech.whisper.features import Features
 from trimodal.speech.whisper.graphs import Floats, Tokens, layer_names
@@ -142,7 +141,7 @@ class OnnxDecoding:
         return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array), self._graphs.device)
 
 
-def open_engine(directory: Path, settings: RecognizeSettings) -> GraphWhisper:
+def open_engine(directory: Path, settings: RecogniseSettings) -> GraphWhisper:
     """The graphs in `directory` with the `tokenizer.json` beside them.
 
     Raises:

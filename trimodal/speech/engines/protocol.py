@@ -1,8 +1,7 @@
-"""The contract of a speech recogniser, and the table that opens one by name.
+"""Defines the protocol of a speech engine, and opens one by name.
 
-An engine gets windows that are known to be good: limits, finite samples and
-known languages are the service's affair, and so is refusing what an engine
-made up (guards). Padding windows and putting them into batches is the engine's.
+The service has checked the windows that an engine gets (limits, finite samples, known languages), and filters
+hallucinations afterwards. The engine pads windows and puts them into batches.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
 
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition, Window
 
 
@@ -30,7 +29,7 @@ class SpeechEngine(Protocol):
     def languages(self) -> tuple[str, ...]:
         """ISO 639-1 codes that may be asked for; the first is the default unless the model detects it."""
 
-    def recognize(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
+    def recognise(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
         """What is heard in each window, in order.
 
         Temperature 0 decodes as the settings say; above it the engine tries otherwise, so that
@@ -41,7 +40,7 @@ class SpeechEngine(Protocol):
         """Frees what the engine holds; it is not used afterwards."""
 
 
-Opener = Callable[[Path, RecognizeSettings], SpeechEngine]
+Opener = Callable[[Path, RecogniseSettings], SpeechEngine]
 
 # Engine → module with `open_engine`. Imported when opened.
 ENGINES = {
@@ -52,7 +51,7 @@ ENGINES = {
 }
 
 
-def open_engine(directory: Path, settings: RecognizeSettings) -> SpeechEngine:
+def open_engine(directory: Path, settings: RecogniseSettings) -> SpeechEngine:
     """The engine that `settings.engine` names, on the artefact in `directory`.
 
     Raises:

@@ -1,1 +1,1 @@
-"""Many live streams: threads, locks and tensors."""
+"""Keeps many live streams: threads, locks and tensors."""

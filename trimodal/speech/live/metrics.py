@@ -1,4 +1,4 @@
-"""The speech model's metric families, with the field's definitions."""
+"""Declares the speech model's metric families."""
 
 from __future__ import annotations
 

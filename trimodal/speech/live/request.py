@@ -1,7 +1,4 @@
-"""One chunk of a live stream as the client sent it, checked: every refusal names the field and the limit.
-
-Whether the stream exists and whether there is room for it are the service's affair.
-"""
+"""Checks one chunk of a live stream as the client sent it; each refusal names the field and the limit."""
 
 from __future__ import annotations
 
@@ -12,13 +9,14 @@ from typing import Annotated, Any, get_args
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trimodal.audio.values import MAX_LEVEL, SAMPLE_RATE, PolicyName, Samples
+from trimodal.audio.samples import one_channel, to_float
+from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples
 from trimodal.errors import InvalidArgument
 from trimodal.settings import describe, shorten
+from trimodal.speech.values import MAX_PROMPT
 
 MIN_CHUNK_S, MAX_CHUNK_S = 0.02, 30.0
 MIN_CHUNK, MAX_CHUNK = round(MIN_CHUNK_S * SAMPLE_RATE), round(MAX_CHUNK_S * SAMPLE_RATE)
-MAX_PROMPT = 1000  # characters
 LENGTHS = f"a chunk holds {MIN_CHUNK} to {MAX_CHUNK} samples (20 ms to 30 s at 16 kHz)"
 
 
@@ -78,33 +76,15 @@ def read_chunk(
 
 
 def _samples(inputs: Mapping[str, Any], *, end: bool) -> Samples:
-    given = [name for name in ("audio", "audio_int16") if inputs.get(name) is not None]
-    if len(given) == 2:
-        raise InvalidArgument("audio, audio_int16: give one of them, not both")
-    if not given:
+    given = one_channel(inputs)
+    if given is None:
         if end:
             return np.zeros(0, np.float32)
         raise InvalidArgument(f"audio: missing; {LENGTHS}, and only the end of a stream may come without")
-    (name,) = given
-    array = inputs[name]
-    if array.ndim > 2 or (array.ndim == 2 and array.shape[0] != 1):
-        raise InvalidArgument(f"{name}: shape {list(array.shape)}; one channel is taken, as [1, samples]")
-    flat = array.reshape(-1)
+    name, flat = given
     if len(flat) > MAX_CHUNK or (len(flat) < MIN_CHUNK and not end):
         raise InvalidArgument(f"{name}: {len(flat)} samples; {LENGTHS}")
-    if name == "audio_int16":
-        return np.asarray(flat / np.float32(32768), np.float32)
-    samples = np.array(flat, np.float32)  # a copy: the tensor's memory is the server's
-    # Where there is a NaN, minimum and maximum are NaN too.
-    low, high = (float(samples.min()), float(samples.max())) if len(samples) else (0.0, 0.0)
-    if not (np.isfinite(low) and np.isfinite(high)):
-        raise InvalidArgument("audio: NaN or infinite samples; FP32 samples are finite, within [-1, 1]")
-    if max(-low, high) > MAX_LEVEL:
-        raise InvalidArgument(
-            f"audio: a sample of {max(-low, high):.6g}; FP32 samples lie within [-1, 1], "
-            "integers go into audio_int16"
-        )
-    return samples
+    return to_float(name, flat)
 
 
 def _options(parameters: Mapping[str, Any]) -> StreamOptions:

@@ -1,49 +1,63 @@
-"""The speech model's whole behaviour behind two calls: submit a chunk, and close.
+"""Answers the chunks of many live streams while their windows are recognised.
 
-Chunks are taken in by a few listener threads (activity detection runs there) and
-answered at once; windows that become due are carried to the recogniser meanwhile.
-A stream whose audio comes faster than it is heard gets its answers later:
-that is what bounds memory. What is cut into which window is the session's affair.
+A chunk is answered as soon as it is taken in; windows that become due are recognised meanwhile. The
+answers of a stream whose audio comes faster than it is heard wait, which bounds its memory.
 """
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
+from queue import SimpleQueue
 
-from trimodal.audio.values import SAMPLE_RATE
-from trimodal.errors import Cancelled, InternalError, RequestError, Unavailable, as_request_error
+from trimodal.errors import Cancelled, InvalidArgument, RequestError, Unavailable, as_request_error
 from trimodal.speech.live.metrics import SpeechMetrics
 from trimodal.speech.live.request import Chunk
-from trimodal.speech.live.streams import LiveStream, Sink, StreamTable
-from trimodal.speech.live.window_dispatcher import Recognizer, WindowCarrier
+from trimodal.speech.live.stream import Action, Answer, Fail, LiveStream, Recognise, Sink, TakeIn
+from trimodal.speech.live.table import StreamTable
 from trimodal.speech.session.session import LiveSession
 from trimodal.speech.session.vad import SpeechDetector
 from trimodal.speech.settings import SpeechSettings
+from trimodal.speech.values import Recognition, Window
 
 LISTENERS = 2
+# Of the recogniser on one window, in a row: five seconds of it, then the stream fails. Nothing is skipped.
+MAX_FAILURES = 8
+BACKOFF_S, MAX_BACKOFF_S = 0.2, 1.0
+JOIN_S = 5.0
 UNLOADING = "speech is being unloaded; start the stream again later"
+
+Recogniser = Callable[[Window], Recognition]
+logger = logging.getLogger(__name__)
 
 
 class SpeechService:
-    """All open streams. Threads: the caller's, listeners, one for each window in flight, a sweeper."""
+    """Performs what the streams order, on `LISTENERS` threads that take audio in, one thread for each
+    window in flight, and one that closes idle streams.
+
+    Calls of the recogniser block, so that windows of different streams wait there together and are
+    gathered into batches.
+    """
 
     def __init__(
         self,
         settings: SpeechSettings,
-        recognize: Recognizer,
+        recogniser: Recogniser,
         detector: Callable[[], SpeechDetector],
         metrics: SpeechMetrics,
         *,
         idle_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`idle_s`: silence of a client after which its stream is closed."""
         self._settings = settings
+        self._recogniser = recogniser
         self._detector = detector
         self._metrics = metrics
+        self._idle_s = idle_s
+        self._clock = clock
         self._table = StreamTable(
             max_streams=settings.max_streams,
             refuse_lag_s=settings.refuse_lag_s,
@@ -51,66 +65,67 @@ class SpeechService:
             clock=clock,
             metrics=metrics,
         )
-        self._windows = WindowCarrier(
-            recognize,
-            self._table,
-            metrics,
-            at_once=settings.max_windows_in_flight,
-            clock=clock,
-            settle=self._settle,
-        )
-        self._lock = threading.Lock()  # of the count
-        self._unanswered = 0
         self._closing = threading.Event()
-        self._listeners = ThreadPoolExecutor(LISTENERS, thread_name_prefix="listener")
-        period_s = min(idle_s / 4, 5.0)
-        self._sweeper = threading.Thread(target=self._sweep, args=(period_s,), name="sweeper", daemon=True)
-        self._sweeper.start()
-
-    @property
-    def open_streams(self) -> int:
-        """Streams that are open or still owe their last words."""
-        return len(self._table)
+        self._to_take_in: SimpleQueue[LiveStream | None] = SimpleQueue()
+        self._to_recognise: SimpleQueue[LiveStream | None] = SimpleQueue()
+        # Daemons: a recogniser that never returns must not keep the process from ending.
+        windows = range(settings.max_windows_in_flight)
+        self._threads = [
+            *(self._thread(f"listener-{n}", self._take_in_all) for n in range(LISTENERS)),
+            *(self._thread(f"window-{n}", self._recognise_all) for n in windows),
+            self._thread("sweeper", self._close_idle_streams),
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, chunk: Chunk, sink: Sink) -> None:
         """Takes a chunk in; `sink` gets one answer: at once, or at a stream's end when all is heard."""
         try:
-            if self._closing.is_set():
-                raise Unavailable(UNLOADING)
-            if chunk.start:
-                self._restart(chunk.stream)
-                stream = self._table.admit(chunk.stream, lambda: self._session(chunk))
-            else:
-                stream = self._table.find(chunk.stream)
-            first = stream.put(chunk, sink, round(self._settings.max_pending_s * SAMPLE_RATE))
+            stream = self._start(chunk) if chunk.start else self._table.find(chunk.stream)
+            actions = stream.put(chunk, sink)
         except RequestError as error:
             self.refuse(sink, error)
             return
         if chunk.end:  # from now on the number may be another stream's
             self._table.end(stream)
-        self._table.touch(stream)
-        self._count(1)
-        if first:
-            self._attend(stream)
+        self._perform(stream, actions)
 
     def refuse(self, sink: Sink, error: RequestError, *, ended: int | None = None) -> None:
         """Answers a request that is not taken. `ended`: a stream that Triton takes for over with it."""
         self._metrics.chunks["refused"].increment(1)
         stream = self._table.get(ended) if ended is not None else None
         if stream:
-            self._drop(stream, "failed", error)
-        self._fail(sink, error)
+            self._perform(stream, stream.close("failed", error))
+        _fail(sink, error)
 
     def close(self) -> None:
-        """Ends all threads; answers that are owed become UNAVAILABLE."""
+        """Ends all threads; who waits for an answer is told UNAVAILABLE."""
         self._closing.set()
-        self._listeners.shutdown(wait=True)
-        for stream in self._table.all():
-            self._drop(stream, "failed", Unavailable(UNLOADING))
-        self._windows.close()
-        self._sweeper.join(5.0)
+        error = Unavailable(UNLOADING)
+        for stream in self._table.close(error):
+            self._perform(stream, stream.close("failed", error))
+        for _ in range(LISTENERS):
+            self._to_take_in.put(None)
+        for _ in range(self._settings.max_windows_in_flight):
+            self._to_recognise.put(None)
+        deadline = time.monotonic() + JOIN_S
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
 
-    # Audio in, answers out
+    def _start(self, chunk: Chunk) -> LiveStream:
+        number = chunk.stream
+        if before := self._table.get(number):
+            error = Cancelled(f"stream {number} was started anew")
+            self._perform(before, before.close("restarted", error))
+        stream = LiveStream(
+            number,
+            self._session(chunk),
+            self._metrics,
+            max_waiting_s=self._settings.max_pending_s,
+            clock=self._clock,
+        )
+        self._table.admit(stream)
+        return stream
 
     def _session(self, chunk: Chunk) -> LiveSession:
         settings, options = self._settings, chunk.options
@@ -128,101 +143,90 @@ class SpeechService:
             detector=self._detector(),
         )
 
-    def _restart(self, number: int) -> None:
-        stream = self._table.get(number)
-        if stream:
-            self._drop(stream, "restarted", Cancelled(f"stream {number} was started anew"))
+    def _perform(self, stream: LiveStream, actions: Iterable[Action]) -> None:
+        """Does what a stream orders; every change of a stream ends here."""
+        for action in actions:
+            match action:
+                case TakeIn():
+                    self._to_take_in.put(stream)
+                case Recognise():
+                    self._to_recognise.put(stream)
+                case Answer():
+                    self._answer(stream, action)
+                case Fail():
+                    self._table.forget(stream)
+                    for sink in action.sinks:
+                        _fail(sink, action.error)
 
-    def _attend(self, stream: LiveStream) -> None:
-        with contextlib.suppress(RuntimeError):  # the pool was shut down: close() answers what waits
-            self._listeners.submit(self._listen, stream)
-
-    def _listen(self, stream: LiveStream) -> None:
-        """Takes the next chunk in, once the one before it is answered."""
+    def _answer(self, stream: LiveStream, answer: Answer) -> None:
+        if answer.final:
+            self._table.forget(stream)
+        for word in answer.update.committed:
+            self._metrics.lag.observe(answer.update.received_s - word.end)
         try:
-            with stream.lock:
-                if stream.answering or stream.owed or not stream.inbox:
-                    return
-                chunk, stream.owed = stream.inbox.popleft()
-                if not (stream.closed or stream.error):
-                    stream.session.feed(chunk.samples)
-                    if chunk.end:
-                        stream.ending = True
-                        stream.session.end()
-                    self._table.progressed(stream)
-                    # What was taken for speech may turn out to be silence: only the net gain is counted.
-                    voiced_s = max(0.0, stream.session.speech_s - stream.voiced_s)
-                    stream.voiced_s += voiced_s
-                    self._metrics.chunks["taken"].increment(1)
-                    self._metrics.received.increment(len(chunk.samples) / SAMPLE_RATE)
-                    self._metrics.voiced.increment(voiced_s)
-            self._settle(stream)
-            self._windows.wake(stream)
-        except Exception as error:
-            self._drop(stream, "failed", as_request_error(error))
-
-    def _settle(self, stream: LiveStream) -> None:
-        """Gives the answer that is owed, unless it has to wait."""
-        with stream.lock:
-            sink, session, ending = stream.owed, stream.session, stream.ending
-            if sink is None:
-                return
-            failed = stream.error or (InternalError("the stream was dropped") if stream.closed else None)
-            if failed is None:
-                if not session.finished if ending else self._too_far_behind(session):
-                    return
-                stream.owed, stream.answering = None, True
-                update = session.take()
-        if failed:
-            self._drop(stream, "failed", failed)
-            return
-        if ending:
-            self._table.forget(stream, "finished")
-        self._table.touch(stream)
-        self._count(-1)
-        for word in update.committed:
-            self._metrics.lag.observe(update.received_s - word.end)
-        try:
-            sink.answer(update, final=ending)
+            answer.sink.answer(answer.update, final=answer.final)
         except Exception as error:  # its words would be missing: the stream is over
             told = as_request_error(error)
-            self._fail(sink, told)
-            self._drop(stream, "failed", told)
-        with stream.lock:
-            stream.answering = False
-            more = bool(stream.inbox)
-        if more:
-            self._attend(stream)
+            _fail(answer.sink, told)
+            self._perform(stream, stream.close("failed", told))
+        else:
+            self._perform(stream, stream.answered())
 
-    @staticmethod
-    def _too_far_behind(session: LiveSession) -> bool:
-        """Whether more is pending than may be, and a window is on its way: else only more audio helps."""
-        return session.waiting and session.pending_s > session.max_pending_s
+    # What the threads do
 
-    def _drop(self, stream: LiveStream, outcome: str, error: RequestError) -> None:
-        """Ends a stream now; answers that are owed become `error`."""
-        self._table.forget(stream, outcome)
-        with stream.lock:
-            sinks = stream.owed_all()
-        self._count(-len(sinks))
-        for sink in sinks:
-            self._fail(sink, error)
+    def _thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
+        return threading.Thread(target=run, name=name, daemon=True)
 
-    @staticmethod
-    def _fail(sink: Sink, error: RequestError) -> None:
-        try:
-            sink.fail(error)
-        except Exception as defect:  # only logged: others wait for their answers, and threads must live
-            as_request_error(defect)
+    def _take_in_all(self) -> None:
+        while stream := self._to_take_in.get():
+            try:
+                actions = stream.take_in()
+            except Exception as error:
+                actions = stream.fail(as_request_error(error))
+            self._perform(stream, actions)
 
-    def _count(self, unanswered: int) -> None:
-        with self._lock:
-            self._unanswered += unanswered
-            self._metrics.active_requests.set(self._unanswered)
+    def _recognise_all(self) -> None:
+        while stream := self._to_recognise.get():
+            actions: list[Action] = []
+            try:
+                # Only now, so that it holds all audio that came while it waited for a thread.
+                if planned := stream.next_window():
+                    actions = stream.heard(planned, self._recognise(stream, planned.window))
+            except Exception as error:
+                actions = stream.fail(as_request_error(error))
+            self._perform(stream, actions)
 
-    # Streams whose client went away
+    def _recognise(self, stream: LiveStream, window: Window) -> Recognition:
+        """What is heard in `window`; a recogniser that fails is tried again a little later, a few times.
 
-    def _sweep(self, period_s: float) -> None:
-        while not self._closing.wait(period_s):
-            for stream in self._table.silent():
-                self._drop(stream, "idle", Unavailable("nothing came for longer than the idle limit"))
+        Raises:
+            RequestError: the window is wrong, the recogniser failed too often, or nobody waits any more.
+        """
+        failures = 0
+        while True:
+            self._metrics.windows_in_flight.increment(1)
+            try:
+                return self._recogniser(window)
+            except Exception as error:
+                told = as_request_error(error)
+            finally:
+                self._metrics.windows_in_flight.increment(-1)
+            self._metrics.retries.increment(1)
+            failures += 1
+            if failures >= MAX_FAILURES or isinstance(told, InvalidArgument):
+                raise told
+            if self._closing.wait(min(BACKOFF_S * failures, MAX_BACKOFF_S)) or stream.closed:
+                raise told
+
+    def _close_idle_streams(self) -> None:
+        error = Unavailable("nothing came for longer than the idle limit")
+        while not self._closing.wait(min(self._idle_s / 4, 5.0)):
+            for stream in self._table.open_streams():
+                self._perform(stream, stream.close_if_idle(self._idle_s, error))
+
+
+def _fail(sink: Sink, error: RequestError) -> None:
+    try:
+        sink.fail(error)
+    except Exception:  # others wait for their answers, and threads must live
+        logger.exception("an error could not be told to its client: %s", error)

@@ -1,4 +1,4 @@
-"""The output tensors of the speech model: what is new in a stream, one row each."""
+"""Turns an update of a stream into the speech model's output tensors."""
 
 from __future__ import annotations
 

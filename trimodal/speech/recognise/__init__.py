@@ -1,1 +1,1 @@
-"""Batches of windows to words with times."""
+"""Turns batches of windows into words with times."""

@@ -1,15 +1,13 @@
-"""Which results are not believed: what Whisper writes over silence, noise and in loops.
+"""Rejects what Whisper makes up over silence, over noise and in loops.
 
 The thresholds have the names and defaults of openai-whisper and faster-whisper.
-Each guard is a function from a result to True; what becomes of a rejected window
-is decided in recognize.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition
 from trimodal.speech.whisper.tokens import UNSPACED
 
@@ -26,7 +24,7 @@ LOOP_WORDS_PER_S = 5
 CHARACTERS_A_WORD = 3
 
 
-def rejected_by(heard: Recognition, settings: RecognizeSettings) -> str:
+def rejected_by(heard: Recognition, settings: RecogniseSettings) -> str:
     """The first of `GUARDS` that rejects what was heard, or ""; nothing heard is never rejected."""
     if not heard.words:
         return ""
@@ -41,7 +39,7 @@ def rejected_by(heard: Recognition, settings: RecognizeSettings) -> str:
     return ""
 
 
-def is_silence(heard: Recognition, settings: RecognizeSettings) -> bool:
+def is_silence(heard: Recognition, settings: RecogniseSettings) -> bool:
     """The model takes it for no speech, and it is not sure of the words either."""
     return (
         heard.no_speech_probability > settings.no_speech_threshold

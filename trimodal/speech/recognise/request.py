@@ -1,7 +1,4 @@
-"""One request to the recogniser as its tensors are: what is refused in it, and its answer as tensors.
-
-What is heard, and what is believed of it, is not decided here.
-"""
+"""Checks one request to the recogniser, and turns its results into output tensors."""
 
 from __future__ import annotations
 
@@ -11,14 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trimodal.audio.values import MAX_LEVEL, SAMPLE_RATE, Samples
+from trimodal.audio.samples import check_samples
+from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import InvalidArgument
-from trimodal.speech.live.request import MAX_PROMPT
-from trimodal.speech.values import Recognition, Window
+from trimodal.speech.values import MAX_PROMPT, Recognition, Window
+from trimodal.triton.fields import decode
 
 
 @dataclass(frozen=True, slots=True)
-class RecognizeRequest:
+class RecogniseRequest:
     """One request, as its tensors are.
 
     Attributes:
@@ -54,13 +52,13 @@ class RecognizeRequest:
         windows = []
         for index in range(rows):
             place = "" if rows == 1 else f"[{index}]"
-            _check_samples(self.windows[index], f"window{place}")
-            prompt = _text(prompts[index], f"prompt{place}")
+            check_samples(self.windows[index], f"window{place}")
+            prompt = decode(f"prompt{place}", prompts[index])
             if len(prompt) > MAX_PROMPT:
                 raise InvalidArgument(
                     f"prompt{place}: {len(prompt)} characters; at most {MAX_PROMPT} are accepted"
                 )
-            code = _text(codes[index], f"language{place}")
+            code = decode(f"language{place}", codes[index])
             if code and code not in languages:
                 known = ", ".join(languages)
                 raise InvalidArgument(f"language{place}: {code[:16]!r} is not known (known: {known})")
@@ -69,7 +67,7 @@ class RecognizeRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Recognized:
+class Recognised:
     """What was heard in the rows of one request, and how many windows each one's run held."""
 
     rows: tuple[Recognition, ...]
@@ -114,19 +112,3 @@ def _column(values: Sequence[bytes] | None, name: str, rows: int) -> Sequence[by
     if len(values) != rows:
         raise InvalidArgument(f"{name}: one for each of {rows} windows is needed, got {len(values)}")
     return values
-
-
-def _text(data: bytes, name: str) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidArgument(f"{name}: not UTF-8 (byte {error.start})") from None
-
-
-def _check_samples(samples: Samples, name: str) -> None:
-    loudest = float(np.abs(samples).max())
-    if not np.isfinite(loudest):
-        at = int(np.flatnonzero(~np.isfinite(samples))[0])
-        raise InvalidArgument(f"{name}: every sample must be finite; sample {at} is {samples[at]}")
-    if loudest > MAX_LEVEL:
-        raise InvalidArgument(f"{name}: samples lie within [-1, 1], got {loudest:g}")

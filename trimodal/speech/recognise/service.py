@@ -1,7 +1,7 @@
-"""Windows of many requests → words, with one outcome a request: runs of the engine, guards, one retry.
+"""Recognises the windows of many requests: runs of the engine, guards against hallucinations, one retry.
 
-A request that is refused, or that the engine fails on, never harms its neighbours.
-No Triton here, and no stream: what comes before or after a window is not known.
+Each request has one outcome. A request that is refused, or that the engine fails on, does not affect the
+others in its batch.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import numpy as np
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import RequestError, SettingsError, as_request_error
 from trimodal.metrics import Metrics
+from trimodal.speech.batches import batches
 from trimodal.speech.engines.protocol import SpeechEngine, open_engine
 from trimodal.speech.recognise.hallucinations import GUARDS, RETRIED, rejected_by
-from trimodal.speech.recognise.request import Recognized, RecognizeRequest
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.recognise.request import Recognised, RecogniseRequest
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition, Window
 from trimodal.speech.whisper.features import smallest_context
 from trimodal.speech.whisper.word_timestamps import without_silence_before
@@ -39,10 +40,10 @@ class _Task:
     batch_size: int = 0
 
 
-class RecognizeService:
+class RecogniseService:
     """Runs the engine on the windows of a batch of requests. One thread at a time."""
 
-    def __init__(self, engine: SpeechEngine, settings: RecognizeSettings, metrics: Metrics) -> None:
+    def __init__(self, engine: SpeechEngine, settings: RecogniseSettings, metrics: Metrics) -> None:
         if settings.language and settings.language not in engine.languages:
             raise SettingsError(
                 f"speech_recognize: parameter 'language' = {settings.language!r}: "
@@ -74,7 +75,7 @@ class RecognizeService:
         }
 
     @classmethod
-    def open(cls, version: Path, settings: RecognizeSettings, metrics: Metrics) -> RecognizeService:
+    def open(cls, version: Path, settings: RecogniseSettings, metrics: Metrics) -> RecogniseService:
         """Opens the artefact that `settings` names and runs it once in each shape."""
         engine = open_engine((version / settings.artefact).resolve(), settings)
         service = cls(engine, settings, metrics)
@@ -86,13 +87,13 @@ class RecognizeService:
         for context_s in self._engine.contexts_s:
             quiet = Window(np.zeros(round(context_s * SAMPLE_RATE), np.float32), self._engine.languages[0])
             for count in sorted({1, self._settings.max_batch_windows}):
-                self._engine.recognize([quiet] * count)
+                self._engine.recognise([quiet] * count)
 
     def close(self) -> None:
         """Frees the engine."""
         self._engine.close()
 
-    def recognize(self, requests: Sequence[RecognizeRequest]) -> list[Recognized | RequestError]:
+    def recognise(self, requests: Sequence[RecogniseRequest]) -> list[Recognised | RequestError]:
         """What was heard in each request's windows, or the error of its first bad one."""
         outcomes: list[list[_Task] | RequestError] = []
         for request in requests:
@@ -110,7 +111,7 @@ class RecognizeService:
             outcome if isinstance(outcome, RequestError) else self._result(outcome) for outcome in outcomes
         ]
 
-    def _tasks(self, request: RecognizeRequest) -> list[_Task]:
+    def _tasks(self, request: RecogniseRequest) -> list[_Task]:
         windows = request.checked(self._longest, self._engine.languages)
         context_s = smallest_context(self._engine.contexts_s, request.windows.shape[1])
         default = self._settings.language
@@ -121,10 +122,8 @@ class RecognizeService:
 
     def _run_all(self, tasks: Sequence[_Task], temperature: float) -> None:
         """Runs of one context and at most `max_batch_windows` each."""
-        for context_s in sorted({task.context_s for task in tasks}):
-            alike = [task for task in tasks if task.context_s == context_s]
-            for first in range(0, len(alike), self._settings.max_batch_windows):
-                self._run(alike[first : first + self._settings.max_batch_windows], temperature)
+        for batch in batches(tasks, lambda task: task.context_s, self._settings.max_batch_windows):
+            self._run(batch, temperature)
 
     def _run(self, tasks: Sequence[_Task], temperature: float) -> None:
         """One run. If it fails, its windows are run one by one.
@@ -134,7 +133,7 @@ class RecognizeService:
         """
         started = time.perf_counter()
         try:
-            heard = self._engine.recognize([task.window for task in tasks], temperature)
+            heard = self._engine.recognise([task.window for task in tasks], temperature)
             if len(heard) != len(tasks):
                 raise RuntimeError(f"{len(tasks)} windows were run and {len(heard)} results came back")
         except Exception as error:
@@ -183,9 +182,9 @@ class RecognizeService:
             self._windows["heard" if task.heard.words else "empty"].increment(1)
 
     @staticmethod
-    def _result(tasks: Sequence[_Task]) -> Recognized | RequestError:
+    def _result(tasks: Sequence[_Task]) -> Recognised | RequestError:
         failed = [task.error for task in tasks if task.error is not None]
         if failed:
             return failed[0]
         rows = tuple(task.heard for task in tasks if task.heard is not None)
-        return Recognized(rows, tuple(task.batch_size for task in tasks))
+        return Recognised(rows, tuple(task.batch_size for task in tasks))

@@ -1,1 +1,1 @@
-"""One live stream as pure computation."""
+"""Computes one live stream: buffer, voice activity, policy, transcript; no threads."""

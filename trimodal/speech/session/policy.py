@@ -1,8 +1,7 @@
-"""What the window policies share: the contract, segments of speech, and carrying on where a window ends.
+"""Defines what the window policies share: the protocol, segments of speech, and where the next window begins.
 
-A policy says which stretch of audio is to be heard next, and which of the words
-heard are final. It holds no audio, sees no clock but the stream's, and decides
-by what was known at a moment of the stream: the same whatever the chunks.
+A policy says which stretch of audio is recognised next, and which of the words in it are final. It decides by
+what was known at a moment of the stream, so the size of the chunks does not change the result.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Policy `agreement`: LocalAgreement-2 on a growing buffer (Macháček et al. 2023, whisper_streaming).
+"""Policies `agreement` and `live`: LocalAgreement-2 on a growing buffer.
 
-At each step all speech that is not settled is heard again; the words on which
-two hypotheses in a row agree are committed. The buffer is trimmed at pauses, at
-ends of sentences, and at the latest where it would become too long.
+As in whisper_streaming (Macháček et al. 2023), all speech that is not settled is recognised again at each
+step, and the words on which two hypotheses in a row agree are committed. The buffer is trimmed at pauses, at
+ends of sentences, and at the latest where it would become too long. `live` also settles a segment as soon as
+its speaker pauses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Policy `vad`: a segment is heard once, when its speaker pauses; nothing is tentative before.
+"""Policy `vad`: recognises a segment once, when its speaker pauses; there are no tentative words.
 
-Least compute and most context, at the price of a lag as long as the segment. A
-speaker who does not pause is cut at a word border of the longest window.
+Least compute and most context; the lag is as long as the segment. A speaker who does not pause is cut at a
+word border of the longest window.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Policy `window`: windows of a fixed length with a small overlap, each heard once.
+"""Policy `window`: recognises windows of a fixed length with a small overlap, each once.
 
-Even load and a lag that does not depend on pauses. Silence is skipped, and a
-window that would end near a silence ends within it instead.
+Even load, and a lag that does not depend on pauses. Silence is skipped, and a window that would end near a
+silence ends within it instead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""A stream's audio while it is still needed, addressed by an absolute sample clock.
+"""Keeps a stream's audio while it is needed, addressed by an absolute sample clock.
 
-It grows with what it must hold and shrinks again; what is no longer needed is
-dropped by its owner. It knows nothing of speech.
+It grows with what it must hold and shrinks again; its owner drops what is no longer needed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One live stream: audio in as it comes, windows to be recognised out, words back, committed for good.
+"""Computes one live stream: takes audio in, hands out windows to be recognised, and commits words for good.
 
-Pure state: no threads, no recogniser, no limits on what is fed. Its owner locks
-it, feeds it, and carries its windows to a recogniser and the answers back.
+Pure state without threads or limits. The owner locks it, feeds it, has its windows recognised, and gives
+the results back.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class LiveSession:
     detected anew in each, it would change within sentences.
 
     Attributes:
-        dropped_words: heard where the detector found no speech: made up, not committed.
+        dropped_words: recognised where the detector found no speech: made up, so not committed.
     """
 
     def __init__(
@@ -88,8 +88,7 @@ class LiveSession:
         self._transcript = Transcript()
         self._policy = POLICIES[policy](settings, self._transcript)
         self._ended = False
-        self._out: Stretch | None = None  # with the recogniser
-        self._again: Stretch | None = None  # to be handed out once more
+        self._out: Stretch | None = None  # being recognised
 
     @property
     def finished(self) -> bool:
@@ -98,12 +97,12 @@ class LiveSession:
 
     @property
     def waiting(self) -> bool:
-        """A window is with the recogniser, or due."""
+        """A window is being recognised, or due."""
         return self._due() is not None
 
     @property
     def outstanding(self) -> bool:
-        """A window is with the recogniser."""
+        """A window is being recognised."""
         return self._out is not None
 
     @property
@@ -118,7 +117,7 @@ class LiveSession:
 
     @property
     def max_pending_s(self) -> float:
-        """How much of it may be pending before its answers wait."""
+        """Audio that may be pending before answers wait."""
         return self._settings.max_pending_s
 
     @property
@@ -126,11 +125,6 @@ class LiveSession:
         """Audio received since the window that is out, or due, could have been heard; 0 without one."""
         due = self._due()
         return (self._ring.end - due.moment) / SAMPLE_RATE if due else 0.0
-
-    @property
-    def held_s(self) -> float:
-        """Audio in memory."""
-        return len(self._ring) / SAMPLE_RATE
 
     @property
     def speech_s(self) -> float:
@@ -160,7 +154,7 @@ class LiveSession:
         stretch = self._due()
         if self._out or stretch is None:
             return None
-        self._out, self._again = stretch, None
+        self._out = stretch
         room = self._settings.prompt_chars
         prompt = " ".join(filter(None, (self._prompt, self._transcript.before(stretch.start, room))))
         samples = self._ring.view(stretch.start, stretch.end)
@@ -179,10 +173,6 @@ class LiveSession:
         self._forget()
         return self._transcript.last(self._transcript.count - before)
 
-    def give_up(self, planned: PlannedWindow) -> None:
-        """The recogniser failed: the same window is due again. How often is its owner's affair."""
-        self._again = self._return(planned)
-
     def take(self) -> Update:
         """What is new since the last call."""
         self._due()  # a pause may have settled words without a window
@@ -200,7 +190,7 @@ class LiveSession:
 
     def _due(self) -> Stretch | None:
         """The stretch that is out, or to be handed out."""
-        return self._out or self._again or self._policy.plan(self._timeline())
+        return self._out or self._policy.plan(self._timeline())
 
     def _return(self, planned: PlannedWindow) -> Stretch:
         """The stretch that is out, taken back.

@@ -1,6 +1,6 @@
-"""Words on a stream's sample clock: what two hypotheses share, what was said already, the transcript.
+"""Compares and collects words on a stream's sample clock: common beginnings, repetitions, the transcript.
 
-Texts are compared without case and punctuation. Nothing here knows of audio.
+Texts are compared without case and punctuation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Where somebody speaks: voice activity detection on a stream, spans of speech on its sample clock.
+"""Detects voice activity: spans of speech on a stream's sample clock.
 
-It says nothing of segments or windows: which pause ends a segment is the
-policies' affair. Samples must be finite; who takes chunks in sees to that.
+Samples must be finite. The policies decide which pause ends a segment.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The arithmetic round a Whisper model, in numpy."""
+"""Computes what surrounds a Whisper model, in numpy: features, tokens, alignment."""

@@ -1,8 +1,7 @@
-"""When each token was heard, from the decoder's cross-attention: Whisper's algorithm in numpy.
+"""Finds when each token was spoken from the decoder's cross-attention: Whisper's algorithm in numpy.
 
 Attention of the alignment heads is normalised, smoothed and averaged; dynamic time
 warping then finds the path on which tokens and time both only go forward.
-Which heads, and what tokens mean, is decided elsewhere.
 """
 
 from __future__ import annotations

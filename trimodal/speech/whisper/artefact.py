@@ -1,7 +1,4 @@
-"""What a built Whisper's manifest says that engines need: contexts, languages, features, unwritten tokens.
-
-The weights beside it are the engine's affair.
-"""
+"""Reads what engines need from a built Whisper's manifest: contexts, languages, features, banned tokens."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Whisper's log-mel features of a window, padded to an encoder context.
+"""Computes Whisper's log-mel features of a window, padded to an encoder context.
 
-A checkpoint was trained on one of two paddings: silence added to the samples
-(OpenAI's, as openai-whisper and transformers have it), or zeros added to the
-features (faster-whisper's way). Which one, and which context, the engine knows.
+A checkpoint was trained on one of two paddings: silence added to the samples (OpenAI's, as openai-whisper and
+transformers have it), or zeros added to the features (as faster-whisper does it).
 """
 
 from __future__ import annotations

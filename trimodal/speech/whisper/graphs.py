@@ -1,7 +1,6 @@
-"""The contract of Whisper's graphs in some runtime: encode once, then tokens in, scores and attention out.
+"""Defines the protocol of Whisper's graphs: encode once, then tokens in, scores and attention out.
 
-Caches and logits stay where the runtime computes; only tokens, choices and alignment cross over. Which
-tokens may be taken, and what they mean, is the affair of who calls (greedy, graph_whisper).
+Caches and logits stay where the runtime computes; only tokens, choices and alignment are copied.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Whisper's greedy decoding of a batch: token by token, each row to its own end.
+"""Decodes a batch greedily: token by token, each row to its own end.
 
-A row's tokens do not depend on its neighbours: they share the matrix products only. It
-gets scores and gives token ids; audio, prompts and words are the engine's affair.
+A row's tokens do not depend on its neighbours; rows share the matrix products only.
 """
 
 from __future__ import annotations

@@ -1,21 +1,21 @@
-"""Whisper over two graphs, whatever runs them: greedy decoding of a batch of windows into timed words.
+"""Runs Whisper over the two graphs of any runtime: a batch of windows becomes timed words.
 
-Word times come from the attention that decoding itself has paid, so no second pass aligns
-them. With FP32 graphs a window's result does not depend on its neighbours; fewer bits may turn
-a close decision. Runtimes are behind trimodal.speech.whisper.graphs, dynamic time warping in alignment.
+Word times come from the attention of decoding itself, so no second pass aligns them. With FP32 graphs a
+window's result does not depend on its neighbours; in fewer bits a close decision may change.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, Word
+from trimodal.speech.batches import batches
 from trimodal.speech.values import Recognition, Window
 from trimodal.speech.whisper.alignment import token_path
 from trimodal.speech.whisper.artefact import GenerationSpec, SpeechShapes
@@ -86,14 +86,15 @@ class GraphWhisper:
     def languages(self) -> tuple[str, ...]:
         return tuple(self._tokens.languages) or ("en",)
 
-    def recognize(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
+    def recognise(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
         """What is heard in each window, in order; above temperature 0 drawn with one fixed seed a window."""
         all_heard = [self._prepared(window) for window in windows]
-        for group in _parted(
-            all_heard, lambda heard: (smallest_context(self.contexts_s, heard.samples), len(heard.opening))
+        for batch in batches(
+            all_heard,
+            lambda heard: (smallest_context(self.contexts_s, heard.samples), len(heard.opening)),
+            self._max_batch,
         ):
-            for first in range(0, len(group), self._max_batch):
-                self._run(group[first : first + self._max_batch], temperature)
+            self._run(batch, temperature)
         return [self._recognition(heard) for heard in all_heard]
 
     def close(self) -> None:
@@ -162,11 +163,3 @@ class GraphWhisper:
             [row.chances[index] for index in text],
             heard.samples,
         )
-
-
-def _parted(batch: Iterable[Heard], key: Callable[[Heard], Hashable]) -> list[list[Heard]]:
-    """Windows that agree in `key`, in order of first appearance."""
-    groups: dict[Hashable, list[Heard]] = {}
-    for heard in batch:
-        groups.setdefault(key(heard), []).append(heard)
-    return list(groups.values())

@@ -1,8 +1,4 @@
-"""The next tokens' scores on the host: the most probable token of each row, in numpy.
-
-Which tokens may not be taken is the affair of who asks (greedy); on a GPU, tensorrt_scores
-answers where the logits are.
-"""
+"""Finds the most probable token of each row on the host; engines/tensorrt/scores.py does on the GPU."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whisper's tokens: special ones by name, prompts made of them, and which tokens make a word.
+"""Reads Whisper's vocabulary: special tokens by name, prompts, and which tokens make a word.
 
 Works on any tokenizer.json with Whisper's special tokens, whatever their numbers
-are, as long as text comes before <|endoftext|>. It does not decode audio.
+are, as long as text comes before <|endoftext|>.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""From tokens and where they were heard to words: grouping, clamps, and the figures guards look at.
+"""Turns tokens and their times into words, and computes the figures that the hallucination filter looks at.
 
-Every engine that runs Whisper ends here. The rules for punctuation and for
-words that are too long are those of openai-whisper and faster-whisper. Which
-results are believed is decided in guards.
+Every engine that runs Whisper ends here. The rules for punctuation and for words that are too long are those
+of openai-whisper and faster-whisper.
 """
 
 from __future__ import annotations

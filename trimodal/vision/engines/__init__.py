@@ -1,1 +1,1 @@
-"""Engines behind the image classifier."""
+"""Runs the image classifier: ONNX Runtime, or a fake."""

@@ -1,7 +1,6 @@
-"""A classifier without a model: for tests, and for load tests of the serving path alone.
+"""Fakes a classifier, for tests and for load tests of the serving path alone.
 
-Its answer depends on the pixels in a way that a test can foresee, or follows a
-script of classes. It says nothing of any image.
+Its answer depends on the pixels in a way that a test can foresee, or follows a script of classes.
 """
 
 from __future__ import annotations
@@ -41,5 +40,5 @@ class FakeClassifier:
 
 
 def open_engine(artefact: ClassifierArtefact, settings: ClassifySettings) -> FakeClassifier:
-    """A fake with the artefact's number of classes and the settings' delay."""
+    """Opens a fake with the artefact's number of classes and the settings' delay."""
     return FakeClassifier(len(artefact.labels), delay=settings.fake_delay_ms / 1000)

@@ -1,4 +1,4 @@
-"""Image classifier on ONNX Runtime, on the processor or the GPU: FP32, FP16 or INT8 (QDQ) `model.onnx`."""
+"""Classifies images with ONNX Runtime, on the processor or the GPU: FP32, FP16 or INT8 (QDQ) `model.onnx`."""
 
 from __future__ import annotations
 

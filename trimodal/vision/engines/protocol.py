@@ -1,7 +1,4 @@
-"""The contract of an image classifier's engine, and the table that opens one by name.
-
-An engine knows pixels and logits: not files, not labels, not requests.
-"""
+"""Defines the contract of an image classifier's engine, pixels to logits, and opens one by name."""
 
 from __future__ import annotations
 
@@ -36,12 +33,12 @@ ENGINES: dict[str, tuple[str, str | None]] = {
 
 
 def runtime_of(engine: str) -> str | None:
-    """The runtime that an engine's artefact must be built for; None: any."""
+    """Returns the runtime that an engine's artefact must be built for; None: any."""
     return ENGINES[engine][1]
 
 
 def open_engine(artefact: ClassifierArtefact, settings: ClassifySettings) -> ImageClassifier:
-    """The engine that `settings.engine` names, opened on `artefact`.
+    """Opens the engine that `settings.engine` names, opened on `artefact`.
 
     Raises:
         ArtefactError: the runtime refuses the built file.

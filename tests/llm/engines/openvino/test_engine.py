@@ -84,8 +84,13 @@ def opened() -> Iterator[Open]:
     drivers = []
 
     def make(**settings: object) -> Driver:
-        values = {"threads": 1, "version_directory": VERSION, "num_kv_blocks": 256, **settings}
-        drivers.append(Driver(open_engine(LlmSettings.model_validate(values))))
+        values = {
+            "numerics": "reproducible",
+            "threads": 1,
+            "version_directory": VERSION,
+            "num_kv_blocks": 256,
+        }
+        drivers.append(Driver(open_engine(LlmSettings.model_validate(values | settings))))
         return drivers[-1]
 
     yield make
@@ -96,7 +101,9 @@ def opened() -> Iterator[Open]:
 @pytest.fixture(scope="module")
 def solo(prompts: list[list[int]]) -> list[list[int]]:
     """Greedy tokens of each prompt, alone and without any cache."""
-    settings = LlmSettings(threads=1, version_directory=VERSION, enable_prefix_caching=False)
+    settings = LlmSettings(
+        numerics="reproducible", threads=1, version_directory=VERSION, enable_prefix_caching=False
+    )
     driver = Driver(open_engine(settings))
     answers = [driver.run([prompt])[0] for prompt in prompts]
     driver.engine.close()
@@ -108,7 +115,7 @@ def long(prompts: list[list[int]], length: int, first: int) -> list[int]:
     return ([first] + sum(prompts, []))[:length]
 
 
-@pytest.mark.parametrize("caching", [True, False])
+@pytest.mark.parametrize("caching", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("speculation", ["none", "draft", "prompt_lookup"])
 def test_sixteen_at_once_get_the_solo_tokens(opened, prompts, solo, monkeypatch, speculation, caching):
     monkeypatch.setattr(

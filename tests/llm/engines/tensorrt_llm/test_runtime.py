@@ -65,7 +65,7 @@ def test_an_end_that_nobody_asked_for_is_an_error(llm: PlayedLlm, engine: Engine
 
 
 def test_a_request_that_the_library_refuses_fails_alone(
-    llm: PlayedLlm, engine: Engine, capsys: pytest.CaptureFixture[str]
+    llm: PlayedLlm, engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
     from tensorrt_llm.executor import RequestError
 
@@ -79,12 +79,12 @@ def test_a_request_that_the_library_refuses_fails_alone(
     assert loop.end(2).finish_reason == "stop"
     assert not loop.died.is_set()
     assert llm.aborted() == [101], "what did not end is given back"
-    assert "exceeds something" in capsys.readouterr().err
+    assert "exceeds something" in caplog.text
     loop.link.close()
 
 
 def test_a_library_that_shut_itself_down_is_a_lost_engine(
-    llm: PlayedLlm, engine: Engine, capsys: pytest.CaptureFixture[str]
+    llm: PlayedLlm, engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
     loop = Loop(engine)
     loop.link.add(ask(1, 101))
@@ -93,7 +93,7 @@ def test_a_library_that_shut_itself_down_is_a_lost_engine(
     llm.recorder.raises("RequestOutput.abort", RuntimeError("no executor"))
     llm.say(101, RuntimeError("MPI rank 0 died"))
     assert loop.died.wait(10)
-    assert f"{engine.info.name} ended during a request: MPI rank 0 died" in capsys.readouterr().err
+    assert f"{engine.info.name} ended during a request: MPI rank 0 died" in caplog.text
     assert len(llm.recorder.named("BaseLLM.shutdown")) == 1
     loop.link.close()
 

@@ -1,8 +1,8 @@
 """A double of TensorRT that runs: its plans name ONNX graphs, and ONNX Runtime computes them on the CPU.
 
-What it is given it takes as TensorRT would: shapes within the profile of the context, an address for
-every tensor, outputs that do not lie on inputs. Anything else is refused or fails the test. The classes
-are those of tests/gpu/doubles, so that names and arguments are checked, too.
+It takes what TensorRT would take: shapes within the profile of the context, an address for every tensor,
+outputs that do not lie on inputs. Anything else is refused or fails the test. The classes are those of
+tests/doubles/gpu_libraries, so that names and arguments are checked, too.
 """
 
 from __future__ import annotations

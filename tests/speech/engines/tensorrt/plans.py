@@ -1,4 +1,4 @@
-"""Whisper's graphs as plans of the double in tensorrt_on_onnx: profiles, files, manifest; and its GPU."""
+"""Whisper's graphs as plans of the double in on_onnx.py: profiles, files, manifest; and its GPU."""
 
 from __future__ import annotations
 

@@ -50,9 +50,9 @@ def tensorrt(directory, **settings):
 def test_words_times_and_figures_are_those_of_onnx_runtime(artefact, runs, reference, temperature):
     engine = tensorrt(artefact)
     assert engine.contexts_s == tuple(CONTEXTS_S)
-    expected = reference.recognize(MIXED, temperature)
+    expected = reference.recognise(MIXED, temperature)
     assert len({one.text for one in expected}) > 5, "or nothing is shown"
-    for found, one in zip(engine.recognize(MIXED, temperature), expected, strict=True):
+    for found, one in zip(engine.recognise(MIXED, temperature), expected, strict=True):
         same(found, one)
     engine.close()
 
@@ -60,7 +60,7 @@ def test_words_times_and_figures_are_those_of_onnx_runtime(artefact, runs, refer
 @NEWEST
 def test_each_run_is_in_the_profile_that_was_built_for_it(artefact, runs):
     engine = tensorrt(artefact)
-    engine.recognize(MIXED)
+    engine.recognise(MIXED)
     encoded = {(profile, shapes["features"][2]) for name, profile, shapes in runs.runs if "encoder" in name}
     assert encoded == set(enumerate(FRAMES))
     steps, prompts = (
@@ -92,7 +92,7 @@ def test_logits_leave_the_gpu_at_the_first_step_alone_and_a_later_step_waits_onc
         return fetch(self, *views)
 
     monkeypatch.setattr(Memory, "fetch", counted)
-    engine.recognize(MIXED)
+    engine.recognise(MIXED)
     begun = [at for at, (name, _, _) in enumerate(runs.runs) if name == "encoder.onnx"]
     vocabulary = engine._graphs.vocabulary
     logits = [at for at, shapes in fetches if any(shape[-1] == vocabulary for shape in shapes)]
@@ -106,7 +106,7 @@ def test_logits_leave_the_gpu_at_the_first_step_alone_and_a_later_step_waits_onc
         assert shapes == [(rows,), (rows,), (rows, engine._graphs.aligned, 1, inputs["cross_key_0"][-1])]
     assert later > 30
     fetches.clear(), runs.runs.clear()
-    engine.recognize(MIXED, 0.5)
+    engine.recognise(MIXED, 0.5)
     drawn = [at for at, shapes in fetches if shapes[0][-1] == vocabulary]
     assert drawn == [at for at, (name, _, _) in enumerate(runs.runs) if name == "decoder.onnx"]
     engine.close()
@@ -114,7 +114,7 @@ def test_logits_leave_the_gpu_at_the_first_step_alone_and_a_later_step_waits_onc
 
 def test_a_context_for_each_profile_and_only_what_changes_is_told_again(artefact, runs, tensorrt_double):
     engine = tensorrt(artefact)
-    engine.recognize(MIXED)
+    engine.recognise(MIXED)
     recorder = tensorrt_double.recorder
     created = recorder.named("ICudaEngine.create_execution_context")
     assert len(created) == len(ENCODER) + len(DECODER)
@@ -161,8 +161,8 @@ def test_rows_that_are_kept_go_on_as_if_alone(artefact, runs, graphs):
 def test_threads_take_turns(artefact, runs, reference):
     engine = tensorrt(artefact)
     with ThreadPoolExecutor(3) as pool:
-        together = list(pool.map(lambda window: engine.recognize([window])[0], MIXED[:6]))
-    for found, expected in zip(together, reference.recognize(MIXED[:6]), strict=True):
+        together = list(pool.map(lambda window: engine.recognise([window])[0], MIXED[:6]))
+    for found, expected in zip(together, reference.recognise(MIXED[:6]), strict=True):
         same(found, expected)
     engine.close()
 
@@ -177,9 +177,9 @@ def test_a_refused_run_tells_tensorrts_words_and_the_next_one_is_whole(
     logger.log(tensorrt_double.module.ILogger.Severity.WARNING, "beside the point")
     runs.refused = {"execute_async_v3"}
     with pytest.raises(TensorRTError, match=r"^encoder\.plan was not run: an illegal memory access$"):
-        engine.recognize(MIXED[:1])
+        engine.recognise(MIXED[:1])
     runs.refused, told = set(), len(tensorrt_double.recorder.named("set_input_shape"))
-    same(engine.recognize(MIXED[:1])[0], reference.recognize(MIXED[:1])[0])
+    same(engine.recognise(MIXED[:1])[0], reference.recognise(MIXED[:1])[0])
     again = tensorrt_double.recorder.named("set_input_shape")[told].arguments["name"]
     assert again == "features", "a context that refused is told everything again"
     engine.close()
@@ -236,7 +236,7 @@ def test_a_damaged_plan_is_named(artefact, runs, tensorrt_double):
 def test_a_refused_profile_is_named(artefact, runs):
     runs.refused = {"set_optimization_profile_async"}
     with pytest.raises(TensorRTError, match=r"encoder\.plan does not take profile 0"):
-        tensorrt(artefact).recognize(MIXED[:1])
+        tensorrt(artefact).recognise(MIXED[:1])
 
 
 @NEWEST

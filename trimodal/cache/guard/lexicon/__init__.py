@@ -1,1 +1,1 @@
-"""Words the guard knows."""
+"""Holds the words that the guard knows."""

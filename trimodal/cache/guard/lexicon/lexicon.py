@@ -152,23 +152,7 @@ def _pairs() -> frozenset[frozenset[str]]:
 
 _OPPOSITES = _pairs()
 _TURNED = (("en", "de"), ("en", "dis"), ("in", "ex"), ("im", "ex"), ("up", "down"), ("over", "under"))
-_UNDOING = (
-    "un",
-    "de",
-    "dis",
-    "in",
-    "im",
-    "non",
-    "mis",
-    "il",
-    "ir",
-    "anti",
-    "up",
-    "down",
-    "over",
-    "under",
-    "out",
-)
+_UNDOING = word_set("un de dis in im non mis il ir anti up down over under out")
 
 
 @lru_cache(maxsize=20_000)

@@ -1,6 +1,6 @@
 """Rules for what is asked for: the many ways to say how, why, when, where, who, what and whether.
 
-They come after the rules of `guard_frames`, which applies both.
+`frames` applies its own rules first, then these.
 """
 
 from __future__ import annotations

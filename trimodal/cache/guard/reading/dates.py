@@ -1,6 +1,6 @@
-"""Dates and times of day in a question, as words with one spelling: `d:month5 d:day3`, `d:mon`, `d:17:00`.
+"""Gives dates and times of day in a question one spelling: `d:month5 d:day3`, `d:mon`, `d:17:00`.
 
-It runs before `guard_numbers`. A date whose day and month could be either way round stays as written.
+Applied before `numbers`. A date whose day and month could be either way round stays as written.
 """
 
 from __future__ import annotations
@@ -8,23 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from trimodal.cache.guard.lexicon.word_lists import word_map, word_set
+from trimodal.cache.guard.lexicon.word_lists import word_list, word_map, word_set
 from trimodal.cache.guard.reading.words import FIGURE, rewritten
 
-_MONTHS = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-]
+_MONTHS = word_list("january february march april may june july august september october november december")
 _WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 _MONTH = {name: number for number, name in enumerate(_MONTHS, 1)}
 _SHORT_MONTH = {name[:3]: number for name, number in _MONTH.items()} | {"sept": 9}
@@ -69,7 +56,7 @@ def _at(words: Sequence[str], index: int) -> tuple[int, list[str]]:
 
 
 def _month(words: Sequence[str], index: int) -> int:
-    """The month at `index`, 0 when there is none."""
+    """Returns the month at `index`, 0 when there is none."""
     if not 0 <= index < len(words):
         return 0
     word = words[index]
@@ -85,7 +72,7 @@ def _month(words: Sequence[str], index: int) -> int:
 
 
 def _day(words: Sequence[str], index: int) -> str:
-    """The day of a month at `index`; "" when there is none."""
+    """Returns the day of a month at `index`; "" when there is none."""
     match = re.fullmatch(r"#(\d{1,2})(?:st|nd|rd|th)?", words[index]) if index < len(words) else None
     return f"d:day{int(match[1])}" if match and 1 <= int(match[1]) <= 31 else ""
 

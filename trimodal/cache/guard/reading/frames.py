@@ -1,8 +1,8 @@
-"""How a question is put: courtesies are dropped, and the many ways to ask the same become one word.
+"""Drops courtesies from a question and makes the many ways to ask the same one word.
 
 `@how`, `@what`, `@why`, … stand for what is asked for, `@can`, `@must`, `@should` for what
 may be. The rules are regular expressions over words parted by single spaces, see
-`guard_text.words`; they are applied in order, so that one may build on another's result.
+`words.words`; they are applied in order, so that one may build on another's result.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Numbers and quantities in a question, as words with one spelling: `n:12`, `o:3`, `q:time*1209600`.
+"""Gives numbers and quantities in a question one spelling: `n:12`, `o:3`, `q:time*1209600`.
 
 A number alone is compared as it is written, because 3.10 is another version than 3.1; with a
-unit behind it, it is a quantity and is converted. Dates are `guard_dates`' affair.
+unit behind it, it is a quantity and is converted. `dates` comes first.
 """
 
 from __future__ import annotations
@@ -10,32 +10,14 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
-from trimodal.cache.guard.lexicon.word_lists import word_map, word_set
+from trimodal.cache.guard.lexicon.word_lists import word_list, word_map, word_set
 from trimodal.cache.guard.reading.units import TIMES, UNITS, quantity, unit_word
 from trimodal.cache.guard.reading.words import CODE, FIGURE, rewritten
 
-_UNDER_20 = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
+_UNDER_20 = word_list(
+    """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
+    sixteen seventeen eighteen nineteen"""
+)
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "k": 1000}
 _SMALL = {word: value for value, word in enumerate(_UNDER_20)} | {
@@ -44,28 +26,10 @@ _SMALL = {word: value for value, word in enumerate(_UNDER_20)} | {
 _ORDINALS = {
     word: value
     for value, word in enumerate(
-        [
-            "first",
-            "second",
-            "third",
-            "fourth",
-            "fifth",
-            "sixth",
-            "seventh",
-            "eighth",
-            "ninth",
-            "tenth",
-            "eleventh",
-            "twelfth",
-            "thirteenth",
-            "fourteenth",
-            "fifteenth",
-            "sixteenth",
-            "seventeenth",
-            "eighteenth",
-            "nineteenth",
-            "twentieth",
-        ],
+        word_list(
+            """first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth
+            fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"""
+        ),
         1,
     )
 } | {"1st": 1, "2nd": 2, "3rd": 3}

@@ -1,7 +1,6 @@
 """Reads a question for the guard: what is asked for, and its terms with what governs each of them.
 
-A term is what may not differ: a content word, a number, a date, a name, code. Comparing two
-readings is the affair of `guard_matching`, `guard_roles` and `guard_negation`.
+A term is what may not differ: a content word, a number, a date, a name, code.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ from trimodal.cache.guard.reading.words import CODE, COMMA, FIGURE, NAME, STOP, 
 
 @lru_cache(maxsize=2048)
 def read(text: str) -> Reading:
-    """The reading of a question.
+    """Reads a question.
 
     Raises:
-        NotEnglish: see `guard_text.words`.
+        NotEnglish: see `words.words`.
     """
     return _Reader(numbered(dated(framed(words(text))))).reading
 

@@ -1,4 +1,4 @@
-"""What the guard reads of a question: its terms, and what small words say. They hold; they do nothing."""
+"""Values that the guard reads of a question: its terms, and what small words say."""
 
 from __future__ import annotations
 

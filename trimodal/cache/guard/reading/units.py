@@ -1,7 +1,7 @@
 """Units of measure: their spellings, what they measure, and how many base units one has.
 
 Only what is certain is converted: 2 weeks are 14 days, but a month has no number of days,
-and a megabyte may have a million bytes or a few more. Numbers are read in `guard_numbers`.
+and a megabyte may have a million bytes or a few more. `numbers` reads the numbers.
 """
 
 from __future__ import annotations
@@ -97,6 +97,6 @@ def unit_word(word: str) -> str:
 
 
 def quantity(number: Fraction, unit: str) -> str:
-    """A number with its unit in base units: the same word for 2 weeks and 14 days."""
+    """Returns a number with its unit in base units: the same word for 2 weeks and 14 days."""
     dimension, factor = UNITS[unit]
     return f"q:{dimension}*{number * factor}"

@@ -1,4 +1,4 @@
-"""What kind of term a word of a question is, in what one spelling, and what it may be matched by."""
+"""Classifies a word (name, code, number, word), normalises its spelling and lists what it may match."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A question as words for the guard: one spelling for quotes, contractions and informal writing.
+"""Splits a question into words with one spelling for quotes, contractions and informal writing.
 
-Names, code and figures keep a mark in front (`^redis`, `=json.load`, `#5pm`), so that no rule
-about plain words touches them. What words mean is the affair of the other guard modules.
+Names, code and figures keep a mark in front (`^redis`, `=json.load`, `#5pm`), so that no rule about plain
+words touches them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+
+from trimodal.cache.guard.lexicon.word_lists import word_set
 
 NAME, CODE, FIGURE = "^", "=", "#"
 """Marks of a proper name, of code, and of what has digits."""
@@ -31,24 +33,7 @@ _SPELLED = {
 }  # fmt: skip
 _SPELLED |= {
     f"{verb}{negated}": f"{verb} not"
-    for verb in [
-        "do",
-        "does",
-        "did",
-        "is",
-        "are",
-        "was",
-        "were",
-        "has",
-        "have",
-        "had",
-        "would",
-        "could",
-        "should",
-        "must",
-        "need",
-        "might",
-    ]
+    for verb in word_set("do does did is are was were has have had would could should must need might")
     for negated in ("n't", "nt")
 }
 _SPELLED |= {
@@ -56,24 +41,7 @@ _SPELLED |= {
 }
 _VERBS = {"ll": "will", "ve": "have", "re": "are", "d": "would", "m": "am"}
 # After these, 's is a verb; after anything else it shows whose something is.
-_BEFORE_IS = frozenset(
-    [
-        "what",
-        "how",
-        "where",
-        "who",
-        "when",
-        "why",
-        "that",
-        "there",
-        "it",
-        "he",
-        "she",
-        "here",
-        "which",
-        "everything",
-    ]
-)
+_BEFORE_IS = word_set("what how where who when why that there it he she here which everything")
 _NOT_PLURAL = "'s"
 _LETTER = re.compile(r"[^\W\d_]")
 _LATIN = re.compile(r"[a-zA-Z\u00c0-\u024f]")
@@ -87,11 +55,11 @@ _AROUND = "\"',;!?()[]{}"
 
 
 class NotEnglish(ValueError):
-    """The text is too long, or has letters that English does not use: nothing is known about it."""
+    """The text is too long, or has letters that English does not use: it cannot be judged."""
 
 
 def words(text: str) -> list[str]:
-    """The words of `text`: lower case, names, code and figures marked, STOP after each sentence.
+    """Returns the words of `text`: lower case, names, code and figures marked, STOP after each sentence.
 
     Raises:
         NotEnglish: more than MAX_WORDS words, or a letter beyond the Latin ones.

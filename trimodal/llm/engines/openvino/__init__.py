@@ -1,1 +1,1 @@
-"""OpenVINO GenAI's continuous batching as an engine."""
+"""Runs a language model with OpenVINO GenAI's continuous batching."""

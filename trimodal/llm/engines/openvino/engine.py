@@ -1,4 +1,4 @@
-"""OpenVINO GenAI's continuous-batching pipeline behind the engine Protocol.
+"""Adapts OpenVINO GenAI's continuous-batching pipeline to the engine Protocol.
 
 It runs only inside the engine's own process, on its one thread: the pipeline's
 `step()` keeps the global lock, and a `read()` with nothing to read never returns.

@@ -1,7 +1,4 @@
-"""Opens OpenVINO GenAI's pipeline and writes its configurations: the runtime's vocabulary in one place.
-
-It keeps no state; the engine that steps the pipeline is in engine_openvino.py.
-"""
+"""Opens OpenVINO GenAI's pipeline and writes its configurations."""
 
 from __future__ import annotations
 
@@ -17,8 +14,8 @@ from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import Manifest, read_manifest
 
-# What makes an answer independent of the requests beside it. Each of the three was seen to change greedy
-# tokens between a solo run and a batch of 16: bf16 sums (the default on CPUs with AMX), activations
+# What makes an answer independent of the requests in its batch. Without each of the three, greedy tokens were
+# seen to differ between a solo run and a batch of 16: bf16 sums (the default on CPUs with AMX), activations
 # quantised to INT8 on the fly, and a KV scale per channel, which depends on how a prompt was cut into steps.
 REPRODUCIBLE = {
     "INFERENCE_PRECISION_HINT": "f32",

@@ -1,1 +1,1 @@
-"""TensorRT-LLM's executor as an engine."""
+"""Runs a language model with TensorRT-LLM's executor."""

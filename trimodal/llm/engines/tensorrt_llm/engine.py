@@ -1,7 +1,6 @@
-"""Opens TensorRT-LLM behind the engine Protocol: its compiled engines, or checkpoints by its PyTorch runtime.
+"""Opens TensorRT-LLM as an engine: its compiled engines, or checkpoints by its PyTorch runtime.
 
-Signatures are those of 1.2.1; nothing here was run with the library. How requests run is
-in tensorrt_llm_runtime.py, how they become steps in async_engine.py. It compiles nothing.
+Signatures are those of 1.2.1; nothing here was run with the library.
 """
 
 from __future__ import annotations

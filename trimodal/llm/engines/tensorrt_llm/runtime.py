@@ -1,7 +1,6 @@
-"""TensorRT-LLM's LLM object as an AsyncRuntime: requests, aborts and figures, the same for both its backends.
+"""Adapts TensorRT-LLM's LLM object to AsyncRuntime: requests, aborts and figures of both its backends.
 
-Signatures are those of 1.2.1; nothing here was run with the library. Opening is
-engine_tensorrt_llm.py's affair, and so is what an artefact must be.
+Signatures are those of 1.2.1; nothing here was run with the library.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from tensorrt_llm.executor import CompletionOutput
     from tensorrt_llm.llmapi.llm import BaseLLM
 
-# Figures pass two threads that sleep 0.2 s each (executor/base_worker.py, proxy.py). Who waits for less finds
-# none, and then none come any more until the next request: so the library's own 2 s.
+# Figures pass two threads that sleep 0.2 s each (executor/base_worker.py, proxy.py). A shorter wait finds
+# none, and then none come until the next request: so the library's own 2 s.
 _STATS_SECONDS = 2.0
 _FIRST_STATS_SECONDS = 10.0
 _IDLE_SECONDS = 0.25

@@ -1,4 +1,4 @@
-"""Speculative decoding of a compiled engine: what it was built with, in TensorRT-LLM's terms for opening it.
+"""Configures the speculative decoding that a compiled engine was built with.
 
 The method is part of the engine; only lookahead's sizes may be chosen smaller. The manifest's
 `extra.speculation` is written by build/steps/llm/speculation.py.

@@ -1,1 +1,1 @@
-"""Estimators that learn one number each."""
+"""Learns one number each from the engine's own requests: latency, answer length, error."""

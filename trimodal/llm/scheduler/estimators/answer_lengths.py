@@ -1,4 +1,4 @@
-"""How long answers get, from recent ones: what is left of an answer of which so much has come.
+"""Predicts how much of an answer is still to come, from the lengths of recent answers.
 
 A life table: answers that max_tokens or a client cut short are known to be longer than they got, so
 they count as at risk up to there and no further.
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 _WINDOW = 256
 _READY = 8
-"""Complete answers before anything is foreseen."""
+"""Complete answers before anything is predicted."""
 _OWN = 32
 """Complete answers before a tier has a table of its own."""
 _STALE = 16
@@ -82,11 +82,11 @@ class AnswerLengths:
 
     @property
     def ready(self) -> bool:
-        """Whether anything can be foreseen."""
+        """Whether anything can be predicted."""
         return self._complete.get("", 0) >= _READY
 
     def learn(self, tier: str, tokens: int, max_tokens: int, finished: bool) -> None:
-        """An answer ended: by itself, at max_tokens, or (not `finished`) because nobody wanted more."""
+        """Learns from an answer that ended by itself or at max_tokens, or (not `finished`) was cut."""
         for name in ("", tier) if tier else ("",):
             answers = self._answers.setdefault(name, deque(maxlen=_WINDOW))
             answers.append((tokens, finished and tokens < max_tokens))

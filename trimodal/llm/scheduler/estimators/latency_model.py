@@ -1,9 +1,7 @@
-"""How fast this engine prefills and decodes under load, learned from what it does; any engine, no profile.
+"""Learns how fast an engine prefills and decodes under load, from what it does; no profile is needed.
 
-    first token after hand-over ≈ w0 + w1 · prompt tokens before it, its own included + w2 · streams decoding
-    time per token of a stream  ≈ d0 + d1 · streams decoding + d2 · prompt tokens computed per token
-
-It foresees one hand-over, not a queue: forecast.py does.
+first token after hand-over ≈ w0 + w1 · prompt tokens before it, its own included + w2 · streams decoding
+time per token of a stream  ≈ d0 + d1 · streams decoding + d2 · prompt tokens computed per token
 """
 
 from __future__ import annotations
@@ -16,16 +14,16 @@ from trimodal.llm.scheduler.estimators.safety_margin import Residuals
 from trimodal.llm.scheduler.ticket import Ticket
 
 _READY = 5
-"""Observations before anything is foreseen."""
+"""Observations before anything is predicted."""
 _WINDOW_TOKENS = 16
-"""Tokens of a stream that make one observation of the decode speed: one for each would cost too much."""
+"""Tokens of a stream that make one observation of the decode latency: one for each would cost too much."""
 _PATIENCE = 3
-"""Usual times without any token before the engine is taken to stall."""
+"""Multiple of the usual time without any token from which on the engine counts as stalled."""
 
 
 @dataclass
 class _Run:
-    """A ticket in the engine: the load that it met, then the window of its tokens under observation."""
+    """A ticket in the engine: the load that it met, then the window of its tokens that is being measured."""
 
     before: int
     uncached: int
@@ -38,7 +36,7 @@ class _Run:
 
 
 class LatencyModel:
-    """Both models, and the books of what the engine has in hand. Times are seconds."""
+    """Time to first token and between tokens, and what the engine has in hand. Times are seconds."""
 
     def __init__(self) -> None:
         self._prefill = LeastSquares(3, 0.97)
@@ -54,12 +52,12 @@ class LatencyModel:
 
     @property
     def ready(self) -> bool:
-        """Whether the first token after a hand-over can be foreseen."""
+        """Whether the first token after a hand-over can be forecast."""
         return self._prefill.count >= _READY
 
     @property
     def decode_ready(self) -> bool:
-        """Whether the time between tokens can be foreseen."""
+        """Whether the time between tokens can be forecast."""
         return self._decode.count >= _READY
 
     @property
@@ -90,19 +88,19 @@ class LatencyModel:
         return self._prefill.predict((1.0, uncached, 0)) if self.ready else math.nan
 
     def gap(self, streams: float) -> float:
-        """Seconds between two tokens of a stream beside others, nothing prefilling; nan: not known yet."""
+        """Seconds between two tokens of a stream among `streams`, nothing prefilling; nan: not known yet."""
         return self._decode.predict((1.0, streams, 0.0)) if self.decode_ready else math.nan
 
     def stall(self, now: float) -> float:
-        """By how many seconds the engine is later with any token than it could be expected to be; 0: it is
-        not. Such a pause is taken to last as long again: no token would come to teach that it does."""
+        """Seconds by which the engine is overdue with any token; 0: it is not. Such a pause is taken to last
+        as long again, as no measurement comes before it ends."""
         if not self._runs or not self.ready:
             return 0.0
         usual = max(self.ttft(0), self.gap(self.streams) if self.decode_ready else 0.0)
         return max(0.0, now - self._moved - _PATIENCE * usual)
 
     def started(self, ticket: Ticket) -> None:
-        """A ticket is handed over."""
+        """Notes that a ticket was handed over."""
         if not self._runs:
             self._moved = ticket.started
         expected = self.ttft(ticket.uncached)
@@ -110,7 +108,7 @@ class LatencyModel:
         self.pending += ticket.uncached
 
     def first(self, ticket: Ticket, now: float) -> None:
-        """Its first token came; `cached_tokens` is known now."""
+        """Learns from a first token; the ticket's `cached_tokens` is known now."""
         self._moved = now
         run = self._runs[ticket.id]
         took, uncached = now - ticket.started, ticket.prompt_tokens - ticket.cached_tokens
@@ -123,7 +121,7 @@ class LatencyModel:
         self._open(run, now)
 
     def went_on(self, ticket: Ticket, tokens: int, now: float) -> None:
-        """A decoding stream got more tokens."""
+        """Learns from further tokens of a stream."""
         self._moved = now
         run = self._runs[ticket.id]
         run.tokens += tokens
@@ -135,7 +133,7 @@ class LatencyModel:
         self._open(run, now)
 
     def gone(self, ticket: Ticket) -> None:
-        """It ended, wherever it was."""
+        """Takes out a ticket that ended."""
         run = self._runs.pop(ticket.id)
         if ticket.first_token:
             self.streams -= 1
@@ -143,7 +141,7 @@ class LatencyModel:
             self.pending -= run.uncached
 
     def emptied(self) -> None:
-        """The engine holds nothing any more; what was learned stays."""
+        """Forgets what the engine held; what was learned stays."""
         self._runs.clear()
         self.pending = self.streams = 0
 

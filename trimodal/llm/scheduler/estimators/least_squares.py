@@ -1,7 +1,4 @@
-"""A straight line through recent observations: least squares that forget, with weights of 0 or more.
-
-It knows nothing of engines: speed.py says what is observed.
-"""
+"""Fits a line to recent observations: least squares with forgetting and weights of 0 or more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a prompt the engine's prefix cache will spare: what it spared the last one that began alike."""
+"""Predicts prefix cache hits: a prompt gets as many as the last one with the same beginning."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ _KEPT = 4096
 
 
 class PrefixHits:
-    """Prefix → cached tokens, the latest few thousand. It holds numbers, never a prompt."""
+    """Hash of a prefix → cached tokens, of the latest few thousand prompts."""
 
     def __init__(self) -> None:
         self._cached: OrderedDict[int, int] = OrderedDict()
 
     def learn(self, prefix: int, cached_tokens: int) -> None:
-        """A prompt with this beginning was computed; 0 stands for a beginning that nobody named."""
+        """Notes the hits of a prompt with this prefix; 0: its prefix is not known."""
         if not prefix:
             return
         self._cached[prefix] = cached_tokens
@@ -27,5 +27,5 @@ class PrefixHits:
         return max(1, prompt_tokens - self._cached.get(prefix, 0))
 
     def clear(self) -> None:
-        """The engine is a new one: its prefix cache is empty."""
+        """Forgets all: the engine is a new one, and its prefix cache is empty."""
         self._cached.clear()

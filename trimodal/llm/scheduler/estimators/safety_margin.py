@@ -1,4 +1,4 @@
-"""How much later than foreseen a first text may come, so that most of the admitted are in time.
+"""Learns how much later than predicted a first text may come, so that most of the admitted are in time.
 
 Conformal prediction over a short window: the margin is a quantile of recent errors, whatever their
 cause and distribution. When more are late than may be, a higher quantile is taken until they are not
@@ -14,12 +14,12 @@ from trimodal.llm.scheduler.ticket import Ticket
 
 _WINDOW = 128
 _LIFE_S = 30.0
-"""Older errors are forgotten: one that forbids a kind of admission would never be corrected by it."""
+"""Older errors are forgotten: one that prevents all admissions of a kind would never be corrected."""
 _LEAST = 8
 
 
 class Residuals:
-    """Errors in any one unit, observed minus foreseen. Times are seconds of the owner's clock."""
+    """Errors, observed minus predicted, in any unit. Times are seconds of the owner's clock."""
 
     def __init__(self) -> None:
         self._errors: deque[tuple[float, float]] = deque(maxlen=_WINDOW)
@@ -74,7 +74,7 @@ class SafetyMargin:
         self._absolute: deque[float] = deque(maxlen=_LAST)
 
     def learn(self, ticket: Ticket, took: float, now: float) -> None:
-        """A foreseen ticket took so many seconds to its first text (or had waited so long in vain)."""
+        """Learns from a ticket that took so many seconds to its first text, or waited so long in vain."""
         name = ticket.tier_name
         if ticket.ttft_deadline < math.inf:
             late = ticket.arrived + took > ticket.ttft_deadline

@@ -1,1 +1,1 @@
-"""Whisper on TensorRT plans."""
+"""Runs Whisper on two TensorRT plans."""

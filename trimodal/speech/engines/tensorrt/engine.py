@@ -1,7 +1,7 @@
-"""Whisper on TensorRT: opens the plans of build/speech_tensorrt.py, once everything about them fits.
+"""Opens the TensorRT plans of build/speech_tensorrt.py.
 
-A plan that was built with another TensorRT, for another GPU or for smaller batches is refused by a
-sentence, before the library is asked. What decodes is in graph_whisper.
+A plan that was built with another TensorRT, for another GPU or for smaller batches is refused with a
+sentence that says so, before TensorRT is asked.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from trimodal.runtimes.gpu_fit import (
     check_version,
 )
 from trimodal.speech.engines.tensorrt.graphs import TensorRTGraphs
-from trimodal.speech.settings import RecognizeSettings
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.whisper.artefact import SpeechShapes, read_shapes, read_spec, read_tokens, unopened
 from trimodal.speech.whisper.features import FRAMES_PER_S
 from trimodal.speech.whisper.model import GraphWhisper
 
 
-def open_engine(directory: Path, settings: RecognizeSettings) -> GraphWhisper:
+def open_engine(directory: Path, settings: RecogniseSettings) -> GraphWhisper:
     """The plans in `directory` with the `tokenizer.json` beside them, on the first visible GPU.
 
     Raises:

@@ -1,6 +1,6 @@
-"""Whisper's two TensorRT plans: encoding, and decoding with caches that never leave the GPU.
+"""Runs Whisper's two TensorRT plans; the caches never leave the GPU.
 
-Two sets of caches take turns: a run reads one and writes the other, longer by its tokens. No CUDA
+Two sets of caches alternate: a run reads one and writes the other, longer by its tokens. No CUDA
 graphs: the past grows with every token, so each step would need a graph of its own. Names and
 shapes are those of build/steps/speech/onnx_export.py. One decoding at a time.
 """

@@ -1,8 +1,4 @@
-"""What TensorRT plans read and write: torch tensors that are allocated once, and the one stream of all runs.
-
-Here torch allocates, copies and takes rows; it chooses tokens in tensorrt_scores. Shapes and names
-are tensorrt_graphs' affair.
-"""
+"""Allocates once the torch tensors that TensorRT plans read and write, and holds the stream of all runs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The next tokens' scores on the GPU: the most probable token of each row is found where the logits are.
+"""Finds the most probable token of each row on the GPU.
 
-A choice is two small vectors, logits float32[rows, vocabulary] would be megabytes. Masks of banned
-tokens are made once for each set and stay. Which tokens those are is the affair of who asks (greedy).
+A choice is two small vectors; logits float32[rows, vocabulary] would be megabytes to copy. The mask of each
+set of banned tokens is made once and kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A TensorRT plan, deserialised: its tensors and profiles, and runs on given addresses in a given stream.
+"""Deserialises a TensorRT plan and runs it on given addresses in a given stream.
 
 One execution context for each optimisation profile, so that changing between prompts and steps copies
-nothing. Whether the plan fits this machine was checked before (trimodal.runtimes.gpu_fit).
+nothing. trimodal.runtimes.gpu_fit has checked before that the plan fits this machine.
 """
 
 from __future__ import annotations

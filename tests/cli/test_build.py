@@ -1,0 +1,173 @@
+"""`trimodal build`: scripts run with their own arguments, a set by recipe, sentences for what is missing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from trimodal.cli import build
+from trimodal.cli.app import app
+from trimodal.manifest import read_manifest
+from trimodal.paths import ENGINES_VARIABLE, data_directory
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["build", *map(str, arguments)])
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, str]]]:
+    """Command and environment of each script; none is run, and nothing is missing."""
+    calls: list[tuple[list[str], dict[str, str]]] = []
+
+    def keep(command: list[str], env: dict[str, str], check: bool) -> subprocess.CompletedProcess[str]:
+        calls.append((command, env))
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", keep)
+    monkeypatch.setattr(build, "check_installed", lambda scripts: None)
+    monkeypatch.delenv(ENGINES_VARIABLE, raising=False)
+    return calls
+
+
+def script(name: str) -> str:
+    return str(data_directory() / "build" / f"{name}.py")
+
+
+def test_all_but_our_own_options_go_to_the_script(ran: list[Any]) -> None:
+    result = run("llm", "--precision", "int4", "some/checkpoint", "--engines", "/volume", "--ratio", "0.8")
+    assert result.exit_code == 0, result.output
+    ((command, environment),) = ran
+    wanted = ["--precision", "int4", "some/checkpoint", "--ratio", "0.8"]
+    assert command == [sys.executable, script("llm_openvino"), *wanted]
+    assert environment[ENGINES_VARIABLE] == "/volume"
+
+
+@pytest.mark.parametrize("task", build.RUNTIMES)
+def test_every_runtime_has_its_script(task: str, ran: list[Any]) -> None:
+    for runtime in build.RUNTIMES[task]:
+        name = f"{task}_{runtime}"
+        assert Path(script(name)).is_file()
+        chosen = [] if task == "embedding" else ["--runtime", runtime]
+        assert run(task, *chosen, "x").exit_code == 0
+        assert ran.pop()[0][1:] == [script(name), "x"]
+
+
+def test_the_scripts_own_help_is_behind_two_dashes(ran: list[Any]) -> None:
+    assert run("speech", "--", "--help").exit_code == 0
+    assert ran[0][0][-1] == "--help"
+
+
+def test_a_recipe_builds_every_task_and_says_how_to_serve(ran: list[Any], tmp_path: Path) -> None:
+    own = [argument for task in build.RUNTIMES for argument in (f"--{task}", str(tmp_path))]
+    result = run("all", *own, "--engines", "mine")
+    assert result.exit_code == 0, result.output
+    assert [Path(command[1]).stem for command, _ in ran] == [
+        "llm_openvino", "vision_onnx", "speech_ctranslate2", "embedding_onnx",
+    ]  # fmt: skip
+    assert {environment[ENGINES_VARIABLE] for _, environment in ran} == {"mine"}
+    *_, serve = result.output.splitlines()
+    assert serve.startswith(
+        "  trimodal serve --engines mine --set llm.artefact=openvino-int4 --set vision_cl"
+    )
+
+
+def test_a_hub_that_does_not_answer_is_one_sentence_before_anything_is_built(
+    ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+
+    def refuse(*_: object, **__: object) -> str:
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(hub, "snapshot_download", refuse)
+    result = run("all")
+    assert (result.exit_code, ran) == (1, [])
+    sentence = result.output.splitlines()[-1]
+    assert "the hub did not give Qwen/Qwen2.5-0.5B-Instruct (ConnectionError)" in sentence
+    assert sentence.endswith("trimodal build all --llm DIRECTORY")
+
+
+def test_what_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(build.NEEDS, "embedding_onnx", ("numpy", "no_such_package"))
+    result = run("embedding", "x")
+    assert result.exit_code == 1
+    assert result.output == "error: not installed: no_such_package; pip install 'trimodal[cpu,build]'\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["llm", "--runtime", "onnx"], "known are openvino, place"),
+        (["all", "--recipe", "big"], "known are small"),
+    ],
+)
+def test_what_is_not_known_is_refused(arguments: list[str], sentence: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert sentence in result.output
+
+
+@pytest.mark.build
+@pytest.mark.timeout(600)
+def test_a_set_is_built_from_local_directories(tmp_path: Path) -> None:
+    """Of the recipe's kinds of checkpoints, with random weights and small."""
+    for shape in ("llama-tiny", "whisper-nano"):
+        command = [sys.executable, ROOT / "build" / "random_checkpoint.py", shape, "--out", tmp_path / shape]
+        subprocess.run(command, check=True, capture_output=True)
+    write_resnet(tmp_path / "resnet")
+    write_bert(tmp_path / "bert")
+    command = [sys.executable, "-m", "trimodal.cli.app", "build", "all", "--engines", tmp_path / "engines"]
+    sources = {"llm": "llama-tiny", "vision": "resnet", "speech": "whisper-nano", "embedding": "bert"}
+    own = [argument for task, name in sources.items() for argument in (f"--{task}", tmp_path / name)]
+    done = subprocess.run([*command, *own], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    engines = tmp_path / "engines"
+    for task, runtime, place in (
+        ("llm", "openvino", "llm/openvino-int4"),
+        ("vision", "onnxruntime", "vision_classify/onnx-fp32"),
+        ("speech", "ctranslate2", "speech_recognize/ctranslate2-int8"),
+        ("embedding", "onnxruntime", "embedding/onnx-fp32"),
+    ):
+        assert read_manifest(engines / place, task=task, runtime=runtime)
+    *_, serve = done.stdout.splitlines()
+    arguments = [word for word in serve.split() if word not in ("trimodal", "serve")]
+    command = [sys.executable, "-m", "trimodal.cli.app", "doctor", "--json", *arguments]
+    looked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    checks = json.loads(looked.stdout)["checks"]
+    models = {check["name"]: check for check in checks if check["group"] == "models"}
+    assert {check["level"] for check in models.values()} == {"ok"}, models
+
+
+def write_resnet(directory: Path) -> None:
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    config = ResNetConfig(
+        layer_type="basic", depths=[2, 2, 2, 2], hidden_sizes=[64, 128, 256, 512], num_labels=4
+    )
+    ResNetForImageClassification(config).save_pretrained(directory)
+    processor = {"crop_pct": 0.875, "image_mean": [0.5] * 3, "image_std": [0.25] * 3, "size": 64}
+    (directory / "preprocessor_config.json").write_text(json.dumps(processor))
+
+
+def write_bert(directory: Path) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import BertConfig, BertModel
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrstuvwxyz"]
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    config = BertConfig(vocab_size=len(words), max_position_embeddings=24, **sizes)
+    BertModel(config, add_pooling_layer=False).save_pretrained(directory)
+    tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.save(str(directory / "tokenizer.json"))

@@ -1,0 +1,107 @@
+"""The wheel works by itself: its contents, and that it serves from an unpacked copy, far from the tree."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = [pytest.mark.build, pytest.mark.e2e, pytest.mark.timeout(300)]
+DATA = "trimodal/_data"
+MOST_BYTES = 8 << 20  # without engines; those of scripts/wheel add 48 MB, and PyPI takes 100
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made by pip, with one engine beside."""
+    folder = tmp_path_factory.mktemp("wheel")
+    engine = folder / "engines" / "llm" / "openvino-int8"
+    engine.mkdir(parents=True)
+    (engine / "openvino_model.bin").write_bytes(b"weights")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT]
+    environment = {**os.environ, "TRIMODAL_WHEEL_ENGINES": str(folder / "engines")}
+    subprocess.run(command, check=True, env=environment, cwd=folder)
+    (made,) = folder.glob("trimodal-*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def unpacked(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As in site-packages; nothing of it may be written to."""
+    site = tmp_path_factory.mktemp("site")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    return site
+
+
+def trimodal(site: Path, cwd: Path, *arguments: object) -> list[str]:
+    """The command line of `trimodal` from `site`."""
+    code = f"import sys; sys.path.insert(0, {str(site)!r}); from trimodal.cli.app import app; app()"
+    return [sys.executable, "-c", code, *map(str, arguments)]
+
+
+def test_it_holds_repository_build_scripts_samples_and_engines(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    assert wheel.stat().st_size < MOST_BYTES
+    for file in [*ROOT.glob("model_repository/*/config.pbtxt"), *ROOT.glob("model_repository/*/configs/*")]:
+        assert f"{DATA}/{file.relative_to(ROOT)}" in names
+    for file in [*ROOT.glob("model_repository/*/1/model.py"), *ROOT.glob("build/*.py")]:
+        assert f"{DATA}/{file.relative_to(ROOT)}" in names
+    assert {
+        f"{DATA}/model_repository/llm/tiers.toml",
+        f"{DATA}/model_repository/llm/1/openvino-int8/openvino_model.bin",
+        f"{DATA}/model_repository/vision/1/.gitkeep",  # Triton wants the folder of an ensemble's version
+        f"{DATA}/build/steps/vision/export.py",
+        f"{DATA}/build/demo/speech/samples/samples.json",
+        f"{DATA}/build/demo/vision/samples/digit-7-a.png",
+    } <= names
+    # Neither a checkout's own engines, nor checkpoints for training, nor byte code.
+    engines = {name for name in names if name.startswith(f"{DATA}/model_repository/") and name.count("/") > 5}
+    assert engines == {f"{DATA}/model_repository/llm/1/openvino-int8/openvino_model.bin"}
+    assert not [name for name in names if name.endswith((".safetensors", ".npz", ".pyc"))]
+
+
+def test_init_copies_a_repository_to_edit(unpacked: Path, tmp_path: Path) -> None:
+    command = trimodal(unpacked, tmp_path, "init", "mine")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "  trimodal serve --model-repository mine/model_repository"
+    mine = tmp_path / "mine" / "model_repository"
+    assert (mine / "llm" / "1" / "openvino-int8" / "openvino_model.bin").is_file()
+    assert (tmp_path / "mine" / "samples" / "vision" / "digit-7-a.png").is_file()
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (again.returncode, again.stderr) == (
+        1, "trimodal init: mine/model_repository exists: name another directory\n"
+    )  # fmt: skip
+
+
+def test_it_serves_its_own_repository(unpacked: Path, tmp_path: Path) -> None:
+    fakes = ["--set", "embedding.engine=fake", "--model", "embedding"]
+    ports = ["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"]
+    looked = subprocess.run(
+        trimodal(unpacked, tmp_path, "doctor", "--json", *fakes),
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert Path(json.loads(looked.stdout)["repository"]) == unpacked / DATA / "model_repository"
+    # The stub imports trimodal, too: from the unpacked wheel.
+    environment = {**os.environ, "PYTHONPATH": str(unpacked), "TRIMODAL_CACHE": str(tmp_path / "cache")}
+    command = trimodal(unpacked, tmp_path, "serve", *fakes, *ports)
+    with (tmp_path / "told").open("w") as told:
+        server = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=told, stderr=told)
+        try:
+            deadline = time.monotonic() + 120
+            while "Ready." not in (text := (tmp_path / "told").read_text()):
+                assert server.poll() is None, text
+                assert time.monotonic() < deadline, text
+                time.sleep(0.1)
+        finally:
+            server.send_signal(signal.SIGINT)
+            assert server.wait(60) == 0

@@ -1,0 +1,236 @@
+"""Streams are admitted, found, restarted and closed; what each request is answered then."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from tests.speech.live.rig import Answer, ScriptedSession, eventually
+from trimodal.errors import Cancelled, InvalidArgument, Unavailable
+
+
+def test_a_chunk_without_start_is_refused(bench):
+    refused = bench().send(9).wait()
+    assert isinstance(refused.error, InvalidArgument)
+    assert "stream 9 is not open" in str(refused.error)
+
+
+def test_a_chunk_after_end_is_refused(bench):
+    one = bench()
+    one.send(start=True, end=True).wait()
+    assert isinstance(one.send().wait().error, InvalidArgument)
+
+
+def test_start_again_is_another_stream(bench):
+    one = bench()
+    one.send(start=True, seconds=2.5).wait()
+    eventually(lambda: one.recogniser.calls == 2)
+    one.send(start=True, seconds=0.5).wait()
+    assert one.send(end=True, seconds=0.5).wait().words() == " 0"
+    assert one.outcome("restarted") == 1
+    assert one.open_streams == 0
+
+
+def test_start_again_while_the_end_is_heard_leaves_the_ended_one_its_words(bench):
+    one = bench()
+    one.recogniser.go.clear()
+    last = one.send(start=True, end=True)
+    eventually(lambda: one.recogniser.inside == 1)
+    one.send(start=True, seconds=0.5).wait()
+    one.recogniser.go.set()
+    assert last.wait().words() == " 0"
+    assert one.send(end=True, seconds=0.5).wait().words() == " 0"
+
+
+def test_an_answer_held_back_is_given_when_its_stream_is_started_anew(bench):
+    one = bench(max_pending_s=5)
+    one.recogniser.go.clear()
+    held = one.send(start=True, seconds=8)
+    eventually(lambda: one.recogniser.inside == 1)
+    one.send(start=True, seconds=0.5).wait()
+    assert isinstance(held.wait().error, Cancelled)
+    assert held.times == 1
+
+
+def test_a_refused_end_ends_the_stream(bench):
+    one = bench()
+    one.send(start=True).wait()
+    answer = Answer()
+    one.service.refuse(answer, InvalidArgument("audio: NaN"), ended=1)
+    assert str(answer.wait().error) == "audio: NaN"
+    assert one.open_streams == 0
+    assert one.metric("chunks_total", outcome="refused").value == 1
+
+
+def test_a_refused_chunk_leaves_the_stream_open(bench):
+    one = bench()
+    one.send(start=True, seconds=0.5).wait()
+    one.service.refuse(Answer(), InvalidArgument("audio: NaN"))
+    assert one.send(end=True, seconds=0.5).wait().words() == " 0"
+
+
+def test_no_more_streams_than_set(bench):
+    one = bench(max_streams=2)
+    one.send(1, start=True, seconds=0.5).wait()
+    one.send(2, start=True, seconds=0.5).wait()
+    refused = one.send(3, start=True).wait()
+    assert isinstance(refused.error, Unavailable)
+    assert "max_streams" in str(refused.error)
+    one.send(1, end=True, seconds=0).wait()
+    assert one.send(3, start=True, seconds=0.5).wait().error is None
+    assert one.outcome("refused") == 1
+
+
+def test_new_streams_are_refused_while_the_recogniser_is_behind(bench):
+    one = bench(refuse_lag_s=1)
+    one.recogniser.go.clear()
+    one.send(start=True).wait()
+    assert one.send(2, start=True, seconds=0.5).wait().error is None
+    time.sleep(1.1)
+    refused = one.send(3, start=True).wait()
+    assert isinstance(refused.error, Unavailable)
+    assert "refuse_lag_s (1 s)" in str(refused.error)
+    assert one.send(1, seconds=0.5).wait().error is None  # who is in stays in
+    one.recogniser.go.set()
+    eventually(lambda: one.recogniser.inside == 0)
+    eventually(lambda: one.send(3, start=True).wait().error is None)
+
+
+def test_a_stream_whose_client_is_silent_is_dropped(bench):
+    one = bench(idle_s=0.4)
+    for stream in range(1, 101):
+        one.send(stream, start=True, seconds=0.5).wait()
+    eventually(lambda: one.open_streams == 0)
+    assert one.outcome("idle") == 100
+    assert one.metric("active_streams", model="speech").value == 0
+    assert "is not open" in str(one.send(1).wait().error)
+
+
+def test_a_stream_that_waits_for_its_last_words_is_not_idle(bench):
+    one = bench(idle_s=0.2)
+    one.recogniser.go.clear()
+    last = one.send(start=True, end=True)
+    time.sleep(0.6)
+    one.recogniser.go.set()
+    assert last.wait().words() == " 0"
+
+
+def test_unloading_answers_what_is_owed(bench):
+    one = bench()
+    one.recogniser.go.clear()
+    last = one.send(start=True, end=True)
+    eventually(lambda: one.recogniser.inside == 1)
+    threading.Timer(0.2, one.recogniser.go.set).start()
+    one.service.close()
+    assert isinstance(last.wait().error, Unavailable)
+    assert isinstance(one.send(2, start=True).wait().error, Unavailable)
+
+
+def test_options_reach_the_session(bench):
+    one = bench(policy="agreement", max_step_s=4)
+    one.send(1, start=True, policy="vad", language="de", prompt="names", step_s=6.0).wait()
+    one.send(2, start=True).wait()
+    first, second = ScriptedSession.made
+    assert (first.policy, first.language, first.prompt) == ("vad", "de", "names")
+    assert (first.settings.step_s, first.settings.max_step_s) == (6, 6)
+    assert (second.policy, second.settings.step_s) == ("agreement", 0.5)
+
+
+def test_chunks_sent_ahead_are_taken_in_order_each_after_the_answer_before(bench):
+    one = bench(max_pending_s=5)
+    one.recogniser.go.clear()
+    first = one.send(start=True, seconds=9)  # held back: more is pending than may be
+    ahead = [one.send(seconds=0.5) for _ in range(4)]
+    last = one.send(end=True, seconds=0.5)
+    eventually(lambda: one.recogniser.calls == 1)
+    assert not any(answer.given for answer in (first, *ahead, last))
+    one.recogniser.go.set()
+    received = [answer.wait().update.received_s for answer in (first, *ahead, last)]
+    assert received == [9, 9.5, 10, 10.5, 11, 11.5]
+    assert [answer.times for answer in (first, *ahead, last)] == [1] * 6
+    words = "".join(answer.words() for answer in (first, *ahead, last))
+    assert words == "".join(f" {n}" for n in range(11))
+
+
+def test_who_sends_too_far_ahead_is_refused_and_the_stream_goes_on(bench):
+    one = bench(max_pending_s=5)
+    one.recogniser.go.clear()
+    first = one.send(start=True, seconds=9)
+    ahead = [one.send(seconds=2) for _ in range(2)]
+    eventually(lambda: one.recogniser.calls == 1)
+    refused = one.send(seconds=2)
+    assert str(refused.wait().error).startswith(
+        "stream 1: 4.0 s of audio wait already, max_pending_s allows 5 s"
+    )
+    assert isinstance(refused.error, Unavailable)
+    last = one.send(end=True, seconds=2)
+    one.recogniser.go.set()
+    assert [answer.wait().error for answer in (first, *ahead, last)] == [None] * 4
+    assert last.update.received_s == 15
+
+
+def test_a_number_is_free_as_soon_as_its_end_came(bench):
+    one = bench()
+    one.recogniser.go.clear()
+    one.send(start=True).wait()
+    last, again = one.send(end=True), one.send(start=True, seconds=3)
+    one.recogniser.go.set()
+    assert last.wait().final
+    assert again.wait().update.received_s == 3
+    assert one.outcome("restarted") == 0
+
+
+def test_all_that_a_dropped_stream_owes_is_answered(bench):
+    one = bench(max_pending_s=5)
+    one.recogniser.go.clear()
+    waiting = [one.send(start=True, seconds=9), *(one.send() for _ in range(3))]
+    eventually(lambda: one.recogniser.calls == 1)
+    one.send(start=True).wait()
+    assert [type(answer.wait().error) for answer in waiting] == [Cancelled] * 4
+    assert one.metric("active_requests", model="speech").value == 0
+
+
+def test_whole_recordings_that_wait_keep_others_out_too(bench):
+    now = [0.0]
+    one = bench(refuse_lag_s=8, clock=lambda: now[0])
+    one.recogniser.go.clear()
+    whole = one.send(start=True, end=True)
+    eventually(lambda: one.recogniser.calls == 1)
+    now[0] = 9.0
+    assert "open streams are heard 9.0 s late" in str(one.send(2, start=True).wait().error)
+    one.recogniser.go.set()
+    assert whole.wait().final
+    assert one.send(2, start=True).wait().error is None
+
+
+@pytest.mark.parametrize("hasty", [False, True], ids=["microphone", "file"])
+def test_who_speaks_and_is_heard_ever_later_keeps_others_out_but_not_who_sends_ahead(bench, hasty):
+    now = [0.0]
+    one = bench(refuse_lag_s=8, clock=lambda: now[0])
+    one.recogniser.gate = threading.Semaphore(0)
+    one.send(start=True, seconds=30 if hasty else 1).wait()
+    if hasty:
+        one.send(seconds=10).wait()
+    for calls in range(1, 6):  # each window is heard 3 s after the one before, and holds 1 s
+        eventually(lambda calls=calls: one.recogniser.calls == calls)
+        now[0] += 3
+        one.send(seconds=3).wait()
+        one.recogniser.gate.release()
+    eventually(lambda: one.recogniser.calls == 6)
+    other = one.send(2, start=True, seconds=0.5).wait()
+    one.recogniser.gate.release(100)
+    assert str(other.error).startswith("None" if hasty else "speech: open streams are heard 9.0 s")
+    assert one.send(end=True, seconds=0).wait().final
+    assert one.send(3, start=True, seconds=0.5).wait().error is None
+
+
+def test_a_stream_that_failed_keeps_nobody_out(bench):
+    now = [0.0]
+    one = bench(refuse_lag_s=8, clock=lambda: now[0])
+    one.recogniser.errors = [InvalidArgument("language: 'xx'; known are en")]
+    one.send(start=True, seconds=20).wait()
+    eventually(lambda: one.recogniser.calls == 1 and one.recogniser.inside == 0)
+    now[0] = 15.0
+    eventually(lambda: one.send(2, start=True, seconds=0.5).wait().error is None)

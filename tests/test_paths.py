@@ -1,0 +1,62 @@
+"""Where things lie: in the source tree, and in an installed wheel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trimodal import paths
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory without anything."""
+    monkeypatch.delenv(paths.ENGINES_VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The package's folder, as a wheel has it."""
+    package = tmp_path / "site-packages" / "trimodal"
+    (package / "_data" / "model_repository").mkdir(parents=True)
+    monkeypatch.setattr(paths, "PACKAGE", package)
+    return package
+
+
+def test_a_source_tree_holds_everything_itself() -> None:
+    assert paths.data_directory() == ROOT
+    assert paths.default_repository() == ROOT / "model_repository"
+    assert paths.artefact_root("llm") == ROOT / "model_repository" / "llm" / "1"
+    assert paths.default_engines() is None
+
+
+def test_a_repository_of_the_working_directory_comes_first(elsewhere: Path, wheel: Path) -> None:
+    (elsewhere / "model_repository").mkdir()
+    assert paths.default_repository() == elsewhere / "model_repository"
+    assert paths.artefact_root("llm") == elsewhere / "model_repository" / "llm" / "1"
+    assert paths.default_engines() is None
+
+
+def test_a_wheel_is_served_as_it_is_and_never_written_to(tmp_path: Path, wheel: Path) -> None:
+    assert paths.default_repository() == wheel / "_data" / "model_repository"
+    engines = tmp_path / "share" / "trimodal" / "engines"
+    assert paths.artefact_root("llm") == engines / "llm"
+    assert paths.default_engines() is None, "nothing was built yet"
+    engines.mkdir(parents=True)
+    assert paths.default_engines() == engines
+
+
+def test_the_engines_variable_comes_before_all(
+    tmp_path: Path, wheel: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(paths.ENGINES_VARIABLE, str(tmp_path / "volume"))
+    assert paths.artefact_root("llm") == tmp_path / "volume" / "llm"
+    assert paths.default_engines() == tmp_path / "volume"

@@ -1,0 +1,141 @@
+"""`trimodal classify`: labels of image files and folders, in batches."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trimodal.cli import common
+
+if TYPE_CHECKING:
+    from trimodal.client import Client, Prediction
+
+SUFFIXES = (".jpeg", ".jpg", ".png", ".webp")
+_MAX_FILE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Row:
+    """One file with its labels, or with what went wrong. `ms`: of the request that it travelled in."""
+
+    file: Path
+    predictions: tuple[Prediction, ...] = ()
+    ms: float | None = None
+    error: str = ""
+    code: str = ""
+
+
+def classify(
+    files: Annotated[list[Path], typer.Argument(help="Images, or folders of images (png, jpg, jpeg, webp).")],
+    top_k: Annotated[int | None, typer.Option(min=1, help="Labels an image; all by default.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Images a request; the model's most.")] = None,
+    url: Annotated[
+        str, typer.Option(envvar="TRIMODAL_URL", help="host:port of the gRPC endpoint.")
+    ] = common.URL,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Longest wait for a batch, seconds.")] = 60.0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Classify image files."""
+    paths = list(expand(files))
+    if not paths:
+        typer.echo(f"trimodal: no {', '.join(SUFFIXES)} files there", err=True)
+        raise typer.Exit(1)
+
+    async def ask() -> list[Row]:
+        async with common.connect(url, silence=timeout) as client:
+            return await label(client, paths, top_k, batch_size)
+
+    with common.one_sentence():
+        rows = common.run(ask())
+    if as_json:
+        _print_json(rows)
+    else:
+        _print_table(rows)
+    if any(row.error for row in rows):
+        raise typer.Exit(1)
+
+
+def expand(files: Iterable[Path]) -> Iterable[Path]:
+    """The files, with folders replaced by the images in them and below, in order of their names."""
+    for path in files:
+        if path.is_dir():
+            yield from sorted(p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
+        else:
+            yield path
+
+
+async def label(
+    client: Client, paths: Sequence[Path], top_k: int | None = None, batch_size: int | None = None
+) -> list[Row]:
+    """One row a file, in order; a file that cannot be read or is refused harms no other."""
+    from trimodal.client.batches import in_batches
+    from trimodal.errors import RequestError
+
+    async def ask(part: Sequence[Path]) -> list[Row]:
+        contents = [_read(path) for path in part]
+        images = [content for content in contents if isinstance(content, bytes)]
+        started = time.perf_counter()
+        labels = iter(await client.classify(images, top_k=top_k, return_exceptions=True))
+        ms = (time.perf_counter() - started) * 1e3
+        rows = []
+        for path, content in zip(part, contents, strict=True):
+            if isinstance(content, str):
+                rows.append(Row(path, error=content, code="FILE"))
+                continue
+            outcome = next(labels)
+            if isinstance(outcome, RequestError):
+                rows.append(Row(path, ms=ms, error=str(outcome), code=outcome.code))
+            else:
+                rows.append(Row(path, tuple(outcome), ms))
+        return rows
+
+    size = await client.max_batch_size("vision") or 1
+    return await in_batches(paths, min(size, batch_size or size), ask)
+
+
+def _read(path: Path) -> bytes | str:
+    """The contents, or why there are none."""
+    try:
+        size = path.stat().st_size
+        if size > _MAX_FILE_BYTES:
+            return f"the file has {size} bytes: at most {_MAX_FILE_BYTES} are sent"
+        return path.read_bytes()
+    except OSError as error:
+        return (error.strerror or "cannot be read").lower()
+
+
+def _print_json(rows: Sequence[Row]) -> None:
+    for row in rows:
+        value: dict[str, object] = {"file": str(row.file)}
+        if row.error:
+            value |= {"error": row.error, "code": row.code}
+        else:
+            value["predictions"] = [
+                {"label": one.label, "score": round(one.score, 6)} for one in row.predictions
+            ]
+        typer.echo(json.dumps(value | {"ms": row.ms and round(row.ms, 3)}, ensure_ascii=False))
+
+
+def _print_table(rows: Sequence[Row]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("file", "label", "score", "ms", box=None, pad_edge=False, header_style="bold")
+    table.columns[0].overflow = table.columns[1].overflow = "fold"
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for row in rows:
+        ms = "" if row.ms is None else f"{row.ms:.1f}"
+        if row.error:
+            table.add_row(Text(str(row.file)), Text(row.error, style="red"), "", ms)
+        for rank, one in enumerate(row.predictions):
+            file, time_ = (Text(str(row.file)), ms) if rank == 0 else (Text(""), "")
+            table.add_row(file, Text(one.label), f"{one.score:.4f}", time_)
+    Console().print(table)

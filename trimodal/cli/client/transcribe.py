@@ -1,0 +1,183 @@
+"""`trimodal transcribe`: recordings or a microphone as text, SRT, WebVTT or JSON."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from trimodal.cli import common
+from trimodal.cli.client import live_view
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from trimodal.audio.values import Word
+    from trimodal.client import Client
+    from trimodal.client.streams.live import Listening
+
+
+class Format(str, Enum):
+    """As trimodal.audio.captions names them."""
+
+    text = "text"
+    srt = "srt"
+    vtt = "vtt"
+    json = "json"
+
+
+MICROPHONE = "microphone"
+_SUFFIX = {Format.text: ".txt", Format.srt: ".srt", Format.vtt: ".vtt", Format.json: ".json"}
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What was heard in one recording. `stopped`: Ctrl-C ended it."""
+
+    words: Sequence[Word]
+    seconds: float
+    stopped: bool = False
+
+
+def transcribe(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(help="Recordings (wav, flac, ogg, mp3); - is raw 16 kHz 16-bit mono on stdin."),
+    ] = None,
+    form: Annotated[Format, typer.Option("--format", help="Of what is written.")] = Format.text,
+    out: Annotated[Path | None, typer.Option(help="Write to this file; for several, to this folder.")] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Send at the speed of speech, show the words.")
+    ] = False,
+    mic: Annotated[bool, typer.Option("--mic", help="Listen to the microphone until Ctrl-C.")] = False,
+    policy: Annotated[
+        str | None, typer.Option(help="When words are final: live, agreement, vad or window.")
+    ] = None,
+    language: Annotated[str | None, typer.Option(help="Such as en; else the model's, or detected.")] = None,
+    prompt: Annotated[str | None, typer.Option(help="Text before it: steers spelling and style.")] = None,
+    chunk_ms: Annotated[int, typer.Option(min=20, max=30_000, help="Of live audio, milliseconds.")] = 100,
+    speed: Annotated[float, typer.Option(min=0.1, max=100, help="Of --live, times that of speech.")] = 1.0,
+    url: Annotated[
+        str, typer.Option(envvar="TRIMODAL_URL", help="host:port of the gRPC endpoint.")
+    ] = common.URL,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Longest wait for an answer, seconds.")] = 60.0,
+) -> None:
+    """Transcribe speech, whole or while it is spoken."""
+    from rich.console import Console
+
+    from trimodal.audio.captions import render
+    from trimodal.audio.files import AudioError
+    from trimodal.errors import InvalidArgument, RequestError
+
+    sources = files or []
+    if mic == bool(sources):
+        raise typer.BadParameter("one or more files, or --mic, are needed")
+    sources = sources or [MICROPHONE]
+    targets = _targets(sources, form, out)
+    # What is watched must not get between the lines of a document that is piped on.
+    console = Console(stderr=form is not Format.text or out is not None, highlight=False)
+    options = {"policy": policy, "language": language, "prompt": prompt}
+    listening = cast("Listening", {name: value for name, value in options.items() if value is not None})
+
+    async def ask() -> int:
+        code = 0
+        async with common.connect(url, silence=timeout) as client:
+            for source, target in zip(sources, targets, strict=True):
+                try:
+                    if live or mic:
+                        pace = None if mic else speed
+                        heard = await _live(client, source, listening, chunk_ms / 1000, pace, console)
+                    else:
+                        heard = await _whole(client, source, listening)
+                except (AudioError, InvalidArgument) as error:  # of this file; the others go on
+                    shown = str(error) if isinstance(error, AudioError) else f"{source}: {error}"
+                    typer.echo(f"trimodal: {shown}", err=True)
+                    if form is Format.json and target is None:
+                        kind = error.code if isinstance(error, RequestError) else "FILE"
+                        _write(_json({"file": source, "error": str(error), "code": kind}), None)
+                    code = 1
+                    continue
+                document = render(heard.words, form.value, seconds=heard.seconds, name=source)
+                if form is Format.text and target is None and len(sources) > 1:
+                    document = f"==> {source} <==\n{document}"
+                _write(document, target)
+                if heard.stopped:
+                    return 0 if mic else 130
+        return code
+
+    try:
+        with common.one_sentence():
+            code = common.run(ask())
+    except OSError as error:
+        typer.echo(f"trimodal: {error.filename or 'stdout'}: {(error.strerror or '').lower()}", err=True)
+        raise typer.Exit(1) from None
+    if code:
+        raise typer.Exit(code)
+
+
+async def _whole(client: Client, source: str, listening: Listening) -> Heard:
+    from rich.console import Console
+
+    # Shown on a terminal only.
+    with Console(stderr=True, highlight=False).status(f"{source} …") as status:
+        transcript = await client.transcribe(
+            source,
+            on_update=lambda update: status.update(f"{source}: {update.received_s:.0f} s heard"),
+            **listening,
+        )
+    return Heard(transcript.words, transcript.seconds)
+
+
+async def _live(
+    client: Client, source: str, listening: Listening, chunk_s: float, speed: float | None, console: Console
+) -> Heard:
+    from trimodal.audio.files import read_blocks
+    from trimodal.audio.microphone import record
+
+    blocks = record(chunk_s) if source == MICROPHONE and speed is None else read_blocks(source, chunk_s)
+    with live_view.viewing(console) as view:
+        async with client.listen(**listening) as stream:
+            stopped = await live_view.follow(stream, blocks, view, speed)
+    return Heard(stream.words, stream.latest.received_s, stopped)
+
+
+def _targets(sources: Sequence[str], form: Format, out: Path | None) -> list[Path | None]:
+    """Where each document goes; None: stdout."""
+    if out is None:
+        if len(sources) > 1 and form in (Format.srt, Format.vtt):
+            raise typer.BadParameter(f"--format {form.value} of several files needs --out FOLDER")
+        return [None] * len(sources)
+    if len(sources) == 1 and not out.is_dir():
+        if not out.absolute().parent.is_dir():
+            raise typer.BadParameter(f"--out {out}: there is no folder {out.parent}")
+        return [out]
+    if out.exists() and not out.is_dir():
+        raise typer.BadParameter(f"--out {out}: a folder is needed for several files")
+    targets: dict[Path, str] = {}
+    for source in sources:
+        target = out / (("stdin" if source == "-" else Path(source).stem) + _SUFFIX[form])
+        if target in targets:
+            raise typer.BadParameter(f"--out {out}: {targets[target]} and {source} would both be {target}")
+        targets[target] = source
+    return list(targets)
+
+
+def _write(document: str, target: Path | None) -> None:
+    if target is not None:
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(document, encoding="utf-8")
+        return
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that is not UTF-8 must not end it
+    typer.echo(common.plain(document) if sys.stdout.isatty() else document, nl=False)
+
+
+def _json(value: dict[str, str]) -> str:
+    import json
+
+    return json.dumps(value, ensure_ascii=False) + "\n"

@@ -1,0 +1,36 @@
+"""`trimodal demo`: the demo models, asked one act a modality."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+NEXT = """Go on with:
+  trimodal serve                       a server on ports 8000 to 8002
+  trimodal chat ["what is a lambda?"]  an answer, or a conversation
+  trimodal classify FILE…              labels of images
+  trimodal transcribe --live FILE      words while they are spoken
+  trimodal ask --audio FILE            a spoken question, answered"""
+
+
+def demo(
+    keep: Annotated[
+        bool, typer.Option(help="Stay up on the usual ports (8000, 8001, 8002) until Ctrl-C.")
+    ] = False,
+) -> None:
+    """Serve the demo models, ask each modality, and stop; exit code 0 when every answer is right."""
+    import signal
+    import sys
+
+    from rich.console import Console
+
+    from trimodal.demo.run import ACTS, run
+
+    # A SIGTERM must take the server along, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    answered = run(Console(highlight=False), keep=keep)
+    if not keep:
+        typer.echo(NEXT)
+    typer.echo(f"demo: {answered} of {len(ACTS)} acts answered")
+    raise typer.Exit(0 if answered == len(ACTS) else 1)

@@ -1,0 +1,97 @@
+"""Serves the demo engines, runs every act against the server, and stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+from rich.console import Console
+
+from trimodal.client import Client
+from trimodal.demo import acts, assistant, listening, remembering
+from trimodal.errors import TrimodalError
+from trimodal.paths import data_directory, default_engines, is_wheel
+from trimodal.server.foreground import summary
+from trimodal.server.options import ServerOptions
+from trimodal.server.process import TritonServer
+
+DEMO = data_directory() / "build" / "demo"
+
+Act = Callable[[Client, Console], Coroutine[Any, Any, bool]]
+
+
+async def _text(client: Client, console: Console) -> bool:
+    topics = assistant.topics(DEMO)
+    good = await acts.text(client, console, topics)
+    return await remembering.cache(client, console, topics) and good
+
+
+ACTS: dict[str, Act] = {
+    "text": _text,
+    "images": lambda client, console: acts.images(client, console, DEMO / "vision" / "samples"),
+    "audio": lambda client, console: listening.speech(client, console, DEMO / "speech" / "samples"),
+    "assistant": lambda client, console: assistant.assistant(client, console, DEMO),
+}
+
+
+def run(console: Console, *, keep: bool) -> int:
+    """How many of ACTS were answered, and answered right.
+
+    Args:
+        keep: stays up on the usual ports afterwards, until Ctrl-C; else free ports are taken.
+    """
+    answered = 0
+    try:
+        with contextlib.ExitStack() as stack:
+            # A store of its own: nothing that was answered before, and nothing left behind.
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="trimodal-demo-"))
+            # Generous budgets: a laptop that does other things must not miss its own hits.
+            changes = {
+                "llm": {
+                    "cache": "semantic",
+                    "cache_store": f"{folder}/answers.sqlite",
+                    "cache_budget_ms": "500",
+                    "cache_embedding_budget_ms": "2000",
+                }
+            }
+            # The demo's own models, also where a repository lies in the working directory.
+            options = ServerOptions(
+                repository=data_directory() / "model_repository",
+                engines=None if is_wheel() else default_engines(),
+                changes=changes,
+            )
+            if not keep:
+                options = replace(options, http_port=0, grpc_port=0, metrics_port=0)
+            with console.status("starting the server and loading the models …"):
+                server = stack.enter_context(TritonServer(options))
+            console.print(summary(server))
+            answered = asyncio.run(_run(server.grpc_url, console))
+            if keep:
+                console.print(f"Still serving at {server.grpc_url} (gRPC) and http://{server.http_url}.")
+                console.print('Try: trimodal chat "what is a lambda?"   Ctrl-C stops.')
+                with contextlib.suppress(KeyboardInterrupt):
+                    server.wait(float("inf"))
+    except TrimodalError as error:
+        console.print(f"demo: {error}", markup=False, soft_wrap=True)
+    except KeyboardInterrupt:
+        console.print("demo: stopped")
+    return answered
+
+
+async def _run(url: str, console: Console) -> int:
+    answered = 0
+    async with Client(url) as client:
+        for name, act in ACTS.items():
+            try:
+                good = await act(client, console)
+                if not good:
+                    console.print(f"demo: {name}: the answer is not what this model was trained to give")
+            except TrimodalError as error:
+                console.print(f"demo: {name}: {error}", markup=False, soft_wrap=True)
+                good = False
+            answered += good
+    return answered

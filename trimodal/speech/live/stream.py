@@ -1,0 +1,282 @@
+"""Holds one live stream behind its lock; each call returns what its owner has to do next."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from trimodal.audio.values import SAMPLE_RATE
+from trimodal.errors import InvalidArgument, RequestError, Unavailable
+from trimodal.speech.live.metrics import SpeechMetrics
+from trimodal.speech.live.request import MAX_CHUNK_S, Chunk
+from trimodal.speech.session.session import LiveSession, PlannedWindow, Update
+from trimodal.speech.values import Recognition
+
+Outcome = Literal["finished", "failed", "idle", "restarted"]
+
+
+class Sink(Protocol):
+    """Where the one answer of a request goes; exactly one of the two is called, once, from any thread."""
+
+    def answer(self, update: Update, *, final: bool) -> None: ...
+
+    def fail(self, error: RequestError) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TakeIn:
+    """Have a listener call `take_in`: the next chunk's turn has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recognise:
+    """Have a window thread call `next_window` and then `heard` or `fail`: a window is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Give `update` to `sink`, then call `answered`. With `final` the stream is over."""
+
+    sink: Sink
+    update: Update
+    final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Tell each of `sinks` the error: the stream is over."""
+
+    sinks: tuple[Sink, ...]
+    error: RequestError
+
+
+Action = TakeIn | Recognise | Answer | Fail
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a stream is heard; replaced as a whole, so it may be read without the lock.
+
+    Attributes:
+        received_s: audio taken in.
+        heard_s: its part up to which no window is due.
+        faster_than_realtime: audio arrives faster than real time (a file, not a microphone), so what
+            is not heard yet does not count as overload.
+    """
+
+    received_s: float = 0.0
+    heard_s: float = 0.0
+    faster_than_realtime: bool = False
+
+
+class LiveStream:
+    """State of one stream. Every sink leaves it exactly once, under `_lock`, in an `Answer` or a `Fail`.
+
+    Attributes:
+        id: correlation id.
+        progress, due: for admission, which reads them without the lock. `due` is the time since when
+            a window waits for a thread or for its words; None when no window does.
+    """
+
+    # Guarded by `_lock`, which is held while audio is taken in and words are merged:
+    #   _state             "ending" since its END came, "failed" once the recogniser gave up on it
+    #   _error             why it failed or was closed
+    #   _inbox             chunks that are not taken in: Triton hands a stream's chunks over as soon as the
+    #                      client sends them, and they are taken in one by one, in order
+    #   _pending_response  the response to the chunk whose turn it is; None when nobody waits for one
+    #   _in_turn           a chunk was taken in and its response is not out; the next chunk waits, or its
+    #                      response might overtake
+    #   _queued            a `Recognise` is on its way
+    #   _voiced_s          speech already counted
+    #   _seen              when its client last sent or got something
+
+    def __init__(
+        self,
+        number: int,
+        session: LiveSession,
+        metrics: SpeechMetrics,
+        *,
+        max_waiting_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`max_waiting_s`: audio that may wait in the inbox."""
+        self.id = number
+        self.progress = Progress()
+        self.due: float | None = None
+        self._session = session
+        self._metrics = metrics
+        self._max_waiting_s = max_waiting_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._state: Literal["open", "ending", "failed", "closed"] = "open"
+        self._error: RequestError | None = None
+        self._inbox: deque[tuple[Chunk, Sink]] = deque()
+        self._pending_response: Sink | None = None
+        self._in_turn = False
+        self._queued = False
+        self._voiced_s = 0.0
+        self._began = self._seen = clock()
+
+    @property
+    def closed(self) -> bool:
+        """It is over: nobody waits for what is still being heard of it."""
+        return self._state == "closed"
+
+    def put(self, chunk: Chunk, sink: Sink) -> list[Action]:
+        """Takes a chunk into the inbox.
+
+        Raises:
+            Unavailable: the client sent too far ahead of its answers. An END is always taken.
+            RequestError: the stream is over, or its END came; says why.
+        """
+        with self._lock:
+            if self._state in ("ending", "closed"):  # since it was found
+                raise self._error or InvalidArgument(f"stream {self.id} is not open: its END came")
+            # The first one's turn has come unless another chunk is in turn: a listener is about to take it.
+            waiting = list(self._inbox)[0 if self._in_turn else 1 :]
+            waiting_s = sum(len(other.samples) for other, _ in waiting) / SAMPLE_RATE
+            more_s = len(chunk.samples) / SAMPLE_RATE
+            if waiting and waiting_s + more_s > self._max_waiting_s and not chunk.end:
+                raise Unavailable(
+                    f"stream {self.id}: {waiting_s:.1f} s of audio wait already, max_pending_s "
+                    f"allows {self._max_waiting_s:g} s; wait for answers before sending more"
+                )
+            self._inbox.append((chunk, sink))
+            self._metrics.active_requests.increment(1)
+            self._seen = self._clock()
+            if chunk.end and self._state == "open":
+                self._state = "ending"
+            return [TakeIn()] if len(self._inbox) == 1 and not self._in_turn else []
+
+    def take_in(self) -> list[Action]:
+        """Takes the next chunk's audio in; voice activity detection runs here."""
+        with self._lock:
+            if self._in_turn or not self._inbox:  # it was closed since
+                return []
+            self._in_turn = True
+            chunk, self._pending_response = self._inbox.popleft()
+            if self._state in ("open", "ending"):
+                self._session.feed(chunk.samples)
+                if chunk.end:
+                    self._session.end()
+                self._note_progress()
+                self._metrics.chunks["taken"].increment(1)
+                self._metrics.received.increment(len(chunk.samples) / SAMPLE_RATE)
+                # What was taken for speech may turn out to be silence: only the net gain is counted.
+                voiced_s = max(0.0, self._session.speech_s - self._voiced_s)
+                self._voiced_s += voiced_s
+                self._metrics.voiced.increment(voiced_s)
+            return self._next_actions()
+
+    def next_window(self) -> PlannedWindow | None:
+        """The window that is due now, with all audio until now; None when none is due any more."""
+        with self._lock:
+            self._queued = False
+            return self._session.next_window() if self._state in ("open", "ending") else None
+
+    def heard(self, planned: PlannedWindow, recognition: Recognition) -> list[Action]:
+        """Takes in what was heard in the window that is out."""
+        with self._lock:
+            if self._state in ("failed", "closed"):
+                return []
+            self._session.accept(planned, recognition)
+            self._note_progress()
+            if self.due is not None:
+                self._metrics.turnaround.observe(self._clock() - self.due)
+            self.due = None
+            return self._next_actions()
+
+    def answered(self) -> list[Action]:
+        """The answer that was ordered last is out."""
+        with self._lock:
+            self._in_turn = False
+            self._seen = self._clock()
+            return [TakeIn()] if self._inbox else []
+
+    def fail(self, error: RequestError) -> list[Action]:
+        """Hears nothing more of it. Who waits is told why; if nobody does, the next chunk is."""
+        with self._lock:
+            if self._state == "closed":
+                return []
+            self._state, self._error, self.due = "failed", error, None
+            return self._next_actions()
+
+    def close(self, outcome: Outcome, error: RequestError) -> list[Action]:
+        """Ends it now, unless it is over; who waits for an answer is told `error`."""
+        with self._lock:
+            return self._close(outcome, error)
+
+    def close_if_idle(self, limit_s: float, error: RequestError) -> list[Action]:
+        """Ends it if its client sent nothing for longer than the limit and waits for no answer."""
+        with self._lock:
+            if self._in_turn or self._inbox or self._clock() - self._seen <= limit_s:
+                return []
+            return self._close("idle", error)
+
+    def behind_s(self, now: float) -> float:
+        """Seconds that a window of it waits, or by which it is heard later than it is spoken."""
+        if self._state == "failed":
+            return 0.0
+        progress, due = self.progress, self.due
+        wait_s = 0.0 if due is None else now - due
+        spoken_s = min(
+            progress.received_s, now - self._began
+        )  # what came before its time was not spoken live
+        return max(wait_s, 0.0 if progress.faster_than_realtime else spoken_s - progress.heard_s)
+
+    # With the lock held
+
+    def _next_actions(self) -> list[Action]:
+        """The answer that is possible now, and a window's recognition if one is due."""
+        if self._state == "failed" and self._error:
+            return self._close("failed", self._error) if self._pending_response else []
+        actions: list[Action] = []
+        final = self._state == "ending" and not self._inbox
+        if self._pending_response and not self._must_wait(final):
+            actions.append(Answer(self._pending_response, self._session.take(), final))
+            self._pending_response = None
+            self._metrics.active_requests.increment(-1)
+            if final:
+                self._finish("finished")
+                return actions
+        if not self._session.waiting:
+            self.due = None
+        elif not (self._session.outstanding or self._queued):
+            self._queued, self.due = True, self._clock()
+            actions.append(Recognise())
+        return actions
+
+    def _must_wait(self, final: bool) -> bool:
+        """The last answer waits for all words; the others only while too much waits for a window."""
+        session = self._session
+        if final:
+            return not session.finished
+        # Where no window is on its way only more audio helps.
+        return session.waiting and session.pending_s > session.max_pending_s
+
+    def _close(self, outcome: Outcome, error: RequestError) -> list[Action]:
+        if self._state == "closed":
+            return []
+        self._error = error
+        self._finish(outcome)
+        pending = [self._pending_response] if self._pending_response else []
+        sinks = (*pending, *(sink for _, sink in self._inbox))
+        self._pending_response = None
+        self._inbox.clear()
+        self._metrics.active_requests.increment(-len(sinks))
+        return [Fail(sinks, error)]
+
+    def _finish(self, outcome: Outcome) -> None:
+        self._state, self.due = "closed", None
+        self._metrics.streams[outcome].increment(1)
+
+    def _note_progress(self) -> None:
+        received_s = self._session.received_s
+        ahead = received_s > self._clock() - self._began + MAX_CHUNK_S
+        self.progress = Progress(
+            received_s, received_s - self._session.behind_s, self.progress.faster_than_realtime or ahead
+        )

@@ -1,0 +1,121 @@
+"""Finds the open streams by number, admits new ones and forgets those that are over."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from trimodal.errors import InvalidArgument, RequestError, Unavailable
+from trimodal.speech.live.metrics import SpeechMetrics
+from trimodal.speech.live.stream import LiveStream
+
+
+class StreamTable:
+    """Open streams by correlation id, and those whose END came and whose last words are still to come."""
+
+    def __init__(
+        self,
+        *,
+        max_streams: int,
+        refuse_lag_s: float,
+        idle_s: float,
+        clock: Callable[[], float],
+        metrics: SpeechMetrics,
+    ) -> None:
+        self._max_streams, self._refuse_lag_s, self._idle_s = max_streams, refuse_lag_s, idle_s
+        self._clock = clock
+        self._metrics = metrics
+        # Guards all below; no stream's lock is taken while it is held.
+        self._lock = threading.Lock()
+        self._open: dict[int, LiveStream] = {}
+        self._ending: set[LiveStream] = set()
+        self._closed: RequestError | None = None
+
+    def admit(self, stream: LiveStream) -> None:
+        """Opens a new stream under its number.
+
+        Raises:
+            Unavailable: as many are open as are allowed, the recogniser is too far behind, or the number
+                was given to another stream meanwhile.
+            RequestError: the table is closed.
+        """
+        with self._lock:
+            if self._closed:
+                raise self._closed
+            try:
+                self._check_room()
+            except Unavailable:
+                self._metrics.streams["refused"].increment(1)
+                raise
+            if stream.id in self._open:
+                raise Unavailable(f"stream {stream.id} is being started by another request")
+            self._open[stream.id] = stream
+            self._metrics.active_streams.set(self._count)
+
+    def find(self, number: int) -> LiveStream:
+        """The open stream of that number.
+
+        Raises:
+            InvalidArgument: there is none.
+            RequestError: the table is closed.
+        """
+        with self._lock:
+            if self._closed:
+                raise self._closed
+            stream = self._open.get(number)
+        if stream is None:
+            raise InvalidArgument(
+                f"stream {number} is not open: its start was refused, it failed, or nothing came for "
+                f"{self._idle_s:g} s; begin with START"
+            )
+        return stream
+
+    def get(self, number: int) -> LiveStream | None:
+        """The open stream of that number, if there is one."""
+        with self._lock:
+            return self._open.get(number)
+
+    def open_streams(self) -> list[LiveStream]:
+        """Every stream whose END did not come."""
+        with self._lock:
+            return [*self._open.values()]
+
+    def close(self, error: RequestError) -> list[LiveStream]:
+        """Admits and finds no stream any more but raises `error`; every stream that is not over."""
+        with self._lock:
+            self._closed = error
+            return [*self._open.values(), *self._ending]
+
+    def end(self, stream: LiveStream) -> None:
+        """Its last audio is in: the number is free for another stream, the words are still to come."""
+        with self._lock:
+            if self._open.get(stream.id) is stream:
+                del self._open[stream.id]
+                self._ending.add(stream)
+
+    def forget(self, stream: LiveStream) -> None:
+        """Takes a stream out that is over."""
+        with self._lock:
+            if self._open.get(stream.id) is stream:
+                del self._open[stream.id]
+            self._ending.discard(stream)
+            self._metrics.active_streams.set(self._count)
+
+    @property
+    def _count(self) -> int:
+        return len(self._open) + len(self._ending)
+
+    def _check_room(self) -> None:
+        if self._count >= self._max_streams:
+            raise Unavailable(
+                f"speech: {self._count} streams are open, as many as max_streams allows; try again later"
+            )
+        now = self._clock()
+        streams = (*self._open.values(), *self._ending)
+        # A window's wait alone would not do: a stream may get each window soon enough, and too few of them.
+        behind_s = max((stream.behind_s(now) for stream in streams), default=0.0)
+        if behind_s > self._refuse_lag_s:
+            raise Unavailable(
+                f"speech: open streams are heard {behind_s:.1f} s late, more than refuse_lag_s "
+                f"({self._refuse_lag_s:g} s); try again later"
+            )

@@ -1,0 +1,28 @@
+# TensorRT-LLM 1.2.1, Python API: the part that this project calls. Signatures alone; see typings/README.md.
+class SamplingParams:
+    end_id: int | None
+    pad_id: int | None
+    max_tokens: int
+    stop_token_ids: list[int] | None
+    top_k: int | None
+    top_p: float | None
+    seed: int | None
+    temperature: float | None
+    return_perf_metrics: bool
+    detokenize: bool
+    add_special_tokens: bool
+    def __init__(
+        self,
+        *,
+        end_id: int | None = None,
+        pad_id: int | None = None,
+        max_tokens: int = 32,
+        stop_token_ids: list[int] | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+        temperature: float | None = None,
+        return_perf_metrics: bool = False,
+        detokenize: bool = True,
+        add_special_tokens: bool = True,
+    ) -> None: ...

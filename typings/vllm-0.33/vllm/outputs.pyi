@@ -1,0 +1,14 @@
+# vLLM 0.33.0, Python API: the part that this project calls. Signatures alone; see typings/README.md.
+class CompletionOutput:
+    index: int
+    text: str
+    token_ids: list[int]
+    finish_reason: str | None
+    stop_reason: int | str | None
+
+class RequestOutput:
+    request_id: str
+    prompt_token_ids: list[int] | None
+    outputs: list[CompletionOutput]
+    finished: bool
+    num_cached_tokens: int | None
