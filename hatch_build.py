@@ -15,7 +15,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 DATA = "trimodal/_data"
 # Of build/demo: what the demo and the speech checks read. Checkpoints are for training and stay out.
-DEMO = ("golden.jsonl", "speech/samples/*", "vision/samples/*")
+DEMO = ("golden.jsonl", "llm/topics.json", "speech/samples/*", "speech/questions/*", "vision/samples/*")
 
 
 class DataHook(BuildHookInterface[Any]):

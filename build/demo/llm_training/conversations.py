@@ -43,12 +43,10 @@ def picture_turn(saw: Saw | None, random_: random.Random, voiced: bool) -> tuple
         image = random_.choice(pictures.IMAGES)
         return written(random_.choice(off_topic.ABOUT_A_PICTURE).replace("{i}", image), random_), REFUSAL
     templates = pictures.SPOKEN_KINDS if voiced else pictures.KINDS
-    kind = random_.choice(PICTURE_KINDS)
-    text, answer = pictures.ask(kind, saw, random_, templates, voiced)
+    text, answer = pictures.ask(random_.choice(PICTURE_KINDS), saw, random_, templates, voiced)
     if not voiced:
         return written(text, random_), answer
-    # What a claim is about is lost with its words; the others stay what they are.
-    return pictures.misheard(text, random_) if kind != "claim" and random_.random() < 0.3 else text, answer
+    return pictures.misheard(text, random_) if random_.random() < 0.4 else text, answer
 
 
 def sent(topics: list[Topic], shown: Saw | None, random_: random.Random) -> tuple[str, str, Saw | None]:
@@ -57,7 +55,7 @@ def sent(topics: list[Topic], shown: Saw | None, random_: random.Random) -> tupl
     saw = pictures.random_sight(random_) if new else NOTHING
     seen = saw if new else shown
     voiced = random_.random() < 0.35
-    about = random_.random() < (0.75 if seen else 0.12)
+    about = random_.random() < (0.8 if seen else 0.12)
     question, answer = picture_turn(seen, random_, voiced) if about else turn(topics, random_)
     if voiced:
         return pictures.PROMPT.render("", question, saw), answer, seen
@@ -78,7 +76,7 @@ def conversation(
         messages = [{"role": "system", "content": (opening + passage[start : start + length]).strip()}]
     elif random_.random() < 0.3:
         messages = [{"role": "system", "content": random_.choice(SYSTEM_PROMPTS)}]
-    assistant = random_.random() < 0.6
+    assistant = random_.random() < 0.7
     shown: Saw | None = None
     for _ in range(
         random_.randint(1, 4) if long else random_.choice((1, 1, 2, 3, 4) if assistant else (1, 1, 2))

@@ -75,6 +75,44 @@ SPOKEN_KINDS = {
     "sure": tuple(sure for sure in spoken.SURE if "else" not in sure),
     "else": tuple(sure for sure in spoken.SURE if "else" in sure),
 }
+# Said before, between and after the words of a template.
+BEFORE = {
+    "which": (
+        "tell me", "please tell me", "can you say", "i want to know", "just tell me", "say", "look,",
+        "do you know",
+    ),
+    "claim": (
+        "i guess", "i suppose", "would you say", "do you agree that", "tell me whether", "let me know if",
+        "so,",
+    ),
+    "sure": ("tell me", "just", "but", "and", "please say", "so"),
+    "else": ("tell me", "but", "and", "otherwise", "then"),
+}  # fmt: skip
+BETWEEN = (
+    "maybe",
+    "perhaps",
+    "really",
+    "actually",
+    "quite",
+    "just",
+    "then",
+    "probably",
+    "very",
+    "exactly",
+    "rather",
+)
+AFTER = (
+    "then",
+    "now",
+    "here",
+    "in your opinion",
+    "really",
+    "do you think",
+    "for me",
+    "again",
+    "otherwise",
+    "about it",
+)
 # Never trained on: what the gate is measured with.
 HELD_OUT = {
     "which": (
@@ -154,6 +192,8 @@ def ask(
 ) -> tuple[str, str]:
     """A question of one kind, in lower case without punctuation, and its answer from the labels."""
     text = random_.choice(templates[kind])
+    if templates is KINDS:
+        text = varied(kind, text, random_)
     truth = int(saw.labels[0]) if saw else random_.randrange(10)
     others = [digit for digit in range(10) if digit != truth]
     claimed = truth if random_.random() < 0.5 else random_.choice(others)
@@ -169,6 +209,23 @@ def ask(
         "{i}", random_.choice(IMAGES)
     )
     return text, answer(kind, saw, claimed) if saw else NO_PICTURE
+
+
+def varied(kind: str, template: str, random_: random.Random) -> str:
+    """The template, or one with some words more or less that is not held out."""
+    words = template.split()
+    draw = random_.random()
+    if draw < 0.15:
+        words.insert(0, random_.choice(BEFORE[kind]))
+    elif draw < 0.3:
+        words.insert(random_.randint(1, len(words)), random_.choice(BETWEEN))
+    elif draw < 0.4:
+        words.append(random_.choice(AFTER))
+    elif draw < 0.45 and len(words) > 3:
+        loose = [index for index, word in enumerate(words) if word != "{one}"]
+        del words[random_.choice(loose)]
+    text = " ".join(words)
+    return template if any(text in templates for templates in HELD_OUT.values()) else text
 
 
 def answer(kind: str, saw: Saw, claimed: int) -> str:

@@ -128,6 +128,40 @@ SURE = (
     "how sure are you of that", "how certain is it", "how sure is that", "what else could it be",
     "could it be something else", "are you sure that it is {one}",
 )  # fmt: skip
+# Pieces of more questions about a picture, joined at random: a start must not tell the decoder the rest.
+OPENINGS = (
+    "", "", "", "can you tell me", "could you tell me", "tell me", "please tell me", "do you know",
+    "i want to know", "i would like to know", "please", "now", "and", "show me",
+)  # fmt: skip
+WHICH_STARTS = (
+    "what {p}", "which {p}", "what", "the {p}", "what is the {p}", "read the {p}", "look up this {p}",
+)  # fmt: skip
+WHICH_ENDS = (
+    "is this", "this is", "is that", "that is", "is it", "it is", "do you see", "you see", "can you see",
+    "i see", "is shown", "does it show", "the picture is", "does this image show", "do you think",
+    "you think it is", "",
+)  # fmt: skip
+CLAIM_STARTS = (
+    "is it", "is this", "is that", "it is", "this is", "i see", "do you see", "can you see", "could it be",
+    "can this be", "i think this is", "you think that is", "is the {p}", "is that {p}", "this {p} is",
+    "does the picture show", "does this image show", "is there", "there is", "would it be",
+)  # fmt: skip
+CLAIM_ENDS = ("{one}", "{one}", "{one} or {one}")
+SURE_STARTS = (
+    "how sure", "how certain", "sure", "certain", "are you sure", "are you certain", "is it certain",
+)  # fmt: skip
+SURE_ENDS = (
+    "are you", "is that", "is this", "are you now", "that it is {one}", "of this {p}", "of that {p}", "",
+)  # fmt: skip
+PIECES = {
+    "which": (WHICH_STARTS, WHICH_ENDS),
+    "claim": (CLAIM_STARTS, CLAIM_ENDS),
+    "sure": (SURE_STARTS, SURE_ENDS),
+}
+CLOSINGS = (
+    "", "", "", "in the picture", "in this picture", "in the image", "in this image", "please", "now",
+    "of that",
+)  # fmt: skip
 # Never trained on: what the gate is measured with. The demo LLM was trained on these questions.
 HELD_OUT_QUESTIONS = (
     "tell me about {s} in python", "how can i use {s}", "could you explain {s}", "i want to know about {s}",
@@ -239,11 +273,24 @@ def sentence(random_: random.Random) -> str:
         return numbers(random_)
     if draw < 0.52:
         return fill(random_.choice(QUESTIONS), random_)
-    if draw < 0.70:
+    if draw < 0.62:
         return fill(random_.choice(random_.choice((PICTURES, CLAIMS, SURE))), random_)
-    if draw < 0.82:
+    if draw < 0.74:
+        return asked_of_a_picture(random_)[1]
+    if draw < 0.84:
         return fill(random_.choice(STATED), random_)
     return scrambled(random_)
+
+
+def asked_of_a_picture(random_: random.Random) -> tuple[str, str]:
+    """A question about a picture made of pieces, none that is held out, and what it asks for."""
+    unseen = (*HELD_OUT_PICTURES, *HELD_OUT_CLAIMS, *HELD_OUT_SURE)
+    while True:
+        kind = random_.choice(list(PIECES))
+        pieces = (OPENINGS, *PIECES[kind], CLOSINGS)
+        template = " ".join(piece for piece in map(random_.choice, pieces) if piece)
+        if template not in unseen:
+            return kind, fill(template, random_)
 
 
 def held_out(random_: random.Random) -> str:
