@@ -124,7 +124,7 @@ class CudaRunner:
 
 
 class PageLocker:
-    """`cudaHostRegister` and its counterpart of a CUDA runtime library; without a library nothing is locked."""
+    """`cudaHostRegister` and its counterpart of a CUDA library; without one nothing is locked."""
 
     def __init__(self, library: Any, trouble: str = "") -> None:
         self._library = library
