@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from tests.builders.scripts import importable
 from trimodal.bench.cache.pairs import read_pairs
@@ -80,3 +82,11 @@ def test_weights_are_those_of_the_features_as_they_are(built) -> None:
     y = x[:, 0] + x[:, 1] / 10 > 0.5
     weights, bias = built.learn(x, y)
     assert np.mean((x @ weights + bias > 0) == y) > 0.97
+
+
+def test_help_names_no_place_of_this_machine(built) -> None:
+    app = typer.Typer()
+    app.command()(built.main)
+    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).output
+    assert "tests/cache/guard/kept_apart.txt" in shown
+    assert str(built.ROOT) not in shown

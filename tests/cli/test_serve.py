@@ -26,6 +26,7 @@ def test_help_lists_the_flags():
         "--profile",
         "--set",
         "--drain-timeout",
+        "TRIMODAL_LOG_FORMAT",
     ):
         assert flag in shown
 

@@ -1,6 +1,7 @@
 """`trimodal bench …` as a user calls it: refusals at once, and each bench once with its fake engine."""
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -47,6 +48,15 @@ def test_wrong_options_are_refused_before_anything_starts(arguments, sentence):
     assert result.exit_code in (1, 2)
     assert sentence in result.output.replace("│\n│", "").replace("\n", "")
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("name", ["cache", "embedding", "llm", "overload", "speech", "stall", "vision"])
+def test_help_shows_a_typical_command_that_its_options_allow(name):
+    shown = " ".join(run(name, "--help").output.split())
+    typical = re.search(rf"Typical: trimodal bench {name}((?: [a-z-][\w.,-]*| \d+)*)", shown)
+    assert typical
+    for option in re.findall(r"--[a-z-]+", typical[1]):
+        assert shown.count(option) >= 2, f"{option} is no option of it"
 
 
 @pytest.fixture

@@ -260,3 +260,5 @@ def test_help_tells_the_options():
     assert result.exit_code == 0
     for option in ("--format", "--live", "--mic", "--policy", "--speed", "--out"):
         assert option in result.stdout
+    assert "raw audio on stdin" in result.stdout
+    assert "16-bit little-endian, mono" in result.stdout

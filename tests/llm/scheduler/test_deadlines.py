@@ -75,7 +75,7 @@ def test_the_margin_of_late_answers_is_added() -> None:
         deadlines.answered(late, 11.0)  # twice as long
     each = due(0.6)
     deadlines.predict(each, FirstText(0.4, 0.5), 0, 10.0)
-    with pytest.raises(Unavailable, match="after 1 s"):
+    with pytest.raises(Unavailable, match="after 1000 ms"):
         deadlines.check(each, 10.0)
 
 

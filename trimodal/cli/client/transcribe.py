@@ -48,7 +48,7 @@ def transcribe(
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="FILE... | -", help="Recordings (wav, flac, ogg, mp3), or - for raw audio on stdin."
+            metavar="FILE | -", help="Recordings (wav, flac, ogg, mp3), or - for raw audio on stdin."
         ),
     ] = None,
     form: Annotated[Format, typer.Option("--format", help="Of what is written.")] = Format.text,
