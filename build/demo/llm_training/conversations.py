@@ -23,7 +23,7 @@ from speech_training import phrases as spoken
 from trimodal.assistant.values import Saw
 
 NOTHING = Saw()
-PICTURE_KINDS = ("which",) * 4 + ("claim",) * 4 + ("sure",) * 2 + ("else",)
+PICTURE_KINDS = ("which",) * 2 + ("claim",) * 5 + ("sure",) * 3 + ("else",) * 2
 
 
 def turn(topics: list[Topic], random_: random.Random) -> tuple[str, str]:
@@ -79,7 +79,7 @@ def conversation(
     assistant = random_.random() < 0.7
     shown: Saw | None = None
     for _ in range(
-        random_.randint(1, 4) if long else random_.choice((1, 1, 2, 3, 4) if assistant else (1, 1, 2))
+        random_.randint(1, 4) if long else random_.choice((1, 1, 2, 3, 4, 6) if assistant else (1, 1, 2))
     ):
         if assistant:
             question, answer, shown = sent(topics, shown, random_)

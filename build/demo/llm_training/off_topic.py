@@ -129,6 +129,26 @@ TEMPLATES = (
     "{stuff}", "{place}", "{person}", "{thing}", "{stuff} or {stuff}", "the {noun}", "what about {stuff}",
     "what about {place}",
 )  # fmt: skip
+# {topic}: the name of a topic, as a word of a sentence that is not about it.
+SAME_WORDS = (
+    "how do i {topic} {thing}", "{topic} the {noun} for me", "please {topic} my {noun}",
+    "can you {topic} {things}", "what is a {topic} of {things}", "is there a {topic} of {place}",
+    "who is in the {topic} of {year}", "what is the {topic} of {place}", "what is the {topic} of {thing}",
+    "where is the {topic} of {person}", "i want to {topic} a {noun}",
+    "which {topic} is the best for {things}", "who {done} the {topic} of {place}",
+    "how much does a {topic} of {stuff} cost", "when did {person} {topic} the {noun}",
+    "{topic} {number} {things}",
+)  # fmt: skip
+OPINIONS = (
+    "i think {person} is {colour}", "i think that {things} are {colour}", "i believe in {stuff}",
+    "you know {person}", "i am sure that {person} {done} it", "i think you like {things}",
+    "i think we should talk about {stuff}", "that was a good {noun}", "you are a {noun}",
+    "this {noun} is not mine", "it is {colour} outside", "it was {person}",
+    "how many {noun} {things} make a {noun}", "what is {number} degrees in {place}",
+    "what is half of {number}", "add {number} and {number}", "multiply {number} by {number}",
+    "what percentage of {things} are {colour}", "how many {things} are there in {number} {things}",
+    "is {number} bigger than {number}", "i know {number} {things}",
+)  # fmt: skip
 WHOLE = (
     "what is the weather like today", "who won the game", "write me a poem", "tell me a joke",
     "what time is it", "translate this into french", "how old are you", "what is two plus two",
@@ -192,6 +212,7 @@ HELD_OUT = tuple(Path(__file__).with_name("off_topic_held_out.txt").read_text(en
 
 KNOWN = frozenset(name.lower() for topic in load_topics() for name in topic["names"])
 # What the templates of topics make of a name that only looks unknown.
+_TOPIC_NAMES = sorted(KNOWN)
 _TOPIC_WORDS = frozenset(word for name in KNOWN for word in re.findall(r"[a-z_]+", name))
 
 
@@ -248,8 +269,10 @@ def question(random_: random.Random) -> str:
     """A question that is none of the topics' nor about a picture, in lower case without punctuation."""
     if random_.random() < 0.12:
         return random_.choice(WHOLE)
-    text = random_.choice(TEMPLATES)
+    draw = random_.random()
+    text = random_.choice(SAME_WORDS if draw < 0.15 else OPINIONS if draw < 0.3 else TEMPLATES)
     holes = {
+        "{topic}": lambda: random_.choice(_TOPIC_NAMES),
         "{attribute}": lambda: random_.choice(ATTRIBUTES) if random_.random() < 0.8 else word(random_),
         "{place}": lambda: random_.choice(PLACES) if random_.random() < 0.85 else word(random_),
         "{person}": lambda: random_.choice(PEOPLE) if random_.random() < 0.8 else word(random_),

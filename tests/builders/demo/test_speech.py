@@ -20,7 +20,11 @@ import soundfile  # noqa: E402
 from speech_training import gate, phrases, tokens, voices  # noqa: E402
 
 pytestmark = pytest.mark.build
-SAMPLES = json.loads((SPEECH / "samples" / "samples.json").read_text(encoding="utf-8"))
+SAMPLES = [
+    one | {"file": f"{folder}/{one['file']}"}
+    for folder in ("samples", "questions")
+    for one in json.loads((SPEECH / folder / "samples.json").read_text(encoding="utf-8"))
+]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +33,7 @@ def served():
 
 
 def recorded(sample):
-    return soundfile.read(SPEECH / "samples" / sample["file"], dtype="float32")[0]
+    return soundfile.read(SPEECH / sample["file"], dtype="float32")[0]
 
 
 def test_the_checkpoint_is_small_and_its_figures_hold_the_floors():
@@ -82,7 +86,7 @@ def test_an_unknown_voice_is_told():
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample["file"])
 def test_a_recording_is_what_its_entry_says(sample):
-    with soundfile.SoundFile(SPEECH / "samples" / sample["file"]) as file:
+    with soundfile.SoundFile(SPEECH / sample["file"]) as file:
         assert (file.samplerate, file.channels, file.subtype) == (16000, 1, "PCM_16")
         assert file.frames / 16000 == pytest.approx(sample["seconds"], abs=1e-3)
     assert " ".join(word for word, _, _ in sample["words"]) == sample["text"]
