@@ -89,7 +89,7 @@ def test_findings_come_first_and_the_last_response_says_how_it_came_about(bench)
     assert sink.column("labels", "saw") == [[b"seven", b"one"]]
     assert sink.column("scores", "saw")[0] == pytest.approx([0.9, 0.1])
     assert prompt(one).startswith(
-        'An image is attached. A classifier sees in it: "seven" (0.90), "one" (0.10).'
+        'An image is attached. A classifier sees in it: "seven" (90 %), "one" (10 %).'
     )
     assert prompt(one).endswith('It says: "what is said"\n\nand this?')
     *others, last = sink.responses
@@ -225,13 +225,13 @@ def test_a_stage_that_fails_is_named_with_its_own_error(bench, stage, error):
     assert one.metric("requests_total", outcome=error.code.lower()).value == 1
 
 
-def test_what_nobody_expected_is_an_internal_error_of_its_stage(bench, capsys):
+def test_what_nobody_expected_is_an_internal_error_of_its_stage(bench, caplog):
     one = bench()
     one.models.errors["saw"] = OSError("/secret/path")
     error = one.ask("q", IMAGE).wait().error
     assert isinstance(error, InternalError)
     assert str(error) == "saw: the model failed on this request; the server's log says why"
-    assert "/secret/path" in capsys.readouterr().err
+    assert "/secret/path" in caplog.text
 
 
 def test_one_stage_that_fails_stops_the_others(bench):
@@ -254,7 +254,7 @@ def test_an_answer_that_just_stops_is_an_error(bench):
     assert str(one.ask().wait().error) == "answer: the model ended its answer without a finish_reason"
 
 
-def test_a_response_that_cannot_be_sent_ends_the_request(bench, capsys):
+def test_a_response_that_cannot_be_sent_ends_the_request(bench, caplog):
     one = bench()
     one.models.hold("answer")
     sink = one.ask()
@@ -264,7 +264,7 @@ def test_a_response_that_cannot_be_sent_ends_the_request(bench, capsys):
     assert str(sink.wait().error) == "answer: it could not be sent; send the request again"
     one.idle()
     assert len(one.models.cancelled) == 1
-    assert "MemoryError" in capsys.readouterr().err
+    assert "MemoryError" in caplog.text
 
 
 def test_no_more_requests_than_set(bench):
