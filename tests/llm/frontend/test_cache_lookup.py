@@ -53,8 +53,8 @@ def test_who_waited_for_the_lookup_as_long_as_it_may_take_goes_past_it(answers: 
         ask(server, "kept", max_tokens=5).wait()
         eventually(lambda: answers.kept != [])
         answers.gate.clear()
-        answers.patience_s = 0.015  # as long as a lookup may take
         looking = [ask(server, f"prompt {index}", max_tokens=5) for index in range(8)]
+        answers.patience_s = 0.015  # as long as a lookup may wait for a thread: all 8 are taken
         late = ask(server, "kept", max_tokens=5)
         eventually(lambda: server.value("cache_skipped_total") == 1)  # the late one was given up
         answers.gate.set()
