@@ -29,7 +29,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(matrices, {"lr": lr})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """One step along the gradients."""
         for group in self.param_groups:
             for weight in group["params"]:

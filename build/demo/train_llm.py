@@ -140,7 +140,9 @@ def train(model: LlamaForCausalLM, size: Size, tokenizer: Tokenizer, run: Run) -
 
 def save(model: LlamaForCausalLM, out: Path) -> None:
     """Writes the checkpoint in bfloat16."""
-    copy.deepcopy(model).to(device="cpu", dtype=torch.bfloat16).save_pretrained(out)
+    rounded: torch.nn.Module = copy.deepcopy(model)
+    rounded.to(device="cpu", dtype=torch.bfloat16)
+    rounded.save_pretrained(out)  # type: ignore[operator]
 
 
 def save_figures(out: Path, judge: Path | None, figures: dict[str, Any]) -> int:

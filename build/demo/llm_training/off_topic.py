@@ -12,6 +12,7 @@ import keyword
 import random
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from llm_training.data import load_passages, load_topics
@@ -241,7 +242,7 @@ _WORDS = sorted(
 def word(random_: random.Random) -> str:
     """A made-up word, mostly, or one of the passages that is part of no topic's name."""
     if random_.random() < 0.4:
-        return random_.choice(_WORDS)
+        return str(random_.choice(_WORDS))
     if random_.random() < 0.3:
         return "".join(random_.choices("abcdefghijklmnopqrstuvwxyz", k=random_.randint(2, 9)))
     made = "".join(random_.choices(SYLLABLES.split(), k=random_.randint(1, 4)))
@@ -271,7 +272,7 @@ def question(random_: random.Random) -> str:
         return random_.choice(WHOLE)
     draw = random_.random()
     text = random_.choice(SAME_WORDS if draw < 0.15 else OPINIONS if draw < 0.3 else TEMPLATES)
-    holes = {
+    holes: dict[str, Callable[[], str]] = {
         "{topic}": lambda: random_.choice(_TOPIC_NAMES),
         "{attribute}": lambda: random_.choice(ATTRIBUTES) if random_.random() < 0.8 else word(random_),
         "{place}": lambda: random_.choice(PLACES) if random_.random() < 0.85 else word(random_),
