@@ -41,10 +41,18 @@ def test_whatever_is_heard_and_seen_is_one_quotation_each(heard, labels):
     assert [json.loads(one) for one in quoted] == labels[:3]
 
 
-def test_labels_are_told_with_percentages_three_at_most():
-    saw = Saw(("7", "1", "9", "4"), (0.957, 0.031, 0.004, 0.003))
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [
+        (1, 'A classifier is 96 % sure that it shows "7".'),
+        (2, 'A classifier is 96 % sure that it shows "7"; next comes "1".'),
+        (4, 'A classifier is 96 % sure that it shows "7"; next come "1" and "9".'),
+    ],
+)
+def test_labels_are_told_three_at_most_with_the_best_ones_score(count, told):
+    saw = Saw(("7", "1", "9", "4")[:count], (0.957, 0.031, 0.004, 0.003)[:count])
     labels, _, question = PROMPT.render("what digit is this", "", saw).split("\n")
-    assert labels == 'An image is attached. A classifier sees in it: "7" (96 %), "1" (3 %), "9" (0 %).'
+    assert labels == f"An image is attached. {told}"
     assert question == "what digit is this"
 
 

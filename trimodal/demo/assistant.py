@@ -68,12 +68,12 @@ def questions(known: dict[str, str]) -> tuple[Question, ...]:
             r"The picture shows the digit 7\.", text="What digit is this?", image=f"{pictures}/digit-7-a.png"
         ),
         Question(
-            r"Yes, the picture shows the digit 7\.",
+            r"The picture shows the digit 7, so yes\.",
             image=f"{pictures}/digit-7-b.jpg",
             audio=f"{voices}/03-is-it-seven.wav",
         ),
         Question(
-            r"I am \d+ % sure that it is the digit 3\.",
+            r"The picture shows the digit 3, and I am \d+ % sure\.",
             image=f"{pictures}/digit-3-a.png",
             audio=f"{voices}/04-how-sure.wav",
         ),

@@ -230,14 +230,15 @@ def varied(kind: str, template: str, random_: random.Random) -> str:
 
 def answer(kind: str, saw: Saw, claimed: int) -> str:
     """What the labels say to a question of this kind."""
-    truth = saw.labels[0]
+    # The digit comes first: a small model compares with what it has said better than with what it will say.
+    shown = f"The picture shows the digit {saw.labels[0]}"
     if kind == "which":
-        return f"The picture shows the digit {truth}."
+        return f"{shown}."
     if kind == "claim":
-        return f"{'Yes' if str(claimed) == truth else 'No'}, the picture shows the digit {truth}."
+        return f"{shown}, so {'yes' if str(claimed) == saw.labels[0] else 'no'}."
     if kind == "sure":
-        return f"I am {percent(saw.scores[0])} sure that it is the digit {truth}."
-    return f"If it is not the digit {truth}, it may be the digit {saw.labels[1]}."
+        return f"{shown}, and I am {percent(saw.scores[0])} sure."
+    return f"{shown}, or else the digit {saw.labels[1]}."
 
 
 def misheard(text: str, random_: random.Random) -> str:

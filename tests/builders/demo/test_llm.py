@@ -102,9 +102,9 @@ def test_questions_about_a_picture_are_answered_from_its_labels(model, tokenizer
     asked = {
         "What digit is this?": f"The picture shows the digit {digit}.",
         "which number do you see": f"The picture shows the digit {digit}.",
-        f"Is it a {digit}?": f"Yes, the picture shows the digit {digit}.",
-        f"is it {'an' if word == 'eight' else 'a'} {word}": f"No, the picture shows the digit {digit}.",
-        "how sure are you": f"I am 91 % sure that it is the digit {digit}.",
+        f"Is it a {digit}?": f"The picture shows the digit {digit}, so yes.",
+        f"is it {'an' if word == 'eight' else 'a'} {word}": f"The picture shows the digit {digit}, so no.",
+        "how sure are you": f"The picture shows the digit {digit}, and I am 91 % sure.",
     }
     chats = [[{"role": "user", "content": pictures.PROMPT.render(text, "", saw)}] for text in asked]
     assert answers(model, tokenizer, chats, longest=24) == list(asked.values())
@@ -115,8 +115,8 @@ def test_a_talk_about_a_picture_goes_on_without_it(model, tokenizer):
     chat = [{"role": "user", "content": pictures.PROMPT.render("what digit is this", "", saw)}]
     for question, answer in (
         ("how sure are you?", "The picture shows the digit 4."),
-        ("Is it a nine?", "I am 88 % sure that it is the digit 4."),
-        (None, "No, the picture shows the digit 4."),
+        ("Is it a nine?", "The picture shows the digit 4, and I am 88 % sure."),
+        (None, "The picture shows the digit 4, so no."),
     ):
         assert answers(model, tokenizer, [chat], longest=24) == [answer]
         chat = [*chat, {"role": "assistant", "content": answer}, {"role": "user", "content": question}]

@@ -81,10 +81,10 @@ def plain(text):
     ("kind", "claimed", "answer"),
     [
         ("which", 0, "The picture shows the digit 7."),
-        ("claim", 7, "Yes, the picture shows the digit 7."),
-        ("claim", 1, "No, the picture shows the digit 7."),
-        ("sure", 0, "I am 96 % sure that it is the digit 7."),
-        ("else", 0, "If it is not the digit 7, it may be the digit 1."),
+        ("claim", 7, "The picture shows the digit 7, so yes."),
+        ("claim", 1, "The picture shows the digit 7, so no."),
+        ("sure", 0, "The picture shows the digit 7, and I am 96 % sure."),
+        ("else", 0, "The picture shows the digit 7, or else the digit 1."),
     ],
 )
 def test_an_answer_about_a_picture_follows_from_its_labels(kind, claimed, answer):
