@@ -282,7 +282,7 @@ def test_the_programs(server: TritonServer, files: Path) -> None:
     findings, timing = copied.stderr.rstrip().rsplit("\n", 1)
     assert set(findings.split("\n")) - {""} >= {"heard: what is a lambda", "saw: class 2 (1.00)"}
     assert json.loads(timing)["total"] > 0
-    command = run("-m", "trimodal.cli.app", "ask", *given, "--json", "--stats", "--max-tokens", 9)
+    command = run("-m", "trimodal.cli.app", "ask", *given, "--json", "--stats", "--max-tokens", 10)
     *items, summary = [json.loads(line) for line in command.stdout.splitlines()]
     assert {item["stage"] for item in items} == {"heard", "saw", "answer"}
     assert summary["text"] == "".join(item["delta"] for item in items if item["stage"] == "answer")
