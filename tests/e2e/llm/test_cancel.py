@@ -117,7 +117,7 @@ class Leaver:
 
 async def test_fifty_that_leave_harm_none_of_eight_that_stay(server: TritonServer) -> None:
     rng = random.Random(7)
-    cancelled = metric(server, "requests_total", '"cancelled"')
+    cancelled, total = metric(server, "requests_total", '"cancelled"'), metric(server, "requests_total")
     async with Client(server.grpc_url, timeouts=Timeouts(silence=30)) as client:
         solo = [(await client.complete(prompt, max_tokens=250)).text for prompt in STAYING]
         staying = [asyncio.create_task(client.complete(prompt, max_tokens=250)) for prompt in STAYING]
@@ -139,7 +139,11 @@ async def test_fifty_that_leave_harm_none_of_eight_that_stay(server: TritonServe
         assert sum(not leaver.text for leaver in leavers) > 5, "some must have left before their first text"
         assert [(await task).text for task in staying] == solo
     await until(server, (0, 0, 0))
-    wait_until(lambda: metric(server, "requests_total", '"cancelled"') == cancelled + 50, "50 outcomes", 10)
+    ends = total + 2 * len(STAYING) + len(leavers)
+    wait_until(lambda: metric(server, "requests_total") == ends, "one outcome each", 10)
+    # Over gRPC all 38 are cancelled. Of the 12 that hang up Triton 2.51 sees some only after their answer's
+    # end where both cores are busy (5 of 12 beside a build): its HTTP front end looks when it writes.
+    assert metric(server, "requests_total", '"cancelled"') > cancelled + 38
 
 
 async def test_the_books_are_closed_at_once(server: TritonServer) -> None:
