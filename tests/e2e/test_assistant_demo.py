@@ -1,4 +1,4 @@
-"""The assistant on the demo's engines: spoken questions about topics."""
+"""The assistant on the demo's engines: questions about pictures, typed and spoken, and what is refused."""
 
 from __future__ import annotations
 
@@ -35,3 +35,12 @@ async def test_what_the_demo_shows_is_answered_right(client: Client, question: Q
     image, audio = (DEMO / file if file else None for file in (question.image, question.audio))
     answer = await client.ask(question.text, image=image, audio=audio, max_tokens=120).answer()
     assert re.fullmatch(question.answer, answer.text)
+
+
+async def test_each_sample_picture_is_named_by_its_digit(client: Client) -> None:
+    for number, image in enumerate(sorted((DEMO / "vision" / "samples").iterdir())):
+        digit = image.name.split("-")[1]
+        recording = DEMO / "speech" / "questions" / ("01-what-digit.wav", "02-which-number.wav")[number % 2]
+        for text, audio in (("Which number do you see?", None), (None, recording)):
+            answer = await client.ask(text, image=image, audio=audio).answer()
+            assert answer.text == f"The picture shows the digit {digit}.", (image.name, text)

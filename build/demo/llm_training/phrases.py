@@ -11,8 +11,8 @@ from llm_training import off_topic
 from llm_training.data import Topic
 
 REFUSAL = (
-    "I only know a few topics of the Python documentation. "
-    "Ask me about a statement, a built-in function or a module, for example: what is a lambda?"
+    "I only know a few topics of the Python documentation and the digit in a picture, "
+    "so I cannot answer that."
 )
 GREETING = "Hello! I am a pocket reference for Python. Ask me, for example: explain the while statement."
 
