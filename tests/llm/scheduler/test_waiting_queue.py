@@ -20,7 +20,7 @@ def ids(order: WaitingQueue) -> list[int]:
 def test_priority_then_deadline_then_arrival() -> None:
     order = WaitingQueue(5.0)
     for number, (priority, due, arrived) in enumerate(
-        [(0, math.inf, 0.0), (0, 4.9, 0.2), (0, 3.0, 0.3), (5, math.inf, 0.4), (0, 3.0, 0.1)]
+        [(0, math.inf, 0.0), (0, 9.0, 0.2), (0, 3.0, 0.3), (5, math.inf, 0.4), (0, 3.0, 0.1)]
     ):
         order.add(ticket(number, priority, due, arrived, tier=f"tier {number % 2}"))
     assert ids(order) == [3, 4, 2, 1, 0]
@@ -34,25 +34,47 @@ def test_first_in_first_out_knows_neither_priority_nor_deadline_nor_age() -> Non
     order = WaitingQueue(5.0, fifo=True)
     for number in range(3):
         order.add(ticket(number, priority=number, due=9.0 - number, tier=f"tier {number}"))
+    order.age(1000.0)
     assert ids(order) == [0, 1, 2]
-    assert order.heads()[0].id == 0
+    assert [head.id for head in order.heads()] == [0, 1, 2]
 
 
-def test_waiting_counts_as_priority() -> None:
-    """Two priorities are worth 2 · 5 s: a newcomer overtakes who has waited for less."""
+def test_waiting_raises_the_priority() -> None:
     order = WaitingQueue(5.0)
-    old = ticket(1, priority=-1)
-    for each in (old, ticket(2, priority=1, arrived=9.0), ticket(3, priority=1, arrived=11.0)):
-        order.add(each)
-    assert ids(order) == [2, 1, 3]
+    old, new = ticket(1, priority=-1), ticket(2, priority=1, arrived=9.0)
+    order.add(old)
+    order.add(new)
+    assert ids(order) == [2, 1]
+    order.age(9.9)  # old rose at 5 s
+    assert ids(order) == [2, 1]
+    order.age(15.0)  # old for the 2nd and 3rd time at once, new for the first
+    assert order.rank(old, 15.0) == order.rank(new, 15.0) == 2
+    assert ids(order) == [1, 2]  # of one priority, so the one that came first
     assert [order.rank(old, now) for now in (0.0, 4.9, 9.9, 15.0)] == [-1, -1, 0, 2]
 
 
-def test_a_far_deadline_and_none_count_as_the_ageing_time() -> None:
+def test_the_earliest_deadline_goes_first_also_beyond_the_ageing_time() -> None:
     order = WaitingQueue(5.0)
-    for each in (ticket(1, due=60.0, arrived=1.0), ticket(2), ticket(3, due=5.9, arrived=2.0)):
+    for each in (ticket(1), ticket(2, due=3600.0, arrived=1.0), ticket(3, due=60.0, arrived=2.0)):
         order.add(each)
-    assert ids(order) == [2, 3, 1]
+    assert ids(order) == [3, 2, 1]
+    order.age(4.9)
+    assert ids(order) == [3, 2, 1]
+    order.age(8.0)  # all have waited for more than 5 s
+    assert ids(order) == [3, 2, 1]
+    order.age(10.1)  # the first for more than 10 s
+    assert ids(order) == [1, 3, 2]
+
+
+def test_a_ticket_that_was_raised_is_still_found() -> None:
+    order = WaitingQueue(1.0)
+    entries = [ticket(number, number % 3, arrived=number / 10) for number in range(20)]
+    for each in entries:
+        order.add(each)
+    for number, each in enumerate(entries):
+        order.age(number / 3)
+        assert order.remove(each)
+    assert (len(order), order.heads()) == (0, [])
 
 
 def test_nobody_waits_for_ever_behind_newcomers() -> None:
@@ -63,10 +85,11 @@ def test_nobody_waits_for_ever_behind_newcomers() -> None:
         now = float(second)
         for number in range(2):
             order.add(ticket(1 + 2 * second + number, 10, now + 0.5, now))
+        order.age(now)
         first = next(iter(order))
         order.remove(first)
         served.append(first.id)
-    # Those that come after 11 · 5 s go behind it; of the 2 · 55 before, one is served a second.
+    # Its priority passes all newcomers' at (10 + 1) · 5 s; those that came before rise as it does.
     assert 0 in served
     assert served.index(0) <= 120
 
@@ -75,8 +98,8 @@ def test_those_before_a_newcomer_tier_by_tier() -> None:
     order = WaitingQueue(5.0)
     order.add(ticket(1, due=2.0, tier="a"))
     order.add(ticket(2, due=1.0, tier="b"))
-    order.add(ticket(3, due=4.5, tier="b"))
-    lines = order.before(ticket(4, due=4.0, tier="b"))
+    order.add(ticket(3, due=8.0, tier="b"))
+    lines = order.before(ticket(4, due=5.0, tier="b"))
     assert sorted([key[-1].id for key in line] for line in lines) == [[1], [2, 4]]
 
 
@@ -90,9 +113,10 @@ def test_a_thousand_that_come_and_go_leave_nothing_behind() -> None:
         )
         order.add(entry)
         waiting[number] = entry
+        order.age(now)
         if draw.random() < 0.9:
             order.remove(waiting.pop(draw.choice(list(waiting))))
-        keys = [min(each.ttft_deadline, each.arrived + 0.1) - 0.1 * each.priority for each in order]
+        keys = [(-order.rank(each, now), each.ttft_deadline) for each in order]
         assert keys == sorted(keys)
     assert sorted(ids(order)) == sorted(waiting)
     for entry in waiting.values():

@@ -73,6 +73,7 @@ class Scheduler:
         ticket.blocks = self.admission.blocks(ticket.prompt_tokens, ticket.max_tokens)
         ticket.expires = ticket.ttft_deadline
         ticket.uncached = self._predictor.uncached(ticket)
+        self._waiting.age(now)
         rank = self._waiting.rank(ticket, now)
         loser = self._loser(ticket, rank, now)
         lines = self._waiting.before(ticket)
@@ -108,6 +109,7 @@ class Scheduler:
         The first in order waits for its room and none overtakes it there, so small requests never
         starve a big one. Only a tier that is short of its own share of the KV blocks is passed over.
         """
+        self._waiting.age(self._clock())
         for ticket in self._waiting.heads():
             if not self.admission.in_share(ticket):
                 continue

@@ -1,7 +1,7 @@
-"""Orders the tickets that wait: by priority, then by deadline, and by waiting, so that none starves.
+"""Orders the tickets that wait: by priority, which rises with waiting, then by deadline, then by arrival.
 
-A ticket's place is fixed when it comes and does not change with time. Tickets are kept in one sorted list a
-tier, so that a tier that is short of its share of KV blocks is passed over as a whole.
+Tickets are kept in one sorted list a tier, so that a tier that is short of its share of KV blocks is passed
+over as a whole.
 """
 
 from __future__ import annotations
@@ -13,22 +13,26 @@ from collections.abc import Iterator
 
 from trimodal.llm.scheduler.ticket import Ticket
 
-Key = tuple[float, float, int, Ticket]
+Key = tuple[float, float, float, int, Ticket]
+
+# Raised priorities are sorted in so often in each `ageing_s`: once a rise of each ticket would cost n² of n.
+SORTS = 20
 
 
 class WaitingQueue:
     """Tickets that wait. Times are seconds of the owner's clock, absolute.
 
     Args:
-        ageing_s: seconds of waiting that count as much as one priority: a newcomer goes before a ticket that
-            is n priorities lower, unless that has waited for n · ageing_s already. Within a priority the
-            earlier deadline goes first; none, or one further off, counts as `ageing_s` after arrival.
+        ageing_s: each so long a wait raises a ticket by one priority, as of the last `age`. Priority has no
+            upper end, so whoever waits goes before all newcomers at last. Within a priority the earliest
+            deadline goes first.
         fifo: only the order of coming counts, which is that of the ids.
     """
 
     def __init__(self, ageing_s: float, fifo: bool = False) -> None:
         self._ageing_s = ageing_s
         self._fifo = fifo
+        self._aged = 0.0
         self._keys: dict[int, Key] = {}
         self._lines: dict[str, list[Key]] = {}
         self._expiries: list[tuple[float, int, Ticket]] = []
@@ -38,6 +42,15 @@ class WaitingQueue:
 
     def __iter__(self) -> Iterator[Ticket]:
         return (key[-1] for key in heapq.merge(*self._lines.values()))
+
+    def age(self, now: float) -> None:
+        """Moves those up whose priority has risen."""
+        if self._fifo or now < self._aged + self._ageing_s / SORTS:
+            return
+        self._aged = now
+        for name, line in self._lines.items():
+            self._lines[name] = sorted(self._key(key[-1]) for key in line)
+        self._keys = {key[-1].id: key for line in self._lines.values() for key in line}
 
     def add(self, ticket: Ticket) -> None:
         """Puts a ticket in its place."""
@@ -75,7 +88,7 @@ class WaitingQueue:
         return max(line[-1] for line in self._lines.values())[-1] if self._lines else None
 
     def rank(self, ticket: Ticket, now: float) -> float:
-        """The priority of a newcomer that would go level with a ticket: its own, and what waiting added."""
+        """A ticket's priority at a time: its own, and what waiting added."""
         if self._fifo:
             return 0.0
         return ticket.priority + max(0.0, (now - ticket.arrived) // self._ageing_s)
@@ -87,6 +100,5 @@ class WaitingQueue:
 
     def _key(self, ticket: Ticket) -> Key:
         if self._fifo:
-            return 0.0, 0.0, ticket.id, ticket
-        due = min(ticket.ttft_deadline, ticket.arrived + self._ageing_s)
-        return due - ticket.priority * self._ageing_s, ticket.arrived, ticket.id, ticket
+            return 0.0, 0.0, 0.0, ticket.id, ticket
+        return -self.rank(ticket, self._aged), ticket.ttft_deadline, ticket.arrived, ticket.id, ticket
