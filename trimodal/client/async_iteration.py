@@ -1,9 +1,10 @@
-"""Turns a blocking iterator into an asynchronous one."""
+"""Turns a blocking iterator into an asynchronous one; tells a cancelled task from a cancelled wait."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import threading
 from collections.abc import AsyncGenerator, Generator
 from typing import TypeVar
@@ -49,3 +50,9 @@ async def pumped(items: Generator[Item, None, None], ahead: int = 2) -> AsyncGen
     finally:
         left.set()
         room.release()
+
+
+def is_cancelling() -> bool:
+    """Whether the running task is being cancelled (Python 3.11 and later can tell)."""
+    task = asyncio.current_task()
+    return sys.version_info >= (3, 11) and task is not None and task.cancelling() > 0

@@ -82,6 +82,56 @@ async def test_cancel_while_a_delta_is_awaited_ends_the_iteration():
     assert len(transport.cancelled) == 1
 
 
+class SlowToSend(FakeTransport):
+    """Takes a while to send a request, as one that connects first; notes what became of that."""
+
+    def __init__(self, seconds: float, **models) -> None:
+        super().__init__(**models)
+        self.seconds, self.broken_off = seconds, False
+
+    async def stream(self, request, timeouts):
+        try:
+            await asyncio.sleep(self.seconds)
+        except asyncio.CancelledError:
+            self.broken_off = True
+            raise
+        return await super().stream(request, timeouts)
+
+
+async def test_cancel_while_the_request_is_sent_ends_that_too():
+    """The client once went on to read the whole answer, and the server to generate it."""
+    transport = SlowToSend(30, llm=scripted("one two three"))
+    stream = Client(transport=transport).generate("x")
+    asyncio.get_running_loop().call_later(0.02, stream.cancel)
+    answer = await asyncio.wait_for(stream.answer(), 5)
+    assert (answer.text, answer.finish_reason) == ("", "cancelled")
+    assert transport.broken_off
+    assert transport.requests == []
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_cancel_at_each_turn_of_the_loop_ends_the_request(turns):
+    transport = SlowToSend(0, llm=scripted("one two three", step=30))
+    stream = Client(transport=transport).generate("x")
+    reading = asyncio.create_task(stream.answer())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    stream.cancel()
+    answer = await asyncio.wait_for(reading, 5)
+    assert (answer.text, answer.finish_reason) == ("", "cancelled")
+    assert len(transport.cancelled) == len(transport.requests)
+
+
+async def test_a_task_cancelled_while_the_request_is_sent_is_cancelled():
+    transport = SlowToSend(30, llm=scripted("one two three"))
+    task = asyncio.create_task(Client(transport=transport).generate("x").answer())
+    await asyncio.sleep(0.02)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert transport.broken_off
+
+
 async def test_a_cancelled_task_cancels_the_request():
     client, transport = client_of(scripted("one two", step=30))
     task = asyncio.create_task(client.complete("x"))

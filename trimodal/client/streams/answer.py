@@ -5,10 +5,12 @@ A stream keeps the text, the usage and the times, and ends the request when it i
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from trimodal.client.async_iteration import is_cancelling
 from trimodal.client.decoding import read_note
 from trimodal.client.errors import ConnectionLost, ProtocolError
 from trimodal.client.timing import Stopwatch, Timing
@@ -32,8 +34,9 @@ class BaseStream(Generic[Item]):
 
     _of = "the llm model"
 
-    def __init__(self, send: Callable[[], Awaitable[Responses]]) -> None:
+    def __init__(self, send: Callable[[], Coroutine[Any, Any, Responses]]) -> None:
         self._send = send
+        self._sending: asyncio.Task[Responses] | None = None
         self._responses: Responses | None = None
         self._stopwatch = Stopwatch()
         self._parts: list[str] = []
@@ -68,7 +71,7 @@ class BaseStream(Generic[Item]):
         try:
             if self._responses is None:
                 self._stopwatch = Stopwatch()
-                self._responses = await self._send()
+                self._responses = await self._sent()
             responses = self._responses
             while True:
                 response = await responses.read()
@@ -111,6 +114,26 @@ class BaseStream(Generic[Item]):
         if self._responses is not None:
             with contextlib.suppress(RuntimeError):  # the event loop is closed already
                 self._responses.cancel()
+
+    async def _sent(self) -> Responses:
+        """Sends the request, as a task of its own so that `cancel` ends that too.
+
+        Raises:
+            StopAsyncIteration: it was cancelled meanwhile.
+        """
+        self._sending = asyncio.ensure_future(self._send())
+        try:
+            responses = await self._sending
+        except asyncio.CancelledError:
+            if self._done and not is_cancelling():
+                raise StopAsyncIteration from None
+            raise
+        finally:
+            self._sending = None
+        if self._done:  # cancelled after the last byte was sent, before this task ran again
+            responses.cancel()
+            raise StopAsyncIteration
+        return responses
 
     def _item(self, outputs: Tensors) -> Item | None:
         """What a response is to the caller; None: nothing to tell. Raises ProtocolError."""
@@ -155,6 +178,8 @@ class BaseStream(Generic[Item]):
         self._done = True
         self.finish_reason = finish_reason
         self._stopwatch.end()
+        if self._sending is not None:
+            self._sending.cancel()
         responses, self._responses = self._responses, None
         if responses is not None:
             responses.cancel()

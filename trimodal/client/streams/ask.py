@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ class AskStream(BaseStream["Heard | Saw | Delta"]):
 
     _of = "the assistant"
 
-    def __init__(self, send: Callable[[], Awaitable[Responses]]) -> None:
+    def __init__(self, send: Callable[[], Coroutine[Any, Any, Responses]]) -> None:
         super().__init__(send)
         self.heard = ""
         self.labels: tuple[Prediction, ...] = ()

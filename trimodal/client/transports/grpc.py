@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +16,7 @@ from typing import Any
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from trimodal.client.async_iteration import is_cancelling
 from trimodal.client.errors import ConnectError, ConnectionLost, Timeout, from_message, from_status
 from trimodal.client.transports.base import Array, Request, Response, Timeouts
 from trimodal.client.transports.tensors import decode, encode
@@ -179,7 +179,7 @@ class GrpcResponses:
         try:
             return await awaitable
         except asyncio.CancelledError:
-            task_cancelled = not (self._silent or self._cancelled) or _cancelling()
+            task_cancelled = not (self._silent or self._cancelled) or is_cancelling()
             self.cancel()
             if task_cancelled:
                 raise
@@ -207,9 +207,3 @@ class GrpcResponses:
         if self._release:
             self._release()
             self._release = None
-
-
-def _cancelling() -> bool:
-    """Whether the running task is being cancelled (Python 3.11 and later can tell)."""
-    task = asyncio.current_task()
-    return sys.version_info >= (3, 11) and task is not None and task.cancelling() > 0
