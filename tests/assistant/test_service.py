@@ -89,7 +89,7 @@ def test_findings_come_first_and_the_last_response_says_how_it_came_about(bench)
     assert sink.column("labels", "saw") == [[b"seven", b"one"]]
     assert sink.column("scores", "saw")[0] == pytest.approx([0.9, 0.1])
     assert prompt(one).startswith(
-        'An image is attached. A classifier sees in it: "seven" (90 %), "one" (10 %).'
+        'An image is attached. A classifier is 90 % sure that it shows "seven"; next comes "one".'
     )
     assert prompt(one).endswith('It says: "what is said"\n\nand this?')
     *others, last = sink.responses
