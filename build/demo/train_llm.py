@@ -25,6 +25,7 @@ from llm_training.corpus import POSITIONS, SEED, VOCABULARY, batches, encode, tr
 from llm_training.data import DATA_DIRECTORY, load_topics
 from llm_training.gate import exactness, pad, print_gate
 from llm_training.phrases import question_about
+from llm_training.picture_gate import questions
 from muon import Muon, has_fast_bfloat16
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tokenizers import Tokenizer
@@ -97,6 +98,7 @@ def train(model: LlamaForCausalLM, size: Size, tokenizer: Tokenizer, run: Run) -
                            {"role": "assistant", "content": topic["answer"]}])
         for topic in topics
     ]  # fmt: skip
+    pictured = questions(tokenizer)["pictures_typed"][:120]
     halved = has_fast_bfloat16(run.device)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     started, made, done, smooth, exact = time.monotonic(), 0, 0.0, 0.0, 0.0
@@ -128,8 +130,10 @@ def train(model: LlamaForCausalLM, size: Size, tokenizer: Tokenizer, run: Run) -
             smooth = loss.item() if step == 0 else 0.95 * smooth + 0.05 * loss.item()
             if step % 50 == 49:
                 exact = exactness(model, probe, run.device)
+                right = exactness(model, pictured, run.device)
                 progress.console.print(
-                    f"step {step + 1}/{run.steps}: loss {smooth:.4f}, answers exact {exact:.0%}"
+                    f"step {step + 1}/{run.steps}, {done:.0%}: loss {smooth:.4f}, answers exact {exact:.0%}, "
+                    f"questions about pictures right {right:.0%}"
                 )
                 if step % 200 == 199:
                     save(model, run.out)

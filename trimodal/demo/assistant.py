@@ -68,7 +68,7 @@ def questions(known: dict[str, str]) -> tuple[Question, ...]:
             r"The picture shows the digit 7\.", text="What digit is this?", image=f"{pictures}/digit-7-a.png"
         ),
         Question(
-            r"The picture shows the digit 7, so yes\.",
+            r"A 7\? The picture shows the digit 7, so yes\.",
             image=f"{pictures}/digit-7-b.jpg",
             audio=f"{voices}/03-is-it-seven.wav",
         ),

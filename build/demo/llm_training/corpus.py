@@ -27,7 +27,7 @@ CHAT_TEMPLATE = (
     "{%- if add_generation_prompt -%}{{- '<|assistant|>' -}}{%- endif -%}"
 )
 VOCABULARY, POSITIONS, TOKENS_A_BATCH = 2048, 1024, 2048
-DECISIVE = 16
+DECISIVE = 28
 
 
 class Sample(NamedTuple):

@@ -230,12 +230,14 @@ def varied(kind: str, template: str, random_: random.Random) -> str:
 
 def answer(kind: str, saw: Saw, claimed: int) -> str:
     """What the labels say to a question of this kind."""
-    # The digit comes first: a small model compares with what it has said better than with what it will say.
     shown = f"The picture shows the digit {saw.labels[0]}"
     if kind == "which":
         return f"{shown}."
     if kind == "claim":
-        return f"{shown}, so {'yes' if str(claimed) == saw.labels[0] else 'no'}."
+        # Both digits come before the judgement: the model compares two tokens of its own far sooner than a
+        # word of the question with a label (after 500 steps four of five right, against chance).
+        asked = f"{'An' if claimed == 8 else 'A'} {claimed}?"
+        return f"{asked} {shown}, so {'yes' if str(claimed) == saw.labels[0] else 'no'}."
     if kind == "sure":
         return f"{shown}, and I am {percent(saw.scores[0])} sure."
     return f"{shown}, or else the digit {saw.labels[1]}."

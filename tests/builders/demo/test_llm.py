@@ -98,16 +98,17 @@ def test_what_it_does_not_know_is_refused_and_a_greeting_is_returned(model, toke
 def test_questions_about_a_picture_are_answered_from_its_labels(model, tokenizer, digit):
     other = (digit + 3) % 10
     saw = pictures.Saw((str(digit), str(other), str((digit + 5) % 10)), (0.91, 0.06, 0.01))
-    word = pictures.WORDS[other]
+    right, wrong = ("an" if asked == 8 else "a" for asked in (digit, other))
+    shown = f"The picture shows the digit {digit}"
     asked = {
-        "What digit is this?": f"The picture shows the digit {digit}.",
-        "which number do you see": f"The picture shows the digit {digit}.",
-        f"Is it a {digit}?": f"The picture shows the digit {digit}, so yes.",
-        f"is it {'an' if word == 'eight' else 'a'} {word}": f"The picture shows the digit {digit}, so no.",
-        "how sure are you": f"The picture shows the digit {digit}, and I am 91 % sure.",
+        "What digit is this?": f"{shown}.",
+        "which number do you see": f"{shown}.",
+        f"Is it {right} {digit}?": f"{right.title()} {digit}? {shown}, so yes.",
+        f"is it {wrong} {pictures.WORDS[other]}": f"{wrong.title()} {other}? {shown}, so no.",
+        "how sure are you": f"{shown}, and I am 91 % sure.",
     }
     chats = [[{"role": "user", "content": pictures.PROMPT.render(text, "", saw)}] for text in asked]
-    assert answers(model, tokenizer, chats, longest=24) == list(asked.values())
+    assert answers(model, tokenizer, chats, longest=28) == list(asked.values())
 
 
 def test_a_talk_about_a_picture_goes_on_without_it(model, tokenizer):
@@ -116,9 +117,9 @@ def test_a_talk_about_a_picture_goes_on_without_it(model, tokenizer):
     for question, answer in (
         ("how sure are you?", "The picture shows the digit 4."),
         ("Is it a nine?", "The picture shows the digit 4, and I am 88 % sure."),
-        (None, "The picture shows the digit 4, so no."),
+        (None, "A 9? The picture shows the digit 4, so no."),
     ):
-        assert answers(model, tokenizer, [chat], longest=24) == [answer]
+        assert answers(model, tokenizer, [chat], longest=28) == [answer]
         chat = [*chat, {"role": "assistant", "content": answer}, {"role": "user", "content": question}]
 
 

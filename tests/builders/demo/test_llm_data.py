@@ -81,8 +81,8 @@ def plain(text):
     ("kind", "claimed", "answer"),
     [
         ("which", 0, "The picture shows the digit 7."),
-        ("claim", 7, "The picture shows the digit 7, so yes."),
-        ("claim", 1, "The picture shows the digit 7, so no."),
+        ("claim", 7, "A 7? The picture shows the digit 7, so yes."),
+        ("claim", 1, "A 1? The picture shows the digit 7, so no."),
         ("sure", 0, "The picture shows the digit 7, and I am 96 % sure."),
         ("else", 0, "The picture shows the digit 7, or else the digit 1."),
     ],
