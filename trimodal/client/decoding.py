@@ -1,10 +1,14 @@
-"""Decodes output tensors: labels, vectors, the note of an answer, updates of live speech."""
+"""Decodes output tensors: labels, vectors, the note of an answer, updates of live speech.
+
+What cannot be read is a ProtocolError.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -16,24 +20,31 @@ from trimodal.client.transports.base import Array, Tensors
 from trimodal.client.values import LiveUpdate, Note, Prediction
 
 
-def predictions(outputs: Tensors, count: int, model: str) -> list[list[Prediction]]:
-    """Decodes the labels of `count` images, best first. Raises ProtocolError when they cannot be read."""
+@contextmanager
+def readable(sender: str) -> Iterator[None]:
+    """Turns what goes wrong while an answer of `sender` is decoded into a ProtocolError."""
     try:
-        pairs = zip(_rows(outputs, "labels", count), _rows(outputs, "scores", count), strict=True)
-        return [
-            [Prediction(bytes(label).decode(), float(score)) for label, score in zip(*pair, strict=True)]
-            for pair in pairs
-        ]
-    except (KeyError, TypeError, ValueError) as error:
-        raise _unreadable(model, error) from None
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise ProtocolError(f"the answer of {sender} cannot be read: {error!r}") from None
+
+
+def predictions(outputs: Tensors, count: int, model: str) -> list[list[Prediction]]:
+    """Decodes the labels of `count` images, best first."""
+    with readable(f"model '{model}'"):
+        names, scores = (_rows(outputs, name, count) for name in ("labels", "scores"))
+        return [labels(*row) for row in zip(names, scores, strict=True)]
+
+
+def labels(names: Array, scores: Array) -> list[Prediction]:
+    """Decodes the labels of one image."""
+    return [Prediction(name.decode(), float(score)) for name, score in zip(names, scores, strict=True)]
 
 
 def vectors(outputs: Tensors, count: int, model: str) -> list[NDArray[np.float32]]:
-    """Decodes the vectors of `count` texts, float32[d] each. Raises ProtocolError if they cannot be read."""
-    try:
+    """Decodes the vectors of `count` texts, float32[d] each."""
+    with readable(f"model '{model}'"):
         return list(_rows(outputs, "embedding", count))
-    except (KeyError, ValueError) as error:
-        raise _unreadable(model, error) from None
 
 
 def _rows(outputs: Tensors, name: str, count: int) -> Array:
@@ -43,16 +54,8 @@ def _rows(outputs: Tensors, name: str, count: int) -> Array:
     return array
 
 
-def _unreadable(model: str, error: Exception) -> ProtocolError:
-    return ProtocolError(f"the answer of model '{model}' cannot be read: {error}")
-
-
 def read_note(outputs: Tensors) -> Note:
-    """Decodes the note in `outputs`; an empty one from a server that sends none.
-
-    Raises:
-        KeyError, IndexError, TypeError, ValueError: part of it is missing or cannot be read.
-    """
+    """Decodes the note in `outputs`; an empty one from a server that sends none. For use in `readable`."""
     if "cache" not in outputs:
         return Note()
     foreseen = float(outputs["predicted_ttft_ms"][0])
@@ -67,8 +70,8 @@ def read_note(outputs: Tensors) -> Note:
 
 
 def read(outputs: Tensors) -> LiveUpdate:
-    """One answer. Raises ProtocolError when it is not what the model's contract says."""
-    try:
+    """Decodes one answer of the speech model."""
+    with readable("the speech model"):
         flat = {name: array.reshape(-1) for name, array in outputs.items()}
         columns = (flat[f"word{name}"] for name in ("s", "_starts", "_ends", "_probabilities"))
         return LiveUpdate(
@@ -82,8 +85,6 @@ def read(outputs: Tensors) -> LiveUpdate:
             lag_s=float(flat["lag_s"][0]),
             final=bool(flat["final"][0]),
         )
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise ProtocolError(f"the answer of the speech model cannot be read: {error!r}") from None
 
 
 def merged(updates: Sequence[LiveUpdate]) -> LiveUpdate:

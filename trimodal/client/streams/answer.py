@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from trimodal.client.async_iteration import is_cancelling
-from trimodal.client.decoding import read_note
-from trimodal.client.errors import ConnectionLost, ProtocolError
+from trimodal.client.decoding import read_note, readable
+from trimodal.client.errors import ConnectionLost
 from trimodal.client.timing import Stopwatch, Timing
 from trimodal.client.transports.base import Responses, Tensors
 from trimodal.client.values import Answer, Delta, Note, Usage
@@ -141,18 +141,13 @@ class BaseStream(Generic[Item]):
 
     def _delta(self, outputs: Tensors) -> Delta | None:
         """New text of the answer, taken in; None: a response without any."""
-        try:
+        with readable(self._of):
             text = bytes(outputs["text_output"][0]).decode()
             finish_reason = bytes(outputs["finish_reason"][0]).decode()
-            usage = Usage(
-                prompt=int(outputs["prompt_tokens"][0]),
-                cached=int(outputs["cached_tokens"][0]),
-                completion=int(outputs["completion_tokens"][0]),
-            )
+            names = ("prompt_tokens", "cached_tokens", "completion_tokens")
+            usage = Usage(*(int(outputs[name][0]) for name in names))
             if finish_reason:
                 self.note = read_note(outputs)
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise ProtocolError(f"the answer of {self._of} cannot be read: {error!r}") from None
         tokens = usage.completion - self.usage.completion
         self.usage = usage
         if text:

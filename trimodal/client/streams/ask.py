@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from trimodal.client.errors import ProtocolError
+from trimodal.client.decoding import labels, readable
 from trimodal.client.options import Options, generation_inputs
 from trimodal.client.streams.answer import BaseStream
 from trimodal.client.streams.chunks import Audio, checked
@@ -49,19 +49,16 @@ class AskStream(BaseStream["Heard | Saw | Delta"]):
         self.stages: dict[str, float | None] = {}
 
     def _item(self, outputs: Tensors) -> Heard | Saw | Delta | None:
-        try:
+        with readable(self._of):
             stage = bytes(outputs["stage"][0]).decode()
             if stage == "heard":
                 self.heard = bytes(outputs["text_output"][0]).decode()
                 return Heard(self.heard)
             if stage == "saw":
-                pairs = zip(outputs["labels"], outputs["scores"], strict=True)
-                self.labels = tuple(Prediction(bytes(label).decode(), float(score)) for label, score in pairs)
+                self.labels = tuple(labels(outputs["labels"], outputs["scores"]))
                 return Saw(self.labels)
             if "timing" in outputs:
                 self.stages = dict(json.loads(bytes(outputs["timing"][0])))
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise ProtocolError(f"the answer of {self._of} cannot be read: {error!r}") from None
         return self._delta(outputs)
 
 
