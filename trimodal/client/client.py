@@ -5,34 +5,41 @@ The server checks the limits of fields, and its errors name them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trimodal.client.async_iteration import pumped
 from trimodal.client.batches import each_alone, in_batches
-from trimodal.client.connection import Connection
 from trimodal.client.decoding import predictions, vectors
 from trimodal.client.options import Options, generation_inputs, utf8
 from trimodal.client.streams.answer import AnswerStream
 from trimodal.client.streams.ask import AskStream, ask_inputs
+from trimodal.client.streams.chunks import blocks_of
 from trimodal.client.streams.live import Listening, LiveStream
-from trimodal.client.streams.transcribe import FILE_LISTENING, OnUpdate, transcribe
-from trimodal.client.transports.base import Request, Responses
+from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport
 from trimodal.client.transports.tensors import strings
-from trimodal.client.values import Answer, Message, Prediction, Transcript
+from trimodal.client.values import Answer, LiveUpdate, Message, Model, Prediction, Transcript
 from trimodal.errors import InvalidArgument, RequestError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
     from trimodal.client.streams.chunks import Audio
 
 
-class Client(Connection):
+# Of a file, sent at once. Its words are not needed one by one: whole segments need the least computing.
+BLOCK_S = 10
+FILE_LISTENING: Listening = {"policy": "vad"}
+
+
+class Client:
     """Client of one server, for one event loop and as many tasks of it as you like.
 
         async with Client("127.0.0.1:8001") as client:
@@ -48,6 +55,46 @@ class Client(Connection):
     All calls raise RequestError when the server refuses or ends a request, and
     TransportError when it does not answer; the tree is drawn in `trimodal.client.errors`.
     """
+
+    def __init__(
+        self,
+        url: str = "127.0.0.1:8001",
+        *,
+        timeouts: Timeouts | None = None,
+        connections: int = 2,
+        transport: Transport | None = None,
+    ) -> None:
+        self._timeouts = timeouts or Timeouts()
+        if transport is None:
+            from trimodal.client.transports.grpc import GrpcTransport
+
+            transport = GrpcTransport(url, self._timeouts, connections)
+        self._transport = transport
+        self._batch_sizes: dict[str, int] = {}
+
+    async def ready(self, model: str = "") -> bool:
+        """Whether the server, or one model, takes requests; False also when no server answers."""
+        return await self._transport.ready(model, self._timeouts)
+
+    async def models(self) -> list[Model]:
+        """Lists the models that are ready."""
+        return await self._transport.models(self._timeouts)
+
+    async def max_batch_size(self, model: str) -> int:
+        """Returns the most items in one request to `model`; 0: it takes no batches. Asked once."""
+        if model not in self._batch_sizes:
+            self._batch_sizes[model] = await self._transport.max_batch_size(model, self._timeouts)
+        return self._batch_sizes[model]
+
+    async def aclose(self) -> None:
+        """Closes the connections; what still runs is cancelled."""
+        await self._transport.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
     def stream(
         self,
@@ -67,7 +114,6 @@ class Client(Connection):
                 cache may do, and a key to cancel it by: see `Options`. The model's defaults otherwise.
         """
         request = Request(model, generation_inputs(prompt, messages, options), request_id)
-
         return AnswerStream(lambda: self._stream(request, timeout))
 
     generate = stream
@@ -204,7 +250,7 @@ class Client(Connection):
         self,
         audio: str | Path | Audio,
         *,
-        on_update: OnUpdate | None = None,
+        on_update: Callable[[LiveUpdate], object] | None = None,
         timeout: float | None = None,
         model: str = "speech",
         **listening: Unpack[Listening],
@@ -221,5 +267,19 @@ class Client(Connection):
             AudioError: the file cannot be read as audio.
         """
         listening = {**FILE_LISTENING, **listening}
+        tell = on_update or (lambda update: None)
         async with self.listen(timeout=timeout, model=model, **listening) as stream:
-            return await transcribe(stream, audio, on_update)
+            async with aclosing(pumped(blocks_of(audio, BLOCK_S))) as blocks:
+                async for block in blocks:
+                    tell(await stream.send(block))
+            tell(await stream.end())
+        return Transcript(stream.words, stream.text, stream.latest.received_s)
+
+    def _within(self, timeout: float | None) -> Timeouts:
+        return self._timeouts if timeout is None else replace(self._timeouts, total=timeout)
+
+    async def _infer(self, model: str, inputs: Tensors, timeout: float | None) -> Tensors:
+        return await self._transport.infer(Request(model, inputs), self._within(timeout))
+
+    async def _stream(self, request: Request, timeout: float | None) -> Responses:
+        return await self._transport.stream(request, self._within(timeout))

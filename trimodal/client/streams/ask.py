@@ -13,7 +13,7 @@ import numpy as np
 from trimodal.client.decoding import labels, readable
 from trimodal.client.options import Options, generation_inputs
 from trimodal.client.streams.answer import BaseStream
-from trimodal.client.streams.chunks import Audio, checked
+from trimodal.client.streams.chunks import Audio, blocks_of, checked
 from trimodal.client.transports.base import Array, Responses, Tensors
 from trimodal.client.transports.tensors import strings
 from trimodal.client.values import Delta, Heard, Prediction, Saw
@@ -76,15 +76,12 @@ async def ask_inputs(
         raise InvalidArgument("cancel_key: the assistant takes none; cancel or leave its stream")
     inputs = generation_inputs(text, None, options)
     if image is not None:
-        inputs["image"] = strings([image if isinstance(image, bytes) else await _in_thread(_file, image)])
+        contents = image if isinstance(image, bytes) else await asyncio.to_thread(_file, image)
+        inputs["image"] = strings([contents])
     if audio is not None:
-        samples = await _in_thread(_samples, audio)
+        samples = await asyncio.to_thread(_samples, audio)
         inputs["audio_int16" if samples.dtype == np.int16 else "audio"] = samples
     return inputs
-
-
-async def _in_thread(read: Any, source: Any) -> Any:
-    return await asyncio.to_thread(read, source)
 
 
 def _file(path: str | Path) -> bytes:
@@ -97,10 +94,8 @@ def _file(path: str | Path) -> bytes:
 def _samples(audio: str | Path | Audio) -> Audio:
     if not isinstance(audio, str | Path):
         return checked(audio)
-    from trimodal.audio.files import read_blocks
-
     blocks = []
-    for block in read_blocks(audio, _BLOCK_S):
+    for block in blocks_of(audio, _BLOCK_S):
         blocks.append(block)
         if len(blocks) * _BLOCK_S > _MAX_FILE_S:
             raise InvalidArgument(f"{audio}: longer than {_MAX_FILE_S} s, which no assistant takes")

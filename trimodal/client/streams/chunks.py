@@ -6,6 +6,8 @@ words. The error says how to convert.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,6 +52,18 @@ def checked(samples: Any) -> Audio:
             how = f", such as samples.mean(axis={int(len(samples) > samples.shape[1])}).astype(samples.dtype)"
         raise ValueError(f"samples have shape {samples.shape}: one channel, shape (n,), is needed{how}")
     return samples
+
+
+def blocks_of(audio: str | Path | Audio, seconds: float) -> Generator[Audio, None, None]:
+    """Yields a recording, a file or samples, in blocks of so many seconds at most."""
+    if isinstance(audio, str | Path):
+        from trimodal.audio.files import read_blocks
+
+        yield from read_blocks(audio, seconds)
+        return
+    samples, size = checked(audio), round(seconds * SAMPLE_RATE)
+    for at in range(0, len(samples), size):
+        yield samples[at : at + size]
 
 
 class ChunkBuffer:

@@ -109,7 +109,7 @@ class _FakeResponses:
         self._deadline = None if timeouts.total is None else time.monotonic() + timeouts.total
         self._on_cancel = on_cancel
         self._ended = False
-        self._reading: asyncio.Task[Tensors | None] | None = None
+        self._reading: asyncio.Future[Tensors | None] | None = None
 
     async def read(self) -> Response | None:
         if self._ended:
@@ -117,7 +117,7 @@ class _FakeResponses:
         patience = self._silence
         if self._deadline is not None:
             patience = min(patience, max(0.0, self._deadline - time.monotonic()))
-        reading = self._reading = asyncio.ensure_future(self._next())
+        reading = self._reading = asyncio.ensure_future(anext(self._outputs, None))
         try:
             await asyncio.wait({reading}, timeout=patience)
         except asyncio.CancelledError:
@@ -128,7 +128,11 @@ class _FakeResponses:
         if not reading.done():
             self.cancel()
             raise Timeout(f"the fake server did not answer within {patience:g} s")
-        outputs = reading.result()
+        try:
+            outputs = reading.result()
+        except RequestError:
+            self._ended = True
+            raise
         self._ended = outputs is None
         return None if outputs is None else Response(outputs)
 
@@ -138,15 +142,6 @@ class _FakeResponses:
             self._on_cancel()
             if self._reading:
                 self._reading.cancel()
-
-    async def _next(self) -> Tensors | None:
-        try:
-            return await self._outputs.__anext__()
-        except StopAsyncIteration:
-            return None
-        except RequestError:
-            self._ended = True
-            raise
 
 
 def scripted(
@@ -176,15 +171,12 @@ def llm_outputs(
     completion_tokens: int = 1,
 ) -> dict[str, Array]:
     """Returns the outputs of one response of the llm model."""
-    counts = {
-        "prompt_tokens": prompt_tokens,
-        "cached_tokens": cached_tokens,
-        "completion_tokens": completion_tokens,
-    }
     return {
         "text_output": strings([text.encode()]),
         "finish_reason": strings([finish_reason.encode()]),
-        **{name: np.array([count], np.int32) for name, count in counts.items()},
+        "prompt_tokens": np.array([prompt_tokens], np.int32),
+        "cached_tokens": np.array([cached_tokens], np.int32),
+        "completion_tokens": np.array([completion_tokens], np.int32),
     }
 
 
