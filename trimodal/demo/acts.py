@@ -45,10 +45,18 @@ BURST = (
     ("explain the del statement", "del"),
     ("what does len do?", "len"),
 )
+# Question → where its answer is to come from.
+CACHED = (
+    ("what is a tuple?", ""),
+    ("what is a tuple?", "exact"),
+    ("could you tell me what a tuple is?", "semantic"),
+    ("what is a slice?", ""),
+)
+_STORING_S = 0.5  # an answer is stored behind the request's back
 
 
 async def text(client: Client, console: Console, topics: dict[str, str]) -> bool:
-    """Two streamed answers with a shared system prompt, then sixteen questions at once."""
+    """Two streamed answers with a shared system prompt, sixteen questions at once, then the cache."""
     console.rule("[bold]Text: a language model that streams")
     handbook = HANDBOOK * 4
     answers = []
@@ -59,15 +67,16 @@ async def text(client: Client, console: Console, topics: dict[str, str]) -> bool
         ]
         answers.append(await _streamed(client, console, question, messages))
     cold, warm = answers
-    table = _table("same long system prompt twice", "", "first answer", "second answer")
-    table.add_row("prompt tokens", str(cold.usage.prompt), str(warm.usage.prompt))
-    table.add_row("of them from the prefix cache", str(cold.usage.cached), str(warm.usage.cached))
-    table.add_row("time to first token (TTFT)", _ms(cold.timing.ttft), _ms(warm.timing.ttft))
-    table.add_row("time per output token (TPOT)", *(_ms(answer.timing.tpot) for answer in answers))
-    table.add_row("whole answer", *(_ms(answer.timing.latency) for answer in answers))
-    console.print(table)
+    shown = table("same long system prompt twice", "", "first answer", "second answer")
+    shown.add_row("prompt tokens", str(cold.usage.prompt), str(warm.usage.prompt))
+    shown.add_row("of them from the prefix cache", str(cold.usage.cached), str(warm.usage.cached))
+    shown.add_row("time to first token (TTFT)", _ms(cold.timing.ttft), _ms(warm.timing.ttft))
+    shown.add_row("time per output token (TPOT)", *(_ms(answer.timing.tpot) for answer in answers))
+    shown.add_row("whole answer", *(_ms(answer.timing.latency) for answer in answers))
+    console.print(shown)
     good = all(_is_right(answer, topics[topic]) for answer, (_, topic) in zip(answers, BURST, strict=False))
-    return good and await _burst(client, console, topics)
+    good = good and await _burst(client, console, topics)
+    return await _cache(client, console, topics) and good
 
 
 async def _streamed(client: Client, console: Console, question: str, messages: list[Message]) -> Answer:
@@ -75,9 +84,7 @@ async def _streamed(client: Client, console: Console, question: str, messages: l
     console.print("[bold]answer[/bold]    ", end="")
     async with client.stream(messages=messages, max_tokens=120) as stream:
         async for delta in stream:
-            # Plain writes: rich takes longer for a word than the engine, and would show up as latency.
-            console.file.write(delta.text)
-            console.file.flush()
+            write(console, delta.text)
     console.print("\n")
     return await stream.answer()
 
@@ -93,21 +100,41 @@ async def _burst(client: Client, console: Console, topics: dict[str, str]) -> bo
     tokens = sum(answer.usage.completion for answer in answers)
     ttft = [answer.timing.ttft for answer in answers if answer.timing.ttft is not None]
     tpot = [answer.timing.tpot for answer in answers if answer.timing.tpot is not None]
-    table = _table(f"{len(BURST)} questions at once, one batch", "", "p50", "p99")
-    table.add_row("time to first token (TTFT)", *(_ms(percentile(ttft, p)) for p in (50, 99)))
-    table.add_row("time per output token (TPOT)", *(_ms(percentile(tpot, p)) for p in (50, 99)))
-    table.add_row("all together", f"{tokens} tokens in {seconds:.2f} s", f"{tokens / seconds:.0f} tok/s")
-    console.print(table)
+    shown = table(f"{len(BURST)} questions at once, one batch", "", "p50", "p99")
+    shown.add_row("time to first token (TTFT)", *(_ms(percentile(ttft, p)) for p in (50, 99)))
+    shown.add_row("time per output token (TPOT)", *(_ms(percentile(tpot, p)) for p in (50, 99)))
+    shown.add_row("all together", f"{tokens} tokens in {seconds:.2f} s", f"{tokens / seconds:.0f} tok/s")
+    console.print(shown)
     first = answers[0]
     console.print(Panel(first.text, title=BURST[0][0], title_align="left", width=min(console.width, 100)))
     return all(_is_right(answer, topics[topic]) for answer, (_, topic) in zip(answers, BURST, strict=True))
+
+
+async def _cache(client: Client, console: Console, topics: dict[str, str]) -> bool:
+    """Shows where each answer came from; each must have come from there."""
+    title = "the cache: a question, again, in other words, and another one"
+    shown = table(title, "question", "from", "similarity", "first text")
+    good = True
+    answers: list[str] = []
+    for question, source in CACHED:
+        # A slice was asked for before, among the sixteen: what is shown here is a new question.
+        control = None if source else "no-cache"
+        answer = await client.complete(question, max_tokens=120, cache_control=control)
+        answers.append(answer.text)
+        note = answer.note
+        likeness = f"{note.similarity:.3f}" if note.cache else ""
+        shown.add_row(question, note.cache or "the model", likeness, _ms(answer.timing.ttft or 0.0))
+        good &= note.cache == source and answer.finish_reason == "stop"
+        await asyncio.sleep(_STORING_S)
+    console.print(shown)
+    return good and answers == [topics["tuple"]] * 3 + [topics["slice"]]
 
 
 async def images(client: Client, console: Console, folder: Path) -> bool:
     """Held-out digits from PNG and JPEG files: one by one, then all in one batch."""
     console.rule("[bold]Images: a classifier")
     files = sorted(folder.iterdir())
-    table = _table("handwritten digits that training never saw", "file", "is", "answer", "score", "time")
+    shown = table("handwritten digits that training never saw", "file", "is", "answer", "score", "time")
     right = 0
     for file in files:
         began = time.perf_counter()
@@ -116,8 +143,8 @@ async def images(client: Client, console: Console, folder: Path) -> bool:
         truth, best = file.stem.split("-")[1], predictions[0]
         right += best.label == truth
         mark = "[green]✓[/green]" if best.label == truth else "[red]✗[/red]"
-        table.add_row(file.name, truth, f"{best.label} {mark}", f"{best.score:.3f}", f"{milliseconds:.1f} ms")
-    console.print(table)
+        shown.add_row(file.name, truth, f"{best.label} {mark}", f"{best.score:.3f}", f"{milliseconds:.1f} ms")
+    console.print(shown)
     began = time.perf_counter()
     await client.classify([file.read_bytes() for file in files])
     milliseconds = (time.perf_counter() - began) * 1e3
@@ -128,11 +155,18 @@ async def images(client: Client, console: Console, folder: Path) -> bool:
     return right == len(files)
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="italic")
+def table(title: str, *columns: str) -> Table:
+    """An empty table; all columns but the first are numbers."""
+    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="italic")
     for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right")
-    return table
+        made.add_column(column, justify="left" if index == 0 else "right")
+    return made
+
+
+def write(console: Console, text: str) -> None:
+    """Writes plainly: rich takes longer for a word than the engine, and would show up as latency."""
+    console.file.write(text)
+    console.file.flush()
 
 
 def _ms(seconds: float | None) -> str:

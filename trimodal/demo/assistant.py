@@ -11,12 +11,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from trimodal.client import AskStream, Client, Delta, Heard, Saw
+from trimodal.demo import acts
 
 MAX_TOKENS = 120
 
@@ -112,21 +111,13 @@ async def _show(stream: AskStream, console: Console, question: Question) -> None
             if not answering:
                 console.print("[bold]answer[/bold]    ", end="")
                 answering = True
-            # Plain writes: rich takes longer for a word than the engine, and would show up as latency.
-            console.file.write(item.text)
-            console.file.flush()
+            acts.write(console, item.text)
     ttft, total = stream.stages["ttft"] or 0, stream.stages["total"] or 0
     console.print(f"\n[dim]first text {ttft:.0f} ms after the question was sent, all in {total:.0f} ms[/dim]")
 
 
 def _times(console: Console, stream: AskStream) -> None:
-    table = Table(
-        title="a voice and a picture at once: how long each stage took, milliseconds",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        title_style="italic",
-    )
-    for column in ("heard", "saw", "first text", "all"):
-        table.add_column(column, justify="right")
+    title = "a voice and a picture at once: how long each stage took, milliseconds"
+    table = acts.table(title, "heard", "saw", "first text", "all")
     table.add_row(*(f"{stream.stages[name] or 0:.0f}" for name in ("heard", "saw", "ttft", "total")))
     console.print(table)

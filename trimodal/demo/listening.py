@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from trimodal.audio.files import read_blocks
@@ -23,6 +21,7 @@ from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.audio.word_errors import word_error_rate
 from trimodal.client import Client
 from trimodal.client.timing import percentile
+from trimodal.demo import acts
 
 CHUNK_S = 0.1
 PAUSE_S = 0.7  # between two recordings of a talk
@@ -65,11 +64,7 @@ async def speech(client: Client, console: Console, folder: Path) -> bool:
     await asyncio.gather(*(listen(client, one) for one in talks))
     together = _wer(talks)
     lags = [lag for one in talks for lag in one.lags]
-    table = Table(
-        title=f"{SPEAKERS} speakers at once", title_justify="left", box=box.SIMPLE_HEAD, title_style="italic"
-    )
-    for column in ("lag p50", "lag p95", "words", "word error rate"):
-        table.add_column(column, justify="right")
+    table = acts.table(f"{SPEAKERS} speakers at once", "lag p50", "lag p95", "words", "word error rate")
     words = sum(len(one.text.split()) for one in talks)
     lag = (f"{percentile(lags, p):.2f} s" for p in (50, 95))
     table.add_row(*lag, str(words), f"{together:.1%}")

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from trimodal.client import Client
-from trimodal.demo import acts, assistant, listening, remembering
+from trimodal.demo import acts, assistant, listening
 from trimodal.errors import TrimodalError
 from trimodal.paths import data_directory, default_engines, is_wheel
 from trimodal.server.foreground import summary
@@ -24,14 +24,8 @@ DEMO = data_directory() / "build" / "demo"
 Act = Callable[[Client, Console], Coroutine[Any, Any, bool]]
 
 
-async def _text(client: Client, console: Console) -> bool:
-    topics = assistant.topics(DEMO)
-    good = await acts.text(client, console, topics)
-    return await remembering.cache(client, console, topics) and good
-
-
 ACTS: dict[str, Act] = {
-    "text": _text,
+    "text": lambda client, console: acts.text(client, console, assistant.topics(DEMO)),
     "images": lambda client, console: acts.images(client, console, DEMO / "vision" / "samples"),
     "audio": lambda client, console: listening.speech(client, console, DEMO / "speech" / "samples"),
     "assistant": lambda client, console: assistant.assistant(client, console, DEMO),
