@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from trimodal.doctor.values import Check
 from trimodal.errors import ServerError
 from trimodal.repository import Model, select_models
 from trimodal.server.options import ServerOptions
-from trimodal.server.overlay import overlay
+from trimodal.server.overlay import served_repository
 
 
 def examine(options: ServerOptions, *, deep: bool = False) -> list[Check]:
@@ -25,24 +24,13 @@ def examine(options: ServerOptions, *, deep: bool = False) -> list[Check]:
     Args:
         deep: also reads every built file and compares its hash with the manifest.
     """
-    with contextlib.ExitStack() as stack:
-        try:
-            models = list(_models(options, stack).values())
+    with tempfile.TemporaryDirectory(prefix="trimodal-doctor-") as folder:
+        try:  # as the server would see them: with --set, and with the engines of another place
+            repository = served_repository(options, Path(folder))
+            models = list(select_models(repository, options.models, options.profile).values())
         except ServerError as error:  # everything else can still be looked at
             return [*check_machine(options, [], 0), *check_triton([]), MODELS.refused("repository", error)]
         return list(_all(options, models, deep))
-
-
-def _models(options: ServerOptions, stack: contextlib.ExitStack) -> dict[str, Model]:
-    """As the server would see them: with --set, and with the engines of another place."""
-    repository = options.repository.expanduser().absolute()
-    if options.changes or options.edit or options.engines:
-        place = stack.enter_context(tempfile.TemporaryDirectory(prefix="trimodal-doctor-"))
-        target = Path(place) / "model_repository"
-        repository = overlay(
-            repository, target, options.changes, options.profile, options.edit, options.engines
-        )
-    return select_models(repository, options.models, options.profile)
 
 
 def _all(options: ServerOptions, models: list[Model], deep: bool) -> Iterator[Check]:

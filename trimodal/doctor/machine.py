@@ -23,11 +23,8 @@ MACHINE = Group("machine")
 LEAST_MEMORY = 2 << 30  # bytes; the demo models take half of it
 LEAST_SHM = 256 << 20  # Docker gives 64 MiB; a batch of large images takes more than is there at the start
 LEAST_DISK = 256 << 20  # for logs alone
-ROOM_TO_BUILD = {
-    "cpu": 5 << 30,
-    "cuda": 20 << 30,
-    "tensorrt": 60 << 30,
-}  # a checkpoint of 8B parameters is 16 GB
+# A checkpoint of 8B parameters is 16 GB.
+ROOM_TO_BUILD = {"cpu": 5 << 30, "cuda": 20 << 30, "tensorrt": 60 << 30}
 LEAST_FILES = 4096  # each connection and each stub holds some
 UNLIMITED = resource.RLIM_INFINITY
 CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))

@@ -69,17 +69,11 @@ class Api:
     def ready(self, model: str | None = None) -> bool:
         """Whether the server, or one model, is ready; False also without an answer."""
         path = f"/v2/models/{model}/ready" if model else "/v2/health/ready"
-        try:
-            return self._call("GET", path, self.http_port)[0] == 200
-        except (OSError, http.client.HTTPException):
-            return False
+        return self._answers(path, self.http_port)
 
     def shows_metrics(self) -> bool:
         """Whether the metrics page answers; its port is opened last."""
-        try:
-            return self._call("GET", "/metrics", self.metrics_port)[0] == 200
-        except (OSError, http.client.HTTPException):
-            return False
+        return self._answers("/metrics", self.metrics_port)
 
     def states(self) -> dict[str, tuple[str, str]]:
         """Model → (state, version) of the repository index, for models that were ever loaded."""
@@ -98,6 +92,12 @@ class Api:
         """Model → requests in it, for models with gauges `trimodal_…_{active,queued}_requests`."""
         _, body = self._call("GET", "/metrics", self.metrics_port)
         return in_flight(body.decode())
+
+    def _answers(self, path: str, port: int) -> bool:
+        try:
+            return self._call("GET", path, port)[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
 
     def _call(self, method: str, path: str, port: int) -> tuple[int, bytes]:
         # 0.0.0.0 and :: mean every address when listened on; loopback is one of them.

@@ -112,8 +112,8 @@ def run(options: ServerOptions, signals: Signals, *, verbose: bool) -> int:
 
 def start(server: TritonServer, signals: Signals, err: Console, show: Show) -> None:
     """Starts with a spinner where stderr is a terminal."""
-    with contextlib.ExitStack() as stack:
-        status = stack.enter_context(err.status("starting tritonserver")) if err.is_terminal else None
+    spinner = err.status("starting tritonserver") if err.is_terminal else contextlib.nullcontext()
+    with spinner as status:
 
         def on_lines(lines: list[str]) -> None:
             show(lines)

@@ -49,25 +49,10 @@ class ServerOptions:
     edit: Edit | None = None
 
     @classmethod
-    def on_free_ports(
-        cls,
-        *models: str,
-        changes: Mapping[str, Mapping[str, str]] | None = None,
-        repository: Path | None = None,
-        profile: Profile = "cpu",
-        edit: Edit | None = None,
-    ) -> ServerOptions:
+    def on_free_ports(cls, *models: str, repository: Path | None = None, **others: Any) -> ServerOptions:
         """A server of these models on ports that are free; of the default repository, if none is given."""
-        return cls(
-            repository=repository or default_repository(),
-            profile=profile,
-            models=models,
-            http_port=0,
-            grpc_port=0,
-            metrics_port=0,
-            changes=changes or {},
-            edit=edit,
-        )
+        place = repository or default_repository()
+        return cls(repository=place, models=models, http_port=0, grpc_port=0, metrics_port=0, **others)
 
     @property
     def ports(self) -> dict[str, int]:

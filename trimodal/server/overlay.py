@@ -16,7 +16,7 @@ from google.protobuf import text_format  # type: ignore[import-untyped]
 
 from trimodal.errors import ServerError
 from trimodal.repository import Model, model_names, read_model
-from trimodal.server.options import Edit
+from trimodal.server.options import Edit, ServerOptions
 
 Changes = Mapping[str, Mapping[str, str]]
 
@@ -35,6 +35,15 @@ def parse_changes(assignments: Iterable[str]) -> dict[str, dict[str, str]]:
             raise ServerError(f"--set {assignment}: write it as model.parameter=value")
         changes.setdefault(model, {})[parameter] = value
     return changes
+
+
+def served_repository(options: ServerOptions, folder: Path) -> Path:
+    """The repository as a server with these options sees it: itself, or an overlay in `folder`."""
+    repository = options.repository.expanduser().absolute()
+    if not (options.changes or options.edit or options.engines):
+        return repository
+    target = folder / "model_repository"
+    return overlay(repository, target, options.changes, options.profile, options.edit, options.engines)
 
 
 def overlay(

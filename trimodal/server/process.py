@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 
 from trimodal import logs
 from trimodal.errors import ServerError
@@ -23,7 +22,7 @@ from trimodal.server import launch, ports, preflight, process_guard
 from trimodal.server.admin import Api, drain
 from trimodal.server.installation import Triton, assemble, find_triton
 from trimodal.server.options import ServerOptions
-from trimodal.server.overlay import overlay
+from trimodal.server.overlay import served_repository
 from trimodal.server.triton_log import LoadLog, LogReader
 
 _POLL = 0.05  # seconds
@@ -97,7 +96,7 @@ class TritonServer:
             self.log_path.parent.mkdir(parents=True, exist_ok=True)
             self.load = LoadLog()
             try:
-                self._launch(triton, repository)
+                self._launch(triton)
                 self._wait_ready(stop, on_lines)
                 return
             except BaseException:
@@ -106,19 +105,14 @@ class TritonServer:
                 if not lost_race or attempt == _ATTEMPTS:
                     raise
 
-    def _launch(self, triton: Triton, repository: Path) -> None:
+    def _launch(self, triton: Triton) -> None:
         options = self.options
         run_directory = Path(tempfile.mkdtemp(prefix="trimodal-server-"))
         shm_prefix = f"{run_directory.name}-"
         try:
-            if options.changes or options.edit or options.engines:
-                target = run_directory / "model_repository"
-                repository = overlay(
-                    repository, target, options.changes, options.profile, options.edit, options.engines
-                )
-                self.models = select_models(repository, options.models, options.profile)
+            self._served = served_repository(options, run_directory)
+            self.models = select_models(self._served, options.models, options.profile)
             preflight.check_models(triton, self.models.values())
-            self._served = repository
             backends, environment = assemble(triton, run_directory)
             environment = {**environment, ADDRESS_VARIABLE: self.grpc_url}
             for variable, value in (
@@ -130,7 +124,7 @@ class TritonServer:
             command = launch.command_line(
                 triton,
                 options,
-                repository=repository,
+                repository=self._served,
                 backends=backends,
                 models=self.models,
                 ports=self.ports,
@@ -220,9 +214,7 @@ class TritonServer:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 
