@@ -3,7 +3,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from trimodal.cli import common, regress
+from trimodal.cli import common
 from trimodal.cli.app import app
 from trimodal.client import Client, FakeTransport
 from trimodal.client.transports.fake import scripted
@@ -23,7 +23,7 @@ def fake(monkeypatch):
         return Server(name="triton", version="2.51")
 
     monkeypatch.setattr(common, "connect", lambda url, silence: Client(transport=transport))
-    monkeypatch.setattr(regress, "identify_server", identify)
+    monkeypatch.setattr("trimodal.regress.run.identity.identify", identify)
     monkeypatch.setenv("COLUMNS", "200")
     return transport
 

@@ -28,15 +28,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-app.command()(demo)
-app.command()(serve)
-app.command()(init)
-app.command()(doctor)
-app.command()(chat)
-app.command()(ask)
-app.command()(classify)
-app.command()(transcribe)
-app.command()(regress)
+for command in (demo, serve, init, doctor, chat, ask, classify, transcribe, regress):
+    app.command()(command)
 app.add_typer(build, name="build")
 app.add_typer(bench, name="bench")
 app.add_typer(cache, name="cache")

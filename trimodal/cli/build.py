@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from trimodal.paths import ENGINES_VARIABLE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -59,51 +61,35 @@ INSTALL = "pip install 'trimodal[cpu,build]'"
 # Its own requirements would bring a torchvision that does not fit the torch of the extra.
 INSTALL_OPTIMUM = "pip install --no-deps optimum==2.3.0 optimum-intel==2.2.0"
 
-Engines = Annotated[
-    Path | None,
-    typer.Option(envvar="TRIMODAL_ENGINES", help="Where engines are put; default: into the repository."),
-]
+Checkpoint = Annotated[str | None, typer.Option(help="Other checkpoint: directory or hub id.")]
 
 build = typer.Typer(
     help="Build engines from checkpoints: directories or ids of the Hugging Face hub.", no_args_is_help=True
 )
-_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
-@build.command(context_settings=_THROUGH)
-def llm(
-    context: typer.Context,
-    runtime: Annotated[str, typer.Option(help="openvino, place or tensorrt_llm.")] = "openvino",
-    engines: Engines = None,
-) -> None:
-    """Build a causal language model. Other arguments: `trimodal build llm -- --help` lists them."""
-    _run("llm", runtime, context.args, engines)
+def _add_command(task: str, what: str) -> None:
+    known = RUNTIMES[task]
+
+    def command(
+        context: typer.Context,
+        runtime: str = typer.Option(known[0], help=f"Of {', '.join(known)}."),
+        engines: Path | None = typer.Option(
+            None, envvar=ENGINES_VARIABLE, help="Where engines are put; default: into the repository."
+        ),
+    ) -> None:
+        _run(task, runtime, context.args, engines)
+
+    # What this command does not know is for the script.
+    settings = {"allow_extra_args": True, "ignore_unknown_options": True}
+    told = f"Build {what}. Other arguments: `trimodal build {task} -- --help` lists them."
+    build.command(task, help=told, context_settings=settings)(command)
 
 
-@build.command(context_settings=_THROUGH)
-def vision(
-    context: typer.Context,
-    runtime: Annotated[str, typer.Option(help="onnx or tensorrt.")] = "onnx",
-    engines: Engines = None,
-) -> None:
-    """Build an image classifier. Other arguments: `trimodal build vision -- --help` lists them."""
-    _run("vision", runtime, context.args, engines)
-
-
-@build.command(context_settings=_THROUGH)
-def speech(
-    context: typer.Context,
-    runtime: Annotated[str, typer.Option(help="ctranslate2, onnx or tensorrt.")] = "ctranslate2",
-    engines: Engines = None,
-) -> None:
-    """Build a Whisper. Other arguments: `trimodal build speech -- --help` lists them."""
-    _run("speech", runtime, context.args, engines)
-
-
-@build.command(context_settings=_THROUGH)
-def embedding(context: typer.Context, engines: Engines = None) -> None:
-    """Build a sentence embedder. Other arguments: `trimodal build embedding -- --help` lists them."""
-    _run("embedding", "onnx", context.args, engines)
+_add_command("llm", "a causal language model")
+_add_command("vision", "an image classifier")
+_add_command("speech", "a Whisper")
+_add_command("embedding", "a sentence embedder")
 
 
 def _run(task: str, runtime: str, arguments: Sequence[str], engines: Path | None) -> None:
@@ -119,10 +105,10 @@ def _run(task: str, runtime: str, arguments: Sequence[str], engines: Path | None
 @build.command("all")
 def build_all(
     recipe: Annotated[str, typer.Option(help=f"One of {', '.join(RECIPES)}.")] = "small",
-    llm: Annotated[str | None, typer.Option(help="Other checkpoint: directory or hub id.")] = None,
-    vision: Annotated[str | None, typer.Option(help="Other checkpoint: directory or hub id.")] = None,
-    speech: Annotated[str | None, typer.Option(help="Other checkpoint: directory or hub id.")] = None,
-    embedding: Annotated[str | None, typer.Option(help="Other checkpoint: directory or hub id.")] = None,
+    llm: Checkpoint = None,
+    vision: Checkpoint = None,
+    speech: Checkpoint = None,
+    embedding: Checkpoint = None,
     engines: Annotated[Path, typer.Option(help="Where engines are put.")] = Path("engines"),
 ) -> None:
     """Build an engine for every task from public checkpoints, and say how they are served."""
@@ -186,7 +172,7 @@ def run_script(name: str, arguments: Sequence[str], engines: Path | None) -> int
     import subprocess
     import sys
 
-    from trimodal.paths import ENGINES_VARIABLE, PACKAGE, data_directory
+    from trimodal.paths import PACKAGE, data_directory
 
     check_installed([name])
     environment = dict(os.environ)

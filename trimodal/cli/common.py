@@ -4,33 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
 import sys
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from trimodal.errors import OperatorError
-
 if TYPE_CHECKING:
     from trimodal.client import Client
-    from trimodal.server.options import Profile
 
+Url = Annotated[str, typer.Option(envvar="TRIMODAL_URL", help="host:port of the gRPC endpoint.")]
 URL = "127.0.0.1:8001"
 # What a model writes must not steer the terminal: all control characters but newline and tab.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 Result = TypeVar("Result")
-
-
-def profile_named(text: str) -> Profile:
-    """Raises: typer.BadParameter (exit code 2) naming the profiles that there are."""
-    from trimodal.server.options import parse_profile
-
-    try:
-        return parse_profile(text)
-    except OperatorError as error:
-        raise typer.BadParameter(str(error), param_hint="--profile") from None
 
 
 def connect(url: str, *, silence: float) -> Client:
@@ -78,6 +67,18 @@ def run(main: Coroutine[Any, Any, Result]) -> Result:
     except KeyboardInterrupt:
         typer.echo(err=True)
         raise typer.Exit(130) from None
+
+
+@contextmanager
+def on_interrupt(loop: asyncio.AbstractEventLoop, handler: Callable[[], object]) -> Iterator[None]:
+    """Ctrl-C calls `handler`, where the platform and the thread allow that."""
+    with suppress(NotImplementedError, RuntimeError):
+        loop.add_signal_handler(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        with suppress(NotImplementedError, RuntimeError):
+            loop.remove_signal_handler(signal.SIGINT)
 
 
 def is_terminal() -> bool:

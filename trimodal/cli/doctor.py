@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from trimodal.cli.common import profile_named
 from trimodal.cli.serve import (
     Changes,
     Engines,
@@ -18,6 +17,7 @@ from trimodal.cli.serve import (
     Models,
     ProfileName,
     Repository,
+    server_options,
 )
 from trimodal.errors import OperatorError
 
@@ -38,27 +38,15 @@ def doctor(
     json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Say what is missing on this machine for serving a profile (exit code 1)."""
+    given = dict(locals())
+    del given["deep"], given["json_"]
     from rich.console import Console
 
     from trimodal.doctor.examine import examine
     from trimodal.doctor.report import as_json, passed, print_checks
-    from trimodal.paths import default_engines, default_repository
-    from trimodal.server.options import ServerOptions
-    from trimodal.server.overlay import parse_changes
 
-    chosen = profile_named(profile)
     try:
-        options = ServerOptions(
-            repository=model_repository or default_repository(),
-            profile=chosen,
-            engines=engines or (None if model_repository else default_engines()),
-            models=tuple(model or ()),
-            host=host,
-            http_port=http_port,
-            grpc_port=grpc_port,
-            metrics_port=metrics_port,
-            changes=parse_changes(set_ or ()),
-        )
+        options = server_options(**given)
     except OperatorError as error:
         typer.echo(f"trimodal doctor: {error}", err=True)
         raise typer.Exit(1) from None

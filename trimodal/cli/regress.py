@@ -19,14 +19,12 @@ from trimodal.cli import common
 if TYPE_CHECKING:
     from trimodal.regress.golden.cases import Case
     from trimodal.regress.run.rounds import Pace
-    from trimodal.regress.values import Run, Server
+    from trimodal.regress.values import Run
 
 
 def regress(
     golden: Annotated[Path, typer.Argument(help="Cases, one JSON object a line.")],
-    against: Annotated[
-        str, typer.Option(envvar="TRIMODAL_URL", help="host:port of the gRPC endpoint.")
-    ] = common.URL,
+    against: common.Url = common.URL,
     record: Annotated[bool, typer.Option("--record", help="Write the baseline; compare nothing.")] = False,
     baseline: Annotated[
         Path | None, typer.Option(help="The stored run; GOLDEN.baseline.json by default.")
@@ -95,21 +93,15 @@ def regress(
 async def _ask(urls: list[str], cases: list[Case], pace: Pace) -> list[Run]:
     from contextlib import AsyncExitStack
 
+    from trimodal.regress.run import identity
     from trimodal.regress.run.rounds import Side, run_cases
 
     async with AsyncExitStack() as stack:
         sides = []
         for url in urls:
             client = await stack.enter_async_context(common.connect(url, silence=pace.timeout))
-            sides.append(Side(client, partial(identify_server, url, timeout=pace.timeout)))
+            sides.append(Side(client, partial(identity.identify, url, timeout=pace.timeout)))
         return await run_cases(sides, cases, pace, _progress())
-
-
-async def identify_server(url: str, models: list[tuple[str, str]], timeout: float) -> Server:
-    """What serves there; tests put another one here."""
-    from trimodal.regress.run.identity import identify
-
-    return await identify(url, models, timeout)
 
 
 def _progress() -> Callable[[int, int], None]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from trimodal.cli.common import profile_named
 from trimodal.errors import OperatorError
 from trimodal.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
+
+if TYPE_CHECKING:
+    from trimodal.server.options import ServerOptions
 
 # Options of every command that looks at a repository as a server would: here and in `trimodal doctor`.
 ProfileName = Annotated[str, typer.Option(envvar="TRIMODAL_PROFILE", help="cpu, cuda or tensorrt")]
@@ -33,6 +35,39 @@ Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="MODEL.PARAMETER=VALUE", help="change a parameter; repeatable"),
 ]
+
+
+def server_options(
+    *,
+    profile: str,
+    model_repository: Path | None,
+    engines: Path | None,
+    model: list[str] | None,
+    set_: list[str] | None,
+    **others: Any,
+) -> ServerOptions:
+    """The options as they are given on a command line; `others` are called the same in ServerOptions.
+
+    Raises:
+        typer.BadParameter: no such profile.
+        ServerError: what --set says is not model.parameter=value.
+    """
+    from trimodal.paths import default_engines, default_repository
+    from trimodal.server.options import ServerOptions, parse_profile
+    from trimodal.server.overlay import parse_changes
+
+    try:
+        chosen = parse_profile(profile)
+    except OperatorError as error:
+        raise typer.BadParameter(str(error), param_hint="--profile") from None
+    return ServerOptions(
+        repository=model_repository or default_repository(),
+        profile=chosen,
+        engines=engines or (None if model_repository else default_engines()),
+        models=tuple(model or ()),
+        changes=parse_changes(set_ or ()),
+        **others,
+    )
 
 
 def serve(
@@ -79,32 +114,13 @@ def serve(
     ] = False,
 ) -> None:
     """Starts Triton with this repository and serves until Ctrl-C or SIGTERM, then drains."""
-    from trimodal.paths import default_engines, default_repository
+    given = dict(locals())
     from trimodal.server.foreground import Signals, run
-    from trimodal.server.options import ServerOptions
-    from trimodal.server.overlay import parse_changes
 
     signals = Signals()
-    chosen = profile_named(profile)
+    del given["verbose"]
     try:
-        options = ServerOptions(
-            repository=model_repository or default_repository(),
-            profile=chosen,
-            engines=engines or (None if model_repository else default_engines()),
-            models=tuple(model or ()),
-            host=host,
-            http_port=http_port,
-            grpc_port=grpc_port,
-            metrics_port=metrics_port,
-            drain_timeout=drain_timeout,
-            ready_timeout=ready_timeout,
-            log=log,
-            log_verbose=log_verbose,
-            log_format=log_format,
-            log_level=log_level,
-            operator_key=operator_key,
-            changes=parse_changes(set_ or ()),
-        )
+        options = server_options(**given)
         code = run(options, signals, verbose=verbose)
     except OperatorError as error:
         typer.echo(f"trimodal serve: {error}", err=True)

@@ -235,21 +235,21 @@ async def test_the_screen_of_a_terminal(speech):
     console = Console(force_terminal=True, width=40, height=6, file=io.StringIO(), color_system=None)
     async with Client(transport=FakeTransport(speech=speech)).listen() as stream:
         update = await stream.send(np.zeros(RATE * 12 // 10, np.float32))
-        with live_view.viewing(console) as view:
-            view.show(stream, update)
+        with live_view.viewing(console) as show:
+            show(stream, update)
             with console.capture() as shown:
-                console.print(view.drawn(stream, update))
+                console.print(live_view.drawn(console, stream, update))
             assert [line.rstrip() for line in shown.get().splitlines()] == [
                 "what is ä",
                 "1.2 s received · lag 0.6 s · 2 words",
             ]
-            words = view.drawn(stream, update).renderables[0]
+            words = live_view.drawn(console, stream, update).renderables[0]
             assert [(words.plain[span.start : span.end], span.style) for span in words.spans] == [
                 (" ä", "dim")
             ]
             update = await stream.end(np.zeros(RATE, np.float32))
             stream._texts += [f" word{number}" for number in range(50)] + ["\x1b[2J"]
-            tail = view.drawn(stream, LiveUpdate(tentative=" perhaps\x07")).renderables[0].plain
+            tail = live_view.drawn(console, stream, LiveUpdate(tentative=" perhaps\x07")).renderables[0].plain
             assert len(tail) <= 40 * 2 + 1
             assert tail.startswith("…")
             assert tail.endswith(" word49[2J perhaps")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,15 +15,8 @@ from trimodal.cli import common
 from trimodal.cli.client import streaming
 
 if TYPE_CHECKING:
-    from trimodal.client import AnswerStream, Client, Message
+    from trimodal.client import Client, Message
     from trimodal.client.options import Options
-
-
-class Form(TypedDict):
-    """How answers are shown."""
-
-    as_json: bool
-    stats: bool
 
 
 HELP = "/reset forgets the conversation, /quit leaves, Ctrl-C stops an answer."
@@ -51,31 +44,16 @@ def chat(
     cache_control: Annotated[
         str | None, typer.Option(help="no-cache, no-store or store, commas between.")
     ] = None,
-    url: Annotated[
-        str, typer.Option(envvar="TRIMODAL_URL", help="host:port of the gRPC endpoint.")
-    ] = common.URL,
+    url: common.Url = common.URL,
     timeout: Annotated[float, typer.Option(min=0.1, help="Longest silence of the server, seconds.")] = 60.0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     stats: Annotated[bool, typer.Option("--stats", help="Tokens and latencies, on stderr.")] = False,
 ) -> None:
     """Ask the language model; the answer streams."""
-    options: Options = {
-        "max_tokens": max_tokens,
-        "temperature": temperature,
-        "top_p": top_p,
-        "top_k": top_k,
-        "seed": seed,
-        "stop": stop or (),
-        "tier": tier,
-        "tenant": tenant,
-        "ttft_deadline_ms": ttft_deadline_ms,
-        "deadline_ms": deadline_ms,
-        "cache_control": cache_control,
-    }
-    form: Form = {"as_json": as_json, "stats": stats}
+    options = streaming.options_of(locals())
     messages: list[Message] = [{"role": "system", "content": system}] if system else []
     if prompt is None and common.is_terminal():
-        _converse(common.connect(url, silence=timeout), messages, options, form)
+        _converse(common.connect(url, silence=timeout), messages, options, as_json=as_json, stats=stats)
         return
     if prompt is None or prompt == "-":
         prompt = sys.stdin.read().rstrip("\n")
@@ -87,16 +65,15 @@ def chat(
                 stream = client.generate(messages=[*messages, {"role": "user", "content": asked}], **options)
             else:
                 stream = client.generate(asked, **options)
-            await _show(stream, form)
+            await streaming.show(stream, as_json=as_json, stats=stats)
 
     with common.one_sentence():
         common.run(ask())
 
 
-def _converse(client: Client, first: list[Message], options: Options, form: Form) -> None:
+def _converse(client: Client, first: list[Message], options: Options, *, as_json: bool, stats: bool) -> None:
     """Reads lines until Ctrl-D or /quit. The event loop runs only while an answer comes in."""
     import asyncio
-    import signal
 
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  input() edits lines and remembers them once this is imported
@@ -129,66 +106,11 @@ def _converse(client: Client, first: list[Message], options: Options, form: Form
             asked: list[Message] = [*messages, {"role": "user", "content": line}]
             try:
                 stream = client.generate(messages=asked, **options)
-                with contextlib.suppress(NotImplementedError, RuntimeError):  # not on every platform
-                    loop.add_signal_handler(signal.SIGINT, stream.cancel)
-                loop.run_until_complete(_show(stream, form))
+                with common.on_interrupt(loop, stream.cancel):
+                    loop.run_until_complete(streaming.show(stream, as_json=as_json, stats=stats))
                 messages = [*asked, {"role": "assistant", "content": stream.text}]
             except TrimodalError as error:
                 typer.echo(f"trimodal: {common.sentence(error)}", err=True)
-            finally:
-                with contextlib.suppress(NotImplementedError, RuntimeError):
-                    loop.remove_signal_handler(signal.SIGINT)
     finally:
         loop.run_until_complete(client.aclose())
         loop.close()
-
-
-async def _show(stream: AnswerStream, form: Form) -> None:
-    """Shows one answer to its end. Raises what the stream raises."""
-    plain = common.plain if sys.stdout.isatty() else str
-    await streaming.show(
-        stream,
-        row=lambda delta: {"delta": delta.text, "tokens": delta.tokens},
-        tell=lambda delta: typer.echo(plain(delta.text), nl=False),
-        summary=summary,
-        footer=footer,
-        **form,
-    )
-
-
-def summary(stream: AnswerStream) -> dict[str, Any]:
-    """What the last JSON line has beside text and usage; times in milliseconds."""
-    timing = stream.timing
-    return {
-        "similarity": round(stream.note.similarity, 4),
-        "trimmed": dict(stream.note.trimmed),
-        "ttft_ms": _ms(timing.ttft),
-        "itl_p50_ms": _ms(timing.itl_percentile(50)),
-        "itl_p99_ms": _ms(timing.itl_percentile(99)),
-        "latency_ms": _ms(timing.latency),
-    }
-
-
-def footer(stream: AnswerStream) -> str:
-    """The same in one line for people."""
-    timing, usage, note = stream.timing, stream.usage, stream.note
-    parts = [
-        f"{stream.finish_reason or 'stopped'}",
-        f"prompt {usage.prompt} tokens ({usage.cached} cached)",
-        f"answer {usage.completion} tokens in {timing.latency:.2f} s",
-    ]
-    if note.cache in ("exact", "semantic"):
-        likeness = f", similarity {note.similarity:.3f}" if note.cache == "semantic" else ""
-        parts.append(f"from the cache ({note.cache}{likeness})")
-    if note.trimmed:
-        parts.append(f"left out {note.trimmed.get('messages', 0)} older messages")
-    if timing.ttft is not None:
-        parts.append(f"first text after {timing.ttft * 1e3:.1f} ms")
-    if timing.itl:
-        p50, p99 = timing.itl_percentile(50) or 0.0, timing.itl_percentile(99) or 0.0
-        parts.append(f"gaps {p50 * 1e3:.1f} ms (p50), {p99 * 1e3:.1f} ms (p99)")
-    return " · ".join(parts)
-
-
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds * 1e3, 3)

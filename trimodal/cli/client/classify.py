@@ -35,9 +35,7 @@ def classify(
     files: Annotated[list[Path], typer.Argument(help="Images, or folders of images (png, jpg, jpeg, webp).")],
     top_k: Annotated[int, typer.Option(min=1, help="Labels an image, best first.")] = 1,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Images a request; the model's most.")] = None,
-    url: Annotated[
-        str, typer.Option(envvar="TRIMODAL_URL", help="host:port of the gRPC endpoint.")
-    ] = common.URL,
+    url: common.Url = common.URL,
     timeout: Annotated[float, typer.Option(min=0.1, help="Longest wait for a batch, seconds.")] = 60.0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:

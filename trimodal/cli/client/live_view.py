@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import AsyncGenerator, Generator, Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -15,20 +15,16 @@ from trimodal.cli import common
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from rich.live import Live
 
     from trimodal.audio.values import Samples
     from trimodal.client import LiveStream, LiveUpdate
 
 
-class View(Protocol):
-    """Shows a stream while it runs."""
-
-    def show(self, stream: LiveStream, update: LiveUpdate) -> None: ...
+Show = Callable[["LiveStream", "LiveUpdate"], None]
 
 
 async def follow(
-    stream: LiveStream, blocks: Generator[Samples, None, None], view: View, speed: float | None
+    stream: LiveStream, blocks: Generator[Samples, None, None], show: Show, speed: float | None
 ) -> bool:
     """Sends all blocks and ends the stream; Ctrl-C ends it early. The second Ctrl-C ends it at once.
 
@@ -40,87 +36,55 @@ async def follow(
     """
     from trimodal.client.async_iteration import pumped
 
-    stop = asyncio.Event()
-    with _on_interrupt(stop):
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def interrupt() -> None:
+        stop.set()
+        loop.remove_signal_handler(signal.SIGINT)
+
+    with common.on_interrupt(loop, interrupt):
         source = pumped(blocks)
         if speed is not None:
             source = _paced(source, speed)
         async with contextlib.aclosing(_until(source, stop)) as coming:
             async for block in coming:
-                view.show(stream, await stream.send(block))
-        view.show(stream, await stream.end())
+                show(stream, await stream.send(block))
+        show(stream, await stream.end())
     return stop.is_set()
 
 
 @contextlib.contextmanager
-def viewing(console: Console) -> Iterator[View]:
-    """A view on `console`: one that is redrawn on a terminal, else lines."""
+def viewing(console: Console) -> Iterator[Show]:
+    """Shows a stream on `console`: redrawn on a terminal, else a line for each update with new words."""
     if not console.is_terminal:
-        yield _Lines(to_stderr=console.stderr)
+        yield lambda stream, update: _print_line(update, to_stderr=console.stderr)
         return
     from rich.live import Live
 
     with Live(console=console, transient=True, refresh_per_second=10) as live:
-        yield _Screen(console, live)
+        yield lambda stream, update: live.update(drawn(console, stream, update))
 
 
-class _Lines:
-    """A line for each update that committed something."""
-
-    def __init__(self, *, to_stderr: bool) -> None:
-        self._to_stderr = to_stderr
-
-    def show(self, stream: LiveStream, update: LiveUpdate) -> None:
-        if text := " ".join(common.plain(update.text).split()):
-            at = f"[{update.received_s:5.1f} s, lag {update.lag_s:.1f} s]"
-            typer.echo(f"{at} {text}", err=self._to_stderr)
+def _print_line(update: LiveUpdate, *, to_stderr: bool) -> None:
+    if text := " ".join(common.plain(update.text).split()):
+        at = f"[{update.received_s:5.1f} s, lag {update.lag_s:.1f} s]"
+        typer.echo(f"{at} {text}", err=to_stderr)
 
 
-class _Screen:
-    """Committed words, tentative ones dim, and a line with how far it is."""
+def drawn(console: Console, stream: LiveStream, update: LiveUpdate) -> RenderableType:
+    """Committed words, tentative ones dim, and how far it is. Of a long transcript only the end that fits."""
+    from rich.console import Group
+    from rich.text import Text
 
-    def __init__(self, console: Console, live: Live) -> None:
-        self._console = console
-        self._live = live
-
-    def show(self, stream: LiveStream, update: LiveUpdate) -> None:
-        self._live.update(self.drawn(stream, update))
-
-    def drawn(self, stream: LiveStream, update: LiveUpdate) -> RenderableType:
-        """The picture of one moment. Of a long transcript only the end that fits."""
-        from rich.console import Group
-        from rich.text import Text
-
-        room = max(1, self._console.width * (self._console.height - 4) - len(update.tentative))
-        text = common.plain(stream.text)
-        if len(text) > room:
-            text = "…" + text[-room:].partition(" ")[2]
-        words = Text(text)
-        tentative = common.plain(update.tentative)
-        words.append(tentative if text else tentative.lstrip(), style="dim")
-        status = f"{update.received_s:.1f} s received · lag {update.lag_s:.1f} s · {len(stream.words)} words"
-        return Group(words, Text(status, style="cyan"))
-
-
-@contextlib.contextmanager
-def _on_interrupt(stop: asyncio.Event) -> Iterator[None]:
-    """Ctrl-C sets `stop`, once; after that it does what it always does."""
-    loop = asyncio.get_running_loop()
-
-    def release() -> None:
-        with contextlib.suppress(NotImplementedError, RuntimeError):  # not on every platform or thread
-            loop.remove_signal_handler(signal.SIGINT)
-
-    def interrupt() -> None:
-        stop.set()
-        release()
-
-    with contextlib.suppress(NotImplementedError, RuntimeError):
-        loop.add_signal_handler(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        release()
+    room = max(1, console.width * (console.height - 4) - len(update.tentative))
+    text = common.plain(stream.text)
+    if len(text) > room:
+        text = "…" + text[-room:].partition(" ")[2]
+    words = Text(text)
+    tentative = common.plain(update.tentative)
+    words.append(tentative if text else tentative.lstrip(), style="dim")
+    status = f"{update.received_s:.1f} s received · lag {update.lag_s:.1f} s · {len(stream.words)} words"
+    return Group(words, Text(status, style="cyan"))
 
 
 async def _paced(source: AsyncGenerator[Samples, None], speed: float) -> AsyncGenerator[Samples, None]:
@@ -141,7 +105,7 @@ async def _until(source: AsyncGenerator[Samples, None], stop: asyncio.Event) -> 
     try:
         async with contextlib.aclosing(source):
             while True:
-                coming = asyncio.ensure_future(_next(source))
+                coming = asyncio.ensure_future(anext(source, None))
                 await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
                 if not coming.done():
                     coming.cancel()
@@ -152,10 +116,3 @@ async def _until(source: AsyncGenerator[Samples, None], stop: asyncio.Event) -> 
                 yield block
     finally:
         stopping.cancel()
-
-
-async def _next(source: AsyncGenerator[Samples, None]) -> Samples | None:
-    try:
-        return await source.__anext__()
-    except StopAsyncIteration:
-        return None

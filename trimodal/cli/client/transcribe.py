@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
@@ -17,31 +15,12 @@ from trimodal.cli.client import live_view
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from trimodal.audio.values import Word
-    from trimodal.client import Client
+    from trimodal.client import Client, Transcript
     from trimodal.client.streams.live import Listening
 
 
-class Format(str, Enum):
-    """As trimodal.audio.captions names them."""
-
-    text = "text"
-    srt = "srt"
-    vtt = "vtt"
-    json = "json"
-
-
 MICROPHONE = "microphone"
-_SUFFIX = {Format.text: ".txt", Format.srt: ".srt", Format.vtt: ".vtt", Format.json: ".json"}
-
-
-@dataclass(frozen=True)
-class Heard:
-    """What was heard in one recording. `stopped`: Ctrl-C ended it."""
-
-    words: Sequence[Word]
-    seconds: float
-    stopped: bool = False
+Format = Literal["text", "srt", "vtt", "json"]
 
 
 def transcribe(
@@ -51,7 +30,7 @@ def transcribe(
             metavar="FILE | -", help="Recordings (wav, flac, ogg, mp3), or - for raw audio on stdin."
         ),
     ] = None,
-    form: Annotated[Format, typer.Option("--format", help="Of what is written.")] = Format.text,
+    form: Annotated[Format, typer.Option("--format", help="Of what is written.")] = "text",
     out: Annotated[Path | None, typer.Option(help="Write to this file; for several, to this folder.")] = None,
     live: Annotated[
         bool, typer.Option("--live", help="Send at the speed of speech, show the words.")
@@ -64,9 +43,7 @@ def transcribe(
     prompt: Annotated[str | None, typer.Option(help="Text before it: steers spelling and style.")] = None,
     chunk_ms: Annotated[int, typer.Option(min=20, max=30_000, help="Of live audio, milliseconds.")] = 100,
     speed: Annotated[float, typer.Option(min=0.1, max=100, help="Of --live, times that of speech.")] = 1.0,
-    url: Annotated[
-        str, typer.Option(envvar="TRIMODAL_URL", help="host:port of the gRPC endpoint.")
-    ] = common.URL,
+    url: common.Url = common.URL,
     timeout: Annotated[float, typer.Option(min=0.1, help="Longest wait for an answer, seconds.")] = 60.0,
 ) -> None:
     """Transcribe speech, whole or while it is spoken.
@@ -86,7 +63,7 @@ def transcribe(
     sources = sources or [MICROPHONE]
     targets = _targets(sources, form, out)
     # What is watched must not get between the lines of a document that is piped on.
-    console = Console(stderr=form is not Format.text or out is not None, highlight=False)
+    console = Console(stderr=form != "text" or out is not None, highlight=False)
     options = {"policy": policy, "language": language, "prompt": prompt}
     listening = cast("Listening", {name: value for name, value in options.items() if value is not None})
 
@@ -95,24 +72,27 @@ def transcribe(
         async with common.connect(url, silence=timeout) as client:
             for source, target in zip(sources, targets, strict=True):
                 try:
+                    stopped = False
                     if live or mic:
                         pace = None if mic else speed
-                        heard = await _live(client, source, listening, chunk_ms / 1000, pace, console)
+                        heard, stopped = await _live(
+                            client, source, listening, chunk_ms / 1000, pace, console
+                        )
                     else:
                         heard = await _whole(client, source, listening)
                 except (AudioError, InvalidArgument) as error:  # of this file; the others go on
                     shown = str(error) if isinstance(error, AudioError) else f"{source}: {error}"
                     typer.echo(f"trimodal: {shown}", err=True)
-                    if form is Format.json and target is None:
+                    if form == "json" and target is None:
                         kind = error.code if isinstance(error, RequestError) else "FILE"
                         _write(_json({"file": source, "error": str(error), "code": kind}), None)
                     code = 1
                     continue
-                document = render(heard.words, form.value, seconds=heard.seconds, name=source)
-                if form is Format.text and target is None and len(sources) > 1:
+                document = render(heard.words, form, seconds=heard.seconds, name=source)
+                if form == "text" and target is None and len(sources) > 1:
                     document = f"==> {source} <==\n{document}"
                 _write(document, target)
-                if heard.stopped:
+                if stopped:
                     return 0 if mic else 130
         return code
 
@@ -126,37 +106,38 @@ def transcribe(
         raise typer.Exit(code)
 
 
-async def _whole(client: Client, source: str, listening: Listening) -> Heard:
+async def _whole(client: Client, source: str, listening: Listening) -> Transcript:
     from rich.console import Console
 
     # Shown on a terminal only.
     with Console(stderr=True, highlight=False).status(f"{source} …") as status:
-        transcript = await client.transcribe(
+        return await client.transcribe(
             source,
             on_update=lambda update: status.update(f"{source}: {update.received_s:.0f} s heard"),
             **listening,
         )
-    return Heard(transcript.words, transcript.seconds)
 
 
 async def _live(
     client: Client, source: str, listening: Listening, chunk_s: float, speed: float | None, console: Console
-) -> Heard:
+) -> tuple[Transcript, bool]:
+    """What was heard, and whether Ctrl-C ended it."""
     from trimodal.audio.files import read_blocks
     from trimodal.audio.microphone import record
+    from trimodal.client import Transcript
 
     blocks = record(chunk_s) if source == MICROPHONE and speed is None else read_blocks(source, chunk_s)
-    with live_view.viewing(console) as view:
+    with live_view.viewing(console) as show:
         async with client.listen(**listening) as stream:
-            stopped = await live_view.follow(stream, blocks, view, speed)
-    return Heard(stream.words, stream.latest.received_s, stopped)
+            stopped = await live_view.follow(stream, blocks, show, speed)
+    return Transcript(stream.words, stream.text, stream.latest.received_s), stopped
 
 
 def _targets(sources: Sequence[str], form: Format, out: Path | None) -> list[Path | None]:
     """Where each document goes; None: stdout."""
     if out is None:
-        if len(sources) > 1 and form in (Format.srt, Format.vtt):
-            raise typer.BadParameter(f"--format {form.value} of several files needs --out FOLDER")
+        if len(sources) > 1 and form in ("srt", "vtt"):
+            raise typer.BadParameter(f"--format {form} of several files needs --out FOLDER")
         return [None] * len(sources)
     if len(sources) == 1 and not out.is_dir():
         if not out.absolute().parent.is_dir():
@@ -164,9 +145,10 @@ def _targets(sources: Sequence[str], form: Format, out: Path | None) -> list[Pat
         return [out]
     if out.exists() and not out.is_dir():
         raise typer.BadParameter(f"--out {out}: a folder is needed for several files")
+    suffix = ".txt" if form == "text" else f".{form}"
     targets: dict[Path, str] = {}
     for source in sources:
-        target = out / (("stdin" if source == "-" else Path(source).stem) + _SUFFIX[form])
+        target = out / (("stdin" if source == "-" else Path(source).stem) + suffix)
         if target in targets:
             raise typer.BadParameter(f"--out {out}: {targets[target]} and {source} would both be {target}")
         targets[target] = source
