@@ -19,7 +19,6 @@ from typing import Any
 
 FORMAT_VARIABLE = "TRIMODAL_LOG_FORMAT"
 LEVEL_VARIABLE = "TRIMODAL_LOG_LEVEL"
-FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
 
 

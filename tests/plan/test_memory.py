@@ -11,6 +11,7 @@ from tests.plan.model_shapes import LLAMA_2_7B, LLAMA_8B, LLAMA_70B, LLAMA_405B,
 from trimodal.errors import SettingsError
 from trimodal.plan.cards import Card, find_card
 from trimodal.plan.memory import (
+    BLOCK_TOKENS,
     DRIVER,
     Deployment,
     KvPrecision,
@@ -25,6 +26,11 @@ from trimodal.plan.memory import (
 
 GIB = 2**30
 H100 = find_card("H100")
+
+
+@pytest.fixture
+def blocks_of_64(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BLOCK_TOKENS, Runtime.tensorrt_llm, 64)
 
 
 def cuda_card(gib: float) -> Card:
@@ -106,6 +112,7 @@ def test_weights_of_llama_70b_in_int8(tmp_path: Path) -> None:
     assert weight_bytes(model, Precision.int8_sq) / GIB == pytest.approx(67.7229, rel=0.002)
 
 
+@pytest.mark.usefixtures("blocks_of_64")
 def test_llama_2_7b_in_fp8_in_tensorrt_llm(tmp_path: Path) -> None:
     # https://nvidia.github.io/TensorRT-LLM/reference/memory.html: engine 6695 MiB, context memory 1134.01
     # MiB, "total: 79.10 GiB, available: 70.48 GiB", 4060 blocks of 64 tokens, 63.44 GiB for 259840 tokens
@@ -115,20 +122,20 @@ def test_llama_2_7b_in_fp8_in_tensorrt_llm(tmp_path: Path) -> None:
         precision=Precision.fp8,
         kv_precision=KvPrecision.fp8,
         max_seq_len=2048,
-        block_tokens=64,
     )
     sizing = size(model, plan)
     assert sizing.weights / 2**20 == pytest.approx(6695, rel=0.005)
-    assert pool_blocks(plan, 0.9 * 70.48 * GIB, sizing.kv_token_gpu) == 4060
+    assert pool_blocks(plan, 0.9 * 70.48 * GIB, sizing.kv_token) == 4060
     assert sizing.blocks == pytest.approx(4060, rel=0.01)
     assert sizing.tokens == pytest.approx(259840, rel=0.01)
 
 
+@pytest.mark.usefixtures("blocks_of_64")
 def test_qwen_7b_in_tensorrt_llm_on_40_gb(tmp_path: Path) -> None:
     # https://github.com/NVIDIA/TensorRT-LLM/issues/2268: "total: 39.39 GiB, available: 21.89 GiB",
     # "Number of blocks in KV cache primary pool: 631"; blocks of 64 tokens were that version's default
     model = architecture(tmp_path, LLAMA_2_7B)  # Qwen1.5 7B has the same layers and heads.
-    plan = Deployment(card=H100, block_tokens=64)
+    plan = Deployment(card=H100)
     assert pool_blocks(plan, 0.9 * 21.89 * GIB, kv_bytes_per_token(model, KvPrecision.auto)) == 631
 
 

@@ -47,6 +47,8 @@ def llm(
     """
     if tokens_per_second and not price:
         raise typer.BadParameter("--tokens-per-second needs --price")
+    import json
+
     from trimodal.build_support import operator_errors
     from trimodal.plan.architecture import find_config, read_architecture
     from trimodal.plan.cards import CARDS, find_card
@@ -72,7 +74,8 @@ def llm(
         ]
         rows = [_row(model, each, size(model, each), tokens_per_second, price) for each in plans]
     if json_:
-        _print_json(model, rows)
+        head = {"architecture": model.name, "parameters": model.parameters, "sliding_window": model.window}
+        typer.echo(json.dumps(head | {"cards": rows}, indent=2))
     elif len(rows) == 1:
         _print_one(source, model, rows[0])
     else:
@@ -108,13 +111,6 @@ def _row(model: Architecture, plan: Deployment, sizing: Sizing, rate: float, pri
         "problems": list(sizing.problems),
         "remedies": advise(model, plan),
     }
-
-
-def _print_json(model: Architecture, rows: list[dict[str, Any]]) -> None:
-    import json
-
-    head = {"architecture": model.name, "parameters": model.parameters, "sliding_window": model.window}
-    typer.echo(json.dumps(head | {"cards": rows}, indent=2))
 
 
 def _gib(size: int) -> str:

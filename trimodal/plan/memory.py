@@ -80,7 +80,6 @@ class Deployment:
     max_num_tokens: int = 8192
     runtime: Runtime = Runtime.tensorrt_llm
     memory_fraction: float = 0.9
-    block_tokens: int = 0
 
     @property
     def gpus(self) -> int:
@@ -93,7 +92,7 @@ class Sizing:
 
     Attributes:
         weights: all that is loaded from the engine or checkpoint.
-        kv_token, kv_token_gpu: bytes a token in the KV cache, on all GPUs together and on one.
+        kv_token: bytes a token in the KV cache, on all GPUs together.
         reserve: activations, buffers and the runtime: an estimate.
         pool: for the KV cache; 0 where nothing is left.
         blocks, tokens: of the pool.
@@ -105,7 +104,6 @@ class Sizing:
 
     weights: int
     kv_token: int
-    kv_token_gpu: int
     reserve: int
     pool: int
     blocks: int
@@ -153,12 +151,8 @@ def reserve_bytes(model: Architecture, plan: Deployment) -> int:
 
 def pool_blocks(plan: Deployment, pool: float, kv_token_gpu: int) -> int:
     """Blocks of a pool: TensorRT-LLM rounds the last one up, vLLM down."""
-    exact = pool / (block_tokens(plan) * kv_token_gpu)
+    exact = pool / (BLOCK_TOKENS[plan.runtime] * kv_token_gpu)
     return math.ceil(exact) if plan.runtime is Runtime.tensorrt_llm else math.floor(exact)
-
-
-def block_tokens(plan: Deployment) -> int:
-    return plan.block_tokens or BLOCK_TOKENS[plan.runtime]
 
 
 def size(model: Architecture, plan: Deployment) -> Sizing:
@@ -177,16 +171,16 @@ def size(model: Architecture, plan: Deployment) -> Sizing:
         pool = max(0.0, (total - weights - reserve) * plan.memory_fraction)
     kv_gpu = kv_bytes_per_token(model, plan.kv_precision, tp=plan.tp, pp=plan.pp)
     blocks = pool_blocks(plan, pool, kv_gpu)
-    tokens = blocks * block_tokens(plan)
+    block_tokens = BLOCK_TOKENS[plan.runtime]
+    tokens = blocks * block_tokens
     return Sizing(
         weights=weights,
         kv_token=kv_gpu * plan.gpus,
-        kv_token_gpu=kv_gpu,
         reserve=reserve,
         pool=math.floor(pool),
         blocks=blocks,
         tokens=tokens,
-        sequences=blocks // math.ceil(plan.max_seq_len / block_tokens(plan)),
+        sequences=blocks // math.ceil(plan.max_seq_len / block_tokens),
         left=math.floor(total - weights - reserve - pool),
         stream_bound=_stream_bound(model, plan, kv_gpu),
         problems=tuple(_problems(model, plan, weights + reserve, total, tokens)),

@@ -54,13 +54,11 @@ class LoadLog:
     port_in_use: bool = False
     serving: bool = False  # the HTTP endpoint is open
     given_up: bool = False  # it unloads again what did load, which takes seconds
-    _first: datetime | None = None
 
     def feed(self, line: str) -> None:
         if match := _LINE.match(line):
             # The log has no year; only differences are used, and those within one start.
             stamp = datetime.strptime("2000" + match.group(2), "%Y%m%d %H:%M:%S.%f")
-            self._first = self._first or stamp
             self._event(stamp, match.group(3))
         elif match := _ERROR.match(line):
             self.error = sentence(match.group(1))

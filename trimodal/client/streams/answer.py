@@ -1,7 +1,4 @@
-"""Streams one answer: iterated once, awaited whole, or cancelled.
-
-A stream keeps the text, the usage and the times, and ends the request when it is left early.
-"""
+"""Streams one answer: iterated once, awaited whole, or cancelled."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ Item = TypeVar("Item")
 
 
 class BaseStream(Generic[Item]):
-    """Base of the streams. The request is sent when the first item is asked for.
+    """Keeps the text, the usage and the times. The request is sent when the first item is asked for.
 
     Leaving early (break, an exception, a cancelled task, `cancel`, the end of the `async with`)
     ends the request on the server at once.
@@ -74,14 +71,13 @@ class BaseStream(Generic[Item]):
                 self._responses = await self._sent()
             responses = self._responses
             while True:
-                response = await responses.read()
-                if response is None:
+                outputs = await responses.read()
+                if outputs is None:
                     if self._done:  # cancelled while this task waited
                         raise StopAsyncIteration
                     raise ConnectionLost("the server ended the stream without a finish_reason")
-                if not response.outputs:
-                    continue  # the empty final response; the finish_reason came before it
-                if (item := self._item(response.outputs)) is not None:
+                # The final response has no outputs; the finish_reason came before it.
+                if outputs and (item := self._item(outputs)) is not None:
                     return item
         except StopAsyncIteration:
             raise
@@ -164,7 +160,7 @@ class BaseStream(Generic[Item]):
         responses, self._responses = self._responses, None
         if responses is not None:
             with contextlib.suppress(TrimodalError):
-                while await responses.read():
+                while await responses.read() is not None:
                     pass
 
     def _stop(self, finish_reason: str) -> None:
@@ -188,8 +184,7 @@ class AnswerStream(BaseStream[Delta]):
                 print(delta.text, end="")
         print(stream.usage, stream.timing.ttft)
 
-    Leaving early (break, an exception, a cancelled task, `cancel`, the end of the `async with`)
-    ends the request on the server at once.
+    Leaving early ends the request, see `BaseStream`.
     """
 
     def _item(self, outputs: Tensors) -> Delta | None:

@@ -30,14 +30,6 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Response:
-    """One response of a stream; after a `final` one there is no other."""
-
-    outputs: Tensors
-    final: bool = False
-
-
-@dataclass(frozen=True)
 class Timeouts:
     """Seconds. Without `total` an answer may take as long as it is not silent for longer than `silence`."""
 
@@ -55,8 +47,8 @@ class Timeouts:
 class Responses(Protocol):
     """An open stream of responses to one request."""
 
-    async def read(self) -> Response | None:
-        """Reads the next response, or None at the end (also after `cancel`).
+    async def read(self) -> Tensors | None:
+        """Reads the outputs of the next response, or None at the end (also after `cancel`).
 
         Raises:
             RequestError: the server refused or ended the request.

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 import numpy as np
 
 from trimodal.client.errors import ConnectError, ModelNotFound, Timeout
-from trimodal.client.transports.base import Array, Request, Response, Responses, Tensors, Timeouts
+from trimodal.client.transports.base import Array, Request, Responses, Tensors, Timeouts
 from trimodal.client.transports.tensors import strings
 from trimodal.client.values import Model
 from trimodal.errors import InvalidArgument, RequestError
@@ -111,7 +111,7 @@ class _FakeResponses:
         self._ended = False
         self._reading: asyncio.Future[Tensors | None] | None = None
 
-    async def read(self) -> Response | None:
+    async def read(self) -> Tensors | None:
         if self._ended:
             return None
         patience = self._silence
@@ -134,7 +134,7 @@ class _FakeResponses:
             self._ended = True
             raise
         self._ended = outputs is None
-        return None if outputs is None else Response(outputs)
+        return outputs
 
     def cancel(self) -> None:
         if not self._ended:

@@ -18,7 +18,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from trimodal.client.async_iteration import is_cancelling
 from trimodal.client.errors import ConnectError, ConnectionLost, Timeout, from_message, from_status
-from trimodal.client.transports.base import Array, Request, Response, Timeouts
+from trimodal.client.transports.base import Array, Request, Timeouts
 from trimodal.client.transports.tensors import decode, encode
 from trimodal.client.values import Model
 from trimodal.errors import Unavailable
@@ -157,17 +157,16 @@ class GrpcResponses:
             await self._guarded(self._call.write(message))
             await self._guarded(self._call.done_writing())
 
-    async def read(self) -> Response | None:
+    async def read(self) -> dict[str, Array] | None:
         message = await self._guarded(self._call.read())
         if message is None or message is grpc.aio.EOF:
             self._end()
             return None
         inferred = message.infer_response
-        final = inferred.parameters["triton_final_response"].bool_param
         if message.error_message:
             self.cancel()
             raise from_message(message.error_message, by_model=bool(inferred.model_name))
-        return Response(decode(inferred), final)
+        return decode(inferred)
 
     def cancel(self) -> None:
         self._cancelled = True
