@@ -34,7 +34,7 @@ def test_names_are_the_folders_with_a_config(repository):
 def test_an_ensemble_brings_its_steps(repository):
     models = select_models(repository, ["pair"], "cpu")
     assert sorted(models) == ["a", "b", "pair"]
-    assert models["pair"].platform == "ensemble"
+    assert models["pair"].engine == "ensemble"
     assert [models[name].instances for name in ("a", "b", "pair")] == [2, 1, 0]
 
 

@@ -51,10 +51,6 @@ class Model:
         return tuple(named.values())
 
     @property
-    def platform(self) -> str:
-        return str(self.config.backend or self.config.platform or "?")
-
-    @property
     def backend(self) -> str:
         """The folder of Triton's `backends` that it needs; empty for an ensemble."""
         if self.config.backend or self.steps:
@@ -64,7 +60,7 @@ class Model:
     @property
     def engine(self) -> str:
         """What runs it: a Python model's engine, else the backend."""
-        return self.parameters.get("engine", self.platform)
+        return self.parameters.get("engine", str(self.config.backend or self.config.platform or "?"))
 
     @property
     def artefact(self) -> str:
@@ -115,11 +111,7 @@ def config_file(directory: Path, profile: str) -> Path:
 
 
 def model_names(repository: Path) -> list[str]:
-    """Every model of the repository: the folders with a config.pbtxt.
-
-    Raises:
-        ServerError: no such directory, or no model in it.
-    """
+    """Every model: the folders with a config.pbtxt. Raises: ServerError when there is none."""
     if not repository.is_dir():
         raise ServerError(f"model repository {repository} does not exist: name one with --model-repository")
     names = sorted(path.parent.name for path in repository.glob("*/config.pbtxt"))

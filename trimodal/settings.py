@@ -36,12 +36,7 @@ class EngineSettings(Settings):
 
 
 def parse_parameters(cls: type[S], parameters: Mapping[str, str], *, source: str) -> S:
-    """Settings from string parameters.
-
-    Args:
-        cls: the settings class.
-        parameters: key → text, as in config.pbtxt.
-        source: the file to name in an error, e.g. "llm/config.pbtxt".
+    """Settings from a config's string parameters; `source` is the file that an error names.
 
     Raises:
         SettingsError: names `source`, every unknown or malformed key, and what was expected.

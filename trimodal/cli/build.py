@@ -147,11 +147,7 @@ def check_installed(scripts: Sequence[str]) -> None:
 
 
 def fetch(sources: Mapping[str, str]) -> None:
-    """Gets every checkpoint before the first one is built: a build takes minutes.
-
-    Raises:
-        ArtefactError: one is neither a directory nor given by the hub; says how to go on without it.
-    """
+    """Gets every checkpoint before the first build, which takes minutes. Raises: ArtefactError."""
     from trimodal.build_support import resolve_checkpoint
     from trimodal.errors import ArtefactError
 
@@ -163,11 +159,7 @@ def fetch(sources: Mapping[str, str]) -> None:
 
 
 def run_script(name: str, arguments: Sequence[str], engines: Path | None) -> int:
-    """Runs build/<name>.py with this interpreter; its exit code.
-
-    Raises:
-        ArtefactError: a package that it needs is not installed.
-    """
+    """Runs build/<name>.py with this interpreter; its exit code. Raises: ArtefactError (not installed)."""
     import os
     import subprocess
     import sys

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import typer
+
+from trimodal.cli.common import one_sentence
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,30 +82,20 @@ def _opened(url: str, model: str) -> Iterator[tuple[str, Store]]:
 
     url = url or str(default_store(model))
     name = _without_password(url)
-    try:
+    with one_sentence():
         if url.startswith("memory:"):
             raise OperatorError(f"{url} is in its server's own memory: only its end clears it")
         if is_file(url):
             _check_file(Path(url).expanduser())
-        opened = open_store(url, Limits(timeout_s=_TIMEOUT_S))
         try:
-            yield name, opened
-        finally:
-            opened.close()
-    except StoreError as error:
-        typer.echo(f"trimodal: {name}: {error}", err=True)
-        raise typer.Exit(1) from None
-    except OperatorError as error:
-        typer.echo(f"trimodal: {error}", err=True)
-        raise typer.Exit(1) from None
+            with closing(open_store(url, Limits(timeout_s=_TIMEOUT_S))) as opened:
+                yield name, opened
+        except StoreError as error:
+            raise OperatorError(f"{name}: {error}") from None
 
 
 def _check_file(path: Path) -> None:
-    """Opening makes a file that is not there, and sets one aside that it cannot read: not after a typo.
-
-    Raises:
-        OperatorError: it is no store of answers.
-    """
+    """Refuses what is no store: opening would make a missing file and set an unreadable one aside."""
     from trimodal.cache.stores.sqlite_file import may_be_ours
     from trimodal.errors import OperatorError
 

@@ -33,26 +33,21 @@ def connect(url: str, *, silence: float) -> Client:
 
 
 @contextmanager
-def one_sentence() -> Iterator[None]:
-    """Ends the command with exit code 1 and one sentence when the server refuses or does not answer."""
+def one_sentence(command: str = "trimodal", code: int = 1) -> Iterator[None]:
+    """Ends the command with an exit code and one sentence when something of ours is refused or fails."""
     from trimodal.errors import TrimodalError
 
     try:
         yield
     except TrimodalError as error:
-        typer.echo(f"trimodal: {sentence(error)}", err=True)
-        raise typer.Exit(1) from None
+        typer.echo(f"{command}: {sentence(error)}", err=True)
+        raise typer.Exit(code) from None
 
 
 def sentence(error: Exception) -> str:
     """An error as a person at a terminal needs it, with the remedy where it is known."""
-    from trimodal.client import ConnectError
-
-    if isinstance(error, ConnectError):
-        return (
-            f"{error}: start one with `trimodal serve`" if str(error).startswith("no server") else str(error)
-        )
-    return str(error)
+    remedy = ": start one with `trimodal serve`" if str(error).startswith("no server at ") else ""
+    return f"{error}{remedy}"
 
 
 def plain(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from trimodal.cli.common import one_sentence
 from trimodal.cli.serve import (
     Changes,
     Engines,
@@ -19,7 +20,6 @@ from trimodal.cli.serve import (
     Repository,
     server_options,
 )
-from trimodal.errors import OperatorError
 
 
 def doctor(
@@ -45,11 +45,8 @@ def doctor(
     from trimodal.doctor.examine import examine
     from trimodal.doctor.report import as_json, passed, print_checks
 
-    try:
+    with one_sentence("trimodal doctor"):
         options = server_options(**given)
-    except OperatorError as error:
-        typer.echo(f"trimodal doctor: {error}", err=True)
-        raise typer.Exit(1) from None
     err = Console(stderr=True)
     with err.status("reading built files") if deep and err.is_terminal else nullcontext():
         checks = examine(options, deep=deep)

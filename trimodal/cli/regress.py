@@ -48,7 +48,6 @@ def regress(
     """Ask a server a golden set and compare with a stored run."""
     from rich.console import Console
 
-    from trimodal.errors import TrimodalError
     from trimodal.regress.baseline import baseline_path, check_writable, read_baseline, write_baseline
     from trimodal.regress.compare.compare import check, compare, refusals
     from trimodal.regress.compare.findings import Limits
@@ -60,7 +59,7 @@ def regress(
         raise typer.BadParameter("--versus needs no baseline: leave out --record and --baseline")
     console = Console(highlight=False, markup=False, stderr=as_json)
     limits = Limits(latency=latency_tolerance, overlap=min_overlap)
-    try:
+    with common.one_sentence(code=2):
         cases = read_cases(golden)
         path = baseline or baseline_path(golden)
         if record:
@@ -80,9 +79,6 @@ def regress(
                 typer.echo(json.dumps({"baseline": str(path), "broken": [one.case for one in findings]}))
             raise typer.Exit(1 if findings else 0)
         comparison = compare(cases, before, after, limits)
-    except TrimodalError as error:
-        typer.echo(f"trimodal: {common.sentence(error)}", err=True)
-        raise typer.Exit(2) from None
     if as_json:
         typer.echo(json.dumps(as_data(comparison, before, after), ensure_ascii=False))
     else:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from trimodal.cli.common import one_sentence
 from trimodal.errors import OperatorError
 from trimodal.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
 
@@ -46,12 +47,7 @@ def server_options(
     set_: list[str] | None,
     **others: Any,
 ) -> ServerOptions:
-    """The options as they are given on a command line; `others` are called the same in ServerOptions.
-
-    Raises:
-        typer.BadParameter: no such profile.
-        ServerError: what --set says is not model.parameter=value.
-    """
+    """What a command line says. Raises: typer.BadParameter (the profile) or ServerError (--set)."""
     from trimodal.paths import default_engines, default_repository
     from trimodal.server.options import ServerOptions, parse_profile
     from trimodal.server.overlay import parse_changes
@@ -119,10 +115,6 @@ def serve(
 
     signals = Signals()
     del given["verbose"]
-    try:
-        options = server_options(**given)
-        code = run(options, signals, verbose=verbose)
-    except OperatorError as error:
-        typer.echo(f"trimodal serve: {error}", err=True)
-        raise typer.Exit(1) from None
+    with one_sentence("trimodal serve"):
+        code = run(server_options(**given), signals, verbose=verbose)
     raise typer.Exit(code)

@@ -16,12 +16,7 @@ Ask = Callable[[Sequence[Item]], Awaitable[list[Row]]]
 
 
 async def in_batches(items: Sequence[Item], size: int, ask: Ask[Item, Row]) -> list[Row]:
-    """Returns one row an item, in order. The first error ends it and cancels what still runs.
-
-    Args:
-        size: the most items in one batch; below 1 counts as 1.
-        ask: the rows of one batch.
-    """
+    """Returns one row an item, in order, `size` in a batch. The first error cancels what still runs."""
     room = asyncio.Semaphore(BATCHES_AT_ONCE)
 
     async def one(part: Sequence[Item]) -> list[Row]:

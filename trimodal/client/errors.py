@@ -117,12 +117,7 @@ def from_status(code: grpc.StatusCode, details: str | None, url: str) -> Trimoda
 
 
 def from_message(message: str, *, by_model: bool) -> RequestError:
-    """Makes the error of a message in a stream's response.
-
-    Args:
-        message: as it came.
-        by_model: whether the model sent it; what Triton itself refuses never reached one.
-    """
+    """Makes the error of a message in a stream; `by_model`: it is not Triton itself that refuses."""
     if found := _PREFIX.fullmatch(message):
         return _made(_CODES[found[1]], found[2])
     text = _plain(message)

@@ -66,11 +66,7 @@ _KNOWN = frozenset(Options.__annotations__)
 def generation_inputs(
     prompt: str | None, messages: Sequence[Message] | None, options: Options
 ) -> dict[str, Array]:
-    """Makes the input tensors of the llm model; strings as UTF-8, numbers as [1].
-
-    Raises:
-        InvalidArgument: an option is unknown, or a value has no place in its tensor's type.
-    """
+    """Makes the llm model's tensors: text as UTF-8, numbers as [1]. Raises: InvalidArgument."""
     if unknown := sorted(set(options) - _KNOWN):
         # A typo that no type checker has seen must not be ignored.
         raise InvalidArgument(f"unknown option '{unknown[0]}': {', '.join(sorted(_KNOWN))} are known")

@@ -33,11 +33,7 @@ ACTS: dict[str, Act] = {
 
 
 def run(console: Console, *, keep: bool) -> int:
-    """How many of ACTS were answered, and answered right.
-
-    Args:
-        keep: stays up on the usual ports afterwards, until Ctrl-C; else free ports are taken.
-    """
+    """Returns how many of ACTS were answered right; `keep` stays up on the usual ports until Ctrl-C."""
     answered = 0
     try:
         with contextlib.ExitStack() as stack:

@@ -19,11 +19,7 @@ from trimodal.server.overlay import served_repository
 
 
 def examine(options: ServerOptions, *, deep: bool = False) -> list[Check]:
-    """What `trimodal serve` with these options would meet on this machine.
-
-    Args:
-        deep: also reads every built file and compares its hash with the manifest.
-    """
+    """What `trimodal serve` would meet here; `deep` also compares each built file with its hash."""
     with tempfile.TemporaryDirectory(prefix="trimodal-doctor-") as folder:
         try:  # as the server would see them: with --set, and with the engines of another place
             repository = served_repository(options, Path(folder))

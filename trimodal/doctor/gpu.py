@@ -25,11 +25,7 @@ def find_gpus(models: Iterable[Model]) -> list[Gpu] | ServerError:
 
 
 def check_gpus(found: list[Gpu] | ServerError, models: Iterable[Model], weights: int) -> Iterator[Check]:
-    """
-    Args:
-        found: as `find_gpus` says.
-        weights: bytes of the built engines that are to lie on the first GPU.
-    """
+    """`found`: as `find_gpus` says; `weights`: bytes of built engines that are to lie on the first GPU."""
     if isinstance(found, ServerError):
         yield GPU.refused("driver", found)
         return

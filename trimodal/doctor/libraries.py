@@ -45,11 +45,7 @@ class Need:
 
 
 def check_libraries(models: Iterable[Model], extra: str) -> Iterator[Check]:
-    """One line a library, naming the models that want it.
-
-    Args:
-        extra: of this package, that brings them: cpu or cuda.
-    """
+    """One line a library, naming the models that want it; `extra` is of this package: cpu or cuda."""
     wanted: dict[Need, list[str]] = {}
     models = [model for model in models if model.backend == "python" and model.name in MODELS]
     for model in models:

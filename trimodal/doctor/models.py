@@ -78,10 +78,7 @@ def check_settings(model: Model) -> None:
 
 
 def weights_on_gpu(models: Iterable[Model]) -> int:
-    """Bytes of the built engines on the first GPU; what is missing counts nothing.
-
-    An engine that several GPUs share lies on each in equal parts.
-    """
+    """Bytes of the built engines on the first GPU: of a shared one its part, of a missing one none."""
     parts = {
         artefact.directory: _size(artefact.directory) // _sharing(artefact)
         for model in models

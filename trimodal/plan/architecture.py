@@ -86,11 +86,7 @@ class Architecture:
 
 
 def find_config(source: str) -> Path:
-    """A local path as it is; of a hub id config.json alone, fetched or taken from the local cache.
-
-    Raises:
-        ArtefactError: nothing is there, or the hub does not give it.
-    """
+    """A local path as it is, else config.json of a hub id, fetched or cached. Raises: ArtefactError."""
     path = Path(source).expanduser()
     if path.exists():
         return path
@@ -108,11 +104,7 @@ def find_config(source: str) -> Path:
 
 
 def read_architecture(source: Path) -> Architecture:
-    """Of a config.json or of the checkpoint directory that holds one.
-
-    Raises:
-        ArtefactError: unreadable, an architecture that is not in FAMILIES, or a dimension is missing.
-    """
+    """Of a config.json or of the directory that holds it. Raises: ArtefactError naming what it lacks."""
     path = source / "config.json" if source.is_dir() else source
     try:
         config = json.loads(path.read_text(encoding="utf-8"))

@@ -45,11 +45,7 @@ CARDS = (
 
 
 def find_card(name: str) -> Card:
-    """The card of a name, whatever its case and spaces ("a100-80gb", "RTX4090").
-
-    Raises:
-        SettingsError: no card, or more than one, is called that.
-    """
+    """The card of a name, as "a100-80gb" or "RTX4090". Raises: SettingsError when it is not one card's."""
     wanted = _plain(name)
     exact = [card for card in CARDS if _plain(card.name) == wanted]
     found = exact or [card for card in CARDS if wanted and _plain(card.name).startswith(wanted)]

@@ -156,11 +156,7 @@ def pool_blocks(plan: Deployment, pool: float, kv_token_gpu: int) -> int:
 
 
 def size(model: Architecture, plan: Deployment) -> Sizing:
-    """All figures of `plan`.
-
-    Raises:
-        SettingsError: the parallel sizes do not divide the model.
-    """
+    """All figures of `plan`. Raises: SettingsError when the parallel sizes do not divide the model."""
     check_parallel(model, plan.tp, plan.pp)
     weights = weight_bytes(model, plan.precision, tp=plan.tp, pp=plan.pp)
     reserve = reserve_bytes(model, plan)

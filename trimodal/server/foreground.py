@@ -78,11 +78,7 @@ class Signals:
 
 
 def run(options: ServerOptions, signals: Signals, *, verbose: bool) -> int:
-    """Serves until the first signal; returns the exit code.
-
-    Raises:
-        ServerError: it could not start, or tritonserver ended by itself. No process is left.
-    """
+    """Serves until the first signal; returns the exit code. Raises: ServerError, and no process is left."""
     err = Console(stderr=True, highlight=False, markup=False)
     server = TritonServer(options)
 

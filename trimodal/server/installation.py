@@ -59,11 +59,7 @@ class Triton:
         return directory if self.is_wheel and directory.is_dir() else None
 
     def stub(self) -> Path:
-        """The Python backend's stub for the running Python.
-
-        Raises:
-            ServerError: this installation has none.
-        """
+        """The Python backend's stub for the running Python. Raises: ServerError when there is none."""
         running = f"3.{sys.version_info.minor}"
         if self.is_wheel:
             stub = self.root / "python_backend_stubs" / running / STUB
@@ -91,11 +87,7 @@ def _no_stub(running: str, known: str) -> str:
 
 
 def find_triton() -> Triton:
-    """TRIMODAL_TRITONSERVER's (a binary or its folder), else the container's, else the wheel's.
-
-    Raises:
-        ServerError: none is there.
-    """
+    """TRIMODAL_TRITONSERVER's (binary or folder), the container's or the wheel's. Raises: ServerError."""
     if named := os.environ.get("TRIMODAL_TRITONSERVER"):
         path = Path(named).expanduser().absolute()
         root = path if path.is_dir() else path.parents[1]
@@ -117,11 +109,7 @@ def find_triton() -> Triton:
 
 
 def find_libpython() -> Path | None:
-    """The shared libpython of the running interpreter; None when the system's loader has it.
-
-    Raises:
-        ServerError: this Python was built without one, so that the stub cannot start.
-    """
+    """The shared libpython; None when the system's loader has it. Raises: ServerError when there is none."""
     name = f"libpython3.{sys.version_info.minor}.so.1.0"
     places = [sysconfig.get_config_var("LIBDIR"), f"{sys.base_prefix}/lib"]
     for place in places:

@@ -114,11 +114,7 @@ class Child:
 def start(
     command: list[str], environment: Mapping[str, str], log: Path, *, shm_prefix: str, run_directory: Path
 ) -> Child:
-    """Starts `command` with its output appended to `log`.
-
-    Raises:
-        ServerError: it cannot be executed.
-    """
+    """Starts `command`, its output appended to `log`. Raises: ServerError when it cannot be executed."""
     read, write = os.pipe()
     arguments = [str(write), shm_prefix, str(run_directory), *command]
     with log.open("ab") as output:

@@ -22,11 +22,7 @@ Changes = Mapping[str, Mapping[str, str]]
 
 
 def parse_changes(assignments: Iterable[str]) -> dict[str, dict[str, str]]:
-    """`["llm.engine=fake"]` → `{"llm": {"engine": "fake"}}`.
-
-    Raises:
-        ServerError: names an assignment that is not model.parameter=value.
-    """
+    """`["llm.engine=fake"]` → `{"llm": {"engine": "fake"}}`. Raises: ServerError naming what is not so."""
     changes: dict[str, dict[str, str]] = {}
     for assignment in assignments:
         target, equals, value = assignment.partition("=")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from trimodal.cli.common import one_sentence
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,25 +23,26 @@ def pair(text: str) -> tuple[str, str]:
     return key, value
 
 
+def check_writable(option: str, path: Path) -> None:
+    """Raises: typer.BadParameter now: an hour of figures must not end in it."""
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise typer.BadParameter(f"{option} {path}: no file can be written there")
+
+
 def run(
     measuring: Callable[[Console], Coroutine[Any, Any, dict[str, Any]]], json_: Path | None
 ) -> dict[str, Any]:
     """The figures, printed and, where wanted, written; an error is one line and exit code 1."""
     import asyncio
-    import os
 
     from rich.console import Console
 
     from trimodal.bench.llm.bench import write_json
-    from trimodal.errors import TrimodalError
 
-    if json_ and (json_.is_dir() or not os.access(json_.parent, os.W_OK)):
-        raise typer.BadParameter(f"--json {json_}: no file can be written there")
-    try:
+    if json_:
+        check_writable("--json", json_)
+    with one_sentence("bench"):
         figures = asyncio.run(measuring(Console(highlight=False)))
-    except TrimodalError as error:
-        typer.echo(f"bench: {error}", err=True)
-        raise typer.Exit(1) from None
     if json_:
         write_json(json_, figures)
     return figures

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -61,9 +60,9 @@ def overload(
 
 
 def _check_plot(path: Path) -> None:
-    """Told now: an hour of figures must not end in it."""
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise typer.BadParameter(f"--plot {path}: no file can be written there")
+    from trimodal.cli.bench.common import check_writable
+
+    check_writable("--plot", path)
     if path.suffix != ".png":
         raise typer.BadParameter(f"--plot {path}: a name that ends with .png is needed")
     if find_spec("matplotlib") is None:

@@ -30,8 +30,6 @@ def ask(
 ) -> None:
     """Ask the assistant: text, an image and speech in one question; the answer streams."""
     options = streaming.options_of(locals())
-    from trimodal.audio.files import AudioError
-
     if text is None and audio is None:
         raise typer.BadParameter("a question is needed: as text, or spoken with --audio")
     asked = sys.stdin.read().rstrip("\n") if text == "-" else text
@@ -41,9 +39,5 @@ def ask(
             stream = client.ask(asked, image=image, audio=audio, **options)
             await streaming.show(stream, as_json=as_json, stats=stats)
 
-    try:
-        with common.one_sentence():
-            common.run(main())
-    except AudioError as error:
-        typer.echo(f"trimodal: {error}", err=True)
-        raise typer.Exit(1) from None
+    with common.one_sentence():
+        common.run(main())

@@ -26,14 +26,7 @@ Show = Callable[["LiveStream", "LiveUpdate"], None]
 async def follow(
     stream: LiveStream, blocks: Generator[Samples, None, None], show: Show, speed: float | None
 ) -> bool:
-    """Sends all blocks and ends the stream; Ctrl-C ends it early. The second Ctrl-C ends it at once.
-
-    Args:
-        speed: times the speed of speech; None: as the blocks come.
-
-    Returns:
-        Whether it was ended early.
-    """
+    """Sends all blocks at `speed` (None: as they come) and ends the stream; whether Ctrl-C ended it early."""
     from trimodal.client.async_iteration import pumped
 
     stop, loop = asyncio.Event(), asyncio.get_running_loop()

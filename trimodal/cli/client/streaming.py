@@ -26,11 +26,7 @@ def options_of(given: Mapping[str, Any]) -> Options:
 
 
 async def show(stream: AnswerStream | AskStream, *, as_json: bool, stats: bool) -> None:
-    """Shows every item as it comes; with `stats` a line for people follows on stderr.
-
-    Raises:
-        TrimodalError: what the stream raises; its text so far is ended with a newline.
-    """
+    """Shows every item as it comes. Raises what the stream raises, its text so far ended with a newline."""
     from trimodal.client import AskStream
     from trimodal.errors import RequestError, TrimodalError
 

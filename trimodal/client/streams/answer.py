@@ -56,12 +56,7 @@ class BaseStream(Generic[Item]):
         return self
 
     async def __anext__(self) -> Item:
-        """Returns the next item.
-
-        Raises:
-            RequestError: the server refused or ended the request.
-            TransportError: the server did not answer.
-        """
+        """Returns the next item. Raises: RequestError (refused or ended), TransportError (no answer)."""
         if self._done:
             await self._drain()
             raise StopAsyncIteration

@@ -30,12 +30,7 @@ _HOW = {
 
 
 def checked(samples: Any) -> Audio:
-    """Checks the samples and returns them as they are.
-
-    Raises:
-        TypeError: not a numpy array of float32 or int16.
-        ValueError: not one channel.
-    """
+    """Returns samples as they are. Raises: TypeError (no float32 or int16), ValueError (not one channel)."""
     if not isinstance(samples, np.ndarray):
         how = (
             "np.frombuffer(data, np.int16)" if isinstance(samples, bytes) else "np.asarray(data, np.float32)"

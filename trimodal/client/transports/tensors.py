@@ -40,11 +40,7 @@ def encode(request: Request) -> Any:
 
 
 def decode(message: Any) -> dict[str, Array]:
-    """Decodes the outputs of a ModelInferResponse.
-
-    Raises:
-        ProtocolError: an output cannot be read.
-    """
+    """Decodes the outputs of a ModelInferResponse. Raises: ProtocolError when one cannot be read."""
     outputs = {}
     if len(message.outputs) != len(message.raw_output_contents):
         raise ProtocolError(f"model '{message.model_name}' answered with outputs that are not raw bytes")
