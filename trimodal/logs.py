@@ -34,7 +34,7 @@ def configure(model: str = "") -> None:
     handler = StderrHandler()
     handler.set_name("trimodal")
     as_json = os.environ.get(FORMAT_VARIABLE, "").lower() == "json"
-    handler.setFormatter(JsonFormatter(model) if as_json else TextFormatter(model))
+    handler.setFormatter(RecordFormatter(model, as_json=as_json))
     root = logging.getLogger()
     for old in [one for one in root.handlers if one.get_name() == "trimodal"]:
         root.removeHandler(old)
@@ -54,43 +54,33 @@ class StderrHandler(logging.Handler):
             self.handleError(record)
 
 
-def _time(record: logging.LogRecord) -> str:
-    """UTC with milliseconds, as 2026-11-22T07:40:01.123Z."""
-    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-    return f"{seconds}.{int(record.msecs):03d}Z"
+class RecordFormatter(logging.Formatter):
+    """Text, or one object a line; a traceback stands below the text, in the object under `exception`.
 
+    2026-11-22T07:40:01.123Z WARNING llm [request 17] the engine is lost: …
+    """
 
-class TextFormatter(logging.Formatter):
-    """`2026-11-22T07:40:01.123Z WARNING llm [request 17] the engine is lost: …`, a traceback below."""
-
-    def __init__(self, model: str = "") -> None:
-        super().__init__()
-        self._model = model or "trimodal"
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's name
-        request_id = getattr(record, "request_id", "")
-        request = f" [request {request_id}]" if request_id else ""
-        return f"{_time(record)} {record.levelname} {self._model}{request} {record.message}"
-
-    def usesTime(self) -> bool:  # noqa: N802  logging's name
-        return False
-
-
-class JsonFormatter(logging.Formatter):
-    """One object a line: time, level, model, request_id, logger, message and, with a traceback, exception."""
-
-    def __init__(self, model: str = "") -> None:
+    def __init__(self, model: str, *, as_json: bool) -> None:
         super().__init__()
         self._model = model
+        self._as_json = as_json
 
     def format(self, record: logging.LogRecord) -> str:
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        moment = f"{seconds}.{int(record.msecs):03d}Z"
+        request_id, message = getattr(record, "request_id", ""), record.getMessage()
+        exception = self.formatException(record.exc_info) if record.exc_info else ""
+        if not self._as_json:
+            request = f" [request {request_id}]" if request_id else ""
+            line = f"{moment} {record.levelname} {self._model or 'trimodal'}{request} {message}"
+            return f"{line}\n{exception}" if exception else line
         told: dict[str, Any] = {
-            "time": _time(record),
+            "time": moment,
             "level": record.levelname.lower(),
             "model": self._model,
-            "request_id": getattr(record, "request_id", ""),
+            "request_id": request_id,
             "logger": record.name,
-            "message": record.getMessage(),
-            "exception": self.formatException(record.exc_info) if record.exc_info else "",
+            "message": message,
+            "exception": exception,
         }
         return json.dumps({name: value for name, value in told.items() if value}, ensure_ascii=False)

@@ -101,15 +101,6 @@ class Model:
             return self.artefact.rpartition("-")[2]
 
 
-def config_file(directory: Path, profile: str) -> Path:
-    """The file that Triton reads: `configs/<profile>.pbtxt` where there is one, else `config.pbtxt`.
-
-    `tensorrt` is `config.pbtxt` itself, as Triton's own users expect.
-    """
-    special = directory / "configs" / f"{profile}.pbtxt"
-    return special if profile != "tensorrt" and special.is_file() else directory / "config.pbtxt"
-
-
 def model_names(repository: Path) -> list[str]:
     """Every model: the folders with a config.pbtxt. Raises: ServerError when there is none."""
     if not repository.is_dir():
@@ -122,7 +113,10 @@ def model_names(repository: Path) -> list[str]:
 
 def read_model(repository: Path, name: str, profile: str) -> Model:
     """Raises: ServerError naming the file and the line when it is not a valid config."""
-    file = config_file(repository / name, profile)
+    # Profile `tensorrt` is `config.pbtxt` itself, as Triton's own users expect.
+    special = repository / name / "configs" / f"{profile}.pbtxt"
+    has_own = profile != "tensorrt" and special.is_file()
+    file = special if has_own else repository / name / "config.pbtxt"
     try:
         config = text_format.Parse(file.read_text(encoding="utf-8"), model_config_pb2.ModelConfig())
     except (text_format.ParseError, OSError, UnicodeDecodeError) as error:

@@ -104,12 +104,12 @@ def _run(task: str, runtime: str, arguments: Sequence[str], engines: Path | None
 
 @build.command("all")
 def build_all(
-    recipe: Annotated[str, typer.Option(help=f"One of {', '.join(RECIPES)}.")] = "small",
+    recipe: str = typer.Option("small", help=f"One of {', '.join(RECIPES)}."),
     llm: Checkpoint = None,
     vision: Checkpoint = None,
     speech: Checkpoint = None,
     embedding: Checkpoint = None,
-    engines: Annotated[Path, typer.Option(help="Where engines are put.")] = Path("engines"),
+    engines: Path = typer.Option(Path("engines"), help="Where engines are put."),
 ) -> None:
     """Build an engine for every task from public checkpoints, and say how they are served."""
     import shlex

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 NEXT = """Go on with:
@@ -15,9 +13,7 @@ NEXT = """Go on with:
 
 
 def demo(
-    keep: Annotated[
-        bool, typer.Option(help="Stay up on the usual ports (8000, 8001, 8002) until Ctrl-C.")
-    ] = False,
+    keep: bool = typer.Option(False, help="Stay up on the usual ports (8000, 8001, 8002) until Ctrl-C."),
 ) -> None:
     """Serve the demo models, ask each modality, and stop; exit code 0 when every answer is right."""
     import signal

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Annotated
 
 import typer
 
@@ -32,10 +31,8 @@ def doctor(
     grpc_port: GrpcPort = 8001,
     metrics_port: MetricsPort = 8002,
     set_: Changes = None,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="also read every built file and compare hashes")
-    ] = False,
-    json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    deep: bool = typer.Option(False, "--deep", help="also read every built file and compare hashes"),
+    json_: bool = typer.Option(False, "--json", help="print JSON"),
 ) -> None:
     """Say what is missing on this machine for serving a profile (exit code 1)."""
     given = dict(locals())

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 
 def init(
-    directory: Annotated[Path, typer.Argument(help="Gets model_repository/ and samples/.")] = Path(),
+    directory: Path = typer.Argument(Path(), help="Gets model_repository/ and samples/."),
 ) -> None:
     """Copy the model repository, its built engines and the demo's samples to DIRECTORY."""
     import shutil

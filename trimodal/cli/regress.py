@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -23,27 +23,21 @@ if TYPE_CHECKING:
 
 
 def regress(
-    golden: Annotated[Path, typer.Argument(help="Cases, one JSON object a line.")],
+    golden: Path = typer.Argument(..., help="Cases, one JSON object a line."),
     against: common.Url = common.URL,
-    record: Annotated[bool, typer.Option("--record", help="Write the baseline; compare nothing.")] = False,
-    baseline: Annotated[
-        Path | None, typer.Option(help="The stored run; GOLDEN.baseline.json by default.")
-    ] = None,
-    versus: Annotated[
-        str | None, typer.Option(help="Second server, asked in turn: compare with it, not with a stored run.")
-    ] = None,
-    repeat: Annotated[
-        int, typer.Option(min=1, max=1000, help="Counted requests a case; one comes before them.")
-    ] = 10,
-    concurrency: Annotated[int, typer.Option(min=1, max=256, help="Requests at once.")] = 1,
-    latency_tolerance: Annotated[
-        float, typer.Option(min=0, max=100, help="Share by which times may grow.")
-    ] = 0.2,
-    min_overlap: Annotated[
-        float, typer.Option(min=0, max=1, help="Least likeness of a changed answer; 1: none may change.")
-    ] = 1.0,
-    timeout: Annotated[float, typer.Option(min=0.1, max=86_400, help="For an answer, seconds.")] = 60.0,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    record: bool = typer.Option(False, "--record", help="Write the baseline; compare nothing."),
+    baseline: Path | None = typer.Option(None, help="The stored run; GOLDEN.baseline.json by default."),
+    versus: str | None = typer.Option(
+        None, help="Second server, asked in turn: compare with it, not with a stored run."
+    ),
+    repeat: int = typer.Option(10, min=1, max=1000, help="Counted requests a case; one comes before them."),
+    concurrency: int = typer.Option(1, min=1, max=256, help="Requests at once."),
+    latency_tolerance: float = typer.Option(0.2, min=0, max=100, help="Share by which times may grow."),
+    min_overlap: float = typer.Option(
+        1.0, min=0, max=1, help="Least likeness of a changed answer; 1: none may change."
+    ),
+    timeout: float = typer.Option(60.0, min=0.1, max=86_400, help="For an answer, seconds."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Ask a server a golden set and compare with a stored run."""
     from rich.console import Console

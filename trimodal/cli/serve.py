@@ -76,38 +76,33 @@ def serve(
     grpc_port: GrpcPort = 8001,
     metrics_port: MetricsPort = 8002,
     set_: Changes = None,
-    drain_timeout: Annotated[
-        float, typer.Option(envvar="TRIMODAL_DRAIN_TIMEOUT", min=0, help="seconds for running requests")
-    ] = 30.0,
-    ready_timeout: Annotated[
-        float, typer.Option(envvar="TRIMODAL_READY_TIMEOUT", min=1, help="seconds until all must be ready")
-    ] = 300.0,
-    operator_key: Annotated[
-        str | None,
-        typer.Option(envvar="TRIMODAL_OPERATOR_KEY", help="opens the repository API; default: a random one"),
-    ] = None,
-    log: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="TRIMODAL_LOG",
-            help="file for Triton's log, appended to; default: in the cache directory. "
-            "Its format is TRIMODAL_LOG_FORMAT, text or json",
-        ),
-    ] = None,
-    log_verbose: Annotated[
-        int, typer.Option(envvar="TRIMODAL_LOG_VERBOSE", min=0, help="Triton's own --log-verbose")
-    ] = 0,
-    log_format: Annotated[
-        Literal["text", "json"], typer.Option(envvar=FORMAT_VARIABLE, help="our records in that log")
-    ] = "text",
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"],
-        typer.Option(envvar=LEVEL_VARIABLE, case_sensitive=False, help="our records from this level on"),
-    ] = "info",
-    verbose: Annotated[
-        bool,
-        typer.Option("--verbose", "-v", envvar="TRIMODAL_VERBOSE", help="stream Triton's log to stderr"),
-    ] = False,
+    drain_timeout: float = typer.Option(
+        30.0, envvar="TRIMODAL_DRAIN_TIMEOUT", min=0, help="seconds for running requests"
+    ),
+    ready_timeout: float = typer.Option(
+        300.0, envvar="TRIMODAL_READY_TIMEOUT", min=1, help="seconds until all must be ready"
+    ),
+    operator_key: str | None = typer.Option(
+        None, envvar="TRIMODAL_OPERATOR_KEY", help="opens the repository API; default: a random one"
+    ),
+    log: Path | None = typer.Option(
+        None,
+        envvar="TRIMODAL_LOG",
+        help="file for Triton's log, appended to; default: in the cache directory. "
+        "Its format is TRIMODAL_LOG_FORMAT, text or json",
+    ),
+    log_verbose: int = typer.Option(
+        0, envvar="TRIMODAL_LOG_VERBOSE", min=0, help="Triton's own --log-verbose"
+    ),
+    log_format: Literal["text", "json"] = typer.Option(
+        "text", envvar=FORMAT_VARIABLE, help="our records in that log"
+    ),
+    log_level: Literal["debug", "info", "warning", "error"] = typer.Option(
+        "info", envvar=LEVEL_VARIABLE, case_sensitive=False, help="our records from this level on"
+    ),
+    verbose: bool = typer.Option(
+        False, "--verbose", "-v", envvar="TRIMODAL_VERBOSE", help="stream Triton's log to stderr"
+    ),
 ) -> None:
     """Starts Triton with this repository and serves until Ctrl-C or SIGTERM, then drains."""
     given = dict(locals())

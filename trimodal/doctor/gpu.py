@@ -97,6 +97,5 @@ def _gpu(gpu: Gpu, needs: Mapping[str, int]) -> Check:
             f"CUDA {max(needs.values())} serves SM {least[0]}.{least[1]} and newer: hide it with "
             "CUDA_VISIBLE_DEVICES, or install libraries for CUDA 12",
         )
-    if gpu.free < LEAST_FREE * gpu.memory:
-        return GPU.warning(name, found, "see with nvidia-smi who holds the rest; engines take what is free")
-    return GPU.ok(name, found)
+    remedy = "see with nvidia-smi who holds the rest; engines take what is free"
+    return GPU.warning(name, found, remedy, when=gpu.free < LEAST_FREE * gpu.memory)

@@ -54,11 +54,8 @@ def _system() -> Check:
     cpu = platform.machine()
     where = ", in a container" if in_container() else ""
     found = f"Linux {platform.release()}, {cpu}, {len(os.sched_getaffinity(0))} CPUs{where}"
-    if cpu != "x86_64":
-        return MACHINE.warning(
-            "system", found, "the wheels of tritonserver and its engines are for x86_64: use NVIDIA's image"
-        )
-    return MACHINE.ok("system", found)
+    remedy = "the wheels of tritonserver and its engines are for x86_64: use NVIDIA's image"
+    return MACHINE.warning("system", found, remedy, when=cpu != "x86_64")
 
 
 def _memory() -> Check:
@@ -72,9 +69,8 @@ def _memory() -> Check:
     except (OSError, ValueError):  # no limit: the file is not there, or says "max"
         pass
     found = f"{size(free)} of {size(total)} are free"
-    if free < LEAST_MEMORY:
-        return MACHINE.warning("memory", found, "end other programs, or serve fewer models with --model")
-    return MACHINE.ok("memory", found)
+    remedy = "end other programs, or serve fewer models with --model"
+    return MACHINE.warning("memory", found, remedy, when=free < LEAST_MEMORY)
 
 
 def _shared_memory(models: list[Model]) -> Check:
@@ -85,11 +81,8 @@ def _shared_memory(models: list[Model]) -> Check:
     status = os.statvfs(preflight.SHM)
     total, free = status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
     found = f"{size(free)} of {size(total)} are free"
-    if total < LEAST_SHM:
-        return MACHINE.warning(
-            "/dev/shm", found, "requests with large tensors will fail: docker run --shm-size=1g"
-        )
-    return MACHINE.ok("/dev/shm", found)
+    remedy = "requests with large tensors will fail: docker run --shm-size=1g"
+    return MACHINE.warning("/dev/shm", found, remedy, when=total < LEAST_SHM)
 
 
 def _disks(options: ServerOptions) -> Iterator[Check]:
@@ -109,12 +102,9 @@ def _disks(options: ServerOptions) -> Iterator[Check]:
         room = ROOM_TO_BUILD[options.profile]
         if free < LEAST_DISK:
             yield MACHINE.failure("disk", found, "free some, or name another place (TRIMODAL_CACHE, TMPDIR)")
-        elif "engines" in uses and free < room:
-            yield MACHINE.warning(
-                "disk", found, f"enough to serve; building engines of real models may take {size(room)}"
-            )
         else:
-            yield MACHINE.ok("disk", found)
+            remedy = f"enough to serve; building engines of real models may take {size(room)}"
+            yield MACHINE.warning("disk", found, remedy, when="engines" in uses and free < room)
 
 
 def _existing(path: Path) -> Path:
@@ -124,27 +114,23 @@ def _existing(path: Path) -> Path:
 def _limits(gpus: int) -> Iterator[Check]:
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = f"{'unlimited' if files == UNLIMITED else files} (ulimit -n)"
-    if files != UNLIMITED and files < LEAST_FILES:
-        yield MACHINE.warning(
-            "open files",
-            found,
-            f"hundreds of streams need more: ulimit -n 65536, or docker run --ulimit nofile=65536 "
-            f"(at least {LEAST_FILES})",
-        )
-    else:
-        yield MACHINE.ok("open files", found)
+    yield MACHINE.warning(
+        "open files",
+        found,
+        f"hundreds of streams need more: ulimit -n 65536, or docker run --ulimit nofile=65536 "
+        f"(at least {LEAST_FILES})",
+        when=files != UNLIMITED and files < LEAST_FILES,
+    )
     if gpus < 2:
         return
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    if locked == UNLIMITED:
-        yield MACHINE.ok("locked memory", "unlimited (ulimit -l)")
-    else:
-        # NVIDIA's images say so when they start, for pinned memory that GPUs share among each other.
-        yield MACHINE.warning(
-            "locked memory",
-            f"{size(locked)} (ulimit -l)",
-            "several GPUs together want ulimit -l unlimited, or docker run --ulimit memlock=-1",
-        )
+    # NVIDIA's images say so when they start, for pinned memory that GPUs share among each other.
+    yield MACHINE.warning(
+        "locked memory",
+        f"{'unlimited' if locked == UNLIMITED else size(locked)} (ulimit -l)",
+        "several GPUs together want ulimit -l unlimited, or docker run --ulimit memlock=-1",
+        when=locked != UNLIMITED,
+    )
 
 
 def _ports(options: ServerOptions) -> Check:

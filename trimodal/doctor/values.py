@@ -31,8 +31,8 @@ class Group:
     def ok(self, name: str, found: str) -> Check:
         return Check(self.name, name, "ok", found)
 
-    def warning(self, name: str, found: str, remedy: str = "") -> Check:
-        return Check(self.name, name, "warning", found, remedy)
+    def warning(self, name: str, found: str, remedy: str = "", *, when: bool = True) -> Check:
+        return Check(self.name, name, "warning", found, remedy) if when else self.ok(name, found)
 
     def failure(self, name: str, found: str, remedy: str = "") -> Check:
         return Check(self.name, name, "failure", found, remedy)

@@ -102,18 +102,13 @@ def check_gpus(models: Iterable[Model]) -> list[Gpu]:
     wanting = [model.name for model in models if model.wants_gpu]
     if not wanting:
         return []
+    why = "the driver has none"
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        why = f"CUDA_VISIBLE_DEVICES={visible} hides them all"
     try:
-        gpus = visible_gpus()
+        if gpus := visible_gpus():
+            return gpus
     except ServerError as error:
-        raise ServerError(f"{_want(wanting)}, but {error}; --profile cpu needs none") from None
-    if not gpus:
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        why = (
-            f"CUDA_VISIBLE_DEVICES={visible} hides them all" if visible is not None else "the driver has none"
-        )
-        raise ServerError(f"{_want(wanting)}, but {why}; --profile cpu needs none")
-    return gpus
-
-
-def _want(names: list[str]) -> str:
-    return f"{', '.join(names)} {'want' if len(names) > 1 else 'wants'} a GPU"
+        why = str(error)
+    want = "want" if len(wanting) > 1 else "wants"
+    raise ServerError(f"{', '.join(wanting)} {want} a GPU, but {why}; --profile cpu needs none")

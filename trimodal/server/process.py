@@ -40,6 +40,10 @@ class TritonServer:
     models: dict[str, Model]
     log_path: Path
     pid: int  # of tritonserver, which is also its process group
+    http_url: str  # host:port, as the others
+    grpc_url: str
+    metrics_url: str  # the page is /metrics
+    api: Api
 
     def __init__(self, options: ServerOptions) -> None:
         self.options = options
@@ -48,24 +52,6 @@ class TritonServer:
         self.versions: dict[str, str] = {}
         self.ports: dict[str, int] = {}
         self._child: launch.Child | None = None
-
-    @property
-    def http_url(self) -> str:
-        return f"{self.options.host}:{self.ports['--http-port']}"
-
-    @property
-    def grpc_url(self) -> str:
-        return f"{self.options.host}:{self.ports['--grpc-port']}"
-
-    @property
-    def metrics_url(self) -> str:
-        """`host:port`; the page is /metrics."""
-        return f"{self.options.host}:{self.ports['--metrics-port']}"
-
-    @property
-    def api(self) -> Api:
-        metrics_port, http_port = self.ports["--metrics-port"], self.ports["--http-port"]
-        return Api(self.options.host, http_port, metrics_port, self.operator_key)
 
     def start(
         self,
@@ -92,6 +78,10 @@ class TritonServer:
         preflight.check_shared_memory(self.models.values())
         for attempt in range(1, _ATTEMPTS + 1):
             self.ports = ports.choose(options.host, options.ports)
+            http, grpc, metrics = self.ports.values()
+            self.http_url, self.grpc_url = f"{options.host}:{http}", f"{options.host}:{grpc}"
+            self.metrics_url = f"{options.host}:{metrics}"
+            self.api = Api(options.host, http, metrics, self.operator_key)
             self.log_path = options.log.absolute() if options.log else _new_log()
             self.log_path.parent.mkdir(parents=True, exist_ok=True)
             self.load = LoadLog()

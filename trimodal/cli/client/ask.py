@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -13,20 +12,18 @@ from trimodal.cli.client import streaming
 
 
 def ask(
-    text: Annotated[
-        str | None, typer.Argument(help="The question; - reads it from stdin; or --audio has it.")
-    ] = None,
-    image: Annotated[Path | None, typer.Option(help="Image file (png, jpg, webp).")] = None,
-    audio: Annotated[Path | None, typer.Option(help="Recording (wav, flac, ogg, mp3).")] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Most tokens of the answer.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="0: always the likeliest token.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="Whose stored answers may be used.")] = None,
-    tier: Annotated[str | None, typer.Option(help="Class of service.")] = None,
-    deadline_ms: Annotated[int | None, typer.Option(help="For all stages together.")] = None,
+    text: str | None = typer.Argument(None, help="The question; - reads it from stdin; or --audio has it."),
+    image: Path | None = typer.Option(None, help="Image file (png, jpg, webp)."),
+    audio: Path | None = typer.Option(None, help="Recording (wav, flac, ogg, mp3)."),
+    max_tokens: int | None = typer.Option(None, help="Most tokens of the answer."),
+    temperature: float | None = typer.Option(None, help="0: always the likeliest token."),
+    tenant: str | None = typer.Option(None, help="Whose stored answers may be used."),
+    tier: str | None = typer.Option(None, help="Class of service."),
+    deadline_ms: int | None = typer.Option(None, help="For all stages together."),
     url: common.Url = common.URL,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Longest silence of the server, seconds.")] = 60.0,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
-    stats: Annotated[bool, typer.Option("--stats", help="Time of each stage, on stderr.")] = False,
+    timeout: float = typer.Option(60.0, min=0.1, help="Longest silence of the server, seconds."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
+    stats: bool = typer.Option(False, "--stats", help="Time of each stage, on stderr."),
 ) -> None:
     """Ask the assistant: text, an image and speech in one question; the answer streams."""
     options = streaming.options_of(locals())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -23,31 +23,27 @@ HELP = "/reset forgets the conversation, /quit leaves, Ctrl-C stops an answer."
 
 
 def chat(
-    prompt: Annotated[
-        str | None, typer.Argument(help="What to ask; - reads it from stdin; without one: a conversation.")
-    ] = None,
-    system: Annotated[str | None, typer.Option(help="System message.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Most tokens of an answer.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="0: always the likeliest token.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Nucleus sampling.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="Sample among the k likeliest; 0: all.")] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed gives the same sample.")] = None,
-    stop: Annotated[list[str] | None, typer.Option(help="End before this text; can be repeated.")] = None,
-    tier: Annotated[
-        str | None, typer.Option(help="Class of service, as the server's tiers.toml names it.")
-    ] = None,
-    tenant: Annotated[str | None, typer.Option(help="Whose stored answers may be used.")] = None,
-    ttft_deadline_ms: Annotated[
-        int | None, typer.Option(help="Refuse at once what cannot have its first text by then.")
-    ] = None,
-    deadline_ms: Annotated[int | None, typer.Option(help="End the answer then.")] = None,
-    cache_control: Annotated[
-        str | None, typer.Option(help="no-cache, no-store or store, commas between.")
-    ] = None,
+    prompt: str | None = typer.Argument(
+        None, help="What to ask; - reads it from stdin; without one: a conversation."
+    ),
+    system: str | None = typer.Option(None, help="System message."),
+    max_tokens: int | None = typer.Option(None, help="Most tokens of an answer."),
+    temperature: float | None = typer.Option(None, help="0: always the likeliest token."),
+    top_p: float | None = typer.Option(None, help="Nucleus sampling."),
+    top_k: int | None = typer.Option(None, help="Sample among the k likeliest; 0: all."),
+    seed: int | None = typer.Option(None, help="The same seed gives the same sample."),
+    stop: list[str] | None = typer.Option(None, help="End before this text; can be repeated."),
+    tier: str | None = typer.Option(None, help="Class of service, as the server's tiers.toml names it."),
+    tenant: str | None = typer.Option(None, help="Whose stored answers may be used."),
+    ttft_deadline_ms: int | None = typer.Option(
+        None, help="Refuse at once what cannot have its first text by then."
+    ),
+    deadline_ms: int | None = typer.Option(None, help="End the answer then."),
+    cache_control: str | None = typer.Option(None, help="no-cache, no-store or store, commas between."),
     url: common.Url = common.URL,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Longest silence of the server, seconds.")] = 60.0,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
-    stats: Annotated[bool, typer.Option("--stats", help="Tokens and latencies, on stderr.")] = False,
+    timeout: float = typer.Option(60.0, min=0.1, help="Longest silence of the server, seconds."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
+    stats: bool = typer.Option(False, "--stats", help="Tokens and latencies, on stderr."),
 ) -> None:
     """Ask the language model; the answer streams."""
     options = streaming.options_of(locals())

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -32,12 +32,12 @@ class Row:
 
 
 def classify(
-    files: Annotated[list[Path], typer.Argument(help="Images, or folders of images (png, jpg, jpeg, webp).")],
-    top_k: Annotated[int, typer.Option(min=1, help="Labels an image, best first.")] = 1,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Images a request; the model's most.")] = None,
+    files: list[Path] = typer.Argument(..., help="Images, or folders of images (png, jpg, jpeg, webp)."),
+    top_k: int = typer.Option(1, min=1, help="Labels an image, best first."),
+    batch_size: int | None = typer.Option(None, min=1, help="Images a request; the model's most."),
     url: common.Url = common.URL,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Longest wait for a batch, seconds.")] = 60.0,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    timeout: float = typer.Option(60.0, min=0.1, help="Longest wait for a batch, seconds."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
 ) -> None:
     """Classify image files."""
     paths = list(expand(files))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import typer
 
@@ -24,27 +25,20 @@ Format = Literal["text", "srt", "vtt", "json"]
 
 
 def transcribe(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="FILE | -", help="Recordings (wav, flac, ogg, mp3), or - for raw audio on stdin."
-        ),
-    ] = None,
-    form: Annotated[Format, typer.Option("--format", help="Of what is written.")] = "text",
-    out: Annotated[Path | None, typer.Option(help="Write to this file; for several, to this folder.")] = None,
-    live: Annotated[
-        bool, typer.Option("--live", help="Send at the speed of speech, show the words.")
-    ] = False,
-    mic: Annotated[bool, typer.Option("--mic", help="Listen to the microphone until Ctrl-C.")] = False,
-    policy: Annotated[
-        str | None, typer.Option(help="When words are final: live, agreement, vad or window.")
-    ] = None,
-    language: Annotated[str | None, typer.Option(help="Such as en; else the model's, or detected.")] = None,
-    prompt: Annotated[str | None, typer.Option(help="Text before it: steers spelling and style.")] = None,
-    chunk_ms: Annotated[int, typer.Option(min=20, max=30_000, help="Of live audio, milliseconds.")] = 100,
-    speed: Annotated[float, typer.Option(min=0.1, max=100, help="Of --live, times that of speech.")] = 1.0,
+    files: list[str] | None = typer.Argument(
+        None, metavar="FILE | -", help="Recordings (wav, flac, ogg, mp3), or - for raw audio on stdin."
+    ),
+    form: Format = typer.Option("text", "--format", help="Of what is written."),
+    out: Path | None = typer.Option(None, help="Write to this file; for several, to this folder."),
+    live: bool = typer.Option(False, "--live", help="Send at the speed of speech, show the words."),
+    mic: bool = typer.Option(False, "--mic", help="Listen to the microphone until Ctrl-C."),
+    policy: str | None = typer.Option(None, help="When words are final: live, agreement, vad or window."),
+    language: str | None = typer.Option(None, help="Such as en; else the model's, or detected."),
+    prompt: str | None = typer.Option(None, help="Text before it: steers spelling and style."),
+    chunk_ms: int = typer.Option(100, min=20, max=30_000, help="Of live audio, milliseconds."),
+    speed: float = typer.Option(1.0, min=0.1, max=100, help="Of --live, times that of speech."),
     url: common.Url = common.URL,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Longest wait for an answer, seconds.")] = 60.0,
+    timeout: float = typer.Option(60.0, min=0.1, help="Longest wait for an answer, seconds."),
 ) -> None:
     """Transcribe speech, whole or while it is spoken.
 
@@ -85,7 +79,8 @@ def transcribe(
                     typer.echo(f"trimodal: {shown}", err=True)
                     if form == "json" and target is None:
                         kind = error.code if isinstance(error, RequestError) else "FILE"
-                        _write(_json({"file": source, "error": str(error), "code": kind}), None)
+                        told = {"file": source, "error": str(error), "code": kind}
+                        _write(f"{json.dumps(told, ensure_ascii=False)}\n", None)
                     code = 1
                     continue
                 document = render(heard.words, form, seconds=heard.seconds, name=source)
@@ -163,9 +158,3 @@ def _write(document: str, target: Path | None) -> None:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a terminal that is not UTF-8 must not end it
     typer.echo(common.plain(document) if sys.stdout.isatty() else document, nl=False)
-
-
-def _json(value: dict[str, str]) -> str:
-    import json
-
-    return json.dumps(value, ensure_ascii=False) + "\n"

@@ -77,7 +77,7 @@ class LiveStream:
         self._over: TrimodalError | None = None  # why no further call is possible
         self._words: list[Word] = []
         self._texts: list[str] = []
-        self._latest = LiveUpdate()
+        self.latest = LiveUpdate()  # the last answer of the server, an empty one before the first
 
     @property
     def words(self) -> tuple[Word, ...]:
@@ -88,11 +88,6 @@ class LiveStream:
     def text(self) -> str:
         """The committed text so far."""
         return "".join(self._texts).strip()
-
-    @property
-    def latest(self) -> LiveUpdate:
-        """The last answer of the server, an empty one before the first."""
-        return self._latest
 
     async def send(self, samples: Any) -> LiveUpdate:
         """Sends a chunk and gives what is new since the last one.
@@ -112,7 +107,7 @@ class LiveStream:
             updates = []
             while len(self._gatherer) >= MIN_SAMPLES:
                 updates.append(await self._ask(end=False))
-            return merged(updates) if updates else replace(self._latest, committed=(), text="")
+            return merged(updates) if updates else replace(self.latest, committed=(), text="")
 
     async def end(self, samples: Any = None) -> LiveUpdate:
         """Ends the stream, with a last chunk of any length or without; waits until all of it is heard."""
@@ -180,12 +175,12 @@ class LiveStream:
         self._words += update.committed
         if update.text:
             self._texts.append(update.text)
-        self._latest = update
+        self.latest = update
         return update
 
     def _flush_timeouts(self, samples: int) -> Timeouts:
         heard_s = self._words[-1].end if self._words else 0.0
-        unheard_s = min(self._latest.received_s - heard_s + samples / SAMPLE_RATE, MOST_UNHEARD_S)
+        unheard_s = min(self.latest.received_s - heard_s + samples / SAMPLE_RATE, MOST_UNHEARD_S)
         return replace(self._timeouts, silence=self._timeouts.silence + FLUSH_PER_S * unheard_s)
 
     async def _infer(
