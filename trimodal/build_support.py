@@ -27,11 +27,7 @@ HUB_FILES = ["*.safetensors", "*.json", "*.jinja", "*.model", "*.txt"]
 
 
 def resolve_checkpoint(source: str) -> Path:
-    """The directory of a checkpoint: `source` itself when it is one, else the hub's snapshot of that id.
-
-    Raises:
-        ArtefactError: neither a directory nor an id that the hub, or its local cache, can give.
-    """
+    """The directory `source` itself, else the hub's snapshot of that id. Raises: ArtefactError."""
     directory = Path(source).expanduser()
     if directory.is_dir():
         return directory
@@ -54,11 +50,7 @@ def resolve_checkpoint(source: str) -> Path:
 
 @contextmanager
 def progress(description: str, total: float | None = None) -> Iterator[Callable[..., None]]:
-    """A bar (or, without `total`, a spinner) with the elapsed time, kept on the screen when it ends.
-
-    Yields:
-        A function that advances the bar by its argument, one step when called with none.
-    """
+    """A bar (a spinner without `total`) with the elapsed time; yields the function that advances it."""
     columns = [
         SpinnerColumn(finished_text="[green]✓"),
         TextColumn("{task.description}", markup=False),

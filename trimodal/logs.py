@@ -26,10 +26,8 @@ def configure(model: str = "") -> None:
     """Sends this process's log records to stderr, as TRIMODAL_LOG_FORMAT and TRIMODAL_LOG_LEVEL say.
 
     A second call replaces the first. Records of other libraries are shown from WARNING on. An unknown
-    format or level is taken as text and info: a server must not fail for its log.
-
-    Args:
-        model: the model that this process serves, named in every record.
+    format or level is taken as text and info: a server must not fail for its log. `model`, which this
+    process serves, is named in every record.
     """
     handler = StderrHandler()
     handler.set_name("trimodal")

@@ -70,13 +70,9 @@ class Manifest(BaseModel):
 
 
 def read_manifest(directory: Path, *, task: str, runtime: str | None) -> Manifest:
-    """The manifest of `directory`, checked against the task and runtime that want to open it.
+    """The manifest of `directory`, made for this task and runtime (None: any).
 
-    Args:
-        runtime: None: whatever runtime it is for.
-
-    Raises:
-        ArtefactError: missing, unreadable, or made for something else; one sentence with the remedy.
+    Raises: ArtefactError: missing, unreadable or made for something else, with the remedy.
     """
     path = directory / MANIFEST
     if not path.is_file():
@@ -105,11 +101,7 @@ def read_manifest(directory: Path, *, task: str, runtime: str | None) -> Manifes
 
 @contextmanager
 def atomic_directory(target: Path) -> Iterator[Path]:
-    """A temporary sibling that replaces `target` when the block ends well and vanishes when it does not.
-
-    Raises:
-        ArtefactError: `target` is a file, or nothing can be written beside it.
-    """
+    """A temporary sibling that replaces `target` when the block ends well. Raises: ArtefactError."""
     if target.exists() and not target.is_dir():
         raise ArtefactError(f"{target} is a file: move it away, or name another directory")
     try:

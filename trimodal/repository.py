@@ -126,11 +126,7 @@ def read_model(repository: Path, name: str, profile: str) -> Model:
 
 
 def select_models(repository: Path, wanted: Iterable[str], profile: str) -> dict[str, Model]:
-    """The wanted models (all when none is named), the steps of the ensembles among them, and what they call.
-
-    Raises:
-        ServerError: a name that the repository lacks; lists those that it has.
-    """
+    """The wanted models (none: all), the steps of ensembles, what these call. Raises: ServerError."""
     names = model_names(repository)
     pending = list(wanted) or list(names)
     models: dict[str, Model] = {}

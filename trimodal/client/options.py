@@ -26,19 +26,8 @@ _SCALARS: dict[str, type[np.generic]] = {
 _TEXTS = ("tenant", "tier", "cache_control", "cache_namespace", "cancel_key")
 
 
-class Sampling(TypedDict, total=False):
-    """Sampling options; what is left out, or None, has the model's default."""
-
-    max_tokens: int | None
-    temperature: float | None
-    top_p: float | None
-    top_k: int | None
-    seed: int | None
-    stop: str | Sequence[str]
-
-
-class Options(Sampling, total=False):
-    """Sampling, and on what terms a request is served; what is left out is as the server's tier says.
+class Options(TypedDict, total=False):
+    """Sampling, and the terms of a request; what is left out, or None, is as the model or the tier says.
 
     Attributes:
         tenant: whose stored answers may be used; nothing is shared between two.
@@ -50,6 +39,12 @@ class Options(Sampling, total=False):
         cancel_key: 16 to 128 random characters; `Client.cancel(key)` then ends it, from anywhere.
     """
 
+    max_tokens: int | None
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    seed: int | None
+    stop: str | Sequence[str] | None
     tenant: str | None
     tier: str | None
     priority: int | None

@@ -94,12 +94,9 @@ def _texts(folder: Path) -> dict[str, str]:
 
 
 async def _show(stream: AskStream, console: Console, question: Question) -> None:
-    if question.text:
-        console.print(f"[bold]question[/bold]  {escape(question.text)}")
-    if question.image:
-        console.print(f"[bold]picture[/bold]   {Path(question.image).name}")
-    if question.audio:
-        console.print(f"[bold]voice[/bold]     {Path(question.audio).name}")
+    for name, told in (("question", question.text), ("picture", question.image), ("voice", question.audio)):
+        if told:
+            console.print(f"[bold]{name:8}[/bold]  {escape(told if name == 'question' else Path(told).name)}")
     answering = False
     async for item in stream:
         if isinstance(item, Heard):

@@ -19,7 +19,7 @@ from rich.text import Text
 from trimodal.audio.files import read_blocks
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.audio.word_errors import word_error_rate
-from trimodal.client import Client
+from trimodal.client import Client, LiveUpdate
 from trimodal.client.timing import percentile
 from trimodal.demo import acts
 
@@ -84,6 +84,12 @@ def talk(folder: Path, recordings: list[dict[str, str]]) -> Talk:
 async def listen(client: Client, what: Talk, console: Console | None = None) -> None:
     """Streams a talk at the pace of speech; fills in what was heard, and shows it on a console."""
     size = round(CHUNK_S * SAMPLE_RATE)
+
+    def take(update: LiveUpdate, spoken: float) -> None:
+        what.lags += [spoken - word.end for word in update.committed]
+        if console and update.committed:
+            _show(console, spoken, spoken - update.committed[-1].end, update)
+
     async with client.listen() as stream:
         began = time.perf_counter()
         for start in range(0, len(what.samples), size):
@@ -91,22 +97,16 @@ async def listen(client: Client, what: Talk, console: Console | None = None) -> 
             # A chunk exists when its last sample was spoken.
             await asyncio.sleep(began + (start + len(chunk)) / SAMPLE_RATE - time.perf_counter())
             update = await stream.send(chunk)
-            spoken = min(time.perf_counter() - began, what.seconds)
-            what.lags += [spoken - word.end for word in update.committed]
-            if console and update.committed:
-                _show(console, spoken, spoken - update.committed[-1].end, update.text, update.tentative)
+            take(update, min(time.perf_counter() - began, what.seconds))
         update = await stream.end()
-        spoken = time.perf_counter() - began
-        what.lags += [spoken - word.end for word in update.committed]
-        if console and update.committed:
-            _show(console, spoken, spoken - update.committed[-1].end, update.text, "")
+        take(update, time.perf_counter() - began)
         what.heard = stream.text
 
 
-def _show(console: Console, spoken: float, lag: float, committed: str, tentative: str) -> None:
-    line = Text.assemble((f"  {spoken:5.1f} s, lag {lag:4.2f} s  ", "dim"), committed.strip())
-    if tentative.strip():
-        line.append(f"  ({tentative.strip()} …)", "dim italic")
+def _show(console: Console, spoken: float, lag: float, update: LiveUpdate) -> None:
+    line = Text.assemble((f"  {spoken:5.1f} s, lag {lag:4.2f} s  ", "dim"), update.text.strip())
+    if tentative := update.tentative.strip():
+        line.append(f"  ({tentative} …)", "dim italic")
     console.print(line)
 
 

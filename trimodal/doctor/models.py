@@ -31,12 +31,7 @@ SETTINGS = {
 
 
 def check_models(models: Iterable[Model], gpus: Sequence[Gpu] | None, *, deep: bool) -> Iterator[Check]:
-    """One line a model; for one that is wrong, the sentence that its loading would end with.
-
-    Args:
-        gpus: None: they are not known, and engines are not compared with them.
-        deep: also reads every built file and compares its hash with the manifest.
-    """
+    """One line a model, for a wrong one what its loading would end with. `gpus` None: they are not known."""
     models = sorted(models, key=lambda model: model.name)
     opened = {
         artefact.directory: model.name

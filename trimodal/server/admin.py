@@ -17,14 +17,9 @@ _IDLE_LOOKS = 3  # in a row: the last response may still be on its way out
 
 
 def drain(api: Api, waves: Sequence[Iterable[str]], limit: float, *, stop: Callable[[], bool]) -> list[str]:
-    """Refuses new requests and waits up to `limit` seconds for the running ones.
+    """Refuses new requests and waits up to `limit` seconds, or until `stop()`, for the running ones.
 
-    Args:
-        waves: every loaded model; those of a wave go when the wave before has no requests any more.
-        stop: polled; True ends the waiting.
-
-    Returns:
-        the models that still had requests, empty when all came to their end.
+    The models of a wave go when the wave before has no requests. Returns those that still had requests.
     """
     deadline = time.monotonic() + limit
     running: set[str] = set()

@@ -93,13 +93,9 @@ def check_artefacts(models: Iterable[Model], gpus: Sequence[Gpu]) -> None:
 
 
 def check_artefact(artefact: Artefact, gpus: Sequence[Gpu] | None) -> Manifest:
-    """The manifest of an artefact that fits its model's configuration, these GPUs and the libraries here.
+    """The manifest of an artefact that fits its config, the libraries here and `gpus` (None: not known).
 
-    Args:
-        gpus: those that can be seen; None where that is not known, and not looked at.
-
-    Raises:
-        ArtefactError: it does not; one sentence with the command that builds it again.
+    Raises: ArtefactError: it does not; one sentence with the command that builds it again.
     """
     directory = artefact.directory
     if not (directory / MANIFEST).is_file():

@@ -14,12 +14,7 @@ RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def choose(host: str, wanted: Mapping[str, int]) -> dict[str, int]:
-    """Flag → port, every 0 replaced by a free port, all distinct.
-
-    Raises:
-        ServerError: a port is in use, not allowed or asked for twice, or the host is not this machine's;
-            names the port and its flag.
-    """
+    """Flag → port, every 0 replaced by a free one, all distinct. Raises: ServerError naming port and flag."""
     chosen: dict[str, int] = {}
     for flag, port in wanted.items():
         if not 0 <= port <= 65535:

@@ -52,12 +52,7 @@ def check_shared_memory(models: Iterable[Model], directory: Path = SHM) -> None:
 
 
 def check_models(triton: Triton, models: Iterable[Model]) -> None:
-    """Whether these models, as configured, can be loaded here.
-
-    Raises:
-        SettingsError: a config that must not be served.
-        ServerError: the first of backend, GPU and artefacts that is not as they need it.
-    """
+    """Raises: SettingsError or ServerError when one of these models cannot be loaded here as configured."""
     models = list(models)
     for model in models:
         check_graphs(model)
@@ -94,11 +89,7 @@ def check_backends(triton: Triton, models: Iterable[Model]) -> None:
 
 
 def check_gpus(models: Iterable[Model]) -> list[Gpu]:
-    """The GPUs that can be seen; not asked for, and empty, when no model wants one.
-
-    Raises:
-        ServerError: a model wants one and there is none, or its driver does not answer.
-    """
+    """The GPUs that can be seen; not asked for when no model wants one. Raises: ServerError without any."""
     wanting = [model.name for model in models if model.wants_gpu]
     if not wanting:
         return []

@@ -59,15 +59,11 @@ class TritonServer:
         stop: Callable[[], bool] = lambda: False,
         on_lines: Callable[[list[str]], None] = lambda lines: None,
     ) -> None:
-        """Checks, starts and waits until every model is ready.
+        """Checks, starts and waits until every model is ready; `on_lines` gets the lines of Triton's log.
 
-        Args:
-            stop: polled while waiting; True ends the start.
-            on_lines: gets Triton's log lines as they come.
-
-        Raises:
-            ServerError: it cannot start; one sentence, or one line per failed model. Nothing is left running.
-            Interrupted: `stop` turned true. Nothing is left running.
+        Raises, with nothing left running:
+            ServerError: it cannot start; one sentence, or one line per failed model.
+            Interrupted: `stop()`, polled while waiting, turned true.
         """
         options = self.options
         triton = find_triton()
@@ -175,14 +171,9 @@ class TritonServer:
     def stop(
         self, drain_timeout: float | None = None, *, hurry: Callable[[], bool] = lambda: False
     ) -> list[str]:
-        """Drains and ends the server; a second call does nothing.
+        """Drains for `drain_timeout` seconds (None: the option's) or until `hurry()`, and ends the server.
 
-        Args:
-            drain_timeout: seconds for running requests, None for the option's, 0 to end at once.
-            hurry: polled; True ends the waiting at once.
-
-        Returns:
-            the models whose running requests were cut.
+        Returns the models whose running requests were cut. A second call does nothing.
         """
         limit = self.options.drain_timeout if drain_timeout is None else drain_timeout
         cut: list[str] = []

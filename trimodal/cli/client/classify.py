@@ -5,30 +5,20 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from trimodal.cli import common
 
 if TYPE_CHECKING:
-    from trimodal.client import Client, Prediction
+    from trimodal.client import Client
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp")
 _MAX_FILE_BYTES = 64 << 20
-
-
-@dataclass(frozen=True)
-class Row:
-    """One file with its labels, or with what went wrong. `ms`: of the request that it travelled in."""
-
-    file: Path
-    predictions: tuple[Prediction, ...] = ()
-    ms: float | None = None
-    error: str = ""
-    code: str = ""
+# As it is printed with --json. `ms`: of the request that the file travelled in.
+Row = dict[str, Any]
 
 
 def classify(
@@ -52,10 +42,11 @@ def classify(
     with common.one_sentence():
         rows = common.run(ask())
     if as_json:
-        _print_json(rows)
+        for row in rows:
+            typer.echo(json.dumps(row, ensure_ascii=False))
     else:
         _print_table(rows)
-    if any(row.error for row in rows):
+    if any("error" in row for row in rows):
         raise typer.Exit(1)
 
 
@@ -80,17 +71,16 @@ async def label(
         images = [content for content in contents if isinstance(content, bytes)]
         started = time.perf_counter()
         labels = iter(await client.classify(images, top_k=top_k, return_exceptions=True))
-        ms = (time.perf_counter() - started) * 1e3
-        rows = []
+        ms = round((time.perf_counter() - started) * 1e3, 3)
+        rows: list[Row] = []
         for path, content in zip(part, contents, strict=True):
             if isinstance(content, str):
-                rows.append(Row(path, error=content, code="FILE"))
-                continue
-            outcome = next(labels)
-            if isinstance(outcome, RequestError):
-                rows.append(Row(path, ms=ms, error=str(outcome), code=outcome.code))
+                rows.append({"file": str(path), "error": content, "code": "FILE", "ms": None})
+            elif isinstance(outcome := next(labels), RequestError):
+                rows.append({"file": str(path), "error": str(outcome), "code": outcome.code, "ms": ms})
             else:
-                rows.append(Row(path, tuple(outcome), ms))
+                found = [{"label": one.label, "score": round(one.score, 6)} for one in outcome]
+                rows.append({"file": str(path), "predictions": found, "ms": ms})
         return rows
 
     size = await client.max_batch_size("vision") or 1
@@ -108,18 +98,6 @@ def _read(path: Path) -> bytes | str:
         return (error.strerror or "cannot be read").lower()
 
 
-def _print_json(rows: Sequence[Row]) -> None:
-    for row in rows:
-        value: dict[str, object] = {"file": str(row.file)}
-        if row.error:
-            value |= {"error": row.error, "code": row.code}
-        else:
-            value["predictions"] = [
-                {"label": one.label, "score": round(one.score, 6)} for one in row.predictions
-            ]
-        typer.echo(json.dumps(value | {"ms": row.ms and round(row.ms, 3)}, ensure_ascii=False))
-
-
 def _print_table(rows: Sequence[Row]) -> None:
     from rich.console import Console
     from rich.table import Table
@@ -130,10 +108,10 @@ def _print_table(rows: Sequence[Row]) -> None:
     for column in table.columns[2:]:
         column.justify = "right"
     for row in rows:
-        ms = "" if row.ms is None else f"{row.ms:.1f}"
-        if row.error:
-            table.add_row(Text(str(row.file)), Text(row.error, style="red"), "", ms)
-        for rank, one in enumerate(row.predictions):
-            file, time_ = (Text(str(row.file)), ms) if rank == 0 else (Text(""), "")
-            table.add_row(file, Text(one.label), f"{one.score:.4f}", time_)
+        file, ms = Text(row["file"]), "" if row["ms"] is None else f"{row['ms']:.1f}"
+        if "error" in row:
+            table.add_row(file, Text(row["error"], style="red"), "", ms)
+        for one in row.get("predictions", ()):
+            table.add_row(file, Text(one["label"]), f"{one['score']:.4f}", ms)
+            file, ms = Text(""), ""  # once a file
     Console().print(table)

@@ -13,7 +13,7 @@ import numpy as np
 from trimodal.client.decoding import labels, readable
 from trimodal.client.options import Options, generation_inputs
 from trimodal.client.streams.answer import BaseStream
-from trimodal.client.streams.chunks import Audio, blocks_of, checked
+from trimodal.client.streams.chunks import Audio, checked
 from trimodal.client.transports.base import Array, Responses, Tensors
 from trimodal.client.transports.tensors import strings
 from trimodal.client.values import Delta, Heard, Prediction, Saw
@@ -94,8 +94,10 @@ def _file(path: str | Path) -> bytes:
 def _samples(audio: str | Path | Audio) -> Audio:
     if not isinstance(audio, str | Path):
         return checked(audio)
+    from trimodal.audio.files import read_blocks
+
     blocks = []
-    for block in blocks_of(audio, _BLOCK_S):
+    for block in read_blocks(audio, _BLOCK_S):
         blocks.append(block)
         if len(blocks) * _BLOCK_S > _MAX_FILE_S:
             raise InvalidArgument(f"{audio}: longer than {_MAX_FILE_S} s, which no assistant takes")
