@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import typer
 
 from trimodal.cli.bench.common import check_writable, pair, run
 from trimodal.cli.bench.overload import overload
+from trimodal.cli.common import one_sentence
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from trimodal.audio.values import PolicyName
 
 bench = typer.Typer(
@@ -89,33 +88,26 @@ def vision(
 
     width, height = _size(image_size)
 
-    async def measured(console: Console) -> dict[str, Any]:
-        changes = parse_changes(set_)
-        if artefact:
-            folder = str(artefact.resolve())
-            for model, key in (
-                ("preprocess", "classifier"),
-                ("classify", "artefact"),
-                ("rank", "classifier"),
-            ):
-                changes.setdefault(f"vision_{model}", {})[key] = folder
-        plan = Plan(
-            concurrency=tuple(concurrency),
-            batches=tuple(batch),
-            rounds=rounds,
-            seconds=seconds,
-            bare=bare,
-            width=width,
-            height=height,
-            changes=changes,
-            profile=parse_profile(profile),
-            torch=torch,
-            pixels=pixels,
-            max_batch=max_batch,
-        )
-        return await measure(plan, console)
-
-    run(measured, json_)
+    with one_sentence("bench"):
+        changes, chosen = parse_changes(set_), parse_profile(profile)
+    if artefact:
+        for model, key in (("preprocess", "classifier"), ("classify", "artefact"), ("rank", "classifier")):
+            changes.setdefault(f"vision_{model}", {})[key] = str(artefact.resolve())
+    plan = Plan(
+        concurrency=tuple(concurrency),
+        batches=tuple(batch),
+        rounds=rounds,
+        seconds=seconds,
+        bare=bare,
+        width=width,
+        height=height,
+        changes=changes,
+        profile=chosen,
+        torch=torch,
+        pixels=pixels,
+        max_batch=max_batch,
+    )
+    run(lambda console: measure(plan, console), json_)
 
 
 @bench.command()
@@ -136,13 +128,11 @@ def embedding(
     from trimodal.bench.embedding import Plan, measure
     from trimodal.server.options import parse_profile
 
-    async def measured(console: Console) -> dict[str, Any]:
-        changes = dict(pair(text) for text in set_)
-        return await measure(
-            Plan(tuple(concurrency), words, rounds, seconds, bare, changes, parse_profile(profile)), console
-        )
-
-    run(measured, json_)
+    with one_sentence("bench"):
+        chosen = parse_profile(profile)
+    changes = dict(pair(text) for text in set_)
+    plan = Plan(tuple(concurrency), words, rounds, seconds, bare, changes, chosen)
+    run(lambda console: measure(plan, console), json_)
 
 
 @bench.command()
@@ -182,29 +172,27 @@ def speech(
         if name not in get_args(PolicyName):
             raise typer.BadParameter(f"--policy {name}: known are {', '.join(get_args(PolicyName))}")
 
-    async def measured(console: Console) -> dict[str, Any]:
-        changes = parse_changes(set_)
-        if artefact:
-            changes.setdefault("speech_recognize", {})["artefact"] = str(artefact.resolve())
-        plan = Plan(
-            streams=tuple(streams),
-            policies=tuple(cast("list[PolicyName]", policy)),
-            seconds=seconds,
-            chunk_s=chunk_ms / 1e3,
-            samples=samples,
-            capacity=capacity,
-            direct=direct,
-            versus=tuple(versus),
-            window_s=tuple(window_s),
-            batch=batch,
-            rounds=rounds,
-            loop_s=loop_seconds,
-            changes=changes,
-            profile=parse_profile(profile),
-        )
-        return await measure(plan, console)
-
-    run(measured, json_)
+    with one_sentence("bench"):
+        changes, chosen = parse_changes(set_), parse_profile(profile)
+    if artefact:
+        changes.setdefault("speech_recognize", {})["artefact"] = str(artefact.resolve())
+    plan = Plan(
+        streams=tuple(streams),
+        policies=tuple(cast("list[PolicyName]", policy)),
+        seconds=seconds,
+        chunk_s=chunk_ms / 1e3,
+        samples=samples,
+        capacity=capacity,
+        direct=direct,
+        versus=tuple(versus),
+        window_s=tuple(window_s),
+        batch=batch,
+        rounds=rounds,
+        loop_s=loop_seconds,
+        changes=changes,
+        profile=chosen,
+    )
+    run(lambda console: measure(plan, console), json_)
 
 
 @bench.command()
