@@ -87,9 +87,10 @@ class SlowToSend(FakeTransport):
 
     def __init__(self, seconds: float, **models) -> None:
         super().__init__(**models)
-        self.seconds, self.broken_off = seconds, False
+        self.seconds, self.broken_off, self.sending = seconds, False, asyncio.Event()
 
     async def stream(self, request, timeouts):
+        self.sending.set()
         try:
             await asyncio.sleep(self.seconds)
         except asyncio.CancelledError:
@@ -102,8 +103,10 @@ async def test_cancel_while_the_request_is_sent_ends_that_too():
     """The client once went on to read the whole answer, and the server to generate it."""
     transport = SlowToSend(30, llm=scripted("one two three"))
     stream = Client(transport=transport).generate("x")
-    asyncio.get_running_loop().call_later(0.02, stream.cancel)
-    answer = await asyncio.wait_for(stream.answer(), 5)
+    reading = asyncio.create_task(stream.answer())
+    await transport.sending.wait()
+    stream.cancel()
+    answer = await asyncio.wait_for(reading, 5)
     assert (answer.text, answer.finish_reason) == ("", "cancelled")
     assert transport.broken_off
     assert transport.requests == []
