@@ -155,8 +155,7 @@ class LlmSettings(FakeSettings):
         0.01, gt=0, lt=1, description="semantic: upper bound of wrong answers among near-identical questions"
     )
     cache_calibration: str = Field(
-        "",
-        description="file of `bench cache --calibrate`, beside the config's; empty: the package's",
+        "", description="file of `bench cache --calibrate`, beside the config's; empty: the package's"
     )
     embedder: str = Field("embedding", description="model of the repository that embeds questions")
 

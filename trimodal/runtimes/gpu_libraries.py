@@ -27,12 +27,7 @@ LEAST_SM = {12: (5, 0), 13: (7, 5)}
 
 TENSORRT = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12", "tensorrt-cu13-bindings", "tensorrt-cu12-bindings")
 _LOADER = Path("/etc/ld.so.conf.d")
-_SYSTEM = (
-    "/usr/local/cuda/lib64",
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib64",
-    "/usr/lib",
-)
+_SYSTEM = ("/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
 
 
 def installed(names: str | Iterable[str], python: str = "") -> str | None:

@@ -15,13 +15,7 @@ from multiprocessing.connection import Connection
 
 from trimodal.errors import OperatorError
 from trimodal.llm.engine_core.messages import Add, Cancel, Close, Failed, Opened, Stepped
-from trimodal.llm.engines.protocol import (
-    Engine,
-    EngineLost,
-    EngineStats,
-    Output,
-    open_engine,
-)
+from trimodal.llm.engines.protocol import Engine, EngineLost, EngineStats, Output, open_engine
 from trimodal.llm.settings import LlmSettings
 
 logger = logging.getLogger(__name__)

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trimodal.llm.engines.protocol import (
-    EngineInfo,
-    EngineRequest,
-    EngineStats,
-    Output,
-)
+from trimodal.llm.engines.protocol import EngineInfo, EngineRequest, EngineStats, Output
 
 
 @dataclass(frozen=True)

@@ -170,9 +170,7 @@ class AsyncEngine:
         if decoding:  # the first tokens come out of the prompt's computation
             stats = self._stats
             self._stats = replace(
-                stats,
-                decode_slots=stats.decode_slots + 1,
-                decoded_tokens=stats.decoded_tokens + tokens,
+                stats, decode_slots=stats.decode_slots + 1, decoded_tokens=stats.decoded_tokens + tokens
             )
 
     def _watch(self, now: float) -> None:

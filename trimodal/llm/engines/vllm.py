@@ -76,11 +76,7 @@ async def _open(settings: LlmSettings, artefact: GpuArtefact) -> VllmRuntime:
             usages.append(self)
 
         def record(
-            self,
-            scheduler_stats: Any,
-            iteration_stats: Any,
-            mm_cache_stats: Any = None,
-            engine_idx: int = 0,
+            self, scheduler_stats: Any, iteration_stats: Any, mm_cache_stats: Any = None, engine_idx: int = 0
         ) -> None:
             if scheduler_stats is not None:
                 self.usage = float(scheduler_stats.kv_cache_usage)
@@ -137,9 +133,7 @@ class VllmRuntime:
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         updates = self._engine.generate(
-            {"prompt_token_ids": request.prompt_ids},
-            self._sampling_params(request.sampling),
-            str(request.id),
+            {"prompt_token_ids": request.prompt_ids}, self._sampling_params(request.sampling), str(request.id)
         )
         # Cancelled or closed, generate() aborts the request itself.
         async with aclosing(updates):

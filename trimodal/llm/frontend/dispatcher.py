@@ -32,11 +32,7 @@ class Dispatcher:
     """
 
     def __init__(
-        self,
-        settings: LlmSettings,
-        metrics: LlmMetrics,
-        engine: EngineSupervisor,
-        registry: RequestRegistry,
+        self, settings: LlmSettings, metrics: LlmMetrics, engine: EngineSupervisor, registry: RequestRegistry
     ) -> None:
         self._metrics = metrics
         self._engine = engine
