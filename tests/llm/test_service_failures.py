@@ -24,7 +24,7 @@ from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.request.outputs import Delta
 from trimodal.llm.request.request import GenerationRequest
-from trimodal.llm.scheduler import Scheduler
+from trimodal.llm.scheduler.scheduler import Scheduler
 from trimodal.llm.service import LlmService
 from trimodal.llm.settings import LlmSettings
 from trimodal.metrics import MemoryMetrics

@@ -30,7 +30,6 @@ from trimodal.llm.frontend.cache_lookup import CacheLookup
 from trimodal.llm.frontend.dispatcher import Dispatcher
 from trimodal.llm.frontend.input_processor import InputProcessor
 from trimodal.llm.frontend.metrics import LlmMetrics
-from trimodal.llm.frontend.monitor import RequestMonitor
 from trimodal.llm.frontend.registry import RequestRegistry
 from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.frontend.response_sender import ResponseSender
@@ -80,7 +79,7 @@ class LlmService:
         self._checks_next = 0.0  # when the monitor wakes up, `time.perf_counter`
         self._wake_monitor = threading.Event()
         self._closing = threading.Event()
-        self._requests = RequestMonitor(ttft_deadlines=settings.scheduler != "fifo")
+        self._ttft_deadlines = settings.scheduler != "fifo"
         self._engine = EngineSupervisor(settings, start, metrics.restarts)
         self._dispatcher = Dispatcher(settings, metrics, self._engine, self._registry)
         named = [("llm-engine", self._follow_engine), ("llm-monitor", self._monitor_requests)]
@@ -230,15 +229,17 @@ class LlmService:
         """Ends the requests whose clients left or whose deadlines passed. Called without the lock."""
         with self._lock:
             states = list(self._registry.states)
-        left = self._requests.left(states)
+        left = [state for state in states if not state.ended and state.client_left()]
         now = time.perf_counter()
         with self._lock:
             for state in left:
                 self._fail(state, Cancelled("the client cancelled the request"))
             for state in states:
-                if problem := self._requests.problem(state, now):
+                if state.ended:
+                    continue
+                if problem := state.too_late(now, ttft_deadlines=self._ttft_deadlines):
                     self._fail(state, problem)
-                elif self._requests.overdue(state, now):
+                elif now > state.deadline:
                     self._cut(state)
             if states:
                 self._schedule()
@@ -311,7 +312,7 @@ class LlmService:
         try:
             self._queue(state)
         except RequestError:
-            state.refuse()
+            state.break_off(None)
             self._leave(state)
             raise
 

@@ -114,4 +114,4 @@ def test_the_deadline_is_the_tiers_or_the_requests(settings: LlmSettings) -> Non
 
 def test_what_was_cut_is_told(settings: LlmSettings) -> None:
     stream = read(settings, chat(50, 50, 20), "trims")
-    assert json.loads(stream._trimmed) == {"messages": 2, "tokens": 2 * (50 + len("user: \n"))}
+    assert json.loads(stream.trimmed) == {"messages": 2, "tokens": 2 * (50 + len("user: \n"))}

@@ -3,8 +3,8 @@ import pytest
 from trimodal.errors import InvalidArgument, Unavailable
 from trimodal.llm.engines.protocol import EngineInfo
 from trimodal.llm.request.tiers import Tier
-from trimodal.llm.scheduler import Ticket
 from trimodal.llm.scheduler.admission import Admission
+from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.settings import LlmSettings
 
 

@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.llm.scheduler.engine_rig import info, settings
 from trimodal.errors import Unavailable
 from trimodal.llm.request.tiers import Tier
-from trimodal.llm.scheduler import Scheduler, Ticket
+from trimodal.llm.scheduler.scheduler import Scheduler
+from trimodal.llm.scheduler.ticket import Ticket
 
 TIERS = {
     "premium": Tier(priority=10, itl_bound_ms=50, ttft_deadline_ms=500),

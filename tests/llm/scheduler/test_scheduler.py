@@ -5,7 +5,8 @@ import pytest
 from tests.llm.scheduler.engine_rig import info, settings
 from trimodal.errors import Unavailable
 from trimodal.llm.request.tiers import Tier
-from trimodal.llm.scheduler import Scheduler, Ticket
+from trimodal.llm.scheduler.scheduler import Scheduler
+from trimodal.llm.scheduler.ticket import Ticket
 
 
 class Clock:

@@ -13,9 +13,8 @@ from trimodal.llm.engines.protocol import EngineInfo, EngineStats, Output
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.registry import RequestRegistry
 from trimodal.llm.frontend.request_state import Generation, RequestState
-from trimodal.llm.frontend.ticketing import ticket_of, ttft_deadline
-from trimodal.llm.scheduler import Scheduler
 from trimodal.llm.scheduler.admission import Admission
+from trimodal.llm.scheduler.scheduler import Scheduler
 from trimodal.llm.settings import LlmSettings
 
 logger = logging.getLogger(__name__)
@@ -62,7 +61,7 @@ class Dispatcher:
         """
         if self.unavailable_reason:
             raise Unavailable(self.unavailable_reason)
-        ticket = ticket_of(next(self._ids), state)
+        ticket = state.ticket(next(self._ids))
         self._scheduler.admit(ticket)
         self._registry.begin(Generation(ticket, state, text, state.question))
 
@@ -77,7 +76,7 @@ class Dispatcher:
     def hasten(self, state: RequestState) -> None:
         """Gives the generation that a request joined the stricter terms of both."""
         assert state.generation
-        self._scheduler.hasten(state.generation.ticket, state.priority, ttft_deadline(state))
+        self._scheduler.hasten(state.generation.ticket, state.priority, state.ttft_deadline)
 
     def schedule(self) -> list[RequestState]:
         """Ends what cannot be served any more and hands over what may run now."""

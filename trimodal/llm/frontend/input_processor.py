@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from trimodal.errors import InvalidArgument
 from trimodal.llm.frontend.request_state import RequestState
-from trimodal.llm.frontend.ticketing import deadline, priority
 from trimodal.llm.request.outputs import Sink
 from trimodal.llm.request.request import GenerationRequest
+from trimodal.llm.request.terms import Terms
 from trimodal.llm.request.tiers import Tier, Tiers, Trim, read_tiers
 from trimodal.llm.scheduler.admission import Admission
 from trimodal.llm.settings import LlmSettings
@@ -47,6 +47,21 @@ def within_output(request: GenerationRequest, tier: Tier, name: str) -> Generati
             f"max_tokens is {request.sampling.max_tokens}: tier '{name}' allows at most {most}"
         )
     return request.within(most)
+
+
+def priority_of(terms: Terms, tier: Tier, name: str) -> int:
+    """The request's priority.
+
+    Raises:
+        InvalidArgument: it asks for more than its tier gives.
+    """
+    if terms.priority is None:
+        return tier.priority
+    if terms.priority > tier.priority:
+        raise InvalidArgument(
+            f"priority is {terms.priority}: tier '{name}' allows at most {tier.priority} (lower is fine)"
+        )
+    return terms.priority
 
 
 def fit(request: GenerationRequest, tier: Tier, limit: int, token_ids: Count, size: Size) -> Prompt:
@@ -149,7 +164,7 @@ class InputProcessor:
         arrived = time.perf_counter()
         terms = request.terms
         tier, name = self._tiers.named(terms.tier), terms.tier or self._tiers.default
-        urgency = priority(terms, tier, name)
+        priority = priority_of(terms, tier, name)
         request = within_output(request, tier, name)
         most = self._settings.max_prompt_tokens
         limit = min(most, tier.max_prompt_tokens or most)
@@ -163,16 +178,7 @@ class InputProcessor:
             )
         admission.check_size(len(prompt.ids), request.sampling.max_tokens)
         return RequestState(
-            request,
-            prompt.ids,
-            sink,
-            request_id=request_id,
-            arrived=arrived,
-            tier=tier,
-            tier_name=name,
-            priority=urgency,
-            deadline=deadline(arrived, terms, tier),
-            trimmed=prompt.trimmed,
+            request, prompt.ids, sink, arrived, request_id, tier, name, priority, prompt.trimmed
         )
 
     def _tokens(self, request: GenerationRequest) -> list[int]:
