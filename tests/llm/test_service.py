@@ -40,7 +40,7 @@ def test_a_stop_string_ends_the_answer_and_frees_the_engine() -> None:
         answer = server.ask(max_tokens=1000, stops=("stop",)).wait()
         assert answer.deltas[-1].finish_reason == "stop"
         assert "sto" not in answer.text
-        eventually(lambda: server.service.stats.running == 0)
+        eventually(lambda: server.service._dispatcher.stats.running == 0)
         assert server.service.counts == (0, 0, 0)
 
 
@@ -109,7 +109,12 @@ def test_a_cancelled_request_leaves_nothing_behind(phase: str) -> None:
             assert blocker.error is None
             blocker.cancelled = True
             blocker.wait()
-        eventually(lambda: server.service.stats.running == 0 and server.service.stats.kv_usage == 0)
+        eventually(
+            lambda: (
+                server.service._dispatcher.stats.running == 0
+                and server.service._dispatcher.stats.kv_usage == 0
+            )
+        )
         assert server.service.counts == (0, 0, 0)
         assert server.value("active_requests") == 0
 
@@ -128,7 +133,12 @@ def test_fifty_cancellations_leave_eight_others_unharmed() -> None:
         assert all(isinstance(answer.wait().error, Cancelled) for answer in leaving)
         assert [answer.wait().text for answer in staying] == solo
         assert not any(answer.after_end for answer in [*staying, *leaving]), "nothing may follow the end"
-        eventually(lambda: server.service.stats.running == 0 and server.service.stats.kv_usage == 0)
+        eventually(
+            lambda: (
+                server.service._dispatcher.stats.running == 0
+                and server.service._dispatcher.stats.kv_usage == 0
+            )
+        )
         assert server.service.counts == (0, 0, 0)
         assert server.value("requests_total", outcome="cancelled") == 50
 

@@ -85,7 +85,7 @@ def test_when_all_listeners_leave_it_stops(server: FakeServer, answers: Answers)
     for sink in sinks:
         sink.cancelled = True
     eventually(lambda: server.service.counts == (0, 0, 0))
-    eventually(lambda: server.service.stats.running == 0)
+    eventually(lambda: server.service._dispatcher.stats.running == 0)
     assert answers.kept == []
 
 
@@ -208,7 +208,7 @@ def test_a_cancel_key_ends_its_request_alone() -> None:
         assert told.wait().deltas[-1].finish_reason == "cancelled"
         assert isinstance(ended.wait().error, Cancelled)
         assert kept.wait().error is None
-        eventually(lambda: server.service.stats.running == 0)
+        eventually(lambda: server.service._dispatcher.stats.running == 0)
         again = Collector()
         server.service.submit(CancelRequest(KEY), again)
         assert again.wait().deltas[-1].finish_reason == "not_found"
@@ -247,7 +247,7 @@ def test_deadline_ms_keeps_what_came_until_then() -> None:
         sink = ask(server, max_tokens=100_000 // 128, deadline_ms=200)
         assert sink.wait().deltas[-1].finish_reason == "deadline"
         assert sink.text
-        eventually(lambda: server.service.stats.running == 0)
+        eventually(lambda: server.service._dispatcher.stats.running == 0)
         assert server.service.counts == (0, 0, 0)
         assert server.value("requests_total", outcome="deadline") == 1
 

@@ -135,8 +135,8 @@ class Chaos:
         assert (registry._by_cancel_key, registry._by_question) == ({}, {})
         assert len(registry._cancelled_keys) <= 1024
         assert dict(scheduler.admission.reserved_by_tier) == {}
-        assert (scheduler.admission.reserved, scheduler._dropped) == (0, {})
-        latency = scheduler._predictor._latency
+        assert (scheduler.admission.reserved, scheduler._dropped) == (set(), {})
+        latency = scheduler._latency
         assert (latency.streams, latency.pending, latency._runs) == (0, 0, {})
         if self.answers:
             eventually(lambda: self.answers.threads.unfinished == 0)

@@ -25,7 +25,6 @@ from trimodal.llm.engine_core.supervisor import (
     EngineReopened,
     EngineSupervisor,
 )
-from trimodal.llm.engines.protocol import EngineInfo, EngineStats
 from trimodal.llm.frontend.cache_lookup import CacheLookup
 from trimodal.llm.frontend.dispatcher import Dispatcher
 from trimodal.llm.frontend.input_processor import InputProcessor
@@ -145,16 +144,6 @@ class LlmService:
         self._sender.close(self._senders)
         for thread in self._threads:
             thread.join(timeout)
-
-    @property
-    def info(self) -> EngineInfo:
-        """What the engine is and can hold."""
-        return self._dispatcher.info
-
-    @property
-    def stats(self) -> EngineStats:
-        """The engine's last snapshot."""
-        return self._dispatcher.stats
 
     @property
     def counts(self) -> tuple[int, int, int]:

@@ -29,7 +29,7 @@ class PlayedClient:
     """Yields the steps that the test puts in; None is its death."""
 
     def __init__(self, *steps: Stepped | None, blocks: int = 64) -> None:
-        self.info = EngineInfo("fake", "none", blocks, 32, 4, 1000)
+        self.info = EngineInfo("fake", blocks, 32, 4, 1000)
         self.steps: queue.SimpleQueue[Stepped | None] = queue.SimpleQueue()
         for step in steps:
             self.steps.put(step)

@@ -11,7 +11,7 @@ from trimodal.llm.engines.async_engine import AsyncEngine
 from trimodal.llm.engines.async_runtime import Chunk, LoopThread
 from trimodal.llm.engines.protocol import EngineInfo, EngineRequest, EngineStats, Sampling
 
-INFO = EngineInfo("played", "fp16", 64, 32, 4, 1000)
+INFO = EngineInfo("played", 64, 32, 4, 1000)
 Stream = Callable[[EngineRequest], AsyncGenerator[Chunk, None]]
 
 

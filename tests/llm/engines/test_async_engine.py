@@ -160,7 +160,6 @@ def test_figures_count_tokens_and_slots(rig: Rig) -> None:
     eventually(lambda: rig.ends(1) == "stop")
     # The first token is the prompt's; then two steps made three.
     assert (rig.stats.decode_slots, rig.stats.decoded_tokens) == (2, 3)
-    assert 1 <= rig.stats.steps <= 4
     assert not rig.stats.speculating
     assert rig.link.info == INFO
 

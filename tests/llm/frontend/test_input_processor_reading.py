@@ -47,7 +47,7 @@ def settings(tmp_path: Path) -> LlmSettings:
 def read(
     settings: LlmSettings, request: GenerationRequest, tier: str, blocks: int = 512, **terms: int
 ) -> RequestState:
-    admission = Admission(settings, EngineInfo("fake", "none", blocks, 32, 4, 1 << 20))
+    admission = Admission(settings, EngineInfo("fake", blocks, 32, 4, 1 << 20))
     request = GenerationRequest(
         request.prompt,
         request.messages,

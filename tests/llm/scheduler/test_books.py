@@ -107,10 +107,10 @@ class Books(RuleBasedStateMachine):
         scheduler, books = self.scheduler, self.scheduler.admission
         blocks = sum(-(-(each.prompt_tokens + each.max_tokens) // 32) for each in self.running.values())
         assert scheduler.running == len(self.running) <= SEQS
-        assert scheduler.reserved_blocks == blocks <= BLOCKS
+        assert scheduler.admission.reserved_blocks == blocks <= BLOCKS
         assert sum(books.reserved_by_tier.values()) == blocks
         assert min(books.reserved_by_tier.values(), default=1) > 0
-        speed = scheduler._predictor._latency
+        speed = scheduler._latency
         unanswered = [each for each in self.running.values() if not each.first_token]
         assert speed.pending == sum(each.uncached for each in unanswered)
         assert speed.streams == len(self.running) - len(unanswered)
@@ -124,7 +124,11 @@ class Books(RuleBasedStateMachine):
             for each in list(self.running.values()):
                 self.scheduler.progress(each, 1, 0)
                 self.scheduler.finish(self.running.pop(each.id))
-        assert (self.scheduler.waiting, self.scheduler.running, self.scheduler.reserved_blocks) == (0, 0, 0)
+        assert (self.scheduler.waiting, self.scheduler.running, self.scheduler.admission.reserved_blocks) == (
+            0,
+            0,
+            0,
+        )
         assert not self.scheduler.admission.reserved_by_tier
 
 

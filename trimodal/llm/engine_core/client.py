@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection, Pipe
 
 from trimodal.errors import OperatorError
 from trimodal.llm.engine_core.core import run_engine
-from trimodal.llm.engine_core.messages import Add, Cancel, Close, Failed, Opened, Stepped
+from trimodal.llm.engine_core.messages import Cancel, Close, Failed, Stepped
 from trimodal.llm.engine_core.process import EngineProcess
 from trimodal.llm.engines.protocol import Engine, EngineInfo, EngineLost, EngineRequest
 from trimodal.llm.settings import LlmSettings
@@ -45,7 +45,7 @@ class EngineCoreClient:
 
     def add(self, request: EngineRequest) -> None:
         """Hands a sequence over; never waits, not even for an engine that reads nothing during a step."""
-        self._commands.put(Add(request))
+        self._commands.put(request)
 
     def cancel(self, id: int) -> None:
         """Drops a sequence; never waits."""
@@ -105,8 +105,8 @@ class EngineCoreClient:
             )
         if isinstance(message, Failed):
             raise OperatorError(message.error)
-        assert isinstance(message, Opened)
-        return message.info
+        assert isinstance(message, EngineInfo)
+        return message
 
     def _receive(self) -> object | None:
         """The next message; None when the engine is gone."""

@@ -31,10 +31,6 @@ class GpuArtefact:
         """Tokens of one KV block, as an engine was compiled; the library's default where it can choose."""
         return int(self.manifest.shapes.get("tokens_per_block", KV_BLOCK_TOKENS))
 
-    def facts(self, library: str, version: str) -> dict[str, str]:
-        """What an operator asks of an open engine."""
-        return {"source": self.manifest.source, library: version}
-
 
 def compiled(settings: LlmSettings) -> GpuArtefact:
     """A compiled engine of TensorRT-LLM, checked against the settings and the GPUs that can be seen.

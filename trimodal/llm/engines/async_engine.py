@@ -86,7 +86,6 @@ class AsyncEngine:
         outputs = [output for item in found if (output := self._take(item))]
         now = time.monotonic()
         if outputs:
-            self._stats = replace(self._stats, steps=self._stats.steps + 1, step_seconds=now - self._moved)
             self._moved = now
         elif self._sequences:
             self._watch(now)

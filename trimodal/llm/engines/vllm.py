@@ -35,7 +35,7 @@ def open_vllm(settings: LlmSettings) -> Engine:
     artefact = gpu_artefact.checkpoint(settings)
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)  # read while vllm is imported
-    import vllm
+    import vllm  # noqa: F401 - here, and not on the loop's thread
 
     loop = LoopThread()
     runtime = None
@@ -51,12 +51,10 @@ def open_vllm(settings: LlmSettings) -> Engine:
     tokens, block_tokens = runtime.kv_pool()
     info = EngineInfo(
         name="vllm",
-        precision=artefact.manifest.precision,
         num_kv_blocks=tokens // block_tokens,
         block_tokens=block_tokens,
         max_num_seqs=settings.max_num_seqs,
         max_model_len=runtime.max_model_len,
-        extra=artefact.facts("vllm", vllm.__version__),
     )
     return AsyncEngine(loop, runtime, info, settings.stall_timeout_s)
 

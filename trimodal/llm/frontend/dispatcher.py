@@ -26,7 +26,7 @@ class Dispatcher:
     Methods return the requests that have something to send.
 
     Attributes:
-        info: what the engine is and can hold. stats: its last snapshot.
+        stats: the engine's last snapshot.
         unavailable_reason: message for clients while no engine is running; empty while one is.
     """
 
@@ -38,10 +38,9 @@ class Dispatcher:
         self._registry = registry
         self._ids = itertools.count(1)
         self._advised = False
-        self.info: EngineInfo = engine.info
         self.stats = EngineStats()
         self.unavailable_reason = ""
-        self._scheduler = Scheduler(settings, self.info)
+        self._scheduler = Scheduler(settings, engine.info)
 
     @property
     def admission(self) -> Admission:
@@ -51,7 +50,7 @@ class Dispatcher:
     @property
     def counts(self) -> tuple[int, int, int]:
         """Running generations, waiting ones, reserved KV blocks."""
-        return self._scheduler.running, self._scheduler.waiting, self._scheduler.reserved_blocks
+        return self._scheduler.running, self._scheduler.waiting, self.admission.reserved_blocks
 
     def add(self, state: RequestState, text: TextStream) -> None:
         """Queues a generation for a request.
@@ -141,7 +140,6 @@ class Dispatcher:
 
     def reopened(self, info: EngineInfo) -> None:
         """Another engine is open, perhaps with another capacity."""
-        self.info = info
         self.unavailable_reason = ""
         self._scheduler.reopen(info)
 

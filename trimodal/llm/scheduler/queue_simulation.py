@@ -55,8 +55,8 @@ class QueueSimulation:
         self._base, self._token_s, self._stream_s = latency.ttft_weights
         self._gap, self._gap_stream = latency.gap_weights
         self._prefill_s = latency.prefill_s
-        self._slots = admission.max_num_seqs - admission.reserved
-        self._blocks = admission.num_kv_blocks - admission.reserved_blocks
+        self._slots = admission.info.max_num_seqs - len(admission.reserved)
+        self._blocks = admission.info.num_kv_blocks - admission.reserved_blocks
         self._used = dict(admission.reserved_by_tier)
         self._ends: list[tuple[float, int, Ticket]] = []
         self._seconds = self._tokens = 0.0

@@ -57,13 +57,11 @@ class OpenVinoEngine:
         settings = self._settings
         return EngineInfo(
             name="openvino",
-            precision=self._manifest.precision,
             num_kv_blocks=settings.num_kv_blocks,
             block_tokens=KV_BLOCK_TOKENS,
             max_num_seqs=settings.max_num_seqs,
             max_model_len=int(self._manifest.shapes["max_position_embeddings"]),
             lookahead=settings.num_assistant_tokens + 1 if settings.speculation != "none" else 0,
-            extra={"source": self._manifest.source, "kv_cache_precision": settings.kv_cache_precision},
         )
 
     def add(self, request: EngineRequest) -> None:
@@ -166,12 +164,10 @@ class OpenVinoEngine:
         drafted = len(slots) * self._settings.num_assistant_tokens if self._judge else 0
         self._stats = replace(
             stats,
-            steps=stats.steps + 1,
             decode_slots=stats.decode_slots + len(slots),
             decoded_tokens=stats.decoded_tokens + sum(slots),
             drafted_tokens=stats.drafted_tokens + drafted,
             accepted_tokens=stats.accepted_tokens + (sum(slots) - len(slots) if self._judge else 0),
-            step_seconds=seconds,
         )
         if self._judge and slots and not prefilling:
             self._judge.observe(len(slots), sum(slots), seconds)

@@ -88,8 +88,6 @@ def _prepare() -> None:
 
 def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, drafted: int) -> Engine:
     """The opened library, warm, with its KV pool's size known."""
-    import tensorrt_llm
-
     runtime = TensorRtLlmRuntime(
         llm,
         artefact.eos_ids,
@@ -106,13 +104,11 @@ def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, draft
         raise
     info = EngineInfo(
         name=settings.engine,
-        precision=artefact.manifest.precision,
         num_kv_blocks=kv.total,
         block_tokens=kv.block_tokens,
         max_num_seqs=settings.max_num_seqs,
         max_model_len=artefact.max_model_len,
         lookahead=drafted,
-        extra=artefact.facts("tensorrt_llm", tensorrt_llm.__version__),
     )
     return AsyncEngine(loop, runtime, info, settings.stall_timeout_s)
 
