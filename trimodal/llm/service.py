@@ -116,7 +116,7 @@ class LlmService:
                 if time.perf_counter() + self._lookup_poll_s < self._checks_next:
                     self._wake_monitor.set()
         assert self._cache
-        if not self._cache.submit(self._look_up, state, lookup):
+        if not self._cache.answers.submit(self._look_up, state, lookup):
             self._metrics.lookups_skipped.increment(1)
             with self._lock:
                 self._go_past_cache(state, lookup)
@@ -140,7 +140,7 @@ class LlmService:
                 self._fail(state, Unavailable("the server is shutting down"))
         self._engine.close()
         if self._cache:
-            self._cache.close()
+            self._cache.answers.close()
         self._sender.close(self._senders)
         for thread in self._threads:
             thread.join(timeout)

@@ -6,7 +6,7 @@ Signatures are those of 1.2.1; nothing here was run with the library.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trimodal.llm.engines import artefact as gpu_artefact
 from trimodal.llm.engines.artefact import GpuArtefact
@@ -19,7 +19,6 @@ from trimodal.llm.settings import LlmSettings
 from trimodal.runtimes.gpu_fit import check_version
 
 if TYPE_CHECKING:
-    from tensorrt_llm.llmapi import KvCacheConfig, SchedulerConfig
     from tensorrt_llm.llmapi.llm import BaseLLM
 
 
@@ -41,17 +40,8 @@ def open_compiled(settings: LlmSettings) -> Engine:
     check_version(artefact.directory, artefact.manifest, tensorrt_llm.__version__)
     from tensorrt_llm._tensorrt_engine import LLM
 
-    llm = LLM(
-        model=str(artefact.directory),
-        skip_tokenizer_init=True,
-        kv_cache_config=_kv_cache_config(settings, artefact),
-        enable_chunked_prefill=settings.enable_chunked_prefill,
-        scheduler_config=_scheduler_config(settings),
-        speculative_config=speculative_config(artefact, settings.lookahead_sizes),
-        max_batch_size=settings.max_num_seqs,
-        max_num_tokens=settings.max_num_batched_tokens,
-        max_seq_len=artefact.max_model_len,
-    )
+    speculative = speculative_config(artefact, settings.lookahead_sizes)
+    llm = LLM(**_arguments(settings, artefact), speculative_config=speculative)
     return _follow(settings, artefact, llm, drafted=drafted)
 
 
@@ -66,16 +56,9 @@ def open_pytorch(settings: LlmSettings) -> Engine:
     from tensorrt_llm import LLM
 
     llm = LLM(
-        model=str(artefact.directory),
-        skip_tokenizer_init=True,
+        **_arguments(settings, artefact),
         tensor_parallel_size=settings.tensor_parallel_size,
         pipeline_parallel_size=settings.pipeline_parallel_size,
-        kv_cache_config=_kv_cache_config(settings, artefact),
-        enable_chunked_prefill=settings.enable_chunked_prefill,
-        scheduler_config=_scheduler_config(settings),
-        max_batch_size=settings.max_num_seqs,
-        max_num_tokens=settings.max_num_batched_tokens,
-        max_seq_len=artefact.max_model_len,
         enable_iter_perf_stats=True,  # KV figures; off by default on this backend
     )
     return _follow(settings, artefact, llm, drafted=0)
@@ -113,21 +96,25 @@ def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, draft
     return AsyncEngine(loop, runtime, info, settings.stall_timeout_s)
 
 
-def _kv_cache_config(settings: LlmSettings, artefact: GpuArtefact) -> KvCacheConfig:
-    from tensorrt_llm.llmapi import KvCacheConfig
+def _arguments(settings: LlmSettings, artefact: GpuArtefact) -> dict[str, Any]:
+    """Of the LLM class, for both backends."""
+    from tensorrt_llm.llmapi import CapacitySchedulerPolicy, KvCacheConfig, SchedulerConfig
 
-    return KvCacheConfig(
+    kv_cache = KvCacheConfig(
         enable_block_reuse=settings.enable_prefix_caching,
         free_gpu_memory_fraction=settings.kv_cache_free_gpu_memory_fraction,
         host_cache_size=settings.host_cache_bytes or None,
         max_tokens=settings.num_kv_blocks * artefact.block_tokens or None,
         dtype=settings.kv_cache_dtype,  # "auto" for a compiled engine: it was built with one
     )
-
-
-def _scheduler_config(settings: LlmSettings) -> SchedulerConfig:
-    from tensorrt_llm.llmapi import CapacitySchedulerPolicy, SchedulerConfig
-
-    return SchedulerConfig(
-        capacity_scheduler_policy=CapacitySchedulerPolicy(settings.capacity_scheduler_policy)
-    )
+    policy = CapacitySchedulerPolicy(settings.capacity_scheduler_policy)
+    return {
+        "model": str(artefact.directory),
+        "skip_tokenizer_init": True,
+        "kv_cache_config": kv_cache,
+        "enable_chunked_prefill": settings.enable_chunked_prefill,
+        "scheduler_config": SchedulerConfig(capacity_scheduler_policy=policy),
+        "max_batch_size": settings.max_num_seqs,
+        "max_num_tokens": settings.max_num_batched_tokens,
+        "max_seq_len": artefact.max_model_len,
+    }
