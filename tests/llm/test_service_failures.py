@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from tests.llm.doubles.answers import Answers, ask
+from tests.llm.doubles.engine_thread import start_thread
 from tests.llm.doubles.sinks import Collector, FakeServer, eventually
 from trimodal.errors import Cancelled, InternalError, OperatorError, RequestError, Unavailable
-from trimodal.llm.engine_core.client import EngineCoreClient, start_process, start_thread
+from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
 from trimodal.llm.frontend.cache_lookup import CacheLookup

@@ -17,10 +17,10 @@ import pytest
 
 from tests.llm.doubles import chaos as doubles
 from tests.llm.doubles.chaos import TIERS, ChaosAnswers, ChaosClient, ChaosEngine, chaos_cache, request_of
+from tests.llm.doubles.engine_thread import start_thread
 from tests.llm.doubles.interleaving import Interleaving
 from tests.llm.doubles.sinks import eventually
 from trimodal.errors import RequestError
-from trimodal.llm.engine_core.client import start_thread
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.request.terms import CancelRequest
 from trimodal.llm.service import LlmService

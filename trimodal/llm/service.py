@@ -111,7 +111,12 @@ class LlmService:
                 self._registry.add(state)
                 state.lookup = lookup
                 if lookup is None:
-                    self._queue_or_refuse(state)
+                    try:
+                        self._queue(state)
+                    except RequestError:
+                        state.break_off(None)
+                        self._leave(state)
+                        raise
                     return
                 if time.perf_counter() + self._lookup_poll_s < self._checks_next:
                     self._wake_monitor.set()
@@ -297,20 +302,8 @@ class LlmService:
             logger.exception("a request joined without its terms", extra={"request_id": state.request_id})
         return True
 
-    def _queue_or_refuse(self, state: RequestState) -> None:
-        try:
-            self._queue(state)
-        except RequestError:
-            state.break_off(None)
-            self._leave(state)
-            raise
-
     def _queue(self, state: RequestState) -> None:
-        """Queues a generation for a request.
-
-        Raises:
-            RequestError: there is no room for it, or no time.
-        """
+        """Queues a generation for a request. Raises RequestError: there is no room for it, or no time."""
         state.lookup = None
         try:
             self._dispatcher.add(state, TextStream(self._input.tokenizer, state.request.stops))

@@ -166,11 +166,7 @@ class PageLocker:
 
 
 class PageLocked:
-    """Host memory of whole pages, locked as long as the object lives.
-
-    Attributes:
-        size: bytes that may be used.
-    """
+    """Host memory of whole pages, locked as long as the object lives. `size`: bytes that may be used."""
 
     def __init__(self, size: int, locker: PageLocker) -> None:
         self.size = max(size, 1)

@@ -25,11 +25,7 @@ class Gate:
 
     @contextmanager
     def waiting(self, check: Callable[[], None]) -> Iterator[None]:
-        """A call may wait inside.
-
-        Args:
-            check: looked at while the gate is full; raises to give up.
-        """
+        """A call may wait inside. `check`: looked at while the gate is full; raises to give up."""
         while not self._free.acquire(timeout=_LOOK_S):
             check()
         try:

@@ -4,9 +4,9 @@ import threading
 import time
 from collections.abc import Callable
 
+from tests.llm.doubles.engine_thread import start_thread
 from trimodal.cache.protocol import Answers
 from trimodal.errors import RequestError
-from trimodal.llm.engine_core.client import start_thread
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.frontend.metrics import LlmMetrics

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from tests.llm.doubles.engine_thread import start_thread
 from tests.llm.doubles.sinks import eventually
 from tests.llm.engine_core.rig import Reader
 from trimodal.errors import OperatorError
 from trimodal.llm.engine_core import client as client_module
 from trimodal.llm.engine_core import process as process_module
-from trimodal.llm.engine_core.client import EngineCoreClient, start_process, start_thread
+from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import EngineInfo, EngineRequest, Sampling
 from trimodal.llm.settings import LlmSettings

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from tests.llm.doubles.engine_thread import start_thread
 from tests.llm.doubles.sinks import Collector, eventually
 from tests.llm.engines.async_rig import INFO, PlayedRuntime, engine_of
 from trimodal.errors import Cancelled, InternalError, Unavailable
 from trimodal.llm.engine_core import core
-from trimodal.llm.engine_core.client import EngineCoreClient, start_thread
+from trimodal.llm.engine_core.client import EngineCoreClient
 from trimodal.llm.engines.async_runtime import Chunk
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.frontend.metrics import LlmMetrics

@@ -20,8 +20,7 @@ from trimodal.llm.engines.protocol import EngineInfo, EngineLost, EngineRequest,
 
 logger = logging.getLogger(__name__)
 
-_STEP_SECONDS = 0.002
-"""How long a step waits for an output: as long may a new command wait for the step."""
+_STEP_SECONDS = 0.002  # how long a step waits for an output: as long may a new command wait for the step
 _ALIVE_SECONDS = 1.0
 _CLOSE_SECONDS = 8.0
 
@@ -106,17 +105,9 @@ class AsyncEngine:
             return
         self._closed = True
         self._sequences.clear()
-        ending = threading.Thread(target=self._end, name="llm-end", daemon=True)
+        ending = threading.Thread(target=self._loop.close, args=(self._runtime,), name="llm-end", daemon=True)
         ending.start()
         ending.join(_CLOSE_SECONDS)  # one that hangs ends with its process
-
-    def _end(self) -> None:
-        self._loop.cancel_tasks()
-        try:
-            self._runtime.close()
-        except Exception:
-            logger.exception("%s did not close", self.info.name)
-        self._loop.close()
 
     def _begin(self, sequence: _Sequence) -> None:
         if not sequence.dropped:

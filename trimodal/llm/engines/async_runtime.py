@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 from collections.abc import AsyncGenerator, Coroutine
 from concurrent.futures import TimeoutError as FutureTimeoutError  # not the built-in one before Python 3.11
@@ -13,6 +14,8 @@ from typing import Any, Protocol, TypeVar
 
 from trimodal.errors import OperatorError
 from trimodal.llm.engines.protocol import EngineRequest, Sampling
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _END_SECONDS = 2.0
@@ -39,14 +42,20 @@ class LoopThread:
             future.cancel()
             raise TimeoutError from None
 
-    def cancel_tasks(self) -> None:
-        """Cancels all tasks and waits for their last steps, for a moment."""
+    def close(self, runtime: AsyncRuntime | None = None) -> None:
+        """Cancels all tasks, closes the runtime that lives here, and stops the loop.
+
+        A thread that hangs in a library's call is left to the end of the process.
+        """
         with contextlib.suppress(TimeoutError):
             self.run(_cancel_all(), _END_SECONDS)
-
-    def close(self) -> None:
-        """Stops the loop. A thread that hangs in a library's call is left to the end of the process."""
-        self.cancel_tasks()
+        if runtime:
+            try:
+                runtime.close()
+            except Exception:
+                logger.exception("the engine's library did not close")
+        with contextlib.suppress(TimeoutError):  # what closing began
+            self.run(_cancel_all(), _END_SECONDS)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_END_SECONDS)
         if not self._thread.is_alive():

@@ -76,10 +76,8 @@ class EngineInfo:
     num_kv_blocks: int
     block_tokens: int
     max_num_seqs: int
-    max_model_len: int
-    """Longest sequence, prompt and answer together, in tokens."""
-    lookahead: int = 0
-    """Tokens beyond the answer for which a sequence may hold KV blocks (speculation)."""
+    max_model_len: int  # longest sequence, prompt and answer together, in tokens
+    lookahead: int = 0  # tokens beyond the answer for which a sequence may hold KV blocks (speculation)
 
 
 class Engine(Protocol):

@@ -43,10 +43,7 @@ def open_vllm(settings: LlmSettings) -> Engine:
         runtime = loop.run(_open(settings, artefact))
         loop.run(warm_up(runtime))
     except BaseException:
-        loop.cancel_tasks()
-        if runtime:
-            runtime.close()
-        loop.close()
+        loop.close(runtime)
         raise
     tokens, block_tokens = runtime.kv_pool()
     info = EngineInfo(

@@ -50,11 +50,7 @@ def within_output(request: GenerationRequest, tier: Tier, name: str) -> Generati
 
 
 def priority_of(terms: Terms, tier: Tier, name: str) -> int:
-    """The request's priority.
-
-    Raises:
-        InvalidArgument: it asks for more than its tier gives.
-    """
+    """The request's priority. Raises InvalidArgument: it asks for more than its tier gives."""
     if terms.priority is None:
         return tier.priority
     if terms.priority > tier.priority:

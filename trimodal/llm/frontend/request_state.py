@@ -124,43 +124,32 @@ class RequestState:
 
     While the client's transport is slow, its text piles up into one longer delta.
 
-    Guarded by the service's lock, but for `sink`, `sent` and `client_left`.
-
-    Attributes:
-        request_id: the client's, for the log.
-        arrived: seconds of `time.perf_counter`, as the deadlines are.
-        trimmed: what the prompt lost, as in `Note`.
-        started: when the engine got it; 0: it has not.
-        ended: set once, by `break_off`, `fail`, `push` or `answer`, whichever comes first; that one decides
-            the final response, and all later calls but `break_off` change nothing.
-        sending: a sender has it, or it waits for one.
-        question: what the cache knows it by; None: its answer is neither shared nor kept.
-        lookup: its lookup in the cache while that is under way.
-        generation: what it listens to; None before and after.
-        shared: the generation was begun for another request.
-        deadline: when its answer is to be complete; inf: never.
-        ttft_deadline: when its first text is due; inf: never. The end's deadline bounds it too.
+    Guarded by the service's lock, but for `sink`, `sent` and `client_left`. Times are `time.perf_counter`.
+    It has `deadline`, when its answer is to be complete, and `ttft_deadline`, when its first text is due,
+    which the end's deadline bounds too; inf: never.
     """
 
     request: GenerationRequest
     prompt_ids: list[int]
     sink: Sink
     arrived: float
-    request_id: str = ""
+    request_id: str = ""  # the client's, for the log
     tier: Tier = field(default_factory=Tier)
     tier_name: str = "standard"
     priority: int = 0
-    trimmed: str = ""
-    started: float = 0.0
+    trimmed: str = ""  # what the prompt lost, as in `Note`
+    started: float = 0.0  # when the engine got it; 0: it has not
     predicted_ttft: float = math.nan
     cached_tokens: int = 0
     completion_tokens: int = 0
+    # Set once, by `break_off`, `fail`, `push` or `answer`, whichever comes first; that one decides the final
+    # response, and all later calls but `break_off` change nothing.
     ended: bool = False
-    sending: bool = False
-    question: Question | None = None
-    lookup: Lookup | None = None
-    generation: Generation | None = None
-    shared: bool = False
+    sending: bool = False  # a sender has it, or it waits for one
+    question: Question | None = None  # in the cache; None: its answer is neither shared nor kept
+    lookup: Lookup | None = None  # its lookup in the cache while that is under way
+    generation: Generation | None = None  # what it listens to; None before and after
+    shared: bool = False  # the generation was begun for another request
     _cache: str = ""
     _similarity: float = 0.0
     _pending: str = ""

@@ -14,21 +14,13 @@ from trimodal.errors import RequestError
 
 @dataclass(frozen=True)
 class Note:
-    """How an answer came about; sent with its last delta.
+    """How an answer came about; sent with its last delta."""
 
-    Attributes:
-        cache: "exact", "semantic", "coalesced" (generated for another client with the same question), or "".
-        similarity: cosine of this question and the stored one; 1 for an exact hit, 0 without a hit.
-        trimmed: what the prompt lost to its tier's budget, as JSON; "" when nothing.
-        queue_s: arrival to the engine, seconds.
-        predicted_ttft_s: TTFT as predicted at admission, seconds; nan when it was not.
-    """
-
-    cache: str = ""
-    similarity: float = 0.0
-    trimmed: str = ""
-    queue_s: float = 0.0
-    predicted_ttft_s: float = math.nan
+    cache: str = ""  # "exact", "semantic", "coalesced" (generated for another who asked the same), or ""
+    similarity: float = 0.0  # cosine of this question and the stored one; 1 for an exact hit, 0 without a hit
+    trimmed: str = ""  # what the prompt lost to its tier's budget, as JSON; "" when nothing
+    queue_s: float = 0.0  # arrival to the engine, seconds
+    predicted_ttft_s: float = math.nan  # TTFT as predicted at admission, seconds; nan when it was not
 
 
 @dataclass(frozen=True)

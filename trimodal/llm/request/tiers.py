@@ -70,11 +70,7 @@ class Tiers(BaseModel):
 
 
 def read_tiers(path: Path) -> Tiers:
-    """The tiers in a TOML file.
-
-    Raises:
-        SettingsError: names the file and the key.
-    """
+    """The tiers in a TOML file. Raises SettingsError: names the file and the key."""
     try:
         values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
         return Tiers.model_validate(values)

@@ -17,8 +17,7 @@ from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.scheduler.waiting_queue import Key
 
-_PLAYED = 256
-"""Hand-overs that are simulated; a longer queue is taken to go on at their rate."""
+_PLAYED = 256  # hand-overs that are simulated; a longer queue is taken to go on at their rate
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ import math
 from collections import deque
 
 _TURNS = 16
-_MOST_S = 10.0
-"""At most so long for the others that were rejected: not all of them come again."""
+_MOST_S = 10.0  # at most so long for the others that were rejected: not all of them come again
 
 
 def bounded(seconds: float) -> float:

@@ -26,20 +26,16 @@ from trimodal.llm.settings import LlmSettings
 class SchedulerStats:
     """The figures as of now.
 
-    Attributes:
-        unserved: how many so far by reason: refused on arrival, as the first text would have come too late
-            ("deadline") or the queue was full ("queue"); taken out of the queue, as the first text could not
-            be in time any more ("expired") or for a request of a higher class ("displaced").
-        error_p50_s, error_p90_s: size of the last predictions' errors, seconds; nan before there is one.
-        token_s: between two tokens of a stream at the present batch; nan: unknown.
-        prefill_token_s: what a prompt token takes; 0: unknown.
+    `unserved` counts by reason: refused on arrival, as the first text would have come too late ("deadline")
+    or the queue was full ("queue"); taken out of the queue, as the first text could not be in time any more
+    ("expired") or for a request of a higher class ("displaced").
     """
 
     unserved: Counter[str]
-    error_p50_s: float
+    error_p50_s: float  # size of the last predictions' errors; nan before there is one
     error_p90_s: float
-    token_s: float
-    prefill_token_s: float
+    token_s: float  # between two tokens of a stream at the present batch; nan: unknown
+    prefill_token_s: float  # what a prompt token takes; 0: unknown
 
 
 class Scheduler:

@@ -31,8 +31,7 @@ class _Sequence:
     handle: Any
     cached: int
     made: list[int] = field(default_factory=list)
-    begun: bool = False
-    """Whether a step ran since it was added: the pipeline may have taken blocks for it."""
+    begun: bool = False  # whether a step ran since it was added: the pipeline may have taken blocks for it
 
 
 class OpenVinoEngine:

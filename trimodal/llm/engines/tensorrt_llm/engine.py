@@ -81,9 +81,7 @@ def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, draft
     try:
         kv = first_figures(loop.run(runtime.begin()), settings.num_kv_blocks, artefact.block_tokens)
     except BaseException:
-        loop.cancel_tasks()
-        runtime.close()
-        loop.close()
+        loop.close(runtime)
         raise
     info = EngineInfo(
         name=settings.engine,

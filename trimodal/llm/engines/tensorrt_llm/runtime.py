@@ -141,11 +141,7 @@ class TensorRtLlmRuntime:
 
 
 def first_figures(kv: KvFigures | None, num_kv_blocks: int, block_tokens: int) -> KvFigures:
-    """The pool's size: as reported, else as set.
-
-    Raises:
-        OperatorError: neither is known.
-    """
+    """The pool's size: as reported, else as set. Raises OperatorError: neither is known."""
     if kv:
         return kv
     if not num_kv_blocks:
