@@ -10,6 +10,8 @@ import os
 import random
 import threading
 import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -157,13 +159,29 @@ def tiers(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def ends() -> Iterator[Counter[str]]:
+    """How requests ended, over all seeds of a run: it must have both to show anything."""
+    ends: Counter[str] = Counter()
+    yield ends
+    assert ends["answered in full"] > 0
+    assert ends["error"] > 0
+
+
 @pytest.mark.parametrize("seed", SEEDS)
-def test_each_request_has_one_end_and_gives_everything_back(seed: int, tiers: Path) -> None:
+def test_each_request_has_one_end_and_gives_everything_back(
+    seed: int, tiers: Path, ends: Counter[str]
+) -> None:
     with Interleaving(seed).installed("trimodal.llm", "trimodal.cache", "tests.llm", "tests.cache"):
         chaos = Chaos(seed, tiers)
         chaos.run()
         chaos.check()
         chaos.service.close()
+    for client in chaos.clients:
+        if client.error:
+            ends["error"] += 1
+        elif client.deltas and client.deltas[-1].finish_reason in ("stop", "length"):
+            ends["answered in full"] += 1
 
 
 def test_a_seed_gives_the_same_run_again(tiers: Path) -> None:

@@ -1,8 +1,7 @@
 """Judges whether speculation wins: its tokens per second against plain decoding at the same batch size.
 
-Plain step times are measured once, when the engine opens. The verdict is final for
-an opened engine: a server that goes back and forth would be harder to predict than
-either choice.
+Plain step times are measured once, when the engine opens. The verdict is final for an opened engine: a server
+that goes back and forth would be harder to predict than either choice.
 """
 
 from __future__ import annotations
