@@ -21,7 +21,7 @@ from tests.llm.doubles import chaos as doubles
 from tests.llm.doubles.chaos import TIERS, ChaosAnswers, ChaosClient, ChaosEngine, chaos_cache, request_of
 from tests.llm.doubles.engine_thread import start_thread
 from tests.llm.doubles.interleaving import Interleaving
-from tests.llm.doubles.sinks import eventually
+from tests.llm.doubles.sinks import counts, eventually
 from trimodal.errors import RequestError
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.request.terms import CancelRequest
@@ -116,7 +116,7 @@ class Chaos:
         """One end for each client, and nothing left anywhere."""
         eventually(lambda: all(client.refused or client.ended.is_set() for client in self.clients))
         service = self.service
-        eventually(lambda: service.counts == (0, 0, 0))
+        eventually(lambda: counts(service) == (0, 0, 0))
         eventually(lambda: self._total("requests_total") >= len(self.clients))
         time.sleep(0.05)  # a second end would come now
         for client in self.clients:

@@ -150,12 +150,6 @@ class LlmService:
         for thread in self._threads:
             thread.join(timeout)
 
-    @property
-    def counts(self) -> tuple[int, int, int]:
-        """Running generations, waiting ones, reserved KV blocks."""
-        with self._lock:
-            return self._dispatcher.counts
-
     def _follow_engine(self) -> None:
         """Thread llm-engine: turns the engine's events into answers."""
         for event in self._engine.events():

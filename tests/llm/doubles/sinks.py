@@ -17,6 +17,13 @@ from trimodal.llm.settings import LlmSettings
 from trimodal.metrics import MemoryMetrics
 
 
+def counts(service: LlmService) -> tuple[int, int, int]:
+    """Running generations, waiting ones, reserved KV blocks."""
+    with service._lock:
+        scheduler = service._dispatcher._scheduler
+        return scheduler.running, scheduler.waiting, scheduler.admission.reserved_blocks
+
+
 class Collector:
     """A sink that keeps all it gets; `cancelled` is what a client that leaves sets."""
 

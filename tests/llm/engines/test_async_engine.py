@@ -9,10 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.llm.doubles.sinks import eventually
-from tests.llm.engines.async_rig import INFO, PlayedRuntime, Rig, engine_of, request
+from tests.llm.engines.async_rig import INFO, Chunk, PlayedRuntime, Rig, engine_of, request
 from trimodal.llm.engine_core import core
 from trimodal.llm.engines import async_engine
-from trimodal.llm.engines.async_runtime import Chunk
 from trimodal.llm.engines.protocol import EngineLost
 
 

@@ -118,6 +118,6 @@ def _own_python() -> str:
     """The interpreter of this environment; inside Triton's stub sys.executable may be empty or the stub."""
     candidates = [sys.executable, os.path.join(sys.prefix, "bin", "python3"), shutil.which("python3") or ""]
     for path in candidates:
-        if path and os.path.basename(path).startswith("python") and os.access(path, os.X_OK):
+        if os.path.basename(path).startswith("python") and os.access(path, os.X_OK):
             return path
     raise OperatorError("no Python interpreter found to run the engine in")

@@ -122,13 +122,12 @@ class AsyncEngine:
         id = sequence.request.id
         problem, ended = "the engine failed on this request", False
         try:
-            async with aclosing(self._runtime.stream(sequence.request)) as chunks:
-                # Read to its own end: closed after its last chunk, a stream would abort what is finished.
-                async for chunk in chunks:
-                    error = problem if chunk.finish_reason == "error" else ""
-                    output = Output(id, chunk.token_ids, chunk.finish_reason, chunk.cached_tokens, error)
-                    self._outputs.put((sequence, output))
-                    ended = ended or chunk.finish_reason is not None
+            async with aclosing(self._runtime.stream(sequence.request)) as outputs:
+                # Read to its own end: closed after its last output, a stream would abort what is finished.
+                async for output in outputs:
+                    error = problem if output.finish_reason == "error" else ""
+                    self._outputs.put((sequence, replace(output, error=error)))
+                    ended = ended or output.finish_reason is not None
             problem = "the engine ended this request before its end"
         except Exception as error:
             if not self._runtime.alive():
@@ -147,7 +146,7 @@ class AsyncEngine:
         if output.finish_reason:
             sequence.dropped = True  # nothing follows a last output
             self._sequences.pop(output.id, None)
-        # Some chunks do not report cached tokens: keep what was known.
+        # Some outputs do not report cached tokens: keep what was known.
         sequence.cached_tokens = max(sequence.cached_tokens, output.cached_tokens)
         if output.token_ids:
             self._count(len(output.token_ids), decoding=sequence.begun)

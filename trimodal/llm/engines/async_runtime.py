@@ -9,11 +9,10 @@ import threading
 from collections.abc import AsyncGenerator, Coroutine
 from concurrent.futures import TimeoutError as FutureTimeoutError  # not the built-in one before Python 3.11
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from trimodal.errors import OperatorError
-from trimodal.llm.engines.protocol import EngineRequest, Sampling
+from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
 
 logger = logging.getLogger(__name__)
 
@@ -69,24 +68,15 @@ async def _cancel_all() -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """What the library made of one sequence since its last chunk.
-
-    `finish_reason` is set on the last one: "stop", "length", or "error" when the library ended the
-    sequence for a reason of its own. `cached_tokens` is 0 as long as it is not known.
-    """
-
-    token_ids: list[int]
-    finish_reason: str | None = None
-    cached_tokens: int = 0
-
-
 class AsyncRuntime(Protocol):
     """One opened library."""
 
-    def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
-        """Runs a sequence, on the loop. Closed or cancelled before its end, it aborts it in the library."""
+    def stream(self, request: EngineRequest) -> AsyncGenerator[Output, None]:
+        """Runs a sequence, on the loop. Closed or cancelled before its end, it aborts it in the library.
+
+        "error" is for one that the library ended for a reason of its own; `cached_tokens` is 0 as long as it
+        is not known.
+        """
 
     def alive(self) -> bool:
         """Whether the library can still serve; false is for good. From any thread."""
@@ -106,8 +96,8 @@ async def warm_up(runtime: AsyncRuntime) -> None:
     """
     request = EngineRequest(0, [1] * 8, Sampling(max_tokens=4))
     reason = None
-    async with aclosing(runtime.stream(request)) as chunks:
-        async for chunk in chunks:
-            reason = chunk.finish_reason or reason
+    async with aclosing(runtime.stream(request)) as outputs:
+        async for output in outputs:
+            reason = output.finish_reason or reason
     if reason not in ("stop", "length"):
         raise OperatorError("the engine opened, but did not answer a short prompt: its log says why")

@@ -14,8 +14,8 @@ from typing import Any
 from trimodal.llm.engines import artefact as gpu_artefact
 from trimodal.llm.engines.artefact import GpuArtefact
 from trimodal.llm.engines.async_engine import AsyncEngine
-from trimodal.llm.engines.async_runtime import Chunk, LoopThread, warm_up
-from trimodal.llm.engines.protocol import Engine, EngineInfo, EngineRequest, Sampling
+from trimodal.llm.engines.async_runtime import LoopThread, warm_up
+from trimodal.llm.engines.protocol import Engine, EngineInfo, EngineRequest, Output, Sampling
 from trimodal.llm.settings import LlmSettings
 
 _ENVIRONMENT = {
@@ -45,13 +45,16 @@ def open_vllm(settings: LlmSettings) -> Engine:
     except BaseException:
         loop.close(runtime)
         raise
-    tokens, block_tokens = runtime.kv_pool()
+    config = runtime.config
+    block_tokens = int(config.cache_config.block_size)
+    # Layers with sliding windows share the blocks: there the product would say too much.
+    tokens = getattr(config.cache_config, "kv_cache_size_tokens", None)
     info = EngineInfo(
         name="vllm",
-        num_kv_blocks=tokens // block_tokens,
+        num_kv_blocks=int(tokens) // block_tokens if tokens else int(config.cache_config.num_gpu_blocks),
         block_tokens=block_tokens,
         max_num_seqs=settings.max_num_seqs,
-        max_model_len=runtime.max_model_len,
+        max_model_len=int(config.model_config.max_model_len),  # as vLLM fitted it to its memory
     )
     return AsyncEngine(loop, runtime, info, settings.stall_timeout_s)
 
@@ -115,18 +118,11 @@ class VllmRuntime:
         self._usages = usages
 
     @property
-    def max_model_len(self) -> int:
-        """In tokens, prompt and answer together; as vLLM fitted it to its memory."""
-        return int(self._engine.vllm_config.model_config.max_model_len)
+    def config(self) -> Any:
+        """A VllmConfig, as vLLM completed it when it opened."""
+        return self._engine.vllm_config
 
-    def kv_pool(self) -> tuple[int, int]:
-        """Tokens that the KV pool holds, and tokens of a block."""
-        cache = self._engine.vllm_config.cache_config
-        # Layers with sliding windows share the blocks: there the product would say too much.
-        tokens = getattr(cache, "kv_cache_size_tokens", None) or cache.num_gpu_blocks * cache.block_size
-        return int(tokens), int(cache.block_size)
-
-    async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: EngineRequest) -> AsyncGenerator[Output, None]:
         updates = self._engine.generate(
             {"prompt_token_ids": request.prompt_ids}, self._sampling_params(request.sampling), str(request.id)
         )
@@ -137,7 +133,7 @@ class VllmRuntime:
                 reason = completion.finish_reason
                 if reason not in (None, "stop", "length"):
                     reason = "error"  # abort, error or repetition: none of them was asked for
-                yield Chunk(list(completion.token_ids), reason, update.num_cached_tokens or 0)
+                yield Output(request.id, list(completion.token_ids), reason, update.num_cached_tokens or 0)
 
     def alive(self) -> bool:
         return not self._engine.errored

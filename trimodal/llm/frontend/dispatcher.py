@@ -47,11 +47,6 @@ class Dispatcher:
         """What the engine has room for."""
         return self._scheduler.admission
 
-    @property
-    def counts(self) -> tuple[int, int, int]:
-        """Running generations, waiting ones, reserved KV blocks."""
-        return self._scheduler.running, self._scheduler.waiting, self.admission.reserved_blocks
-
     def add(self, state: RequestState, text: TextStream) -> None:
         """Queues a generation for a request.
 
@@ -151,8 +146,8 @@ class Dispatcher:
 
     def show(self) -> None:
         """Updates the gauges."""
-        running, waiting, _ = self.counts
-        self._metrics.state(running, waiting + self._registry.looking, self.stats)
+        waiting = self._scheduler.waiting + self._registry.looking
+        self._metrics.state(self._scheduler.running, waiting, self.stats)
 
     def report(self) -> None:
         """Updates the scheduler's figures, and logs its advice once; called about once a second."""

@@ -134,6 +134,7 @@ class OpenVinoEngine:
 
         sequence = self._sequences[id]
         tokens: list[int] = []
+        stop, length = GenerationFinishReason.STOP, GenerationFinishReason.LENGTH
         reason = GenerationFinishReason.NONE
         while sequence.handle.can_read():  # read() without it never returns
             for output in sequence.handle.read().values():
@@ -142,12 +143,8 @@ class OpenVinoEngine:
         if tokens and not sequence.made:
             self._prefix.prefilled(id)
         sequence.made += tokens
-        finish, error = None, ""
-        if reason == GenerationFinishReason.STOP:
-            finish = "stop"
-        elif reason == GenerationFinishReason.LENGTH:
-            finish = "length"
-        elif sequence.handle.get_status() == GenerationStatus.IGNORED:
+        finish, error = {stop: "stop", length: "length"}.get(reason), ""
+        if not finish and sequence.handle.get_status() == GenerationStatus.IGNORED:
             finish, error = "error", "the engine ran out of KV blocks for this request"
         if finish:
             del self._sequences[id]

@@ -43,8 +43,6 @@ class SpeculationJudge:
         The median, because the plain times are medians too, and on a shared machine a few steps take
         many times as long as the rest.
         """
-        if not self._window:
-            return 1.0
         return median(
             tokens / sequences * self.plain_seconds(sequences) / seconds
             for sequences, tokens, seconds in self._window
@@ -53,9 +51,7 @@ class SpeculationJudge:
     @property
     def note(self) -> str:
         """One line for people: the measured speed-up and tokens per step."""
-        sequences = sum(entry[0] for entry in self._window)
-        tokens = sum(entry[1] for entry in self._window)
-        per_step = tokens / sequences if sequences else 1.0
+        per_step = sum(entry[1] for entry in self._window) / sum(entry[0] for entry in self._window)
         return f"{self.speedup:.2f} x plain decoding, {per_step:.2f} tokens per step"
 
     def plain_seconds(self, sequences: float) -> float:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from trimodal.errors import OperatorError
 from trimodal.llm.engines import artefact as gpu_artefact
 from trimodal.llm.engines.artefact import GpuArtefact
 from trimodal.llm.engines.async_engine import AsyncEngine
 from trimodal.llm.engines.async_runtime import LoopThread
 from trimodal.llm.engines.protocol import Engine, EngineInfo
-from trimodal.llm.engines.tensorrt_llm.runtime import TensorRtLlmRuntime, first_figures
+from trimodal.llm.engines.tensorrt_llm.runtime import TensorRtLlmRuntime
 from trimodal.llm.engines.tensorrt_llm.speculation import drafted_tokens, speculative_config
 from trimodal.llm.settings import LlmSettings
 from trimodal.runtimes.gpu_fit import check_version
@@ -79,14 +80,16 @@ def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, draft
     )
     loop = LoopThread()
     try:
-        kv = first_figures(loop.run(runtime.begin()), settings.num_kv_blocks, artefact.block_tokens)
+        kv = loop.run(runtime.begin())
+        if not kv and not settings.num_kv_blocks:
+            raise OperatorError("TensorRT-LLM does not tell how many KV blocks it has: set num_kv_blocks")
     except BaseException:
         loop.close(runtime)
         raise
     info = EngineInfo(
         name=settings.engine,
-        num_kv_blocks=kv.total,
-        block_tokens=kv.block_tokens,
+        num_kv_blocks=kv.total if kv else settings.num_kv_blocks,
+        block_tokens=kv.block_tokens if kv else artefact.block_tokens,
         max_num_seqs=settings.max_num_seqs,
         max_model_len=artefact.max_model_len,
         lookahead=drafted,

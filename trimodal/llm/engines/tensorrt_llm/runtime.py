@@ -13,9 +13,8 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trimodal.errors import OperatorError
-from trimodal.llm.engines.async_runtime import Chunk, warm_up
-from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS, EngineRequest, Sampling
+from trimodal.llm.engines.async_runtime import warm_up
+from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS, EngineRequest, Output, Sampling
 
 if TYPE_CHECKING:
     from tensorrt_llm import SamplingParams
@@ -69,7 +68,7 @@ class TensorRtLlmRuntime:
             await asyncio.sleep(0.01)
         return self._kv
 
-    async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: EngineRequest) -> AsyncGenerator[Output, None]:
         result = self._llm.generate_async(
             request.prompt_ids, self._sampling_params(request.sampling), streaming=True
         )
@@ -81,7 +80,7 @@ class TensorRtLlmRuntime:
                 tokens = list((completion.token_ids or [])[made:])
                 made += len(tokens)
                 cached = self._cached_tokens(update.cached_tokens, completion, len(request.prompt_ids))
-                yield Chunk(tokens, _finish_reason(completion), cached)
+                yield Output(request.id, tokens, _finish_reason(completion), cached)
         finally:
             if not result.finished:
                 with contextlib.suppress(Exception):  # a library that is gone holds nothing any more
@@ -138,15 +137,6 @@ class TensorRtLlmRuntime:
             # that were ever free (the first figures come when nothing runs) are all that the GPU has.
             total = max(free, self._kv.total if self._kv else 0)
         return KvFigures(max(total, 1), free, int(kv.get("tokensPerBlock") or KV_BLOCK_TOKENS))
-
-
-def first_figures(kv: KvFigures | None, num_kv_blocks: int, block_tokens: int) -> KvFigures:
-    """The pool's size: as reported, else as set. Raises OperatorError: neither is known."""
-    if kv:
-        return kv
-    if not num_kv_blocks:
-        raise OperatorError("TensorRT-LLM does not tell how many KV blocks it has: set num_kv_blocks")
-    return KvFigures(num_kv_blocks, num_kv_blocks, block_tokens)
 
 
 def _finish_reason(completion: CompletionOutput) -> str | None:
