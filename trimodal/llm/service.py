@@ -49,9 +49,7 @@ class LlmService:
     (`_send_responses`), and the cache's llm-lookup-N (`_look_up`).
 
     Args:
-        start: opens the engine; another one is for tests.
-        answers: the cache of answers; None: every request is generated.
-        fingerprint: of model and engine, for the cache.
+        answers: the cache of answers; None: every request is generated. fingerprint: of model and engine.
 
     Raises:
         OperatorError: the engine, its tokenizer or the tiers could not be opened.
@@ -89,10 +87,7 @@ class LlmService:
             thread.start()
 
     def submit(self, request: GenerationRequest | CancelRequest, sink: Sink, request_id: str = "") -> None:
-        """Takes a request; its answer goes to `sink`, from other threads.
-
-        Args:
-            request_id: the client's, for the log.
+        """Takes a request; its answer goes to `sink`, from other threads. `request_id`: the client's, for the log.
 
         Raises:
             RequestError: it is refused; `sink` is not called.
@@ -161,7 +156,7 @@ class LlmService:
                 # Without its steps no request would end: an engine that cannot be followed is a lost one.
                 logger.exception("an event of the engine could not be taken")
                 if isinstance(event, Stepped):
-                    self._engine.abandon()
+                    self._engine.client.abandon()
             for generation in completed:
                 self._keep(generation)
 
@@ -343,7 +338,7 @@ class LlmService:
         """Sends what a request has, until it has nothing more. Called without the lock."""
         while True:
             with self._lock:
-                item = self._sender.take(state)
+                item = state.take()
             if item is None:
                 return
             if not self._sender.send(state, item):

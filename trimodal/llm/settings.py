@@ -38,13 +38,11 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 }
 """Defaults of an engine where they are not those of the settings class."""
 
-CacheMode = Literal["off", "coalesce", "exact", "semantic"]
-EngineName = Literal["openvino", "tensorrt_llm", "tensorrt_llm_pytorch", "vllm", "fake"]
 
+class LlmSettings(Settings):
+    """All parameters of llm/config.pbtxt. Names follow vLLM, TensorRT-LLM and OpenVINO GenAI."""
 
-class FakeSettings(Settings):
-    """What the fake engine makes up: the parameters of tests and load tests."""
-
+    # What the fake engine makes up: for tests and load tests.
     fake_step_ms: Annotated[float, Fake] = Field(10.0, ge=0)  # time of one step
     fake_prefill_us: Annotated[float, Fake] = Field(20.0, ge=0)  # time per prompt token
     fake_answer: Annotated[str, Fake] = Field(
@@ -52,11 +50,7 @@ class FakeSettings(Settings):
     )
     fake_crash_after: Annotated[int, Fake] = Field(0, ge=0)  # dies after so many steps; 0: never
 
-
-class LlmSettings(FakeSettings):
-    """All parameters of llm/config.pbtxt. Names follow vLLM, TensorRT-LLM and OpenVINO GenAI."""
-
-    engine: EngineName = "openvino"
+    engine: Literal["openvino", "tensorrt_llm", "tensorrt_llm_pytorch", "vllm", "fake"] = "openvino"
     artefact: str = "openvino-int8"  # built engine, relative to the version directory
     python: str = ""  # interpreter of the engine's process; empty: this environment's
     precision: Annotated[str, Gpu] = ""  # refuse an artefact of another precision; empty: any
@@ -110,7 +104,8 @@ class LlmSettings(FakeSettings):
     # share of the admitted that are to meet their TTFT deadline
     admission_confidence: float = Field(0.9, gt=0, lt=1)
 
-    cache: CacheMode = "off"  # each includes the one before: coalesce, exact, semantic
+    # Each includes the one before.
+    cache: Literal["off", "coalesce", "exact", "semantic"] = "off"
     cache_store: str = ""  # file or URL of the answers; empty: in the user's cache
     # seconds that answers of a namespace live; the first is that of requests without one
     cache_ttl_s: str = Field(

@@ -13,7 +13,7 @@ import queue
 import threading
 import time
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from trimodal.llm.engines.async_runtime import AsyncRuntime, LoopThread
 from trimodal.llm.engines.protocol import EngineInfo, EngineLost, EngineRequest, EngineStats, Output
@@ -25,25 +25,22 @@ _ALIVE_SECONDS = 1.0
 _CLOSE_SECONDS = 8.0
 
 
+@dataclass
 class _Sequence:
     """One sequence on its way; `dropped` once no tokens of it are wanted any more."""
 
-    def __init__(self, request: EngineRequest) -> None:
-        self.request = request
-        self.task: asyncio.Task[None] | None = None
-        self.dropped = False
-        self.cached_tokens = 0
-        self.begun = False
+    request: EngineRequest
+    task: asyncio.Task[None] | None = None
+    dropped: bool = False
+    cached_tokens: int = 0
+    begun: bool = False
 
 
 class AsyncEngine:
     """The Engine Protocol over an AsyncRuntime: owned by one thread, and only its queue is the loop's too.
 
-    Args:
-        loop: where the runtime lives; closed with the engine.
-        runtime: an opened library.
-        info: what it is and can hold.
-        stall_s: seconds without a token of any sequence after which the engine counts as lost; 0: never.
+    `loop`, where the runtime lives, is closed with it. After `stall_s` seconds without a token of any sequence
+    the engine counts as lost; 0: never.
     """
 
     def __init__(self, loop: LoopThread, runtime: AsyncRuntime, info: EngineInfo, stall_s: float) -> None:
@@ -149,18 +146,14 @@ class AsyncEngine:
         # Some outputs do not report cached tokens: keep what was known.
         sequence.cached_tokens = max(sequence.cached_tokens, output.cached_tokens)
         if output.token_ids:
-            self._count(len(output.token_ids), decoding=sequence.begun)
+            if sequence.begun:  # the first tokens come out of the prompt's computation
+                stats, tokens = self._stats, len(output.token_ids)
+                slots, decoded = stats.decode_slots + 1, stats.decoded_tokens + tokens
+                self._stats = replace(stats, decode_slots=slots, decoded_tokens=decoded)
             sequence.begun = True
         elif not output.finish_reason:
             return None
         return replace(output, cached_tokens=sequence.cached_tokens)
-
-    def _count(self, tokens: int, *, decoding: bool) -> None:
-        if decoding:  # the first tokens come out of the prompt's computation
-            stats = self._stats
-            self._stats = replace(
-                stats, decode_slots=stats.decode_slots + 1, decoded_tokens=stats.decoded_tokens + tokens
-            )
 
     def _watch(self, now: float) -> None:
         if now - self._asked > _ALIVE_SECONDS:

@@ -104,18 +104,12 @@ async def _open(settings: LlmSettings, artefact: GpuArtefact) -> VllmRuntime:
 
 
 class VllmRuntime:
-    """An opened AsyncLLM as an AsyncRuntime.
-
-    Args:
-        engine: vLLM's AsyncLLM.
-        eos_ids: what ends an answer; without a tokenizer vLLM knows them only from here.
-        usages: of the KV pool, one an engine core.
-    """
+    """An opened AsyncLLM as an AsyncRuntime."""
 
     def __init__(self, engine: Any, eos_ids: list[int], usages: list[Any]) -> None:
         self._engine = engine
-        self._eos_ids = eos_ids
-        self._usages = usages
+        self._eos_ids = eos_ids  # without a tokenizer vLLM knows them only from here
+        self._usages = usages  # of the KV pool, one an engine core
 
     @property
     def config(self) -> Any:

@@ -19,9 +19,7 @@ _COMPLETE = ("stop", "length")
 class CacheLookup:
     """The cache of one model, with the rules on who may be answered from it.
 
-    Args:
-        fingerprint: of model and engine.
-        templated: a bare prompt becomes a user message; otherwise it is continued as it stands.
+    `templated`: a bare prompt becomes a user message; otherwise it is continued as it stands.
     """
 
     def __init__(

@@ -23,11 +23,7 @@ logger = logging.getLogger(__name__)
 class Dispatcher:
     """The way of generations through scheduler and engine. Guarded by the service's lock.
 
-    Methods return the requests that have something to send.
-
-    Attributes:
-        stats: the engine's last snapshot.
-        unavailable_reason: message for clients while no engine is running; empty while one is.
+    Methods return the requests that have something to send. `stats` is the engine's last snapshot.
     """
 
     def __init__(
@@ -39,8 +35,8 @@ class Dispatcher:
         self._ids = itertools.count(1)
         self._advised = False
         self.stats = EngineStats()
-        self.unavailable_reason = ""
-        self._scheduler = Scheduler(settings, engine.info)
+        self._unavailable = ""  # message for clients while no engine is running
+        self._scheduler = Scheduler(settings, engine.client.info)
 
     @property
     def admission(self) -> Admission:
@@ -53,8 +49,8 @@ class Dispatcher:
         Raises:
             Unavailable: no engine, no room, or too late for its deadline.
         """
-        if self.unavailable_reason:
-            raise Unavailable(self.unavailable_reason)
+        if self._unavailable:
+            raise Unavailable(self._unavailable)
         ticket = state.ticket(next(self._ids))
         self._scheduler.admit(ticket)
         self._registry.begin(Generation(ticket, state, text, state.question))
@@ -78,12 +74,12 @@ class Dispatcher:
         for overdue in self._scheduler.overdue():
             error = Unavailable(overdue.problem, overdue.retry_after_s)
             ended += self.end(self._registry.generations[overdue.id], error)
-        if self.unavailable_reason:
+        if self._unavailable:
             return ended
         while ticket := self._scheduler.next():
             generation = self._registry.generations[ticket.id]
             generation.handed_over()
-            self._engine.add(generation.engine_request())
+            self._engine.client.add(generation.engine_request())
         for stranded in self._scheduler.stranded():
             error = Unavailable("the engine was opened anew with less memory than this needs")
             ended += self.end(self._registry.generations[stranded.id], error)
@@ -123,26 +119,26 @@ class Dispatcher:
         self._registry.drop(generation)
         self._scheduler.leave(generation.ticket)
         if generation.ticket.started:
-            self._engine.cancel(generation.id)
+            self._engine.client.cancel(generation.id)
 
     def lost(self, reason: str) -> list[RequestState]:
         """The engine died: fails what was in it; what waits goes on waiting."""
         self.stats = EngineStats()
-        self.unavailable_reason = reason
+        self._unavailable = reason
         error = InternalError("the engine stopped unexpectedly; send the request again")
-        running = [one for one in self._registry.generations.values() if one.ticket.started]
-        return [state for generation in running for state in self.end(generation, error)]
+        return self._end_all(
+            [one for one in self._registry.generations.values() if one.ticket.started], error
+        )
 
     def reopened(self, info: EngineInfo) -> None:
         """Another engine is open, perhaps with another capacity."""
-        self.unavailable_reason = ""
+        self._unavailable = ""  # message for clients while no engine is running
         self._scheduler.reopen(info)
 
     def given_up(self, reason: str) -> list[RequestState]:
         """There will be no engine any more: fails everything."""
-        self.unavailable_reason = reason
-        error = Unavailable(reason)
-        return [s for one in list(self._registry.generations.values()) for s in self.end(one, error)]
+        self._unavailable = reason
+        return self._end_all(list(self._registry.generations.values()), Unavailable(reason))
 
     def show(self) -> None:
         """Updates the gauges."""
@@ -156,6 +152,9 @@ class Dispatcher:
             self._advised = True  # the figures in it change with every request
             logger.warning("%s", advice)
 
+    def _end_all(self, generations: list[Generation], error: RequestError) -> list[RequestState]:
+        return [state for generation in generations for state in self.end(generation, error)]
+
     def _take(self, generation: Generation, output: Output) -> bool:
         """Gives an output to the listeners; True when the answer is complete."""
         if output.finish_reason == "error":
@@ -165,7 +164,7 @@ class Dispatcher:
         if not generation.push(output.token_ids, output.finish_reason, output.cached_tokens):
             return False
         if output.finish_reason is None:  # a stop string, which the engine does not know
-            self._engine.cancel(generation.id)
+            self._engine.client.cancel(generation.id)
         self._scheduler.finish(generation.ticket)
         self._registry.drop(generation)
         for state in list(generation.listeners):

@@ -30,11 +30,8 @@ that repeats one prompt could exhaust the memory."""
 class Generation:
     """One sequence in the queue or in the engine, and the requests that listen to it.
 
-    Guarded by the service's lock.
-
-    Attributes:
-        question: the cache keeps the answer under it; None: the answer is neither kept nor shared.
-        storable: whether the answer may be kept: no listener has forbidden it.
+    Guarded by the service's lock. The cache keeps the answer under `question` (None: it is neither kept nor
+    shared) if it is `storable`: no listener has forbidden it.
     """
 
     def __init__(
@@ -238,11 +235,12 @@ class RequestState:
         self.ended = True
 
     def take(self) -> Delta | RequestError | None:
-        """What is ready to be sent, once: a delta, the error that ends the request, or None."""
+        """What is ready to be sent, once: a delta, the error that ends the request, or None, unqueued."""
         if self._error:
             error, self._error = self._error, None
             return error
         if not self._pending and not self._finish:
+            self.sending = False
             return None
         delta = Delta(
             self._pending,

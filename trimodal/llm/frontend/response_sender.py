@@ -34,12 +34,6 @@ class ResponseSender:
         """Waits for a request that has something to send; None after `close`."""
         return self._ready.get()
 
-    def take(self, state: RequestState) -> Delta | RequestError | None:
-        """What the request has to send; None: it leaves the queue. Called under the service's lock."""
-        item = state.take()
-        state.sending = item is not None
-        return item
-
     def send(self, state: RequestState, item: Delta | RequestError) -> bool:
         """Sends a response without any lock; False: a delta could not be sent, the answer has a hole."""
         try:

@@ -29,14 +29,11 @@ class FirstText:
 
 
 class QueueSimulation:
-    """One run.
+    """One run, on two clocks: seconds, and tokens that each stream has made since (all at the same rate).
 
     Args:
-        limit: prompt tokens that may be in the engine's hands together.
-        batch_tokens: prompt tokens that the engine takes into a step.
+        limit: prompt tokens that may be in the engine's hands together. batch_tokens: those of a step.
         left: tokens still to come of a ticket's answer.
-
-    Two clocks: seconds, and tokens that each stream has made since (all at the same rate).
     """
 
     def __init__(

@@ -41,12 +41,8 @@ class SchedulerStats:
 class Scheduler:
     """Tickets that wait and tickets that run. Not thread-safe: its owner locks.
 
-    With `scheduler` "fifo" tickets go in the order of coming; only a full queue refuses one.
-
-    Args:
-        settings: the model's parameters.
-        info: what the engine can hold.
-        clock: seconds, as `Ticket`'s times; another one is for tests.
+    With `scheduler` "fifo" tickets go in the order of coming; only a full queue refuses one. `clock`: seconds,
+    as `Ticket`'s times.
     """
 
     def __init__(
@@ -208,10 +204,7 @@ class Scheduler:
             self._end(ticket, finished=False)
 
     def reopen(self, info: EngineInfo) -> None:
-        """Takes a new engine for a lost one: how fast it is stays learned.
-
-        Those that wait stay; the owner has failed the others.
-        """
+        """Takes a new engine for a lost one. Those that wait stay, and so does how fast it is."""
         self.admission = Admission(self._settings, info)
         self._running.clear()
         self._latency.emptied()

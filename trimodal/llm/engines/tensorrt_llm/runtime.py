@@ -38,11 +38,9 @@ class KvFigures:
 
 
 class TensorRtLlmRuntime:
-    """An opened LLM.
+    """An opened LLM of either backend, without its tokenizer.
 
     Args:
-        llm: of either backend, opened without its tokenizer.
-        eos_ids: what ends an answer.
         host_cache: whether blocks of host memory were asked for.
         reused_blocks: whether a request's cached tokens are read from its performance metrics; the
             compiled engines do not report them otherwise.
