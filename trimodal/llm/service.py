@@ -87,7 +87,7 @@ class LlmService:
             thread.start()
 
     def submit(self, request: GenerationRequest | CancelRequest, sink: Sink, request_id: str = "") -> None:
-        """Takes a request; its answer goes to `sink`, from other threads. `request_id`: the client's, for the log.
+        """Takes a request; its answer goes to `sink`, from other threads. `request_id` is for the log.
 
         Raises:
             RequestError: it is refused; `sink` is not called.

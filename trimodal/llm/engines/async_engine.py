@@ -39,8 +39,8 @@ class _Sequence:
 class AsyncEngine:
     """The Engine Protocol over an AsyncRuntime: owned by one thread, and only its queue is the loop's too.
 
-    `loop`, where the runtime lives, is closed with it. After `stall_s` seconds without a token of any sequence
-    the engine counts as lost; 0: never.
+    `loop`, where the runtime lives, is closed with it. After `stall_s` seconds without any token the engine
+    counts as lost; 0: never.
     """
 
     def __init__(self, loop: LoopThread, runtime: AsyncRuntime, info: EngineInfo, stall_s: float) -> None:

@@ -41,8 +41,8 @@ class SchedulerStats:
 class Scheduler:
     """Tickets that wait and tickets that run. Not thread-safe: its owner locks.
 
-    With `scheduler` "fifo" tickets go in the order of coming; only a full queue refuses one. `clock`: seconds,
-    as `Ticket`'s times.
+    With `scheduler` "fifo" tickets go in the order of coming; only a full queue refuses one. `clock` gives
+    all times, in seconds.
     """
 
     def __init__(
