@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from trimodal.cache.protocol import Answers, Lookup
 from trimodal.cache.values import Hit
@@ -165,13 +165,13 @@ class LlmService:
         completed: list[Generation] = []
         if isinstance(event, Stepped):
             changed, completed = self._dispatcher.process(event)
-            self._notify(changed)
+            self._sender.notify(*changed)
         elif isinstance(event, EngineLost):
-            self._notify(self._dispatcher.lost(event.reason))
+            self._sender.notify(*self._dispatcher.lost(event.reason))
         elif isinstance(event, EngineReopened):
             self._dispatcher.reopened(event.info)
         elif isinstance(event, EngineGivenUp):
-            self._notify(self._dispatcher.given_up(event.reason))
+            self._sender.notify(*self._dispatcher.given_up(event.reason))
         self._schedule()
         return completed
 
@@ -347,13 +347,9 @@ class LlmService:
                     self._leave(state)
                     self._schedule()
 
-    def _notify(self, states: Iterable[RequestState]) -> None:
-        for state in states:
-            self._sender.notify(state)
-
     def _schedule(self) -> None:
         """Hands over what may run now, after every change."""
-        self._notify(self._dispatcher.schedule())
+        self._sender.notify(*self._dispatcher.schedule())
         self._dispatcher.show()
 
     def _check_open(self) -> None:

@@ -88,6 +88,11 @@ class AsyncRuntime(Protocol):
         """Ends the library and its processes; not on the loop, and it may take its time."""
 
 
+def finish_reason(reason: str | None) -> str | None:
+    """Ours for a library's: what nobody asked for (its own abort, a timeout, a repetition) is an error."""
+    return reason if reason in (None, "stop", "length") else "error"
+
+
 async def warm_up(runtime: AsyncRuntime) -> None:
     """One short request, so that the first client does not pay for first use, and there are figures.
 

@@ -14,7 +14,7 @@ from typing import Any
 from trimodal.llm.engines import artefact as gpu_artefact
 from trimodal.llm.engines.artefact import GpuArtefact
 from trimodal.llm.engines.async_engine import AsyncEngine
-from trimodal.llm.engines.async_runtime import LoopThread, warm_up
+from trimodal.llm.engines.async_runtime import LoopThread, finish_reason, warm_up
 from trimodal.llm.engines.protocol import Engine, EngineInfo, EngineRequest, Output, Sampling
 from trimodal.llm.settings import LlmSettings
 
@@ -33,8 +33,7 @@ def open_vllm(settings: LlmSettings) -> Engine:
         OperatorError: the artefact is missing or another one, or GPUs are.
     """
     artefact = gpu_artefact.checkpoint(settings)
-    for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)  # read while vllm is imported
+    os.environ.update({**_ENVIRONMENT, **os.environ})  # read while vllm is imported
     import vllm  # noqa: F401 - here, and not on the loop's thread
 
     loop = LoopThread()
@@ -124,9 +123,7 @@ class VllmRuntime:
         async with aclosing(updates):
             async for update in updates:
                 completion = update.outputs[0]
-                reason = completion.finish_reason
-                if reason not in (None, "stop", "length"):
-                    reason = "error"  # abort, error or repetition: none of them was asked for
+                reason = finish_reason(completion.finish_reason)
                 yield Output(request.id, list(completion.token_ids), reason, update.num_cached_tokens or 0)
 
     def alive(self) -> bool:

@@ -126,9 +126,8 @@ class Dispatcher:
         self.stats = EngineStats()
         self._unavailable = reason
         error = InternalError("the engine stopped unexpectedly; send the request again")
-        return self._end_all(
-            [one for one in self._registry.generations.values() if one.ticket.started], error
-        )
+        started = [one for one in self._registry.generations.values() if one.ticket.started]
+        return self._end_all(started, error)
 
     def reopened(self, info: EngineInfo) -> None:
         """Another engine is open, perhaps with another capacity."""

@@ -24,11 +24,12 @@ class ResponseSender:
         self._metrics = metrics
         self._ready: queue.SimpleQueue[RequestState | None] = queue.SimpleQueue()
 
-    def notify(self, state: RequestState) -> None:
-        """Queues a request that has something to send. Called under the service's lock."""
-        if not state.sending:
-            state.sending = True
-            self._ready.put(state)
+    def notify(self, *states: RequestState) -> None:
+        """Queues requests that have something to send. Called under the service's lock."""
+        for state in states:
+            if not state.sending:
+                state.sending = True
+                self._ready.put(state)
 
     def next(self) -> RequestState | None:
         """Waits for a request that has something to send; None after `close`."""

@@ -46,10 +46,11 @@ class OpenVinoEngine:
         self._judge: SpeculationJudge | None = None
         self._pipeline: Any = None
         self._stats = EngineStats()
-        if settings.speculation == "none":
-            self._open(speculate=False)
-        else:
-            self._open_speculating()
+        self._open(speculate=False)
+        if settings.speculation != "none":
+            # Plain decoding is timed first, so that speculation can be judged against it.
+            self._judge = SpeculationJudge(time_plain_steps(self._pipeline, settings.max_num_seqs))
+            self._open(speculate=True)
 
     @property
     def info(self) -> EngineInfo:
@@ -67,9 +68,7 @@ class OpenVinoEngine:
         handle = self._pipeline.add_request(
             request.id, token_tensor(request.prompt_ids), self._config(request)
         )
-        cached = 0
-        if self._caching:
-            cached = self._prefix.add(request.id, request.prompt_ids)
+        cached = self._prefix.add(request.id, request.prompt_ids) if self._caching else 0
         self._sequences[request.id] = _Sequence(request, handle, cached)
 
     def cancel(self, id: int) -> None:
@@ -190,12 +189,6 @@ class OpenVinoEngine:
             warm_up(self._pipeline)
         self._prefix = PrefixMirror(self._settings.num_kv_blocks, KV_BLOCK_TOKENS)
         self._stats = replace(self._stats, speculating=speculate)
-
-    def _open_speculating(self) -> None:
-        """Times plain decoding first, so that speculation can be judged against it."""
-        self._open(speculate=False)
-        self._judge = SpeculationJudge(time_plain_steps(self._pipeline, self._settings.max_num_seqs))
-        self._open(speculate=True)
 
     def _stop_speculating(self) -> None:
         self._judge = None

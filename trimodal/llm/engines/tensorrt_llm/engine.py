@@ -35,7 +35,7 @@ def open_compiled(settings: LlmSettings) -> Engine:
     """
     artefact = gpu_artefact.compiled(settings)
     drafted = drafted_tokens(artefact, settings.lookahead_sizes)
-    _prepare()
+    os.environ.update({**_ENVIRONMENT, **os.environ})
     import tensorrt_llm
 
     check_version(artefact.directory, artefact.manifest, tensorrt_llm.__version__)
@@ -53,7 +53,7 @@ def open_pytorch(settings: LlmSettings) -> Engine:
         OperatorError: the artefact is missing or another one, or GPUs are.
     """
     artefact = gpu_artefact.checkpoint(settings)
-    _prepare()
+    os.environ.update({**_ENVIRONMENT, **os.environ})
     from tensorrt_llm import LLM
 
     llm = LLM(
@@ -63,11 +63,6 @@ def open_pytorch(settings: LlmSettings) -> Engine:
         enable_iter_perf_stats=True,  # KV figures; off by default on this backend
     )
     return _follow(settings, artefact, llm, drafted=0)
-
-
-def _prepare() -> None:
-    for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
 
 
 def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, drafted: int) -> Engine:

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trimodal.llm.engines.async_runtime import warm_up
+from trimodal.llm.engines.async_runtime import finish_reason, warm_up
 from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS, EngineRequest, Output, Sampling
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class TensorRtLlmRuntime:
                 tokens = list((completion.token_ids or [])[made:])
                 made += len(tokens)
                 cached = self._cached_tokens(update.cached_tokens, completion, len(request.prompt_ids))
-                yield Output(request.id, tokens, _finish_reason(completion), cached)
+                yield Output(request.id, tokens, finish_reason(completion.finish_reason), cached)
         finally:
             if not result.finished:
                 with contextlib.suppress(Exception):  # a library that is gone holds nothing any more
@@ -135,8 +135,3 @@ class TensorRtLlmRuntime:
             # that were ever free (the first figures come when nothing runs) are all that the GPU has.
             total = max(free, self._kv.total if self._kv else 0)
         return KvFigures(max(total, 1), free, int(kv.get("tokensPerBlock") or KV_BLOCK_TOKENS))
-
-
-def _finish_reason(completion: CompletionOutput) -> str | None:
-    reason: str | None = completion.finish_reason
-    return reason if reason in (None, "stop", "length") else "error"  # timeout, or the library's own abort
