@@ -51,7 +51,7 @@ def cache_options(settings: LlmSettings, model: str) -> CacheOptions:
         max_entries=settings.cache_max_entries,
         max_answer_bytes=settings.cache_max_answer_bytes,
         max_false_hit=settings.cache_max_false_hit,
-        calibration=settings.calibration_file,
+        calibration=settings.beside_config(settings.cache_calibration),
     )
 
 

@@ -143,11 +143,9 @@ class LlmSettings(Settings):
             )
         if len(self.cache_ttls) < len(self.cache_ttl_s.split()):
             raise ValueError(f"cache_ttl_s {self.cache_ttl_s!r} names a namespace twice")
-        if self.default_max_tokens > self.max_output_tokens:
-            raise ValueError(
-                f"default_max_tokens {self.default_max_tokens} exceeds "
-                f"max_output_tokens {self.max_output_tokens}"
-            )
+        default, most = self.default_max_tokens, self.max_output_tokens
+        if default > most:
+            raise ValueError(f"default_max_tokens {default} exceeds max_output_tokens {most}")
         if self.speculation == "prompt_lookup" and self.max_num_batched_tokens < 2:
             raise ValueError("speculation 'prompt_lookup' needs max_num_batched_tokens of at least 2")
         if self.numerics == "fast" and self.kv_cache_precision == "f32":
@@ -177,15 +175,9 @@ class LlmSettings(Settings):
         pairs = (pair.partition("=") for pair in self.cache_ttl_s.split())
         return {name: float(seconds) for name, _, seconds in pairs}
 
-    @property
-    def tiers_file(self) -> Path:
-        """Beside the config's, unless absolute."""
-        return self.version_directory.parent / self.tiers
-
-    @property
-    def calibration_file(self) -> Path | None:
-        """Beside the config's, unless absolute; None: the one in the package."""
-        return self.version_directory.parent / self.cache_calibration if self.cache_calibration else None
+    def beside_config(self, name: str) -> Path | None:
+        """The file called `name` beside the config's, unless it is absolute; None: none is named."""
+        return self.version_directory.parent / name if name else None
 
     @property
     def lookahead_sizes(self) -> tuple[int, int, int] | None:
@@ -199,8 +191,3 @@ class LlmSettings(Settings):
     def artefact_directory(self) -> Path:
         """Where the built engine lies; an absolute `artefact` stands for itself."""
         return self.version_directory / self.artefact
-
-    @property
-    def draft_directory(self) -> Path:
-        """Where the built draft model lies."""
-        return self.version_directory / self.draft_artefact

@@ -51,7 +51,10 @@ class CheckpointTokenizer:
         if not path.is_file():
             raise ArtefactError(f"{directory} lacks tokenizer.json: build the engine again")
         self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
-        self._config = _tokenizer_config(directory)
+        path = directory / "tokenizer_config.json"
+        # Triton's stub takes ASCII for the files' encoding when a container sets no locale.
+        text = path.read_text(encoding="utf-8") if path.is_file() else "{}"
+        self._config: dict[str, Any] = json.loads(text)
         self._template = _chat_template(directory, self._config)
         self.has_chat_template = self._template is not None
 
@@ -102,13 +105,6 @@ class ByteTokenizer:
 
     def render(self, messages: Sequence[Message]) -> str:
         return "".join(f"{message['role']}: {message['content']}\n" for message in messages) + "assistant: "
-
-
-def _tokenizer_config(directory: Path) -> dict[str, Any]:
-    # Triton's stub takes ASCII for the files' encoding when a container sets no locale.
-    path = directory / "tokenizer_config.json"
-    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return config
 
 
 def _chat_template(directory: Path, config: dict[str, Any]) -> Any:

@@ -47,7 +47,7 @@ def make_runner(open_one: Callable[[], Any], device: Device, sizes: Sequence[int
     Args:
         open_one: a new session, as `open_session` gives.
         sizes: of a graph with convolutions: the batch sizes that are run on CUDA. Batches between
-            them are filled up, larger ones are parted. None: batches of every size in one session.
+            them are filled up, larger ones are parted. Empty: batches of every size in one session.
     """
     if device == "cpu":
         return HostRunner(open_one())

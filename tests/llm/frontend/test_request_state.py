@@ -27,7 +27,7 @@ def state_of(arrived: float = 10.0, prompt: str = "hello", tier: Tier | None = N
 
 def generation_of(first: RequestState, predicted: float = math.nan, tier: Tier | None = None) -> Generation:
     ticket = Ticket(1, 5, 8, arrived=first.arrived, predicted_ttft=predicted, tier=tier or Tier())
-    return Generation(ticket, first, TextStream(ByteTokenizer(), ()), None)
+    return Generation(ticket, first, TextStream(ByteTokenizer(), ()))
 
 
 def say(generation: Generation, text: str, finish: str | None = None, cached: int = 0) -> None:

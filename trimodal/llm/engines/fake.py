@@ -47,9 +47,8 @@ class FakeEngine:
         return EngineInfo("fake", s.num_kv_blocks, KV_BLOCK_TOKENS, s.max_num_seqs, 1 << 20)
 
     def add(self, request: EngineRequest) -> None:
-        cached = 0
-        if self._settings.enable_prefix_caching:
-            cached = self._prefix.add(request.id, request.prompt_ids)
+        caching = self._settings.enable_prefix_caching
+        cached = self._prefix.add(request.id, request.prompt_ids) if caching else 0
         self._waiting.append(_Sequence(request, cached, prefilled=cached))
 
     def cancel(self, id: int) -> None:

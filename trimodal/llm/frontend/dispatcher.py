@@ -53,7 +53,7 @@ class Dispatcher:
             raise Unavailable(self._unavailable)
         ticket = state.ticket(next(self._ids))
         self._scheduler.admit(ticket)
-        self._registry.begin(Generation(ticket, state, text, state.question))
+        self._registry.begin(Generation(ticket, state, text))
 
     def join(self, state: RequestState) -> bool:
         """Lets a request listen to an identical one under way; False: there is none."""

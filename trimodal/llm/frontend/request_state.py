@@ -34,19 +34,17 @@ class Generation:
     shared) if it is `storable`: no listener has forbidden it.
     """
 
-    def __init__(
-        self, ticket: Ticket, first: RequestState, text: TextStream, question: Question | None = None
-    ) -> None:
+    def __init__(self, ticket: Ticket, first: RequestState, text: TextStream) -> None:
         self.ticket = ticket
-        self.question = question
-        self.storable = question is not None
+        self.question = first.question
+        self.storable = first.question is not None
         self.listeners: list[RequestState] = []
         self.prompt_ids = first.prompt_ids
         self.sampling = first.request.sampling
         self.finish_reason = ""
         self._text = text
         # The text so far is only needed by listeners that join later, and by the cache.
-        self._texts: list[str] | None = [] if question else None
+        self._texts: list[str] | None = [] if first.question else None
         self.join(first)
 
     @property

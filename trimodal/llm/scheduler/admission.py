@@ -47,24 +47,18 @@ class Admission:
         Raises:
             InvalidArgument: no prompt token, or beyond a budget, the model's length or the KV pool.
         """
-        settings, info = self._settings, self.info
+        most, info = self._settings.max_prompt_tokens, self.info
         if prompt_tokens == 0:
             raise InvalidArgument("the prompt has no tokens: at least 1 is needed")
-        if prompt_tokens > settings.max_prompt_tokens:
-            raise InvalidArgument(
-                f"the prompt has {prompt_tokens} tokens: max_prompt_tokens is {settings.max_prompt_tokens}"
-            )
+        if prompt_tokens > most:
+            raise InvalidArgument(f"the prompt has {prompt_tokens} tokens: max_prompt_tokens is {most}")
         total = prompt_tokens + max_tokens
+        both = f"prompt ({prompt_tokens}) and max_tokens ({max_tokens}) make {total} tokens"
         if total > info.max_model_len:
-            raise InvalidArgument(
-                f"prompt ({prompt_tokens}) and max_tokens ({max_tokens}) make {total} tokens: "
-                f"this model takes {info.max_model_len} together"
-            )
+            raise InvalidArgument(f"{both}: this model takes {info.max_model_len} together")
         if self.blocks(prompt_tokens, max_tokens) > info.num_kv_blocks:
-            raise InvalidArgument(
-                f"prompt ({prompt_tokens}) and max_tokens ({max_tokens}) make {total} tokens: "
-                f"the KV pool holds {info.num_kv_blocks * info.block_tokens - info.lookahead}"
-            )
+            pool = info.num_kv_blocks * info.block_tokens - info.lookahead
+            raise InvalidArgument(f"{both}: the KV pool holds {pool}")
 
     def fits(self, ticket: Ticket) -> bool:
         """Whether a batch slot and KV blocks for a whole request are free now, within its tier's share."""
