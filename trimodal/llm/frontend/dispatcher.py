@@ -131,7 +131,7 @@ class Dispatcher:
 
     def reopened(self, info: EngineInfo) -> None:
         """Another engine is open, perhaps with another capacity."""
-        self._unavailable = ""  # message for clients while no engine is running
+        self._unavailable = ""
         self._scheduler.reopen(info)
 
     def given_up(self, reason: str) -> list[RequestState]:
