@@ -64,11 +64,7 @@ def round_to_int8(model: LlamaForCausalLM) -> None:
 
 
 def ask_all(
-    tokenizer: Tokenizer,
-    templates: tuple[str, ...],
-    count: int,
-    prefix: bool,
-    seed: int,
+    tokenizer: Tokenizer, templates: tuple[str, ...], count: int, prefix: bool, seed: int
 ) -> list[list[Sample]]:
     """`count` conversations a topic: one question each, after a long system message where `prefix` is set."""
     random_, passages = random.Random(seed), load_passages()

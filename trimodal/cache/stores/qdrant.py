@@ -52,12 +52,7 @@ class QdrantStore:
     """See `Store`."""
 
     def __init__(
-        self,
-        reader: Any,
-        writer: Any,
-        name: str,
-        limits: Limits,
-        clock: Callable[[], float] = time.time,
+        self, reader: Any, writer: Any, name: str, limits: Limits, clock: Callable[[], float] = time.time
     ) -> None:
         self._reader, self._writer, self._name = reader, writer, name
         self._limits = limits

@@ -55,10 +55,7 @@ class SqliteStore:
 
     def nearest(self, place: Place, vector: Vector, count: int) -> list[tuple[float, Entry]]:
         vector, name = checked_vector(vector), place_name(place)
-        with (
-            self._indexes.use(name, len(vector)) as index,
-            self._database.reading() as connection,
-        ):
+        with self._indexes.use(name, len(vector)) as index, self._database.reading() as connection:
             self._catch_up(connection, index, name, len(vector))
             now = self._clock()
             found = index.find(
