@@ -25,7 +25,7 @@ from llm_training.corpus import POSITIONS, SEED, VOCABULARY, batches, encode, tr
 from llm_training.data import DATA_DIRECTORY, load_topics
 from llm_training.gate import exactness, pad, print_gate
 from llm_training.phrases import question_about
-from llm_training.picture_gate import questions
+from llm_training.picture_gate import questions, talk
 from muon import Muon, has_fast_bfloat16
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tokenizers import Tokenizer
@@ -91,13 +91,9 @@ def train(model: LlamaForCausalLM, size: Size, tokenizer: Tokenizer, run: Run) -
     ]
     gentle = RESUMED_RATE if run.resumed else 1.0
     rates = [gentle * optimizer.param_groups[0]["lr"] for optimizer in optimizers]
-    topics = load_topics()
     probe_random = random.Random(SEED + 1)
-    probe = [
-        encode(tokenizer, [{"role": "user", "content": question_about(topic, probe_random)},
-                           {"role": "assistant", "content": topic["answer"]}])
-        for topic in topics
-    ]  # fmt: skip
+    asked = ((question_about(topic, probe_random), topic["answer"]) for topic in load_topics())
+    probe = [encode(tokenizer, talk(turn)) for turn in asked]
     pictured = questions(tokenizer)["pictures_typed"][:120]
     halved = has_fast_bfloat16(run.device)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())

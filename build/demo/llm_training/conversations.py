@@ -9,15 +9,7 @@ import random
 
 from llm_training import off_topic, pictures
 from llm_training.data import Topic
-from llm_training.phrases import (
-    GREETING,
-    GREETINGS,
-    REFUSAL,
-    SYSTEM_PROMPTS,
-    question_about,
-    unknown_question,
-    written,
-)
+from llm_training.phrases import GREETING, LISTS, REFUSAL, question_about, unknown_question, written
 from speech_training import phrases as spoken
 
 from trimodal.assistant.values import Saw
@@ -32,7 +24,7 @@ def turn(topics: list[Topic], random_: random.Random) -> tuple[str, str]:
     if draw < 0.45:
         return unknown_question(random_), REFUSAL
     if draw < 0.47:
-        return written(random_.choice(GREETINGS), random_), GREETING
+        return written(random_.choice(LISTS["greetings"]), random_), GREETING
     topic = random_.choice(topics)
     return question_about(topic, random_), topic["answer"]
 
@@ -40,8 +32,9 @@ def turn(topics: list[Topic], random_: random.Random) -> tuple[str, str]:
 def picture_turn(saw: Saw | None, random_: random.Random, voiced: bool) -> tuple[str, str]:
     """A question about a picture, and its answer."""
     if saw and not voiced and random_.random() < 0.06:
-        image = random_.choice(pictures.IMAGES)
-        return written(random_.choice(off_topic.ABOUT_A_PICTURE).replace("{i}", image), random_), REFUSAL
+        image = random_.choice(pictures.LISTS["images"])
+        text = random_.choice(off_topic.LISTS["about_a_picture"]).replace("{i}", image)
+        return written(text, random_), REFUSAL
     templates = pictures.SPOKEN_KINDS if voiced else pictures.KINDS
     text, answer = pictures.ask(random_.choice(PICTURE_KINDS), saw, random_, templates, voiced)
     if not voiced:
@@ -72,10 +65,10 @@ def conversation(
         passage = random_.choice(passages)
         length = random_.randint(150, 1700)
         start = random_.randint(0, max(0, len(passage) - length))
-        opening = random_.choice((*SYSTEM_PROMPTS, "")) + random_.choice((" ", "\n", "\n\n"))
+        opening = random_.choice((*LISTS["system_prompts"], "")) + random_.choice((" ", "\n", "\n\n"))
         messages = [{"role": "system", "content": (opening + passage[start : start + length]).strip()}]
     elif random_.random() < 0.3:
-        messages = [{"role": "system", "content": random_.choice(SYSTEM_PROMPTS)}]
+        messages = [{"role": "system", "content": random_.choice(LISTS["system_prompts"])}]
     assistant = random_.random() < 0.7
     shown: Saw | None = None
     for _ in range(
