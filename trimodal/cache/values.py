@@ -49,9 +49,8 @@ class Question:
     def key(self) -> str:
         """Of the exact layer: SHA-256 in hex of scope and text."""
         # The scope has a fixed length, so no text can pass for another scope's.
-        return hashlib.sha256(
-            self.place.scope.encode() + self.text.encode(errors="surrogatepass")
-        ).hexdigest()
+        text = self.text.encode(errors="surrogatepass")
+        return hashlib.sha256(self.place.scope.encode() + text).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from itertools import combinations
 
 import pytest
+from trimodal.cache.guard.reading.asking import ASKING
 
 from trimodal.cache.guard.lexicon.lexicon import GROUPS, keys, lemma, opposite
-from trimodal.cache.guard.reading.asking import ASKING
 from trimodal.cache.guard.reading.dates import dated
 from trimodal.cache.guard.reading.frames import framed
 from trimodal.cache.guard.reading.numbers import numbered
