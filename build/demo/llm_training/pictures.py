@@ -87,6 +87,10 @@ def ask(
 
 def varied(kind: str, template: str, random_: random.Random) -> str:
     """The template, or one with some words more or less that is not held out."""
+    draw = random_.random()
+    if draw < 0.4 and kind in ("which", "sure"):
+        text = combined(kind, random_)
+        return template if any(text in templates for templates in HELD_OUT.values()) else text
     words = template.split()
     draw = random_.random()
     if draw < 0.15:
@@ -100,6 +104,25 @@ def varied(kind: str, template: str, random_: random.Random) -> str:
         del words[random_.choice(loose)]
     text = " ".join(words)
     return template if any(text in templates for templates in HELD_OUT.values()) else text
+
+
+def combined(kind: str, random_: random.Random) -> str:
+    """A question of kind "which" or "sure" put together from parts."""
+
+    def one(name: str) -> str:
+        return random_.choice(LISTS[name])
+
+    if kind == "which":
+        parts = (one("leads"), random_.choice(("what {p}", "which {p}")), one("tails"))
+    elif random_.random() < 0.25:
+        parts = ("what is the", one("scores"), one("scores_of"))
+    elif random_.random() < 0.3:
+        degree = random_.choice(("absolutely", "totally", "fairly", "pretty", "completely", ""))
+        parts = ("are you", f"{degree} {random_.choice(LISTS['surely'][:5])}", one("of_what"))
+    else:
+        adjective = one("surely")
+        parts = (f"{one('how')} {adjective}", one("who"), one("of_what"))
+    return " ".join(" ".join(parts).split())
 
 
 def answer(kind: str, saw: Saw, claimed: int) -> str:

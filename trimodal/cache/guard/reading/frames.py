@@ -24,14 +24,15 @@ def _rules() -> Iterator[tuple[re.Pattern[str], str]]:
             yield re.compile(rf"(?<= )(?:{pattern})(?= )"), replacement.strip()
 
 
-_RULES = tuple(_rules())
+RULES = tuple(_rules())
+"""Patterns and what their matches become, in the order in which they are applied."""
 _SPACES = re.compile(" {2,}")
 
 
 def framed(words: Sequence[str]) -> list[str]:
     """`words` with courtesies dropped and frames as `@` words."""
     text = f" | {' '.join(words)} "
-    for pattern, replacement in _RULES:
+    for pattern, replacement in RULES:
         text, changed = pattern.subn(replacement, text)
         if changed:
             text = _SPACES.sub(" ", text)
