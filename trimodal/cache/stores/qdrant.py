@@ -58,7 +58,8 @@ class QdrantStore:
 
     def nearest(self, place: Place, vector: Vector, count: int) -> list[tuple[float, Entry]]:
         vector, name, now = checked_vector(vector), place_name(place), self._clock()
-        points, found = [], {}
+        points: Sequence[Any] = ()
+        found: Mapping[str, Entry] = {}
         with told():
             with missing():
                 points = self._reader.query_points(
@@ -142,10 +143,11 @@ class QdrantStore:
     def _fetch(self, name: str, keys: Sequence[str], searched: bool = False) -> Mapping[str, Entry]:
         """Unexpired answers by key; `searched`: only those that have a vector. Drops what is no answer."""
         numbers = {point_id(name, key): key for key in keys}
-        now, points, found, poisoned = self._clock(), [], {}, []
+        points: Sequence[Any] = ()
         with missing():
             fields = ["packed", "searched"]
             points = self._reader.retrieve(self._name, list(numbers), with_payload=fields)
+        now, found, poisoned = self._clock(), {}, []
         for point in points:
             key = numbers.get(str(point.id), "")
             entry = unpack(name, key, decoded(field(point, "packed")))
