@@ -88,7 +88,7 @@ def ask(
 def varied(kind: str, template: str, random_: random.Random) -> str:
     """The template, or one with some words more or less that is not held out."""
     draw = random_.random()
-    if draw < 0.4 and kind in ("which", "sure"):
+    if draw < 0.4 and kind != "claim":
         text = combined(kind, random_)
         return template if any(text in templates for templates in HELD_OUT.values()) else text
     words = template.split()
@@ -107,12 +107,15 @@ def varied(kind: str, template: str, random_: random.Random) -> str:
 
 
 def combined(kind: str, random_: random.Random) -> str:
-    """A question of kind "which" or "sure" put together from parts."""
+    """A question of kind "which", "else" or "sure" put together from parts."""
 
     def one(name: str) -> str:
         return random_.choice(LISTS[name])
 
-    if kind == "which":
+    if kind == "else":
+        first = random_.choice(("what", "which {p}", "what {p}", "what else", "which other {p}", "who else"))
+        parts = (first, one("maybe"), one("instead"))
+    elif kind == "which":
         parts = (one("leads"), random_.choice(("what {p}", "which {p}")), one("tails"))
     elif random_.random() < 0.25:
         parts = ("what is the", one("scores"), one("scores_of"))
