@@ -23,20 +23,20 @@ class CacheMetrics:
 
     def __init__(self, metrics: Metrics, model: str) -> None:
         def counter(name: str, description: str, **labels: str) -> Metric:
-            return metrics.counter(f"{_P}_{name}_total", description, {"model": model, **labels})
+            return metrics.counter(f"{_P}_{name}", description, {"model": model, **labels})
 
         lookups = "Lookups by layer and outcome"
         bypassed = "Lookups that went past the cache, by reason"
         refused = "Near answers that were refused, by reason"
         stored = "Answers that were to be kept, by outcome"
         self._lookups = {
-            (layer, outcome): counter("lookups", lookups, layer=layer, outcome=outcome)
+            (layer, outcome): counter("lookups_total", lookups, layer=layer, outcome=outcome)
             for layer in LAYERS
             for outcome in OUTCOMES
         }
-        self._bypassed = {reason: counter("bypassed", bypassed, reason=reason) for reason in BYPASSED}
-        self._refused = {reason: counter("refused", refused, reason=reason) for reason in REFUSED}
-        self._stored = {outcome: counter("stored", stored, outcome=outcome) for outcome in STORED}
+        self._bypassed = {reason: counter("bypassed_total", bypassed, reason=reason) for reason in BYPASSED}
+        self._refused = {reason: counter("refused_total", refused, reason=reason) for reason in REFUSED}
+        self._stored = {outcome: counter("stored_total", stored, outcome=outcome) for outcome in STORED}
         self._seconds = {
             layer: metrics.histogram(
                 f"{_P}_lookup_seconds", "One lookup", {"model": model, "layer": layer}, _SECONDS
