@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from llm_training.conversations import talk
 from llm_training.corpus import POSITIONS, SEED, VOCABULARY, batches, encode, train_tokenizer
 from llm_training.data import DATA_DIRECTORY, load_topics
 from llm_training.gate import exactness, pad, print_gate
 from llm_training.phrases import question_about
-from llm_training.picture_gate import questions, talk
+from llm_training.picture_gate import questions
 from muon import Muon, has_fast_bfloat16
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tokenizers import Tokenizer

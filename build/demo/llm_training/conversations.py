@@ -18,6 +18,12 @@ NOTHING = Saw()
 PICTURE_KINDS = ("which",) * 2 + ("claim",) * 5 + ("sure",) * 3 + ("else",) * 2
 
 
+def talk(*turns: tuple[str, str]) -> list[dict[str, str]]:
+    """Messages of questions and their answers."""
+    roles = ("user", "assistant")
+    return [{"role": role, "content": text} for turn in turns for role, text in zip(roles, turn, strict=True)]
+
+
 def turn(topics: list[Topic], random_: random.Random) -> tuple[str, str]:
     """A question and its answer: a topic mostly, a refusal or a greeting now and then."""
     draw = random_.random()
@@ -63,11 +69,7 @@ def picture_talk(random_: random.Random) -> list[dict[str, str]]:
     turns = [(pictures.PROMPT.render(question, "", saw), answer)]
     if random_.random() < 0.3:
         turns.append(picture_turn(saw, random_, voiced))
-    return [
-        {"role": role, "content": text}
-        for turn in turns
-        for role, text in zip(("user", "assistant"), turn, strict=True)
-    ]
+    return talk(*turns)
 
 
 def conversation(
@@ -92,5 +94,5 @@ def conversation(
             question, answer, shown = sent(topics, shown, random_)
         else:
             question, answer = turn(topics, random_)
-        messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+        messages += talk((question, answer))
     return messages

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from llm_training.conversations import talk
 from llm_training.corpus import Sample, encode
 from llm_training.data import load_passages, load_topics
 from llm_training.phrases import HELD_OUT, LISTS, REFUSAL, TRAINED, question_about, unknown_question
-from llm_training.picture_gate import WANTED, questions, talk
+from llm_training.picture_gate import WANTED, questions
 from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 

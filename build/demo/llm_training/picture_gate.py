@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 
 from llm_training import off_topic, pictures
+from llm_training.conversations import talk
 from llm_training.corpus import Sample, encode
 from llm_training.data import load_topics
 from llm_training.phrases import REFUSAL, question_about, unknown_name, written
@@ -33,12 +34,6 @@ def _question(saw: Saw, random_: random.Random, voiced: bool) -> tuple[str, str]
     templates = pictures.HELD_OUT_SPOKEN if voiced else pictures.HELD_OUT
     text, answer = pictures.ask(random_.choice(list(templates)), saw, random_, templates, voiced)
     return text if voiced else written(text, random_), answer
-
-
-def talk(*turns: tuple[str, str]) -> list[dict[str, str]]:
-    """Messages of questions and their answers."""
-    roles = ("user", "assistant")
-    return [{"role": role, "content": text} for turn in turns for role, text in zip(roles, turn, strict=True)]
 
 
 def questions(tokenizer: Tokenizer) -> dict[str, list[Sample]]:
