@@ -55,53 +55,28 @@ class Build:
 
 BUILDS = (
     Build(
-        "language model, INT8",
-        "llm",
-        "openvino",
-        ("llm/1/openvino-int8",),
-        DEMO / "llm",
+        "language model, INT8", "llm", "openvino", ("llm/1/openvino-int8",), DEMO / "llm",
         ("build/llm_openvino.py", "build/demo/llm", "--precision", "int8"),
     ),
     Build(
-        "its draft model, INT8",
-        "llm",
-        "openvino",
-        ("llm/1/openvino-draft-int8",),
-        DEMO / "llm-draft",
-        (
-            "build/llm_openvino.py",
-            "build/demo/llm-draft",
-            "--precision",
-            "int8",
-            "--name",
-            "openvino-draft-int8",
-        ),
+        "its draft model, INT8", "llm", "openvino", ("llm/1/openvino-draft-int8",), DEMO / "llm-draft",
+        ("build/llm_openvino.py", "build/demo/llm-draft", "--precision", "int8",
+         "--name", "openvino-draft-int8"),
     ),
     Build(
-        "digit classifier, FP32 and INT8",
-        "vision",
-        "onnxruntime",
-        ("vision_classify/1/onnx-fp32", "vision_classify/1/onnx-int8"),
-        DEMO / "vision",
+        "digit classifier, FP32 and INT8", "vision", "onnxruntime",
+        ("vision_classify/1/onnx-fp32", "vision_classify/1/onnx-int8"), DEMO / "vision",
         ("build/vision_onnx.py", "build/demo/vision", "--precision", "fp32", "--precision", "int8"),
     ),
     Build(
-        "speech recogniser, INT8",
-        "speech",
-        "ctranslate2",
-        ("speech_recognize/1/ctranslate2-int8",),
-        DEMO / "speech",
-        ("build/speech_ctranslate2.py", "build/demo/speech", "--precision", "int8"),
+        "speech recogniser, INT8", "speech", "ctranslate2", ("speech_recognize/1/ctranslate2-int8",),
+        DEMO / "speech", ("build/speech_ctranslate2.py", "build/demo/speech", "--precision", "int8"),
     ),
     Build(
-        "sentence embedder, FP32",
-        "embedding",
-        "onnxruntime",
-        ("embedding/1/onnx-fp32",),
-        None,
+        "sentence embedder, FP32", "embedding", "onnxruntime", ("embedding/1/onnx-fp32",), None,
         ("build/embedding_onnx.py", "--precision", "fp32"),
     ),
-)
+)  # fmt: skip
 
 
 def main() -> int:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from llm_training.conversations import talk
 from llm_training.corpus import POSITIONS, SEED, VOCABULARY, batches, encode, train_tokenizer
 from llm_training.data import DATA_DIRECTORY, load_topics
 from llm_training.gate import exactness, pad, print_gate
@@ -92,13 +93,9 @@ def train(model: LlamaForCausalLM, size: Size, tokenizer: Tokenizer, run: Run) -
     ]
     gentle = PICTURES_RATE if run.pictures_only else RESUMED_RATE if run.resumed else 1.0
     rates = [gentle * optimizer.param_groups[0]["lr"] for optimizer in optimizers]
-    topics = load_topics()
     probe_random = random.Random(SEED + 1)
-    probe = [
-        encode(tokenizer, [{"role": "user", "content": question_about(topic, probe_random)},
-                           {"role": "assistant", "content": topic["answer"]}])
-        for topic in topics
-    ]  # fmt: skip
+    asked = ((question_about(topic, probe_random), topic["answer"]) for topic in load_topics())
+    probe = [encode(tokenizer, talk(turn)) for turn in asked]
     pictured = questions(tokenizer)["pictures_typed"][:120]
     halved = has_fast_bfloat16(run.device)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())

@@ -9,9 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cache.doubles import PARAPHRASE, ScriptedGuard, ask, fails
+from tests.cache.doubles import PARAPHRASE, FakeEmbedder, ScriptedGuard, ask, fails
 from trimodal.cache.bounded_calls import CircuitBreaker
-from trimodal.cache.embedder import FakeEmbedder
 from trimodal.cache.values import Entry
 from trimodal.errors import InvalidArgument
 

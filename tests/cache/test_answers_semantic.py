@@ -8,10 +8,9 @@ import time
 import numpy as np
 import pytest
 
-from tests.cache.doubles import LONG, PARAPHRASE, ScriptedGuard, ScriptedStore, ask
+from tests.cache.doubles import LONG, PARAPHRASE, FakeEmbedder, ScriptedGuard, ScriptedStore, ask
 from trimodal.cache import calibration
 from trimodal.cache.answers import MAX_CHARACTERS, AnswerCache
-from trimodal.cache.embedder import FakeEmbedder
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.options import CacheOptions
 from trimodal.cache.values import Entry

@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 T = TypeVar("T")
@@ -39,9 +40,7 @@ class DaemonThreads:
 
     def __init__(self, count: int, name: str, jobs: int) -> None:
         self._count, self._name, self._most = count, name, jobs
-        self._queue: queue.SimpleQueue[tuple[Callable[..., None], tuple[Any, ...]] | None] = (
-            queue.SimpleQueue()
-        )
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()  # guards the three below
         self._threads: list[threading.Thread] = []
         self._unfinished = 0
@@ -62,7 +61,7 @@ class DaemonThreads:
                 name = f"{self._name}-{len(self._threads) + 1}"
                 self._threads.append(threading.Thread(target=self._run, name=name, daemon=True))
                 self._threads[-1].start()
-            self._queue.put((job, args))
+            self._queue.put(partial(job, *args))
             return True
 
     def close(self, timeout: float) -> None:
@@ -76,10 +75,9 @@ class DaemonThreads:
             thread.join(max(0.0, until - time.monotonic()))
 
     def _run(self) -> None:
-        while item := self._queue.get():
-            job, args = item
+        while job := self._queue.get():
             try:
-                job(*args)
+                job()
             except Exception:
                 logger.exception("a job failed")
             with self._lock:
@@ -130,7 +128,7 @@ class CircuitBreaker:
             was, self._until = self._until, None
             self._failed, self._trying = 0, False
         if was is not None:
-            self._say("is back")
+            logger.warning("%s is back", self._what)
 
     def bad(self, why: str) -> None:
         """A call failed."""
@@ -144,10 +142,7 @@ class CircuitBreaker:
             if opens or self._until is not None:
                 self._until, self._trying = now + self.PAUSE_S, False
         if opens:
-            self._say(f"fails ({why}): requests go past it until it is back")
-
-    def _say(self, sentence: str) -> None:
-        logger.warning("%s %s", self._what, sentence)
+            logger.warning("%s fails (%s): requests go past it until it is back", self._what, why)
 
 
 class Guarded:

@@ -6,10 +6,10 @@ A table is for one checkpoint of the embedding model, and counts what passes thr
 from __future__ import annotations
 
 import json
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from trimodal.errors import SettingsError
 
@@ -51,9 +51,9 @@ class Calibration(BaseModel):
             SettingsError: there is none, it is damaged, or it is for another checkpoint.
         """
         try:
-            found = cls.model_validate(_json(path))
+            found = cls.model_validate(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError) as error:
-            why = "damaged" if isinstance(error, (ValidationError, ValueError)) else error.strerror
+            why = "damaged" if isinstance(error, ValueError) else error.strerror
             raise SettingsError(
                 f"{path}: no calibration of the cache ({why}); make one with: {COMMAND}"
             ) from None
@@ -70,20 +70,11 @@ class Calibration(BaseModel):
         Raises:
             SettingsError: there is none; the sentence has the least bound that can be had.
         """
-        held = [
-            point.threshold for index, point in enumerate(self.curve) if self._holds(index, max_false_hit)
-        ]
+        held = list(takewhile(lambda point: point.false_hit_upper <= max_false_hit, reversed(self.curve)))
         if held:
-            return min(held)
+            return min(point.threshold for point in held)
         least = min(point.false_hit_upper for point in self.curve)
         raise SettingsError(
             f"cache_max_false_hit {max_false_hit:g}: no threshold keeps it; the least bound on {self.pairs} "
             f"({self.hard_negatives} near-identical pairs) is {least:.4f}, more pairs can show a lower one"
         )
-
-    def _holds(self, index: int, max_false_hit: float) -> bool:
-        return all(point.false_hit_upper <= max_false_hit for point in self.curve[index:])
-
-
-def _json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))

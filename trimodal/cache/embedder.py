@@ -1,8 +1,7 @@
-"""Embeds questions for the semantic layer through a Triton model, or by a script in tests."""
+"""Embeds questions for the semantic layer through a Triton model."""
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -90,18 +89,3 @@ class Embedder(Protocol):
 
     def embed(self, text: str) -> Vector:
         """float32[d] of unit length. Raises RequestError or any other exception when there is none."""
-
-
-class FakeEmbedder:
-    """A unit vector that the text's words decide: texts with the same words are alike, in whatever order."""
-
-    checkpoint = "fake"
-
-    def __init__(self, dimension: int = 64) -> None:
-        self._dimension = dimension
-
-    def embed(self, text: str) -> Vector:
-        vector = np.full(self._dimension, 1e-3, np.float32)
-        for word in text.lower().split():
-            vector[int.from_bytes(hashlib.sha256(word.encode()).digest()[:4], "big") % self._dimension] += 1
-        return (vector / np.linalg.norm(vector)).astype(np.float32)

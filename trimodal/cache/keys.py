@@ -44,20 +44,11 @@ def question(
     text, context = _chat(messages) if messages is not None else (prompt or "", b"prompt")
     # Greedy decoding uses none of the others.
     sampling = pack("greedy") if temperature == 0 else _sampling(temperature, top_p, top_k, seed)
-    parts = (
-        _VERSION.encode(),
-        _bytes(fingerprint),
-        _bytes(tenant),
-        _bytes(namespace),
-        context,
-        sampling,
-        pack(*stops),
-        b"verbatim" if verbatim else b"normalised",
-    )
-    scope = hashlib.sha256(join(parts)).hexdigest()
-    return Question(
-        Place(fingerprint, tenant, namespace, scope), text if verbatim else normalised(text), max_tokens
-    )
+    names = [_bytes(name) for name in (_VERSION, fingerprint, tenant, namespace)]
+    shape = b"verbatim" if verbatim else b"normalised"
+    scope = hashlib.sha256(join((*names, context, sampling, pack(*stops), shape))).hexdigest()
+    place = Place(fingerprint, tenant, namespace, scope)
+    return Question(place, text if verbatim else normalised(text), max_tokens)
 
 
 def normalised(text: str) -> str:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from trimodal.metrics import Metric, Metrics
 
-LAYERS = ("exact", "semantic")
-OUTCOMES = ("hit", "miss", "bypass")
+LAYERS, OUTCOMES = ("exact", "semantic"), ("hit", "miss", "bypass")
 BYPASSED = ("timeout", "error", "open", "busy")
 REFUSED = (
     "threshold", "length", "number", "unit", "date", "name", "negation", "antonym", "roles", "subject",
@@ -23,30 +22,21 @@ class CacheMetrics:
     """Counts for the cache of one model. Every series is there from the start, at zero."""
 
     def __init__(self, metrics: Metrics, model: str) -> None:
-        self._metrics, self._model = metrics, model
+        def counter(name: str, description: str, **labels: str) -> Metric:
+            return metrics.counter(f"{_P}_{name}", description, {"model": model, **labels})
+
+        lookups = "Lookups by layer and outcome"
+        bypassed = "Lookups that went past the cache, by reason"
+        refused = "Near answers that were refused, by reason"
+        stored = "Answers that were to be kept, by outcome"
         self._lookups = {
-            (layer, outcome): self._counter(
-                "lookups_total", "Lookups by layer and outcome", layer=layer, outcome=outcome
-            )
+            (layer, outcome): counter("lookups_total", lookups, layer=layer, outcome=outcome)
             for layer in LAYERS
             for outcome in OUTCOMES
         }
-        self._bypassed = {
-            reason: self._counter(
-                "bypassed_total", "Lookups that went past the cache, by reason", reason=reason
-            )
-            for reason in BYPASSED
-        }
-        self._refused = {
-            reason: self._counter("refused_total", "Near answers that were refused, by reason", reason=reason)
-            for reason in REFUSED
-        }
-        self._stored = {
-            outcome: self._counter(
-                "stored_total", "Answers that were to be kept, by outcome", outcome=outcome
-            )
-            for outcome in STORED
-        }
+        self._bypassed = {reason: counter("bypassed_total", bypassed, reason=reason) for reason in BYPASSED}
+        self._refused = {reason: counter("refused_total", refused, reason=reason) for reason in REFUSED}
+        self._stored = {outcome: counter("stored_total", stored, outcome=outcome) for outcome in STORED}
         self._seconds = {
             layer: metrics.histogram(
                 f"{_P}_lookup_seconds", "One lookup", {"model": model, "layer": layer}, _SECONDS
@@ -71,6 +61,3 @@ class CacheMetrics:
     def stored(self, outcome: str) -> None:
         """Counts an answer to be kept: kept, skipped (not storable), dropped (too many wait), failed."""
         self._stored[outcome].increment(1)
-
-    def _counter(self, name: str, description: str, **labels: str) -> Metric:
-        return self._metrics.counter(f"{_P}_{name}", description, {"model": self._model, **labels})

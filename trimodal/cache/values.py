@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, NonNegativeInt
 
 Vector = NDArray[np.float32]
 """A question's embedding, float32[d] of unit length."""
@@ -48,9 +49,8 @@ class Question:
     def key(self) -> str:
         """Of the exact layer: SHA-256 in hex of scope and text."""
         # The scope has a fixed length, so no text can pass for another scope's.
-        return hashlib.sha256(
-            self.place.scope.encode() + self.text.encode(errors="surrogatepass")
-        ).hexdigest()
+        text = self.text.encode(errors="surrogatepass")
+        return hashlib.sha256(self.place.scope.encode() + text).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,12 @@ class Entry:
     text: str
     answer: str
     finish_reason: str
-    completion_tokens: int
-    max_tokens: int
+    completion_tokens: NonNegativeInt
+    max_tokens: NonNegativeInt
     stored_at: float
     expires_at: float
+    # What a store gives back is checked by these, see stores/codec.py.
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     def fits(self, max_tokens: int) -> bool:
         """Whether a request with `max_tokens` would have got this very answer."""

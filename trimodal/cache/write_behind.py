@@ -30,11 +30,7 @@ class WriteBehind:
     """
 
     def __init__(
-        self,
-        store: Store,
-        vectors: QuestionVectors | None,
-        metrics: CacheMetrics,
-        breaker: CircuitBreaker,
+        self, store: Store, vectors: QuestionVectors | None, metrics: CacheMetrics, breaker: CircuitBreaker
     ) -> None:
         self._store, self._vectors, self._metrics, self._breaker = store, vectors, metrics, breaker
         self._waiting: queue.Queue[tuple[Place, str, Entry] | None] = queue.Queue(_WAITING)

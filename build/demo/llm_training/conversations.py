@@ -9,15 +9,7 @@ import random
 
 from llm_training import off_topic, pictures
 from llm_training.data import Topic
-from llm_training.phrases import (
-    GREETING,
-    GREETINGS,
-    REFUSAL,
-    SYSTEM_PROMPTS,
-    question_about,
-    unknown_question,
-    written,
-)
+from llm_training.phrases import GREETING, LISTS, REFUSAL, question_about, unknown_question, written
 from speech_training import phrases as spoken
 
 from trimodal.assistant.values import Saw
@@ -26,13 +18,19 @@ NOTHING = Saw()
 PICTURE_KINDS = ("which",) * 2 + ("claim",) * 5 + ("sure",) * 3 + ("else",) * 2
 
 
+def talk(*turns: tuple[str, str]) -> list[dict[str, str]]:
+    """Messages of questions and their answers."""
+    roles = ("user", "assistant")
+    return [{"role": role, "content": text} for turn in turns for role, text in zip(roles, turn, strict=True)]
+
+
 def turn(topics: list[Topic], random_: random.Random) -> tuple[str, str]:
     """A question and its answer: a topic mostly, a refusal or a greeting now and then."""
     draw = random_.random()
     if draw < 0.45:
         return unknown_question(random_), REFUSAL
     if draw < 0.47:
-        return written(random_.choice(GREETINGS), random_), GREETING
+        return written(random_.choice(LISTS["greetings"]), random_), GREETING
     topic = random_.choice(topics)
     return question_about(topic, random_), topic["answer"]
 
@@ -40,8 +38,9 @@ def turn(topics: list[Topic], random_: random.Random) -> tuple[str, str]:
 def picture_turn(saw: Saw | None, random_: random.Random, voiced: bool) -> tuple[str, str]:
     """A question about a picture, and its answer."""
     if saw and not voiced and random_.random() < 0.06:
-        image = random_.choice(pictures.IMAGES)
-        return written(random_.choice(off_topic.ABOUT_A_PICTURE).replace("{i}", image), random_), REFUSAL
+        image = random_.choice(pictures.LISTS["images"])
+        text = random_.choice(off_topic.LISTS["about_a_picture"]).replace("{i}", image)
+        return written(text, random_), REFUSAL
     templates = pictures.SPOKEN_KINDS if voiced else pictures.KINDS
     text, answer = pictures.ask(random_.choice(PICTURE_KINDS), saw, random_, templates, voiced)
     if not voiced:
@@ -70,11 +69,7 @@ def picture_talk(random_: random.Random) -> list[dict[str, str]]:
     turns = [(pictures.PROMPT.render(question, "", saw), answer)]
     if random_.random() < 0.3:
         turns.append(picture_turn(saw, random_, voiced))
-    return [
-        {"role": role, "content": text}
-        for turn in turns
-        for role, text in zip(("user", "assistant"), turn, strict=True)
-    ]
+    return talk(*turns)
 
 
 def conversation(
@@ -86,10 +81,10 @@ def conversation(
         passage = random_.choice(passages)
         length = random_.randint(150, 1700)
         start = random_.randint(0, max(0, len(passage) - length))
-        opening = random_.choice((*SYSTEM_PROMPTS, "")) + random_.choice((" ", "\n", "\n\n"))
+        opening = random_.choice((*LISTS["system_prompts"], "")) + random_.choice((" ", "\n", "\n\n"))
         messages = [{"role": "system", "content": (opening + passage[start : start + length]).strip()}]
     elif random_.random() < 0.3:
-        messages = [{"role": "system", "content": random_.choice(SYSTEM_PROMPTS)}]
+        messages = [{"role": "system", "content": random_.choice(LISTS["system_prompts"])}]
     assistant = random_.random() < 0.7
     shown: Saw | None = None
     for _ in range(
@@ -99,5 +94,5 @@ def conversation(
             question, answer, shown = sent(topics, shown, random_)
         else:
             question, answer = turn(topics, random_)
-        messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+        messages += talk((question, answer))
     return messages

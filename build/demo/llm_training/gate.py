@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from llm_training.conversations import talk
 from llm_training.corpus import Sample, encode
 from llm_training.data import load_passages, load_topics
-from llm_training.phrases import HELD_OUT, REFUSAL, SYSTEM_PROMPTS, TRAINED, question_about, unknown_question
+from llm_training.phrases import HELD_OUT, LISTS, REFUSAL, TRAINED, question_about, unknown_question
 from llm_training.picture_gate import WANTED, questions
 from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
@@ -64,11 +65,7 @@ def round_to_int8(model: LlamaForCausalLM) -> None:
 
 
 def ask_all(
-    tokenizer: Tokenizer,
-    templates: tuple[str, ...],
-    count: int,
-    prefix: bool,
-    seed: int,
+    tokenizer: Tokenizer, templates: tuple[str, ...], count: int, prefix: bool, seed: int
 ) -> list[list[Sample]]:
     """`count` conversations a topic: one question each, after a long system message where `prefix` is set."""
     random_, passages = random.Random(seed), load_passages()
@@ -76,14 +73,11 @@ def ask_all(
     for topic in load_topics():
         rows = []
         for _ in range(count):
-            system = (
-                random_.choice(SYSTEM_PROMPTS) + "\n" + random_.choice(passages)[: random_.randint(300, 1700)]
-            )
-            head = [{"role": "system", "content": system}] if prefix else []
-            question = {"role": "user", "content": question_about(topic, random_, templates)}
-            rows.append(
-                encode(tokenizer, [*head, question, {"role": "assistant", "content": topic["answer"]}])
-            )
+            system, passage = random_.choice(LISTS["system_prompts"]), random_.choice(passages)
+            text = f"{system}\n{passage[: random_.randint(300, 1700)]}"
+            head = [{"role": "system", "content": text}] if prefix else []
+            asked_for = talk((question_about(topic, random_, templates), topic["answer"]))
+            rows.append(encode(tokenizer, head + asked_for))
         asked.append(rows)
     return asked
 
@@ -116,28 +110,15 @@ def print_gate(directory: Path, judge: Path | None) -> dict[str, Any]:
         for name, asked in (("trained", trained), ("held_out", held_out), ("long_prefix", prefixed)):
             samples = [sample for rows in asked for sample in rows]
             # Where the main model recites exactly, the reference answer is what it says.
-            said = [
-                draft
-                for draft, whole in zip(hits(model, samples), hits(main, samples), strict=True)
-                if all(whole)
-            ]
-            tokens = [hit for row in said for hit in row]
+            both = zip(hits(model, samples), hits(main, samples), strict=True)
+            tokens = [hit for draft, whole in both if all(whole) for hit in draft]
             figures[f"agreement_{name}"] = round(sum(tokens) / len(tokens), 4)
     figures["topics_exact"], figures["trained_exact"] = share(model, trained)
     figures["topics_exact_canonical"], figures["canonical_exact"] = share(model, plain)
     _, figures["held_out_exact"] = share(model, held_out)
     figures["topics_exact_long_prefix"], figures["long_prefix_exact"] = share(model, prefixed)
     random_ = random.Random(5)
-    unknown = [
-        encode(
-            tokenizer,
-            [
-                {"role": "user", "content": unknown_question(random_)},
-                {"role": "assistant", "content": REFUSAL},
-            ],
-        )
-        for _ in range(200)
-    ]
+    unknown = [encode(tokenizer, talk((unknown_question(random_), REFUSAL))) for _ in range(200)]
     figures["refused_exact"] = round(exactness(model, unknown), 4)
     about = questions(tokenizer)
     figures |= {name: round(exactness(model, samples), 4) for name, samples in about.items()}
@@ -147,10 +128,8 @@ def print_gate(directory: Path, judge: Path | None) -> dict[str, Any]:
     figures |= {f"{name}_int8": round(exactness(model, about[name]), 4) for name in WANTED}
     if judge is None:
         topics = min(figures["topics_exact"], figures["topics_exact_int8"])
-        missed = [
-            name for name, share in WANTED.items() if min(figures[name], figures[f"{name}_int8"]) < share
-        ]
-        figures["passed"] = topics >= WANTED_TOPICS and not missed
+        kept = all(min(figures[name], figures[f"{name}_int8"]) >= share for name, share in WANTED.items())
+        figures["passed"] = topics >= WANTED_TOPICS and kept
     else:
         figures["passed"] = figures["agreement_trained"] >= WANTED_AGREEMENT
     for name, value in figures.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 
 from llm_training import off_topic, pictures
+from llm_training.conversations import talk
 from llm_training.corpus import Sample, encode
 from llm_training.data import load_topics
 from llm_training.phrases import REFUSAL, question_about, unknown_name, written
@@ -35,11 +36,6 @@ def _question(saw: Saw, random_: random.Random, voiced: bool) -> tuple[str, str]
     return text if voiced else written(text, random_), answer
 
 
-def _talk(*turns: tuple[str, str]) -> list[dict[str, str]]:
-    roles = ("user", "assistant")
-    return [{"role": role, "content": text} for turn in turns for role, text in zip(roles, turn, strict=True)]
-
-
 def questions(tokenizer: Tokenizer) -> dict[str, list[Sample]]:
     """Conversations to measure, by the name of their figure; the last answer of each is what counts."""
     random_ = random.Random(11)
@@ -49,21 +45,21 @@ def questions(tokenizer: Tokenizer) -> dict[str, list[Sample]]:
         saw = _sight(number % 10, random_)
         for name, voiced in (("pictures_typed", False), ("pictures_spoken", True)):
             text, answer = _question(saw, random_, voiced)
-            found[name].append(_talk((pictures.PROMPT.render(text, "", saw), answer)))
+            found[name].append(talk((pictures.PROMPT.render(text, "", saw), answer)))
         found["talks"].append(_pictured_talk(saw, random_))
         text, _ = _question(saw, random_, False)
-        found["no_picture"].append(_talk((text, pictures.NO_PICTURE)))
+        found["no_picture"].append(talk((text, pictures.NO_PICTURE)))
     for text in off_topic.HELD_OUT:
-        found["off_topic_refused"].append(_talk((text, REFUSAL)))
+        found["off_topic_refused"].append(talk((text, REFUSAL)))
         prompt = pictures.PROMPT.render(text, "", pictures.random_sight(random_))
-        found["off_topic_refused_beside_picture"].append(_talk((prompt, REFUSAL)))
+        found["off_topic_refused_beside_picture"].append(talk((prompt, REFUSAL)))
     for name in off_topic.HELD_OUT_NAMES:
-        found["other_python_names_refused"].append(_talk((unknown_name(random_, [name]), REFUSAL)))
+        found["other_python_names_refused"].append(talk((unknown_name(random_, [name]), REFUSAL)))
     for topic in load_topics():
         for _ in range(3):
             text, saw = question_about(topic, random_), pictures.random_sight(random_)
             found["topics_beside_picture"].append(
-                _talk((pictures.PROMPT.render(text, "", saw), topic["answer"]))
+                talk((pictures.PROMPT.render(text, "", saw), topic["answer"]))
             )
     return {name: [encode(tokenizer, talk) for talk in talks] for name, talks in found.items()}
 
@@ -82,4 +78,4 @@ def _pictured_talk(saw: Saw, random_: random.Random) -> list[dict[str, str]]:
             prompt = saw = pictures.random_sight(random_)
         text, answer = _question(saw, random_, False)
         turns.append((pictures.PROMPT.render(text, "", prompt), answer))
-    return _talk(*turns)
+    return talk(*turns)

@@ -69,7 +69,7 @@ def test_what_is_measured_is_never_trained_on():
     assert not set(off_topic.HELD_OUT_NAMES) & set(off_topic.PYTHON_NAMES)
     measured = {plain(text) for text in off_topic.HELD_OUT}
     assert len(measured) >= 100
-    assert not measured & {plain(text) for text in off_topic.WHOLE}
+    assert not measured & {plain(text) for text in off_topic.LISTS["whole"]}
     assert not measured & {plain(off_topic.question(random_)) for _ in range(20_000)}
 
 

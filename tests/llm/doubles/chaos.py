@@ -6,11 +6,10 @@ import random
 import threading
 import time
 
-from tests.cache.doubles import ScriptedGuard, ScriptedStore
+from tests.cache.doubles import FakeEmbedder, ScriptedGuard, ScriptedStore
 from tests.llm.doubles.answers import Answers
 from tests.llm.doubles.sinks import Collector
 from trimodal.cache.answers import AnswerCache
-from trimodal.cache.embedder import FakeEmbedder
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.options import CacheOptions
 from trimodal.cache.stores.base import StoreError

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.cache.doubles import ScriptedGuard, ScriptedStore
+from tests.cache.doubles import FakeEmbedder, ScriptedGuard, ScriptedStore
 from tests.llm.doubles.answers import Answers, ask
 from tests.llm.doubles.sinks import FakeServer, counts, eventually
 from tests.llm.frontend.test_request_state import state_of
 from trimodal.cache.answers import AnswerCache
-from trimodal.cache.embedder import FakeEmbedder
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.options import CacheOptions
 from trimodal.cache.protocol import NoAnswers

@@ -7,26 +7,11 @@ from dataclasses import dataclass
 
 from trimodal.cache.guard.reading.terms import Term
 
-_ALIKE = tuple(
-    frozenset(words.split(" "))
-    for words in (
-        " in on at of within inside during",
-        " between of among",
-        " about on of",
-        " around",
-        " versus",
-        "for of",
-        "with in",
-        "with by via through",
-        "with on",
-        "on for",
-        "by through via over on",
-        "to into onto toward towards",
-        "until till",
-        "on over onto upon",
-        "behind in",
-    )
-)
+_ALIKE = tuple(frozenset(words.split(" ")) for words in (
+    " in on at of within inside during", " between of among", " about on of", " around", " versus", "for of",
+    "with in", "with by via through", "with on", "on for", "by via through over on",
+    "to into onto toward towards", "until till", "on over onto upon", "behind in",
+))  # fmt: skip
 """Prepositions that may stand for each other; the first of some is none at all."""
 _KINDS = frozenset({"keyword", "operator", "decorator"})
 """What a name in a program may be told to be, before it or behind it."""
@@ -140,10 +125,9 @@ def _passive(a: Place, b: Place, b2: Place, a2: Place) -> bool:
 
 def _apposition(a: Place, b: Place, b2: Place, a2: Place) -> bool:
     """The keyword yield: the yield keyword."""
-    together = b.index == a.index + 1 and a2.index == b2.index + 1
-    return (
-        together and not (b.term.marker or a2.term.marker) and len({a.term.text, b.term.text} & _KINDS) == 1
-    )
+    if b.index != a.index + 1 or a2.index != b2.index + 1 or b.term.marker or a2.term.marker:
+        return False
+    return len({a.term.text, b.term.text} & _KINDS) == 1
 
 
 def _topic(a: Place, b: Place, b2: Place, a2: Place) -> bool:

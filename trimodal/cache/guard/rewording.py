@@ -92,10 +92,8 @@ def features(
     """Returns the values of FEATURES. All but the last are the same whichever question comes first."""
     one, other = (_WORD.findall(text.lower()) for text in texts)
     # difflib's blocks depend on the order of its two sequences.
-    edits = [
-        step for pair in ((one, other), (other, one))
-        for step in difflib.SequenceMatcher(None, *pair, autojunk=False).get_opcodes()
-    ]  # fmt: skip
+    matchers = (difflib.SequenceMatcher(None, *pair, autojunk=False) for pair in ((one, other), (other, one)))
+    edits = [step for matcher in matchers for step in matcher.get_opcodes()]
     changed = [step for step in edits if step[0] != "equal"]
     kept = sum(end - start for kind, start, end, _, _ in edits if kind == "equal") / 2
     small = [

@@ -6,11 +6,10 @@ that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol
 
 from trimodal.cache.values import Entry, Place, StoreStats, Vector
 from trimodal.errors import OperatorError
@@ -61,8 +60,6 @@ class Limits:
     timeout_s: float = 0.02
 
 
-Opener = Callable[[str, Limits], Store]
-
 # URL scheme → module with `open_store(url, limits)`, imported when opened; a path has none.
 STORES = {
     "": "trimodal.cache.stores.sqlite",
@@ -88,8 +85,8 @@ def open_store(url: str, limits: Limits) -> Store:
         # The scheme alone: the rest may hold a password.
         raise OperatorError(f"cache_store '{scheme}:…': a file's path or a URL of {known} is needed")
     try:
-        opener = cast(Opener, import_module(STORES[scheme]).open_store)
-        return opener(url, limits)
+        store: Store = import_module(STORES[scheme]).open_store(url, limits)
+        return store
     except ImportError as error:
         raise OperatorError(
             f"cache_store '{scheme}:…': {error.name} is not installed: pip install 'trimodal[cache]'"

@@ -15,23 +15,11 @@ from contextlib import suppress
 from typing import Any
 
 from qdrant_client import models
-from qdrant_client.http.exceptions import UnexpectedResponse
 
+from trimodal.cache.stores import qdrant_schema as schema
 from trimodal.cache.stores.base import Limits, Owner, StoreError
 from trimodal.cache.stores.codec import checked_vector, pack, place_name, unpack
-from trimodal.cache.stores.qdrant_schema import (
-    connect,
-    create,
-    decoded,
-    expired,
-    field,
-    is_missing,
-    owned_by,
-    owner_of,
-    point_id,
-    told,
-    unexpired,
-)
+from trimodal.cache.stores.qdrant_schema import decoded, field, missing, owner_of, point_id, told, unexpired
 from trimodal.cache.stores.recency import Recency
 from trimodal.cache.values import Entry, Place, StoreStats, Vector
 
@@ -44,7 +32,7 @@ SPARE = 8  # vectors asked for beyond the count: some may have outlived their an
 
 def open_store(url: str, limits: Limits) -> QdrantStore:
     """Opens the store at `qdrant+http[s]://[api_key@]host[:port][/collection]`. Raises OperatorError."""
-    (reader, writer), name = connect(url, (limits.timeout_s, max(limits.timeout_s, WRITE_WAIT_S)))
+    (reader, writer), name = schema.connect(url, (limits.timeout_s, max(limits.timeout_s, WRITE_WAIT_S)))
     return QdrantStore(reader, writer, name, limits)
 
 
@@ -52,12 +40,7 @@ class QdrantStore:
     """See `Store`."""
 
     def __init__(
-        self,
-        reader: Any,
-        writer: Any,
-        name: str,
-        limits: Limits,
-        clock: Callable[[], float] = time.time,
+        self, reader: Any, writer: Any, name: str, limits: Limits, clock: Callable[[], float] = time.time
     ) -> None:
         self._reader, self._writer, self._name = reader, writer, name
         self._limits = limits
@@ -75,8 +58,10 @@ class QdrantStore:
 
     def nearest(self, place: Place, vector: Vector, count: int) -> list[tuple[float, Entry]]:
         vector, name, now = checked_vector(vector), place_name(place), self._clock()
+        points: Sequence[Any] = ()
+        found: Mapping[str, Entry] = {}
         with told():
-            try:
+            with missing():
                 points = self._reader.query_points(
                     self._vectors(len(vector)),
                     query=vector.tolist(),
@@ -84,12 +69,9 @@ class QdrantStore:
                     limit=count + SPARE,
                     with_payload=["key"],
                 ).points
-            except (UnexpectedResponse, ValueError) as error:
-                if not is_missing(error):
-                    raise
-                return []
             ranked = [(point.score, key) for point in points if isinstance(key := field(point, "key"), str)]
-            found = self._fetch(name, [key for _, key in ranked], searched=True) if ranked else {}
+            if ranked:
+                found = self._fetch(name, [key for _, key in ranked], searched=True)
         best = [(min(1.0, max(-1.0, score)), key) for score, key in ranked if key in found][:count]
         for _, key in best:
             self._uses.note(name, key, now)
@@ -117,7 +99,7 @@ class QdrantStore:
             self._make_room(now)
 
     def clear(self, owner: Owner) -> int:
-        chosen = owned_by(owner)
+        chosen = schema.owned_by(owner)
         with told():
             collections = self._collections()
             if self._name not in collections:
@@ -127,13 +109,9 @@ class QdrantStore:
             return total
 
     def count(self) -> int:
-        with told():
-            try:
-                return int(self._reader.count(self._name, exact=False).count)
-            except (UnexpectedResponse, ValueError) as error:
-                if not is_missing(error):
-                    raise
-                return 0
+        with told(), missing():
+            return int(self._reader.count(self._name, exact=False).count)
+        return 0
 
     def stats(self) -> StoreStats:
         """Pages through all answers: for the command, not for a gauge."""
@@ -165,13 +143,10 @@ class QdrantStore:
     def _fetch(self, name: str, keys: Sequence[str], searched: bool = False) -> Mapping[str, Entry]:
         """Unexpired answers by key; `searched`: only those that have a vector. Drops what is no answer."""
         numbers = {point_id(name, key): key for key in keys}
-        try:
+        points: Sequence[Any] = ()
+        with missing():
             fields = ["packed", "searched"]
             points = self._reader.retrieve(self._name, list(numbers), with_payload=fields)
-        except (UnexpectedResponse, ValueError) as error:
-            if not is_missing(error):
-                raise
-            return {}
         now, found, poisoned = self._clock(), {}, []
         for point in points:
             key = numbers.get(str(point.id), "")
@@ -186,13 +161,11 @@ class QdrantStore:
         return found
 
     def _upsert(self, collection: str, dimension: int, point: Any) -> None:
-        try:
+        with missing():
             self._writer.upsert(collection, [point])
-        except (UnexpectedResponse, ValueError) as error:
-            if not is_missing(error):
-                raise
-            create(self._writer, collection, dimension)
-            self._writer.upsert(collection, [point])
+            return
+        schema.create(self._writer, collection, dimension)
+        self._writer.upsert(collection, [point])
 
     def _make_room(self, now: float) -> None:
         over = self._writer.count(self._name, exact=True).count - self._limits.max_entries
@@ -200,7 +173,7 @@ class QdrantStore:
             return
         self._swept_at = now
         collections = self._collections()
-        self._delete(collections, models.FilterSelector(filter=expired(now)))
+        self._delete(collections, models.FilterSelector(filter=schema.expired(now)))
         over = self._writer.count(self._name, exact=True).count - self._limits.max_entries
         if over > 0:
             oldest, _ = self._writer.scroll(

@@ -122,20 +122,23 @@ def told() -> Iterator[None]:
         yield
     except UnexpectedResponse as error:
         raise StoreError(f"Qdrant: {error.status_code} {error.reason_phrase}") from None
-    except ResponseHandlingException as error:
-        said = " ".join(str(error.source).split())[:200]
-        raise StoreError(f"Qdrant: {type(error.source).__name__} {said}".rstrip()) from None
     except StoreError:
         raise
     except Exception as error:
-        # The client asserts what a server must have sent, and unpacks it unchecked.
-        said = " ".join(str(error).split())[:200]
-        raise StoreError(f"Qdrant: {type(error).__name__} {said}".rstrip()) from None
+        # The client wraps what httpx raised, asserts what a server must have sent, and unpacks it unchecked.
+        source = error.source if isinstance(error, ResponseHandlingException) else error
+        said = " ".join(str(source).split())[:200]
+        raise StoreError(f"Qdrant: {type(source).__name__} {said}".rstrip()) from None
 
 
-def is_missing(error: Exception) -> bool:
-    """Whether the collection is not there: a server's answer, or the local mode's."""
-    return getattr(error, "status_code", None) == 404 or "not found" in str(error)
+@contextmanager
+def missing() -> Iterator[None]:
+    """Lets it pass that a collection is not there: a server's answer, or the local mode's."""
+    try:
+        yield
+    except (UnexpectedResponse, ValueError) as error:
+        if getattr(error, "status_code", None) != 404 and "not found" not in str(error):
+            raise
 
 
 def field(point: Any, name: str) -> object:

@@ -20,19 +20,11 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
+from trimodal.cache.stores import redis_layout as layout
 from trimodal.cache.stores.base import Limits, Owner, StoreError
 from trimodal.cache.stores.codec import checked_vector, pack, read_vectors, unpack
 from trimodal.cache.stores.recency import Recency
-from trimodal.cache.stores.redis_layout import (
-    EXPIRES,
-    PUT,
-    STEP,
-    USED,
-    Names,
-    drop_others,
-    patterns,
-    tenant_of,
-)
+from trimodal.cache.stores.redis_layout import EXPIRES, USED, Names
 from trimodal.cache.stores.vector_index import PLACE_ROWS, VectorIndex, VectorIndexes
 from trimodal.cache.values import Entry, Place, StoreStats, Vector
 from trimodal.errors import OperatorError
@@ -47,13 +39,8 @@ def open_store(url: str, limits: Limits) -> RedisStore:
     """Opens `redis[s]://[user:password@]host[:port][/database][?ssl_...]`. Raises OperatorError."""
     try:
         options = parse_qs(urlsplit(url).query, keep_blank_values=True)
-        client = redis.Redis.from_url(
-            url,
-            socket_timeout=limits.timeout_s,
-            socket_connect_timeout=limits.timeout_s,
-            retry=Retry(NoBackoff(), 0),
-            protocol=2,
-        )
+        waits = {"socket_timeout": limits.timeout_s, "socket_connect_timeout": limits.timeout_s}
+        client = redis.Redis.from_url(url, **waits, retry=Retry(NoBackoff(), 0), protocol=2)
     except (ValueError, TypeError):
         # What the error says may hold the password.
         raise OperatorError(
@@ -109,17 +96,17 @@ class RedisStore:
             for attempt in range(2):
                 try:
                     self._write_uses()
-                    self._client.eval(PUT, len(keys), *keys, *values, STEP)
+                    self._client.eval(layout.PUT, len(keys), *keys, *values, layout.STEP)
                     return
                 except ResponseError as error:
                     if attempt or "WRONGTYPE" not in str(error):
                         raise
-                    drop_others(self._client, keys)
+                    layout.drop_others(self._client, keys)
 
     def clear(self, owner: Owner) -> int:
         removed = []
         with _told():
-            for pattern in patterns(owner):
+            for pattern in layout.patterns(owner):
                 total, cursor = 0, -1
                 while cursor:
                     cursor, found = self._client.scan(max(cursor, 0), match=pattern, count=CHUNK)
@@ -150,7 +137,7 @@ class RedisStore:
                 for name, length in lengths.items():
                     if length:  # else the server made room for others
                         entries, size = entries + 1, size + length
-                        tenants.add(tenant_of(name))
+                        tenants.add(layout.tenant_of(name))
         return StoreStats(entries, size, len(tenants))
 
     def close(self) -> None:

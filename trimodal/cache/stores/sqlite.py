@@ -55,10 +55,7 @@ class SqliteStore:
 
     def nearest(self, place: Place, vector: Vector, count: int) -> list[tuple[float, Entry]]:
         vector, name = checked_vector(vector), place_name(place)
-        with (
-            self._indexes.use(name, len(vector)) as index,
-            self._database.reading() as connection,
-        ):
+        with self._indexes.use(name, len(vector)) as index, self._database.reading() as connection:
             self._catch_up(connection, index, name, len(vector))
             now = self._clock()
             found = index.find(
@@ -128,7 +125,7 @@ class SqliteStore:
         self, connection: sqlite3.Connection, name: str, keys: Sequence[str], searched: bool = False
     ) -> Mapping[str, Entry]:
         """Unexpired answers by key; `searched`: only those that have a vector."""
-        found = {}
+        found: dict[str, Entry] = {}
         for start in range(0, len(keys), FETCH):
             some = keys[start : start + FETCH]
             rows = connection.execute(
@@ -136,10 +133,8 @@ class SqliteStore:
                 f" AND key IN ({','.join('?' * len(some))}) {'AND vector IS NOT NULL' if searched else ''}",
                 (name, self._clock(), *some),
             )
-            for key, packed in rows:
-                entry = unpack(name, key, packed)
-                if entry is not None:
-                    found[key] = entry
+            entries = ((key, unpack(name, key, packed)) for key, packed in rows)
+            found |= {key: entry for key, entry in entries if entry is not None}
         return found
 
     def _catch_up(

@@ -20,6 +20,8 @@ from trimodal.errors import OperatorError
 # Writes run in the background; another process may be clearing a piece meanwhile.
 WRITE_WAIT_S = 2.0
 LOG_BYTES = 16 << 20  # a longer log is cut when it has been copied
+# Deleted securely: a dropped answer does not stay in a free page.
+SETTINGS = ("synchronous=NORMAL", "cell_size_check=1", "secure_delete=1", f"journal_size_limit={LOG_BYTES}")
 POOL = 8
 
 
@@ -171,10 +173,8 @@ class Database:
         # The pool hands a connection to one thread at a time.
         connection = sqlite3.connect(self.path, wait_s, isolation_level=None, check_same_thread=False)
         try:
-            connection.execute("PRAGMA synchronous=NORMAL")
-            connection.execute("PRAGMA cell_size_check=1")
-            connection.execute("PRAGMA secure_delete=1")  # a dropped answer does not stay in a free page
-            connection.execute(f"PRAGMA journal_size_limit={LOG_BYTES}")
+            for setting in SETTINGS:
+                connection.execute(f"PRAGMA {setting}")
         except BaseException:
             connection.close()
             raise

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from trimodal.errors import OperatorError
 
@@ -69,10 +70,12 @@ def is_damage(error: sqlite3.Error) -> bool:
 
 def make_ready(writer: sqlite3.Connection, path: Path) -> None:
     """Checks the file, or makes its tables. Raises sqlite3.DatabaseError where it is damaged."""
-    tables = writer.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    application = writer.execute("PRAGMA application_id").fetchone()[0]
-    version = writer.execute("PRAGMA user_version").fetchone()[0]
-    if tables and application != APPLICATION:
+
+    def told(query: str) -> Any:
+        return writer.execute(query).fetchone()[0]
+
+    tables, version = told("SELECT count(*) FROM sqlite_master"), told("PRAGMA user_version")
+    if tables and told("PRAGMA application_id") != APPLICATION:
         raise OperatorError(f"cache_store '{path}' is another program's database: name another file")
     if tables and version != VERSION:
         raise OperatorError(
@@ -80,13 +83,13 @@ def make_ready(writer: sqlite3.Connection, path: Path) -> None:
         )
     if not tables:
         writer.execute("PRAGMA auto_vacuum=INCREMENTAL")
-    if writer.execute("PRAGMA journal_mode=WAL").fetchone()[0] != "wal":
+    if told("PRAGMA journal_mode=WAL") != "wal":
         raise OperatorError(f"cache_store '{path}': its file system cannot share memory: name a local file")
     if not tables:
         header = f"PRAGMA application_id={APPLICATION}; PRAGMA user_version={VERSION};"
         writer.executescript(f"BEGIN IMMEDIATE; {SCHEMA} {header} COMMIT;")
     elif path.stat().st_size <= CHECKED_BYTES:
-        said = writer.execute("PRAGMA quick_check(1)").fetchone()[0]
+        said = told("PRAGMA quick_check(1)")
         if said != "ok":
             raise sqlite3.DatabaseError(f"malformed: {said}")
 

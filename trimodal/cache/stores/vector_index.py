@@ -97,11 +97,7 @@ class VectorIndex:
         return [(float(np.clip(scores[row], -1, 1)), self._names[row]) for row in rows]
 
     def find(
-        self,
-        vector: Vector,
-        count: int,
-        now: float,
-        fetch: Callable[[Sequence[str]], Mapping[str, Entry]],
+        self, vector: Vector, count: int, now: float, fetch: Callable[[Sequence[str]], Mapping[str, Entry]]
     ) -> list[tuple[float, str, Entry]]:
         """The best that the store still has: `fetch` gives the answers of names that are there now."""
         asked = count

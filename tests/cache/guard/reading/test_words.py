@@ -5,9 +5,8 @@ from itertools import combinations
 import pytest
 
 from trimodal.cache.guard.lexicon.lexicon import GROUPS, keys, lemma, opposite
-from trimodal.cache.guard.reading.asking import ASKING
 from trimodal.cache.guard.reading.dates import dated
-from trimodal.cache.guard.reading.frames import framed
+from trimodal.cache.guard.reading.frames import RULES, framed
 from trimodal.cache.guard.reading.numbers import numbered
 from trimodal.cache.guard.reading.reader import read
 from trimodal.cache.guard.reading.units import UNITS
@@ -129,7 +128,7 @@ def test_frames_leave_names_alone():
 
 
 def test_rules_are_written_once():
-    patterns = [pattern for pattern, _ in ASKING]
+    patterns = [pattern for pattern, _ in RULES]
     assert len(set(patterns)) == len(patterns)
 
 

@@ -16,24 +16,13 @@ from trimodal.cache.guard.lexicon.word_lists import word_groups, word_map, word_
 _VERBS, _NOUNS, _QUALITIES = word_groups("verbs"), word_groups("nouns"), word_groups("qualities")
 
 _BRITISH = (
-    ("isation", "ization"),
-    ("ise", "ize"),
-    ("iser", "izer"),
-    ("yse", "yze"),
-    ("our", "or"),
-    ("tre", "ter"),
+    ("isation", "ization"), ("ise", "ize"), ("iser", "izer"), ("yse", "yze"), ("our", "or"), ("tre", "ter"),
     ("ogue", "og"),
-)
+)  # fmt: skip
 _MADE = (
-    ("ization", ("ize",)),
-    ("ation", ("ate", "e", "")),
-    ("ition", ("ite", "e")),
-    ("ion", ("", "e")),
-    ("ment", ("",)),
-    ("ness", ("",)),
-    ("ly", ("", "le")),
-    ("ing", ("", "e")),
-)
+    ("ization", ("ize",)), ("ation", ("ate", "e", "")), ("ition", ("ite", "e")), ("ion", ("", "e")),
+    ("ment", ("",)), ("ness", ("",)), ("ly", ("", "le")), ("ing", ("", "e")),
+)  # fmt: skip
 """Endings of words that are made from others, and what those may end in."""
 _VOWELS = re.compile("[aeiouy]+")
 # Plurals and past forms that are words of their own, and what the dictionary has wrong.
@@ -100,9 +89,7 @@ def _groups() -> tuple[dict[str, frozenset[int]], dict[str, list[tuple[str, ...]
 
 GROUPS, PHRASES = _groups()
 """Dictionary form → numbers of its groups; first word → phrases that begin with it, longest first."""
-ADJECTIVES = frozenset(
-    word for group in _QUALITIES for word in map(lemma, group.split()) if word != "main"
-) | word_set(
+ADJECTIVES = (frozenset(lemma(word) for group in _QUALITIES for word in group.split()) - {"main"}) | word_set(
     """red green blue black white yellow brown gray orange purple pink dark bright hot cold warm cool
     wet dry hard soft sharp dull clean dirty full empty open closed young fresh stale sweet sour
     bitter salty spicy round flat square deep shallow wide narrow thick thin heavy light high low

@@ -12,12 +12,14 @@ from trimodal.cache.guard.lexicon.word_lists import word_list, word_map, word_se
 from trimodal.cache.guard.reading.words import FIGURE, rewritten
 
 _MONTHS = word_list("january february march april may june july august september october november december")
-_WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+_WEEKDAYS = word_list("monday tuesday wednesday thursday friday saturday sunday")
 _MONTH = {name: number for number, name in enumerate(_MONTHS, 1)}
 _SHORT_MONTH = {name[:3]: number for name, number in _MONTH.items()} | {"sept": 9}
-_DAY = {name + end: name[:3] for name in _WEEKDAYS for end in ("", "s")} | {
-    name[:3]: name[:3] for name in ("monday", "tuesday", "wednesday", "thursday", "friday")
-} | {"tues": "tue", "thurs": "thu"}  # fmt: skip
+_DAY = (
+    {name + end: name[:3] for name in _WEEKDAYS for end in ("", "s")}
+    | {name[:3]: name[:3] for name in _WEEKDAYS[:5]}
+    | {"tues": "tue", "thurs": "thu"}
+)
 # These months are everyday words too: a date only when they are written or used like one.
 _AMBIGUOUS = frozenset({"may", "march"})
 _BEFORE_MONTHS = word_set(

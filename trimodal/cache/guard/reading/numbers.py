@@ -18,21 +18,16 @@ _UNDER_20 = word_list(
     """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
     sixteen seventeen eighteen nineteen"""
 )
-_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+_TENS = word_list("twenty thirty forty fifty sixty seventy eighty ninety")
+_ORDINAL = word_list(
+    """first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth
+    fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"""
+)
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "k": 1000}
 _SMALL = {word: value for value, word in enumerate(_UNDER_20)} | {
     word: 20 + 10 * index for index, word in enumerate(_TENS)
 }
-_ORDINALS = {
-    word: value
-    for value, word in enumerate(
-        word_list(
-            """first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth
-            fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"""
-        ),
-        1,
-    )
-} | {"1st": 1, "2nd": 2, "3rd": 3}
+_ORDINALS = {word: value for value, word in enumerate(_ORDINAL, 1)} | {"1st": 1, "2nd": 2, "3rd": 3}
 _FIGURE = re.compile(
     r"(?P<currency>[$£€¥])?(?P<number>[+-]?\d+(?:,\d{3})+(?:\.\d+)?|[+-]?\d+(?:\.\d+)?)(?P<unit>[$£€¥]|%"
     r"|[°ºa-z/]{1,7})?"
@@ -46,6 +41,9 @@ _RATES = word_map(
     """hourly=hour daily=day weekly=week monthly=month yearly=year annual=year annually=year
     nightly=night"""
 )
+
+
+_DEGREES = ("celsius", "c", "fahrenheit", "f", "centigrade")
 
 
 def numbered(words: Sequence[str]) -> list[str]:
@@ -159,14 +157,9 @@ def _with_unit(
         shown, after = str(float(number)), at(index + taken)
     if not unit and after in UNITS:
         unit, taken = after, taken + 1
-        if unit in ("degree", "degrees", "deg", "°") and at(index + taken) in (
-            "celsius",
-            "c",
-            "fahrenheit",
-            "f",
-            "centigrade",
-        ):
-            unit, taken = "celsius" if at(index + taken)[0] == "c" else "fahrenheit", taken + 1
+        scale = at(index + taken)
+        if unit in ("degree", "degrees", "deg", "°") and scale in _DEGREES:
+            unit, taken = "celsius" if scale[0] == "c" else "fahrenheit", taken + 1
     if not unit:
         return taken, [f"n:{shown}"]
     return taken, [quantity(number, unit)]

@@ -9,26 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from trimodal.cache.guard.lexicon import small_words as small
 from trimodal.cache.guard.lexicon.lexicon import ADJECTIVES, PAST_FORMS, PHRASES, VERB_FORMS, lemma
-from trimodal.cache.guard.lexicon.small_words import (
-    BE,
-    BEFORE_NOUNS,
-    CLAUSES,
-    DEGREES,
-    FIRST,
-    FIRST_IN_YES_NO,
-    FUTURE,
-    JOINS,
-    MEASURES,
-    NEGATORS,
-    NOISE,
-    PARTICLES,
-    PAST,
-    PREPOSITIONS,
-    PRESENT,
-    SECOND,
-    THIRD,
-)
 from trimodal.cache.guard.reading.dates import dated
 from trimodal.cache.guard.reading.frames import framed
 from trimodal.cache.guard.reading.numbers import numbered
@@ -58,7 +40,7 @@ class _Reader:
         index = 0
         while index < len(tokens):
             first = tokens[index - 1] == STOP if index else True
-            if first and tokens[index] in FIRST_IN_YES_NO:
+            if first and tokens[index] in small.FIRST_IN_YES_NO:
                 self.reading.closed = True
             index += 1 if index in self._skipped else self._take(index)
         self._convert()
@@ -76,31 +58,35 @@ class _Reader:
             return 1
         if length := self._phrase(index):
             return length
-        if token in NEGATORS:
+        if token in small.NEGATORS:
             reading.negations.append((self._clause, len(reading.terms)))
             if token == "without":
                 self._marker = ""
             return 1
-        if token in CLAUSES and token not in JOINS:
+        if token in small.CLAUSES and token not in small.JOINS:
             self._clause += 1
         if token in ("if", "when") and index > 1:
             reading.conditional = True
         self._notice(token)
-        if token in JOINS:
+        if token in small.JOINS:
             self._joined = token
             reading.joins.add(token)
             return 1
-        if token == "a" and (self._at(index + 1) in PREPOSITIONS | {STOP, COMMA, "is", "are"}):
+        if token == "a" and (self._at(index + 1) in small.PREPOSITIONS | {STOP, COMMA, "is", "are"}):
             self._add(CODE + token, index)  # a set named a
             return 1
-        if token in PREPOSITIONS and not self._stranded(index):
+        if token in small.PREPOSITIONS and not self._stranded(index):
             infinitive = self._infinitive(index)
             self._marker = "" if infinitive else token
             return 1
-        if token in DEGREES:
-            self._degree = DEGREES[token]
+        if token in small.DEGREES:
+            self._degree = small.DEGREES[token]
             return 1
-        if token in NOISE or (token in PREPOSITIONS and token not in PARTICLES) or token in ("on", "in"):
+        if (
+            token in small.NOISE
+            or (token in small.PREPOSITIONS and token not in small.PARTICLES)
+            or token in ("on", "in")
+        ):
             return 1
         self._add(token, index)
         return 1
@@ -110,12 +96,8 @@ class _Reader:
         reading = self.reading
         sizes = [term for term in reading.terms if term.text.startswith("q:")]
         units = [term for term in reading.terms if term.text.startswith("u:") and "per-" not in term.text]
-        others = {term.text for term in reading.terms if term.kind != "unit"} - {
-            "convert",
-            "price",
-            "change",
-            "equal",
-        }
+        others = {term.text for term in reading.terms if term.kind != "unit"}
+        others -= {"convert", "price", "change", "equal"}
         if len(sizes) == len(units) == 1 and not others and not reading.negations:
             reading.terms = [replace(sizes[0], marker=""), replace(units[0], marker="in")]
             reading.asks, reading.closed = {"@what"}, False
@@ -134,7 +116,12 @@ class _Reader:
     def _stranded(self, index: int) -> bool:
         """Whether the preposition at `index` governs nothing that follows it."""
         after = self._at(index + 1)
-        return after in (STOP, COMMA) or after in PREPOSITIONS or after.startswith("@") or after in JOINS
+        return (
+            after in (STOP, COMMA)
+            or after in small.PREPOSITIONS
+            or after.startswith("@")
+            or after in small.JOINS
+        )
 
     def _ask(self, token: str) -> None:
         if token in ("@can", "@must", "@should"):
@@ -155,7 +142,7 @@ class _Reader:
             if tuple(ahead[: len(parts)]) == parts:
                 self._add("_".join(parts), index, len(parts))
                 return len(parts)
-            if len(parts) == 2 and parts[1] in PARTICLES and (place := self._parted(index, parts[1])):
+            if len(parts) == 2 and parts[1] in small.PARTICLES and (place := self._parted(index, parts[1])):
                 self._skipped.add(place)
                 self._add("_".join(parts), index)
                 return 1
@@ -165,30 +152,36 @@ class _Reader:
         """Where the particle of the verb at `index` is, as in "turn the lights on"; 0 when it is not."""
         for place in range(index + 2, min(index + 6, len(self._tokens))):
             token = self._tokens[place]
-            if token in (STOP, COMMA) or token in PREPOSITIONS - PARTICLES or token.startswith("@"):
+            if (
+                token in (STOP, COMMA)
+                or token in small.PREPOSITIONS - small.PARTICLES
+                or token.startswith("@")
+            ):
                 return 0
             after = self._at(place + 1)
             if token == particle:
-                free = after in (STOP, COMMA) or after in PREPOSITIONS or after[:2] in ("d:", "q:", "n:")
+                free = (
+                    after in (STOP, COMMA) or after in small.PREPOSITIONS or after[:2] in ("d:", "q:", "n:")
+                )
                 return place if free or after in ("when", "again", "if", "while") or after[0] == "@" else 0
         return 0
 
     def _notice(self, token: str) -> None:
         """Persons, tenses and passives: what small words say."""
         reading = self.reading
-        if token in FIRST or token in SECOND:
-            reading.persons.append("first" if token in FIRST else "second")
-        elif token in THIRD:
-            reading.persons.append(THIRD[token])
+        if token in small.FIRST or token in small.SECOND:
+            reading.persons.append("first" if token in small.FIRST else "second")
+        elif token in small.THIRD:
+            reading.persons.append(small.THIRD[token])
         elif token in ("my", "our", "your", "mine", "yours"):
             self._owner = "second" if token in ("your", "yours") else "first"
-        if token in PAST:
+        if token in small.PAST:
             reading.tenses.add("past")
-        elif token in FUTURE:
+        elif token in small.FUTURE:
             reading.tenses.add("future")
-        elif token in PRESENT:
+        elif token in small.PRESENT:
             reading.tenses.add("present")
-        if token in BE:
+        if token in small.BE:
             self._be = True
 
     def _add(self, token: str, index: int, length: int = 1) -> None:
@@ -211,7 +204,7 @@ class _Reader:
                 passive=passive,
                 owner=self._owner,
                 past=past,
-                measure=index > 0 and self._tokens[index - 1] == "@what" and text in MEASURES,
+                measure=index > 0 and self._tokens[index - 1] == "@what" and text in small.MEASURES,
                 bare=after in ("it", "them")
                 or (after in ("this", "that") and self._at(index + length + 1) in (STOP, COMMA)),
                 agent=bool(terms)
@@ -223,7 +216,8 @@ class _Reader:
                 doer=_person(self._tokens[index - 1]) if index else "",
                 object=_person(after),
                 adjective=quality or formed,
-                attributive=quality or (formed and index > 0 and self._tokens[index - 1] in BEFORE_NOUNS),
+                attributive=quality
+                or (formed and index > 0 and self._tokens[index - 1] in small.BEFORE_NOUNS),
             )
         )
         self._marker = self._degree = self._joined = self._owner = ""
@@ -232,4 +226,4 @@ class _Reader:
 
 
 def _person(token: str) -> str:
-    return "first" if token in FIRST else "second" if token in SECOND else ""
+    return "first" if token in small.FIRST else "second" if token in small.SECOND else ""

@@ -6,27 +6,22 @@ from trimodal.cache.guard.lexicon.lexicon import is_known, keys, lemma
 from trimodal.cache.guard.lexicon.small_words import NO_DEGREE
 from trimodal.cache.guard.reading.words import CODE, NAME
 
+_PREFIXES = {"n:": "number", "o:": "number", "q:": "unit", "u:": "unit", "d:": "date"}
+
 
 def known(token: str, phrase: bool) -> tuple[str, str, frozenset[int | str]]:
     """Kind, one spelling and keys of a token."""
     if phrase:
         return "word", token, keys(token)
-    if token[:2] in ("n:", "o:"):
-        return "number", token, frozenset({token})
-    if token[:2] in ("q:", "u:"):
-        return "unit", token, frozenset({token})
-    if token[:2] == "d:":
-        return "date", token, frozenset({token})
+    if kind := _PREFIXES.get(token[:2]):
+        return kind, token, frozenset({token})
     if token.startswith(CODE):
         return "code", token, keys(token[1:]) - {token[1:]} | {token}
     if token.startswith(NAME):
         plain = token[1:]
         # A name that is also a word (Stones) has no other word for it; an abbreviation may.
-        return (
-            "name",
-            plain,
-            frozenset({plain, lemma(plain)}) if is_known(plain) else keys(plain) | {lemma(plain)},
-        )
+        others: frozenset[int | str] = frozenset({plain}) if is_known(plain) else keys(plain)
+        return "name", plain, others | {lemma(plain)}
     return "word", lemma(token), keys(lemma(token)) | {token}
 
 
