@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import threading
 import time
 from collections import OrderedDict
@@ -37,6 +38,7 @@ class MemoryStore:
         self._clock = clock
         self._lock = threading.Lock()
         self._rows: OrderedDict[tuple[str, str], _Row] = OrderedDict()  # the least recently used first
+        self._endings: list[tuple[float, str, str]] = []  # a heap; may name what is gone or was put anew
         # Without a bound: what an index forgot could not be read again.
         self._indexes = VectorIndexes(limit=1 << 62)
 
@@ -71,6 +73,7 @@ class MemoryStore:
             if vector is not None:
                 with self._indexes.use(name, len(vector)) as index:
                     index.add([key], vector[None], [entry.expires_at])
+            heapq.heappush(self._endings, (entry.expires_at, name, key))
             self._make_room()
 
     def clear(self, owner: Owner) -> int:
@@ -98,6 +101,7 @@ class MemoryStore:
     def close(self) -> None:
         with self._lock:
             self._rows.clear()
+            self._endings.clear()
             self._indexes.clear()
 
     def _live(self, name: str, key: str) -> _Row | None:
@@ -107,10 +111,15 @@ class MemoryStore:
 
     def _make_room(self) -> None:
         now = self._clock()
-        for name in [name for name, row in self._rows.items() if row.entry.expires_at <= now]:
-            self._drop(*name)
+        while self._endings and self._endings[0][0] <= now:
+            _, name, key = heapq.heappop(self._endings)
+            if self._live(name, key) is None:
+                self._drop(name, key)
         while len(self._rows) > self._limits.max_entries:
             self._drop(*next(iter(self._rows)))
+        if len(self._endings) > 2 * len(self._rows) + 100:
+            self._endings = [(row.entry.expires_at, *name) for name, row in self._rows.items()]
+            heapq.heapify(self._endings)
 
     def _drop(self, name: str, key: str) -> None:
         row = self._rows.pop((name, key), None)
