@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trimodal.bench.cache.pairs import CLASSES, HARD, Measured
+from trimodal.bench.cache.pairs import HARD, Measured
 from trimodal.cache.calibration import Calibration, Point
 from trimodal.errors import OperatorError
 
@@ -19,7 +19,7 @@ _STEP = 0.01
 
 @dataclass(frozen=True)
 class Share:
-    """`hits` of `pairs`, with the bounds of its rate."""
+    """`hits` of `pairs`, and its rate with its bounds."""
 
     pairs: int
     hits: int
@@ -33,14 +33,6 @@ class Share:
     def bounds(self) -> tuple[float, float]:
         """Lower and upper bound of the rate, together with 95 % confidence."""
         return clopper_pearson(self.hits, self.pairs)
-
-
-def shares(measured: Sequence[Measured], threshold: float, *, guarded: bool) -> dict[str, Share]:
-    """For each class: how many pairs would be a hit."""
-    return {
-        kind: share((one for one in measured if one.pair.kind == kind), threshold, guarded=guarded)
-        for kind in CLASSES
-    }
 
 
 def share(measured: Iterable[Measured], threshold: float, *, guarded: bool) -> Share:
@@ -76,7 +68,7 @@ def calibrate(measured: Sequence[Measured], checkpoint: str, source: str) -> Cal
                 threshold=threshold,
                 hit_rate=round(share(paraphrases, threshold, guarded=True).rate, 6),
                 false_hits=false.hits,
-                false_hit_upper=_up(false.bounds[1]),
+                false_hit_upper=min(1.0, math.ceil(false.bounds[1] * 1e6) / 1e6),  # never too low
             )
         )
     return Calibration(
@@ -86,10 +78,6 @@ def calibrate(measured: Sequence[Measured], checkpoint: str, source: str) -> Cal
         hard_negatives=len(negatives),
         curve=tuple(curve),
     )
-
-
-def _up(value: float) -> float:
-    return min(1.0, math.ceil(value * 1e6) / 1e6)
 
 
 def clopper_pearson(hits: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
@@ -104,10 +92,8 @@ def clopper_pearson(hits: int, trials: int, confidence: float = CONFIDENCE) -> t
     if not trials:
         return 0.0, 1.0
     try:
-        from scipy.special import betaincinv
+        from scipy.stats import binomtest
     except ImportError:
         raise OperatorError("bounds of rates need scipy: pip install 'trimodal[bench]'") from None
-    tail = (1 - confidence) / 2
-    low = float(betaincinv(hits, trials - hits + 1, tail)) if hits else 0.0
-    high = float(betaincinv(hits + 1, trials - hits, 1 - tail)) if hits < trials else 1.0
-    return low, high
+    bounds = binomtest(hits, trials).proportion_ci(confidence)  # "exact", its default, is this
+    return float(bounds.low), float(bounds.high)

@@ -20,9 +20,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from trimodal.bench.common.closed_loop import milliseconds
+from trimodal.bench.common.tables import make_table
 from trimodal.cache.stores.base import Limits, Owner, Store, StoreError, open_store
 from trimodal.cache.values import Entry, Place
-from trimodal.client.timing import percentile
 from trimodal.errors import OperatorError
 
 SIZES = (1_000, 10_000, 50_000)
@@ -56,7 +57,7 @@ def measure(
 
 def table(figures: list[dict[str, Any]]) -> Table:
     """Median and 95th percentile of each call, milliseconds."""
-    shown = Table("store", "entries", "get p50", "p95", "nearest p50", "p95", "put p50", "p95", title="ms")
+    shown = make_table("ms", "store|entries|get p50|p95|nearest p50|p95|put p50|p95")
     for row in figures:
         cells = [
             f"{row[f'{call}_p{percent}_ms']:.2f}"
@@ -100,10 +101,10 @@ def _times(store: Store, size: int, calls: int) -> dict[str, float]:
         for turn in range(calls):
             started = time.perf_counter()
             result = work(turn)
-            latencies.append(1e3 * (time.perf_counter() - started))
+            latencies.append(time.perf_counter() - started)
             assert call == "put" or result, f"{call} found nothing"
         for percent in (50, 95):
-            figures[f"{call}_p{percent}_ms"] = percentile(latencies, percent) or 0.0
+            figures[f"{call}_p{percent}_ms"] = milliseconds(latencies, percent)
     return figures
 
 

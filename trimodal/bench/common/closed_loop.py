@@ -1,6 +1,6 @@
 """Runs closed loops: clients that each send the next request when the last one is answered.
 
-One request answers one batch of items (images, texts).
+One request answers one batch of items (images, texts, windows of speech).
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import TypeVar
 
 from trimodal.client.timing import percentile
 
 # A round ends after this many requests however long it was to last: what is kept in memory stays small.
 MOST_REQUESTS = 20_000
+One = TypeVar("One")
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,37 @@ class LoopSummary:
 def summarise_loops(rounds: Sequence[LoopRound]) -> LoopSummary:
     """Summarises at least one round."""
     latencies = [latency for one in rounds for latency in one.latencies]
-    p50, p95, p99 = (1e3 * (percentile(latencies, percent) or 0.0) for percent in (50, 95, 99))
-    return LoopSummary(median(one.rate for one in rounds), p50, p95, p99, len(latencies))
+    return LoopSummary(
+        median_rate(rounds), *(milliseconds(latencies, percent) for percent in (50, 95, 99)), len(latencies)
+    )
+
+
+def median_rate(rounds: Sequence[LoopRound]) -> float:
+    return median(one.rate for one in rounds)
+
+
+def milliseconds(seconds: Sequence[float], percent: float) -> float:
+    """Returns a percentile of times; 0 without any."""
+    return 1e3 * (percentile(seconds, percent) or 0.0)
+
+
+def paired_ratio(ours: Sequence[One], theirs: Sequence[One], value: Callable[[One], float]) -> float:
+    """Median over pairs of neighbouring rounds: what drifts in both cancels out."""
+    return median(value(our) / value(their) for our, their in zip(ours, theirs, strict=True))
+
+
+def rate_ratio(ours: Sequence[LoopRound], theirs: Sequence[LoopRound]) -> float:
+    return paired_ratio(ours, theirs, lambda one: one.rate)
+
+
+def added_ms(ours: Sequence[LoopRound], theirs: Sequence[LoopRound]) -> float:
+    """Milliseconds by which the median request of ours takes longer, the median of neighbouring rounds."""
+    return 1e3 * median(our.p50 - their.p50 for our, their in zip(ours, theirs, strict=True))
+
+
+def some(items: Sequence[One], number: int, batch: int) -> list[One]:
+    """Returns the items of request `number`: each request other ones, in a ring."""
+    return [items[(number * batch + index) % len(items)] for index in range(batch)]
 
 
 def steady_round(times: Sequence[tuple[float, float]], items: int, begin: float, end: float) -> LoopRound:

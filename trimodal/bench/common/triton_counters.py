@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tritonclient.grpc import InferenceServerClient
 
 
-@dataclass(frozen=True)
-class Counts:
+class Counts(NamedTuple):
     """A model's counters since it was loaded: items, runs, and nanoseconds of all requests."""
 
     inferences: int
@@ -18,8 +17,7 @@ class Counts:
     model_ns: int
 
 
-@dataclass(frozen=True)
-class StepTimes:
+class StepTimes(NamedTuple):
     """One model during a round: mean items in a run, and mean milliseconds of a request."""
 
     batch: float
@@ -44,10 +42,7 @@ class Statistics:
             counts[name] = Counts(one.inference_count, one.execution_count, times.queue.ns, inside)
         return counts
 
-    def __enter__(self) -> Statistics:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._client.close()
 
 
@@ -55,12 +50,9 @@ def between(before: Mapping[str, Counts], after: Mapping[str, Counts], items: in
     """Model → what happened between two readings, of requests with `items` items each."""
     found = {}
     for name, now in after.items():
-        then = before[name]
-        inferences = now.inferences - then.inferences
+        inferences, runs, queue_ns, model_ns = (new - old for new, old in zip(now, before[name], strict=True))
         requests = max(1, inferences // items)
         found[name] = StepTimes(
-            inferences / max(1, now.executions - then.executions),
-            (now.queue_ns - then.queue_ns) / requests / 1e6,
-            (now.model_ns - then.model_ns) / requests / 1e6,
+            inferences / max(1, runs), queue_ns / requests / 1e6, model_ns / requests / 1e6
         )
     return found

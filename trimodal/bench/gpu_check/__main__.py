@@ -53,7 +53,7 @@ class Run:
 async def vision(run: Run) -> dict[str, Any]:
     """Batches of 1 to 64 through the ensemble and the classifier alone, beside ONNX Runtime and torch."""
     from trimodal.bench.vision.bench import measure
-    from trimodal.bench.vision.plan import Plan
+    from trimodal.bench.vision.tables import Plan
 
     folder = str(run.directory)
     classify = {"artefact": folder, "engine": "onnxruntime", "device": run.device}

@@ -24,6 +24,7 @@ from typing import Any
 from rich.console import Console
 
 from trimodal.bench.common.closed_loop import run_clients
+from trimodal.bench.common.serving import serving
 from trimodal.bench.llm.bench import served_settings
 from trimodal.bench.llm.prompts import Prompts
 from trimodal.bench.overload.figures import LevelFigures
@@ -32,7 +33,7 @@ from trimodal.bench.overload.plot import draw
 from trimodal.bench.overload.sides import Level, Side
 from trimodal.bench.overload.tables import print_tables, statements
 from trimodal.errors import SettingsError
-from trimodal.llm.request.tiers import Tier, Tiers, read_tiers
+from trimodal.llm.request.tiers import Tiers, read_tiers
 from trimodal.paths import default_repository
 from trimodal.server.options import ServerOptions
 
@@ -83,16 +84,15 @@ async def measure(plan: Plan, console: Console, plot: Path | None = None) -> dic
     changes = _changes(plan)
     source = _Source(plan, tiers, changes)
     async with AsyncExitStack() as stack:
-        sides = {
-            name: await stack.enter_async_context(
-                Side(_options(name, changes), tiers.tier, patience=plan.patience, most_open=plan.most_open)
-            )
-            for name in plan.schedulers
-        }
+        sides = {}
+        for name in plan.schedulers:
+            opened = await stack.enter_async_context(serving(_options(name, changes), connections=4))
+            sides[name] = Side(*opened, tiers.tier, plan.patience, plan.most_open)
         # Also what the deadline side learns its engine's speed from.
         rates = {name: await _capacity(plan, source, side) for name, side in sides.items()}
         capacity = plan.capacity or max(rates.values())
-        console.print(f"capacity {capacity:.2f} requests/s; closed loop of {source.clients}: {_shown(rates)}")
+        shown = ", ".join(f"{name} {rate:.2f}" for name, rate in rates.items())
+        console.print(f"capacity {capacity:.2f} requests/s; closed loop of {source.clients}: {shown}")
         if capacity * sum(plan.loads) * plan.seconds > _MOST_REQUESTS:
             raise SettingsError(f"these levels make over {_MOST_REQUESTS} requests: take fewer --seconds")
         measured: dict[str, list[LevelFigures]] = {name: [] for name in sides}
@@ -144,7 +144,7 @@ class _Source:
         median = self._plan.prompt_tokens
         tokens = round(median * math.exp(min(2.0, rng.gauss(0, _SPREAD))))
         prompt = self._prompts.next() if self._plan.prompts else self._prompts.random(max(8, tokens))
-        bound = _bound(self._tiers.tier[tier])
+        bound = self._tiers.tier[tier].ttft_deadline_ms / 1e3 or math.inf
         return Asked(at, tier, prompt, self._plan.max_tokens, self._stop, bound)
 
 
@@ -193,16 +193,6 @@ def _changes(plan: Plan) -> dict[str, str]:
 
 def _options(scheduler: str, changes: Mapping[str, str]) -> ServerOptions:
     # First in, first out is measured as it is without any admission: its queue has no end.
-    queue = (
-        {"max_queue": "1000000"} if scheduler == "fifo" else {"max_queue": changes.get("max_queue", "256")}
-    )
-    changes = {**changes, **queue, "scheduler": scheduler}
+    longest = "1000000" if scheduler == "fifo" else changes.get("max_queue", "256")
+    changes = {**changes, "max_queue": longest, "scheduler": scheduler}
     return ServerOptions.on_free_ports("llm", changes={"llm": changes})
-
-
-def _bound(tier: Tier) -> float:
-    return tier.ttft_deadline_ms / 1e3 if tier.ttft_deadline_ms else math.inf
-
-
-def _shown(rates: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {rate:.2f}" for name, rate in rates.items())

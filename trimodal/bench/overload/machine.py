@@ -50,21 +50,6 @@ def share_of_others(before: Ticks, after: Ticks) -> float:
     return min(1.0, max(0.0, others / total)) if total > 0 else 0.0
 
 
-class OthersWatch:
-    """Measures the CPU share of other processes from `with` to its end; then `share` is set."""
-
-    def __init__(self, group: int) -> None:
-        self._group = group
-        self.share = 0.0
-
-    def __enter__(self) -> OthersWatch:
-        self._before = read_ticks(self._group)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.share = share_of_others(self._before, read_ticks(self._group))
-
-
 _PSS = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
 _ENGINE = b"-m\0trimodal.llm.engine_core\0"
 _EVERY_S = 1.0

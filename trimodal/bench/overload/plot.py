@@ -26,12 +26,10 @@ def draw(
         tier: of the second panel.
 
     Raises:
-        ServerError: matplotlib is not installed, or the file cannot be written.
+        ServerError: the file cannot be written.
     """
-    try:
-        import matplotlib
-    except ImportError:
-        raise ServerError("--plot needs matplotlib: pip install 'trimodal[bench]'") from None
+    import matplotlib
+
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

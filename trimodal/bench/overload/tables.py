@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 
 from rich import box
 from rich.console import Console
-from rich.table import Table
 
-from trimodal.bench.overload.figures import LevelFigures, Spread
+from trimodal.bench.common.tables import make_table
+from trimodal.bench.overload.figures import LevelFigures
 from trimodal.llm.request.tiers import Tier
 
 GOODPUT_KEPT = 0.9  # at the highest load, of the peak
 REFUSED_WITHIN_MS = 50.0
 _LAG_TOLD_MS = 20.0
 _OTHERS_TOLD = 0.1
+WHEN = ("before", "most", "after")
 
 TIERS = "load|side|tier|sent|met|late|gap|refused|expired|lost|TTFT p50|p99"
 GOODPUT = "load|side|offered/s|goodput/s|refused p50|p99|max|retry p50"
@@ -26,23 +28,22 @@ def print_tables(sides: Mapping[str, Sequence[LevelFigures]], console: Console) 
     rows = sorted(
         ((level, name) for name, levels in sides.items() for level in levels), key=lambda row: row[0].load
     )
-    tiers, goodput, behind = _table("By tier", TIERS), _table("Goodput", GOODPUT), _table("Behind it", BEHIND)
+    tiers, goodput, behind = (
+        make_table(title, columns, box=box.SIMPLE_HEAD, padding=0, show_edge=False)
+        for title, columns in (("By tier", TIERS), ("Goodput", GOODPUT), ("Behind it", BEHIND))
+    )
     for level, name in rows:
         head = (f"{level.load:g}×", name)
-        goodput.add_row(
-            *head, f"{level.rate:.1f}", f"{level.goodput:.2f}", *_times(level.refusals), *_retry(level)
-        )
+        refused = level.refusals
+        times = map(_ms, (refused.p50, refused.p99, refused.most, level.retry_after.p50))
+        goodput.add_row(*head, f"{level.rate:.1f}", f"{level.goodput:.2f}", *times)
         for tier, one in level.tiers.items():
-            counts = (one.sent, one.met, one.late, one.uneven, one.refused, one.expired, one.lost)
-            tiers.add_row(*head, tier, *map(str, counts), _ms(one.ttft_p50), _ms(one.ttft_p99))
-        error, memory = level.forecast_error, level.memory
-        behind.add_row(
-            *head,
-            str(error.count),
-            *(_ms(value) for value in (error.p50, error.p90, level.forecast_bias)),
-            *(_ms(value) for value in (level.lag.p99, level.lag.most)),
-            *(f"{memory[when].total:.0f}" if when in memory else "" for when in ("before", "most", "after")),
-        )
+            *counts, p50, p99 = astuple(one)
+            tiers.add_row(*head, tier, *map(str, counts), _ms(p50), _ms(p99))
+        error, lag, memory = level.forecast_error, level.lag, level.memory
+        times = map(_ms, (error.p50, error.p90, level.forecast_bias, lag.p99, lag.most))
+        sizes = (f"{memory[when].total:.0f}" if when in memory else "" for when in WHEN)
+        behind.add_row(*head, str(error.count), *times, *sizes)
     console.print(tiers)
     console.print(goodput)
     console.print(
@@ -79,7 +80,7 @@ def statements(
                 f"{_ms(error.p90)} ms at p90"
             )
         if memory:
-            shown = " → ".join(f"{memory[when].total:.0f}" for when in ("before", "most", "after"))
+            shown = " → ".join(f"{memory[when].total:.0f}" for when in WHEN)
             told.append(f"memory of server and engine at {last.load:g}×, before → most → after: {shown} MiB")
     told += _refusals(levels)
     for name, some in sides.items():
@@ -133,21 +134,6 @@ def _doubts(where: str, level: LevelFigures) -> list[str]:
 
 def _met(kept: bool) -> str:
     return "met" if kept else "MISSED"
-
-
-def _table(title: str, columns: str) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD, padding=0, show_edge=False)
-    for column in columns.split("|"):
-        table.add_column(column, justify="left" if column in ("side", "tier") else "right", no_wrap=True)
-    return table
-
-
-def _times(times: Spread) -> tuple[str, ...]:
-    return tuple(_ms(value) for value in (times.p50, times.p99, times.most))
-
-
-def _retry(level: LevelFigures) -> tuple[str, ...]:
-    return (_ms(level.retry_after.p50),)
 
 
 def _ms(value: float | None) -> str:

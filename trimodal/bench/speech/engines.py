@@ -17,9 +17,10 @@ from pathlib import Path
 from statistics import median
 
 from rich.console import Console
-from rich.table import Table
 
 from trimodal.audio.values import Samples
+from trimodal.bench.common.closed_loop import paired_ratio, some
+from trimodal.bench.common.tables import make_table
 from trimodal.bench.speech.sides import cut_windows
 from trimodal.bench.speech.utterances import read_utterances
 from trimodal.errors import OperatorError
@@ -71,12 +72,12 @@ def compare(
         for batch in batches:
             taken: dict[str, list[tuple[float, float, int]]] = {name: [] for name in engines}
             for number in range(rounds + 1):
-                part = [windows[(number * batch + index) % WINDOWS] for index in range(batch)]
+                part = some(windows, number, batch)
                 for name, engine in engines.items():
                     once = _hear(engine, part)
                     if number:
                         taken[name].append(once)
-            first = [wall for wall, _, _ in next(iter(taken.values()))]
+            first = next(iter(taken.values()))
             for name, times in taken.items():
                 found.append(
                     Hearing(
@@ -85,9 +86,7 @@ def compare(
                         batch=batch,
                         seconds=median(wall for wall, _, _ in times) / batch,
                         cpu_seconds=median(cpu for _, cpu, _ in times) / batch,
-                        ratio=median(
-                            theirs / wall for theirs, (wall, _, _) in zip(first, times, strict=True)
-                        ),
+                        ratio=paired_ratio(first, times, lambda one: one[0]),
                         words=sum(words for _, _, words in times),
                     )
                 )
@@ -113,24 +112,17 @@ def open_artefacts(
     engines = {}
     for directory in directories:
         runtime = read_manifest(directory, task="speech", runtime=None).runtime
-        settings = RecogniseSettings.model_validate(
-            {
-                "artefact": str(directory),
-                "engine": runtime,
-                "device": device,
-                "intra_op_threads": threads,
-                "max_batch_windows": batch,
-            }
-        )
+        given = {"artefact": str(directory), "engine": runtime, "device": device}
+        more = {"intra_op_threads": threads, "max_batch_windows": batch}
+        settings = RecogniseSettings.model_validate(given | more)
         engines[directory.resolve().name] = open_engine(directory, settings)
     return engines
 
 
 def show(found: Sequence[Hearing], console: Console) -> None:
     """Prints the table."""
-    table = Table(title="ms a window; × is against the first engine", title_justify="left")
-    for column in ("window", "batch", "engine", "wall", "CPU", "×", "words"):
-        table.add_column(column, justify="left" if column == "engine" else "right")
+    table = make_table("ms a window; × is against the first engine", "window|batch|engine|wall|CPU|×|words")
+    table.title_justify = "left"
     for one in found:
         wall, cpu = f"{one.seconds * 1e3:.1f}", f"{one.cpu_seconds * 1e3:.1f}"
         ratio, words = f"{one.ratio:.2f}", str(one.words)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trimodal.audio.values import PolicyName
-from trimodal.bench.speech.counters import read_page, work_between
+from trimodal.bench.common.serving import metrics_page
+from trimodal.bench.speech.counters import parse_page, work_between
 from trimodal.bench.speech.figures import LiveFigures, summarise_live
 from trimodal.bench.speech.streams import run_streams
 from trimodal.bench.speech.utterances import Spoken
@@ -55,9 +56,9 @@ async def run_row(
     delays: Sequence[float] | None = None,
 ) -> LiveFigures:
     """All of `spoken` as live streams, begun together or after `delays`; the figures."""
-    before, began = read_page(server.metrics_url), time.monotonic()
+    before, began = parse_page(metrics_page(server.metrics_url)), time.monotonic()
     runs = await run_streams(client, spoken, policy=policy, chunk_s=plan.chunk_s, delays=delays)
     seconds = time.monotonic() - began
     await asyncio.sleep(SETTLE_S)
-    work = work_between(before, read_page(server.metrics_url))
+    work = work_between(before, parse_page(metrics_page(server.metrics_url)))
     return summarise_live(runs, spoken, offline, work, seconds)

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
+from collections.abc import Sequence
 
+from rich.console import Console
+
+from trimodal.bench.common.tables import NARROW, make_table
 from trimodal.bench.speech.figures import LiveFigures
 
-SEEN = ("policy", "streams", "WER %", "offline", "to it", "lag p50", "p95", "p99", "first", "kept")
-COST = ("policy", "streams", "compute", "batch", "most", "win/s", "lag p95", "growth", "flush", "out")
+SEEN = "policy|streams|WER %|offline|to it|lag p50|p95|p99|first|kept"
+COST = "policy|streams|compute|batch|most|win/s|lag p95|growth|flush|out"
 
 
-class LiveTables:
-    """Rows are added as they are measured and printed together."""
-
-    def __init__(self, title: str) -> None:
-        self._seen = _table(title, SEEN)
-        self._cost = _table("the same, seen from the server", COST)
-
-    def add(self, policy: str, row: LiveFigures) -> None:
-        """One policy with one number of streams."""
-        self._seen.add_row(
+def print_live(title: str, rows: Sequence[tuple[str, LiveFigures]], console: Console) -> None:
+    """Both tables, a row for each policy with a number of streams, and what their columns mean."""
+    seen = make_table(title, SEEN, **NARROW)
+    cost = make_table("the same, seen from the server", COST, **NARROW)
+    for policy, row in rows:
+        seen.add_row(
             policy,
             str(row.streams),
             *(_number(rate, 100, 1) for rate in (row.wer, row.offline_wer, row.wer_to_offline)),
             *(_number(seconds, 1, 2) for seconds in (row.lag_p50, row.lag_p95, row.lag_p99, row.first_s)),
             "yes" if row.keeps_up else "no",
         )
-        self._cost.add_row(
+        cost.add_row(
             policy,
             str(row.streams),
             f"{row.compute:.4f}",
@@ -40,29 +37,19 @@ class LiveTables:
             f"{row.flush:.2f}",
             str(row.refused + row.failed),
         )
-
-    def print(self, console: Console) -> None:
-        """Both tables, and what their columns mean."""
-        console.print(self._seen)
-        console.print(
-            "WER: committed text against what was said; offline: the same of whole utterances; "
-            "to it: WER with the offline text as truth\n"
-            "lag: seconds of audio spoken less a word's end, when the client holds it as committed; "
-            "first: from a stream's first word to its first text"
-        )
-        console.print(self._cost)
-        console.print(
-            "compute: seconds of the recogniser a second of audio; batch, most: windows of a run\n"
-            "lag: as the server tells it; growth: of the median lag, last third less first third\n"
-            "flush: from END to the last words; out: streams refused or failed"
-        )
-
-
-def _table(title: str, columns: tuple[str, ...]) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(column, justify="left" if column == "policy" else "right", no_wrap=True)
-    return table
+    console.print(seen)
+    console.print(
+        "WER: committed text against what was said; offline: the same of whole utterances; "
+        "to it: WER with the offline text as truth\n"
+        "lag: seconds of audio spoken less a word's end, when the client holds it as committed; "
+        "first: from a stream's first word to its first text"
+    )
+    console.print(cost)
+    console.print(
+        "compute: seconds of the recogniser a second of audio; batch, most: windows of a run\n"
+        "lag: as the server tells it; growth: of the median lag, last third less first third\n"
+        "flush: from END to the last words; out: streams refused or failed"
+    )
 
 
 def _number(value: float | None, scale: float, digits: int) -> str:

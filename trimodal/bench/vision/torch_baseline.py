@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trimodal.bench.common.bare_process import Works
+from trimodal.bench.common.closed_loop import some
 from trimodal.errors import ArtefactError
 from trimodal.paths import default_repository
 from trimodal.runtimes.onnx_session import Device
@@ -48,8 +49,7 @@ def open_torch(directory: Path, device: Device, threads: int, pixels: Pixels) ->
     captured: dict[int, Callable[[Any], Any]] = {}
 
     def run(batch: int, number: int) -> None:
-        rows = [(number * batch + index) % len(pixels) for index in range(batch)]
-        images = torch.from_numpy(pixels[rows])
+        images = torch.from_numpy(pixels[some(range(len(pixels)), number, batch)])
         with torch.inference_mode():
             if device == "cpu":
                 forward(images)

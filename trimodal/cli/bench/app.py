@@ -85,7 +85,7 @@ def vision(
     Typical: trimodal bench vision --bare --concurrency 16 --batch 16
     """
     from trimodal.bench.vision.bench import measure
-    from trimodal.bench.vision.plan import Plan
+    from trimodal.bench.vision.tables import Plan
     from trimodal.server.options import parse_profile
     from trimodal.server.overlay import parse_changes
 
