@@ -51,9 +51,7 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
     """A table of them; nothing when there are none."""
     if not findings:
         return
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    for column in ("case", "", "what", "before", "now", "detail", "p"):
-        table.add_column(column, overflow="fold", justify="right" if column == "p" else "left")
+    table = _table(("case", "", "what", "before", "now", "detail"), ("p",))
     for one in findings:
         mark = Text(one.verdict, style=_STYLES[one.verdict])
         # Answers are data: Text shows brackets in them as they are.
@@ -65,10 +63,8 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
 def summary(findings: Sequence[Finding], compared: int) -> str:
     """Returns the counts, as one line."""
     counts = Counter(one.verdict for one in findings)
-    told = [f"{counts[verdict]} {verdict}" for verdict in VERDICTS]
-    if not findings:
-        return f"{compared} cases compared: nothing changed"
-    return f"{compared} cases compared: " + ", ".join(text for text in told if text[0] != "0")
+    told = [f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]]
+    return f"{compared} cases compared: {', '.join(told) or 'nothing changed'}"
 
 
 def as_data(comparison: Comparison, before: Run, after: Run) -> dict[str, Any]:
@@ -99,9 +95,7 @@ def _about(run: Run) -> dict[str, Any]:
 def _print_groups(groups: Sequence[Latency], console: Console) -> None:
     if not groups:
         return
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    for column in ("all cases of", "time", "before", "now", "ratio", "95 %", "p"):
-        table.add_column(column, justify="left" if column in ("all cases of", "time") else "right")
+    table = _table(("all cases of", "time"), ("before", "now", "ratio", "95 %", "p"))
     for one in groups:
         style = _STYLES.get(one.verdict or "", "")
         table.add_row(
@@ -114,6 +108,13 @@ def _print_groups(groups: Sequence[Latency], console: Console) -> None:
             _p(one.p),
         )
     console.print(table)
+
+
+def _table(left: Sequence[str], right: Sequence[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    for column in (*left, *right):
+        table.add_column(column, overflow="fold", justify="right" if column in right else "left")
+    return table
 
 
 def _count(run: Run) -> int:

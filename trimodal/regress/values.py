@@ -5,14 +5,14 @@ A stored run is a baseline.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
 _Count = Annotated[int, Field(ge=0)]
 _Milliseconds = Annotated[float, Field(ge=0)]
 Metric = Literal["ttft", "tpot", "total", "heard", "saw"]
-METRICS: tuple[Metric, ...] = ("ttft", "tpot", "total", "heard", "saw")
+METRICS: tuple[Metric, ...] = get_args(Metric)
 
 
 class _Stored(BaseModel):

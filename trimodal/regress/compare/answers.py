@@ -1,4 +1,4 @@
-"""Compares a case's answers with the recorded ones, and says whether a difference is worse.
+"""Compares a case's answers, prompts and cache outcomes with the recorded ones: is a difference worse?
 
 An answer that was recorded, in whichever repeat, is no difference. For others the case's expectation decides;
 without one, how alike they are.
@@ -6,21 +6,25 @@ without one, how alike they are.
 
 from __future__ import annotations
 
+import difflib
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from trimodal.regress.compare.findings import Finding, Limits, Verdict
 from trimodal.regress.compare.significance import fewer_successes
-from trimodal.regress.golden.expectations import broken
+from trimodal.regress.golden.expectations import broken, word_errors
 from trimodal.regress.golden.schema import Expectation
-from trimodal.regress.texts import overlap, word_errors
 from trimodal.regress.values import Record, Said
 
 # Comparing all with all of a sampled case with many repeats would take minutes.
 _MOST_COMPARED = 40
 _SHOWN = 60
 _SAME_VECTOR = 0.99999  # they are kept to five digits
+# Words, single signs, and single characters of scripts that put no spaces between words.
+_PARTS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+|[^\w\s]")
 
 
 def compare_expectations(
@@ -110,6 +114,16 @@ def _text(recorded: Sequence[Said], new: Sequence[Said], task: str, limits: Limi
     return [(verdict, shown(old), shown(now), detail)]
 
 
+def overlap(first: str, second: str) -> float:
+    """Share of the words and signs that both have in the same order: 1 for equal ones, 0 for none shared.
+
+    Twice the matches over all parts of both (Ratcliff and Obershelp). Case counts, spaces do not.
+    """
+    parts = _PARTS.findall(first), _PARTS.findall(second)
+    # Without its "junk" rule, which drops the frequent words of long texts.
+    return difflib.SequenceMatcher(None, *parts, autojunk=False).ratio()
+
+
 def _nearest(text: str, others: Iterable[Said]) -> tuple[float, Said]:
     """Returns the most alike of some answers, and how much it is."""
     ranked = [(overlap(one.text, text), one) for one in list(others)[:_MOST_COMPARED]]
@@ -181,3 +195,44 @@ def shown(said: Said) -> str:
 def _printable(text: str) -> str:
     # An answer must not move a terminal's cursor or colour what comes after it.
     return "".join(sign if sign.isprintable() else "�" for sign in text)
+
+
+def compare_cache(case: str, before: Record, after: Record, alpha: float) -> list[Finding]:
+    """Compares whether a case is answered from the cache.
+
+    The last request decides, because the first ones may only fill the cache; fewer hits
+    before it are worse when that is not chance.
+    """
+    was, now = before.observations[-1].cache, after.observations[-1].cache
+    told = _counts(before), _counts(after)
+    if was and not now:
+        return [Finding(case, "cache", "worse", *told, f"{was} → generated")]
+    if now and not was:
+        return [Finding(case, "cache", "better", *told, f"generated → {now}")]
+    p = fewer_successes(_hits(before), _hits(after))
+    if was and p < alpha:
+        return [Finding(case, "cache", "worse", *told, "fewer hits", p)]
+    if was != now:
+        return [Finding(case, "cache", "changed", *told, f"{was} → {now}")]
+    return []
+
+
+def compare_prompt(case: str, before: Record, after: Record) -> list[Finding]:
+    """Compares the tokens of the prompt: they change with a template, a tokenizer or a budget."""
+    was, now = (
+        sorted({one.prompt_tokens for one in record.observations if one.prompt_tokens})
+        for record in (before, after)
+    )
+    if was == now or not was or not now:
+        return []
+    told = [f"{', '.join(map(str, sizes))} tokens" for sizes in (was, now)]
+    return [Finding(case, "prompt", "changed", told[0], told[1])]
+
+
+def _hits(record: Record) -> tuple[int, int]:
+    return sum(bool(one.cache) for one in record.observations), len(record.observations)
+
+
+def _counts(record: Record) -> str:
+    counts = Counter(one.cache or "generated" for one in record.observations)
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))

@@ -7,8 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trimodal.regress.compare.answers import compare_answers, compare_expectations, shown
-from trimodal.regress.compare.caching import compare_cache, compare_prompt
+from trimodal.regress.compare.answers import (
+    compare_answers,
+    compare_cache,
+    compare_expectations,
+    compare_prompt,
+    shown,
+)
 from trimodal.regress.compare.findings import VERDICTS, Finding, Limits
 from trimodal.regress.compare.latencies import MIN_SAMPLES, Latency, compare_latencies, findings, too_few
 from trimodal.regress.compare.significance import mann_whitney

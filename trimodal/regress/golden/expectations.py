@@ -1,11 +1,11 @@
-"""Checks one answer against the expectation of its golden line."""
+"""Checks one answer against the expectation of its golden line, and counts its word errors."""
 
 from __future__ import annotations
 
 import re
 
+from trimodal.errors import OperatorError
 from trimodal.regress.golden.schema import Expectation
-from trimodal.regress.texts import word_errors
 from trimodal.regress.values import Said
 
 
@@ -26,10 +26,6 @@ def broken(expect: Expectation, said: Said) -> str:
         best = said.labels[0][0] if said.labels else ""
         if best != expect.label:
             return f"label {_short(best)} is not {_short(expect.label)}"
-    return _measured(expect, said)
-
-
-def _measured(expect: Expectation, said: Said) -> str:
     reference = expect.text or ""
     if expect.wer_max is not None and (rate := word_errors(reference, said.text)) > expect.wer_max:
         return f"word error rate {rate:.3f} is above {expect.wer_max:g}"
@@ -39,6 +35,22 @@ def _measured(expect: Expectation, said: Said) -> str:
         if said.cosine < expect.similarity_min:
             return f"similarity {said.cosine:.3f} is below {expect.similarity_min:g}"
     return ""
+
+
+def word_errors(said: str, heard: str) -> float:
+    """Word error rate of `heard` against `said`, as the field counts it: case and punctuation do not matter.
+
+    Raises:
+        OperatorError: the package for it is not installed.
+    """
+    from trimodal.audio.word_errors import normalise, word_error_rate
+
+    if not normalise(said):
+        return float(bool(normalise(heard)))
+    try:
+        return word_error_rate([said], [heard])
+    except ImportError:
+        raise OperatorError("word error rates need jiwer: pip install 'trimodal[audio]'") from None
 
 
 def _short(text: str) -> str:

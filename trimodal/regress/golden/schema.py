@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator, model_validator
 
 MAX_REPEAT = 1000
+Task = TypeVar("Task", bound=str)
+Input = TypeVar("Input", bound="_Strict")
 
 
 class _Strict(BaseModel):
@@ -142,14 +144,18 @@ class Expectation(_Strict):
         return (self.contains,) if isinstance(self.contains, str) else self.contains or ()
 
 
-class _Line(_Strict):
+class CaseLine(_Strict, Generic[Task, Input]):
+    """One line: a case of a task."""
+
     id: str = Field(pattern=r"^[\w.:-]{1,64}$")
+    task: Task
+    input: Input
     expect: Expectation = Expectation()
     repeat: int | None = Field(None, ge=1, le=MAX_REPEAT)
 
     @model_validator(mode="after")
-    def _can_be_checked(self) -> _Line:
-        task, expect = getattr(self, "task", ""), self.expect
+    def _can_be_checked(self) -> CaseLine[Task, Input]:
+        task, expect = self.task, self.expect
         if expect.label is not None and task not in ("vision", "assistant"):
             raise ValueError(f"expect.label: the task {task} gives no labels")
         texts = [expect.exact, expect.contains, expect.regex, expect.wer_max]
@@ -160,30 +166,11 @@ class _Line(_Strict):
         return self
 
 
-class LlmLine(_Line):
-    task: Literal["llm"]
-    input: LlmInput
-
-
-class VisionLine(_Line):
-    task: Literal["vision"]
-    input: VisionInput
-
-
-class SpeechLine(_Line):
-    task: Literal["speech"]
-    input: SpeechInput
-
-
-class EmbeddingLine(_Line):
-    task: Literal["embedding"]
-    input: EmbeddingInput
-
-
-class AssistantLine(_Line):
-    task: Literal["assistant"]
-    input: AssistantInput
-
-
-Line = LlmLine | VisionLine | SpeechLine | EmbeddingLine | AssistantLine
+Line = (
+    CaseLine[Literal["llm"], LlmInput]
+    | CaseLine[Literal["vision"], VisionInput]
+    | CaseLine[Literal["speech"], SpeechInput]
+    | CaseLine[Literal["embedding"], EmbeddingInput]
+    | CaseLine[Literal["assistant"], AssistantInput]
+)
 LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="task")])
