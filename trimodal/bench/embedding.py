@@ -17,19 +17,19 @@ from typing import Any
 
 from rich.console import Console
 
-from trimodal.bench.common.bare_process import BareProcess, Works
 from trimodal.bench.common.closed_loop import (
+    BareProcess,
     LoopRound,
     LoopSummary,
+    Works,
     added_ms,
     rate_ratio,
     run_clients,
     some,
     summarise_loops,
 )
-from trimodal.bench.common.serving import bench_options, serving, settings_of
+from trimodal.bench.common.serving import Statistics, bench_options, between, serving, settings_of
 from trimodal.bench.common.tables import make_table
-from trimodal.bench.common.triton_counters import Statistics, between
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.repository import select_models
 from trimodal.server.options import Profile

@@ -51,12 +51,12 @@ def regress(
     from rich.console import Console
 
     from trimodal.errors import TrimodalError
-    from trimodal.regress.baseline import baseline_path, check_writable, read_baseline, write_baseline
     from trimodal.regress.compare.compare import check, compare, refusals
     from trimodal.regress.compare.findings import Limits
     from trimodal.regress.golden.cases import read_cases
     from trimodal.regress.report import as_data, print_comparison, print_findings
     from trimodal.regress.run.rounds import Pace
+    from trimodal.regress.values import baseline_path, check_writable, read_baseline, write_baseline
 
     if versus is not None and (record or baseline):
         raise typer.BadParameter("--versus needs no baseline: leave out --record and --baseline")

@@ -2,8 +2,7 @@
 
 import pytest
 
-from trimodal.bench.cache.figures import Share, calibrate, clopper_pearson, hard, share
-from trimodal.bench.cache.pairs import Measured, Pair
+from trimodal.bench.cache.pairs import Measured, Pair, Share, calibrate, clopper_pearson, hard, share
 
 
 def measured(kind, cosine, reason=""):

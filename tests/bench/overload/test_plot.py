@@ -4,7 +4,7 @@ import pytest
 
 from tests.bench.overload.test_figures import result
 from tests.bench.overload.test_tables import level
-from trimodal.bench.overload.plot import draw
+from trimodal.bench.overload.tables import draw
 from trimodal.errors import ServerError
 
 HUNG = result(outcome="gave_up", ttft=float("nan"))

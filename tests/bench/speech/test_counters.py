@@ -3,7 +3,7 @@ import math
 import pytest
 
 from trimodal.bench.common.serving import metrics_page
-from trimodal.bench.speech.counters import Work, parse_page, work_between
+from trimodal.bench.speech.figures import Work, parse_page, work_between
 from trimodal.errors import ServerError
 from trimodal.server import ports
 

@@ -3,8 +3,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from trimodal.bench.speech.figures import LiveFigures
-from trimodal.bench.speech.tables import print_live
+from trimodal.bench.speech.figures import LiveFigures, print_live
 
 ROW = LiveFigures(
     streams=4,

@@ -4,7 +4,7 @@ import pytest
 
 from trimodal.errors import OperatorError
 from trimodal.regress.compare.answers import overlap
-from trimodal.regress.golden.expectations import word_errors
+from trimodal.regress.golden.schema import word_errors
 
 
 def test_overlap():

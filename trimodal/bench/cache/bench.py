@@ -14,8 +14,16 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from trimodal.bench.cache.figures import CONFIDENCE, calibrate, hard, share
-from trimodal.bench.cache.pairs import CLASSES, Measured, measure_pairs, read_pairs
+from trimodal.bench.cache.pairs import (
+    CLASSES,
+    CONFIDENCE,
+    Measured,
+    calibrate,
+    hard,
+    measure_pairs,
+    read_pairs,
+    share,
+)
 from trimodal.bench.common.serving import built, settings_of
 from trimodal.bench.common.tables import make_table
 from trimodal.cache.calibration import SHIPPED, Calibration

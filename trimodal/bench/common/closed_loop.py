@@ -1,4 +1,4 @@
-"""Runs closed loops: clients that each send the next request when the last one is answered.
+"""Runs closed loops: clients that each send the next request when the last one is answered, and a bare side.
 
 One request answers one batch of items (images, texts, windows of speech).
 """
@@ -6,13 +6,16 @@ One request answers one batch of items (images, texts, windows of speech).
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from trimodal.client.timing import percentile
+from trimodal.errors import OperatorError
 
 # A round ends after this many requests however long it was to last: what is kept in memory stays small.
 MOST_REQUESTS = 20_000
@@ -130,3 +133,74 @@ def run_alone(work: Callable[[int], object], *, items: int, seconds: float) -> L
         work(len(times) + 1)
         times.append(time.perf_counter() - at)
     return LoopRound(items * len(times) / (time.perf_counter() - began), tuple(times))
+
+
+# Kind of work → the call that does number n of it with a batch of this size.
+Works = Mapping[str, Callable[[int, int], object]]
+_START_S = 120.0
+_GRACE_S = 60.0
+
+
+class BareProcess:
+    """Opens the works in a new process and runs rounds of them.
+
+    Args:
+        opener: makes the works; called in the process with `arguments`, so both are pickled.
+    """
+
+    def __init__(self, opener: Callable[..., Works], *arguments: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, other = context.Pipe()
+        self._process = context.Process(target=_serve, args=(other, opener, arguments), daemon=True)
+        self._process.start()
+        other.close()
+
+    async def run(self, kind: str, *, batch: int, seconds: float) -> LoopRound:
+        """Runs a round of `kind` in batches of `batch` items.
+
+        Raises:
+            OperatorError: the works cannot be opened or failed; says why.
+        """
+        return await asyncio.to_thread(self._run, kind, batch, seconds)
+
+    def _run(self, kind: str, batch: int, seconds: float) -> LoopRound:
+        try:
+            self._pipe.send((kind, batch, seconds))
+            if not self._pipe.poll(_START_S + seconds + _GRACE_S):
+                raise OperatorError("the bare engine's process does not answer")
+            answer = self._pipe.recv()
+        except (EOFError, OSError):
+            raise OperatorError("the bare engine's process died") from None
+        if isinstance(answer, LoopRound):
+            return answer
+        raise OperatorError(f"the bare engine failed: {answer}")
+
+    def __enter__(self) -> BareProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pipe.close()
+        self._process.join(5.0)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join(5.0)
+
+
+def _serve(pipe: Connection, opener: Callable[..., Works], arguments: tuple[Any, ...]) -> None:
+    works: Works | None = None
+    while True:
+        try:
+            kind, batch, seconds = pipe.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            works = opener(*arguments) if works is None else works
+            work = works[kind]
+            answer: LoopRound | str = run_alone(
+                lambda number, work=work, batch=batch: work(batch, number),  # type: ignore[misc]
+                items=batch,
+                seconds=seconds,
+            )
+        except Exception as error:
+            answer = f"{type(error).__name__}: {error}"
+        pipe.send(answer)

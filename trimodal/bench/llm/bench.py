@@ -24,8 +24,7 @@ from rich.table import Table
 from trimodal.bench.common.closed_loop import paired_ratio
 from trimodal.bench.common.serving import serving
 from trimodal.bench.common.tables import make_table
-from trimodal.bench.llm.prompts import Prompts
-from trimodal.bench.llm.sides import BareEngine, Round, run_served, summarise
+from trimodal.bench.llm.sides import BareEngine, Prompts, Round, run_served, summarise
 from trimodal.llm.settings import LlmSettings
 from trimodal.paths import default_repository
 from trimodal.repository import select_models

@@ -26,12 +26,11 @@ from rich.console import Console
 from trimodal.bench.common.closed_loop import run_clients
 from trimodal.bench.common.serving import serving
 from trimodal.bench.llm.bench import served_settings
-from trimodal.bench.llm.prompts import Prompts
+from trimodal.bench.llm.sides import Prompts
 from trimodal.bench.overload.figures import LevelFigures
 from trimodal.bench.overload.load import Asked, poisson
-from trimodal.bench.overload.plot import draw
 from trimodal.bench.overload.sides import Level, Side
-from trimodal.bench.overload.tables import print_tables, statements
+from trimodal.bench.overload.tables import draw, print_tables, statements
 from trimodal.errors import SettingsError
 from trimodal.llm.request.tiers import Tiers, read_tiers
 from trimodal.paths import default_repository

@@ -19,8 +19,7 @@ from typing import Any
 from rich.console import Console
 
 from trimodal.audio.values import SAMPLE_RATE
-from trimodal.bench.common.bare_process import BareProcess
-from trimodal.bench.common.closed_loop import LoopRound, added_ms, rate_ratio, summarise_loops
+from trimodal.bench.common.closed_loop import BareProcess, LoopRound, added_ms, rate_ratio, summarise_loops
 from trimodal.bench.common.serving import built, settings_of
 from trimodal.bench.common.tables import NARROW, make_table
 from trimodal.bench.speech.plan import Plan

@@ -9,12 +9,17 @@ by more than a second, and what was left at END was answered within two.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from rich.console import Console
+
 from trimodal.audio.word_errors import word_error_rate
-from trimodal.bench.speech.counters import Work
+from trimodal.bench.common.tables import NARROW, make_table
 from trimodal.bench.speech.streams import HeldWord, StreamRun
 from trimodal.bench.speech.utterances import Spoken
 from trimodal.client.timing import percentile
@@ -124,3 +129,95 @@ def lag_growth(held: Sequence[HeldWord], seconds: float) -> float:
     first = [word.lag for word in held if word.word.end <= seconds / 3]
     last = [word.lag for word in held if word.word.end >= seconds * 2 / 3]
     return median(last) - median(first) if first and last else 0.0
+
+
+_LINE = re.compile(r"^(trimodal_speech_\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
+_LE = re.compile(r'\ble="([^"]*)"')
+
+# Name, and for a histogram's bucket its upper bound → sum over all other labels.
+Page = Mapping[tuple[str, float | None], float]
+
+
+@dataclass(frozen=True)
+class Work:
+    """Of the recogniser between two readings; `batch_most` is the bound of the highest bucket used."""
+
+    windows: float
+    seconds: float
+    batch_mean: float
+    batch_most: float
+
+
+def parse_page(text: str) -> Page:
+    """Parses the speech metrics of a page in Prometheus' text format."""
+    page: dict[tuple[str, float | None], float] = defaultdict(float)
+    for name, labels, value in _LINE.findall(text):
+        bound = _LE.search(labels)
+        page[name, float(bound[1]) if bound else None] += float(value)
+    return page
+
+
+def work_between(before: Page, after: Page) -> Work:
+    """What was done between two readings of one server."""
+
+    def grown(name: str, bound: float | None = None) -> float:
+        key = (f"trimodal_speech_{name}", bound)
+        return after.get(key, 0.0) - before.get(key, 0.0)
+
+    batches = grown("batch_size_count")
+    bounds = {bound for _, bound in after if bound is not None}
+    # Buckets are cumulative: the first that holds all batches of this while bounds the largest.
+    holding = (bound for bound in bounds if grown("batch_size_bucket", bound) >= batches)
+    return Work(
+        windows=grown("batch_size_sum"),
+        seconds=grown("recognize_seconds_sum"),
+        batch_mean=grown("batch_size_sum") / batches if batches else 0.0,
+        batch_most=min(holding, default=math.inf) if batches else 0.0,
+    )
+
+
+SEEN = "policy|streams|WER %|offline|to it|lag p50|p95|p99|first|kept"
+COST = "policy|streams|compute|batch|most|win/s|lag p95|growth|flush|out"
+
+
+def print_live(title: str, rows: Sequence[tuple[str, LiveFigures]], console: Console) -> None:
+    """Both tables, a row for each policy with a number of streams, and what their columns mean."""
+    seen = make_table(title, SEEN, **NARROW)
+    cost = make_table("the same, seen from the server", COST, **NARROW)
+    for policy, row in rows:
+        seen.add_row(
+            policy,
+            str(row.streams),
+            *(_number(rate, 100, 1) for rate in (row.wer, row.offline_wer, row.wer_to_offline)),
+            *(_number(seconds, 1, 2) for seconds in (row.lag_p50, row.lag_p95, row.lag_p99, row.first_s)),
+            "yes" if row.keeps_up else "no",
+        )
+        cost.add_row(
+            policy,
+            str(row.streams),
+            f"{row.compute:.4f}",
+            f"{row.batch_mean:.2f}",
+            f"{row.batch_most:g}",
+            f"{row.windows_per_s:.1f}",
+            _number(row.server_lag_p95, 1, 2),
+            f"{row.growth:+.2f}",
+            f"{row.flush:.2f}",
+            str(row.refused + row.failed),
+        )
+    console.print(seen)
+    console.print(
+        "WER: committed text against what was said; offline: the same of whole utterances; "
+        "to it: WER with the offline text as truth\n"
+        "lag: seconds of audio spoken less a word's end, when the client holds it as committed; "
+        "first: from a stream's first word to its first text"
+    )
+    console.print(cost)
+    console.print(
+        "compute: seconds of the recogniser a second of audio; batch, most: windows of a run\n"
+        "lag: as the server tells it; growth: of the median lag, last third less first third\n"
+        "flush: from END to the last words; out: streams refused or failed"
+    )
+
+
+def _number(value: float | None, scale: float, digits: int) -> str:
+    return "" if value is None else f"{value * scale:.{digits}f}"

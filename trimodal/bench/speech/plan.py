@@ -10,8 +10,7 @@ from pathlib import Path
 
 from trimodal.audio.values import PolicyName
 from trimodal.bench.common.serving import metrics_page
-from trimodal.bench.speech.counters import parse_page, work_between
-from trimodal.bench.speech.figures import LiveFigures, summarise_live
+from trimodal.bench.speech.figures import LiveFigures, parse_page, summarise_live, work_between
 from trimodal.bench.speech.streams import run_streams
 from trimodal.bench.speech.utterances import Spoken
 from trimodal.client import Client

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, Samples
-from trimodal.bench.common.bare_process import Works
-from trimodal.bench.common.closed_loop import LoopRound, run_clients, some
+from trimodal.bench.common.closed_loop import LoopRound, Works, run_clients, some
 from trimodal.client.transports.base import Request, Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.client.transports.tensors import strings

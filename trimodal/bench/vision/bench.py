@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from trimodal.bench.common.bare_process import BareProcess
-from trimodal.bench.common.closed_loop import run_clients, some
-from trimodal.bench.common.serving import bench_options, serving
-from trimodal.bench.common.triton_counters import Statistics, between
+from trimodal.bench.common.closed_loop import BareProcess, run_clients, some
+from trimodal.bench.common.serving import Statistics, bench_options, between, serving
 from trimodal.bench.vision.sides import STEPS, jpegs, larger_batches, open_bare, random_pixels, step_settings
 from trimodal.bench.vision.tables import Measured, Plan, report
 from trimodal.bench.vision.torch_baseline import open_torch

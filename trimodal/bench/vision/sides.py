@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from trimodal.bench.common.bare_process import Works
-from trimodal.bench.common.closed_loop import some
+from trimodal.bench.common.closed_loop import Works, some
 from trimodal.bench.common.serving import settings_of
 from trimodal.errors import RequestError
 from trimodal.metrics import MemoryMetrics

@@ -11,8 +11,8 @@ from typing import Any
 from rich.console import Console
 
 from trimodal.bench.common.closed_loop import LoopRound, added_ms, median_rate, rate_ratio, summarise_loops
+from trimodal.bench.common.serving import StepTimes
 from trimodal.bench.common.tables import NARROW, make_table
-from trimodal.bench.common.triton_counters import StepTimes
 from trimodal.server.options import Profile
 
 # Clients that send batches: while one batch is classified the next is decoded and a third is on its way.

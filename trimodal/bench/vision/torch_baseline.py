@@ -13,8 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trimodal.bench.common.bare_process import Works
-from trimodal.bench.common.closed_loop import some
+from trimodal.bench.common.closed_loop import Works, some
 from trimodal.errors import ArtefactError
 from trimodal.paths import default_repository
 from trimodal.runtimes.onnx_session import Device

@@ -15,8 +15,7 @@ import numpy as np
 
 from trimodal.regress.compare.findings import Finding, Limits, Verdict
 from trimodal.regress.compare.significance import fewer_successes
-from trimodal.regress.golden.expectations import broken, word_errors
-from trimodal.regress.golden.schema import Expectation
+from trimodal.regress.golden.schema import Expectation, broken, word_errors
 from trimodal.regress.values import Record, Said
 
 # Comparing all with all of a sampled case with many repeats would take minutes.
