@@ -39,10 +39,10 @@ def print_comparison(
         console.print(Text(f"  {knob}"))
     print_findings(comparison.findings, console)
     _print_groups([one for one in comparison.latencies if not one.case], console)
-    if comparison.repeat_needed:
+    if repeat := comparison.repeat_needed:
         console.print(
-            f"too few requests to see the times of a single case change: that takes --repeat "
-            f"{comparison.repeat_needed}, in both runs"
+            f"too few requests to see the times of a single case change: that takes --repeat {repeat}, "
+            "in both runs"
         )
     console.print(summary(comparison.findings, comparison.compared))
 
@@ -55,7 +55,7 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
     for one in findings:
         mark = Text(one.verdict, style=_STYLES[one.verdict])
         # Answers are data: Text shows brackets in them as they are.
-        cells = [Text(text) for text in (one.what, one.before, one.after, one.detail)]
+        cells = map(Text, (one.what, one.before, one.after, one.detail))
         table.add_row(Text(one.case), mark, *cells, _p(one.p))
     console.print(table)
 
@@ -69,17 +69,8 @@ def summary(findings: Sequence[Finding], compared: int) -> str:
 
 def as_data(comparison: Comparison, before: Run, after: Run) -> dict[str, Any]:
     """Makes the comparison plain data; times in milliseconds."""
-    return {
-        "worse": comparison.worse,
-        "doubt": comparison.doubt,
-        "compared": comparison.compared,
-        "repeat_needed": comparison.repeat_needed,
-        "knobs": comparison.knobs,
-        "findings": [asdict(one) for one in comparison.findings],
-        "latencies": [asdict(one) for one in comparison.latencies],
-        "before": _about(before),
-        "after": _about(after),
-    }
+    runs = {"before": _about(before), "after": _about(after)}
+    return {"worse": comparison.worse, **asdict(comparison), **runs}
 
 
 def _about(run: Run) -> dict[str, Any]:

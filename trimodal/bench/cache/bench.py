@@ -139,11 +139,8 @@ def _figures(measured: Sequence[Measured], threshold: float, source: str, checkp
 
 
 def _false_hits(measured: Sequence[Measured], threshold: float) -> list[Measured]:
-    return [
-        one
-        for one in measured
-        if one.pair.label == "different" and one.cosine >= threshold and not one.reason
-    ]
+    near = (one for one in measured if one.cosine >= threshold and not one.reason)
+    return [one for one in near if one.pair.label == "different"]
 
 
 def _print(figures: Mapping[str, Any], console: Console) -> None:
@@ -166,10 +163,9 @@ def _print(figures: Mapping[str, Any], console: Console) -> None:
             f"95 % confidence: the goal of {GOAL_FALSE:.0%} is {'met' if bound <= GOAL_FALSE else 'missed'}"
         )
     if hits["pairs"]:
-        met = "met" if hits["rate"] >= GOAL_HITS else "missed"
         console.print(
             f"hits: {hits['hits']} of {hits['pairs']} paraphrases, {hits['rate']:.1%}: "
-            f"the goal of {GOAL_HITS:.0%} is {met}"
+            f"the goal of {GOAL_HITS:.0%} is {'met' if hits['rate'] >= GOAL_HITS else 'missed'}"
         )
 
 

@@ -130,7 +130,7 @@ async def _keep(client: Client, question: str) -> None:
     """Has an answer generated and stored, whatever is near it, and waits until it is."""
     until = time.monotonic() + _LIMIT_S
     while time.monotonic() < until:
-        if not (await _ask(client, question, cache_control="no-cache")).text:
+        if not (await _ask(client, question, "no-cache")).text:
             return  # The fake engine began at its full stop: nothing to keep.
         for _ in range(20):
             if await _asked(client, question) == "exact":
@@ -141,12 +141,12 @@ async def _keep(client: Client, question: str) -> None:
 
 async def _asked(client: Client, question: str) -> str:
     """How it was answered: exact, semantic or, generated and not kept, empty."""
-    return (await _ask(client, question, cache_control="no-store")).note.cache
+    return (await _ask(client, question, "no-store")).note.cache
 
 
-async def _ask(client: Client, question: str, cache_control: str | None = None) -> Answer:
+async def _ask(client: Client, question: str, control: str) -> Answer:
     return await client.complete(
-        question, max_tokens=_TOKENS, stop=".", cache_control=cache_control, timeout=_LIMIT_S
+        question, max_tokens=_TOKENS, stop=".", cache_control=control, timeout=_LIMIT_S
     )
 
 
@@ -184,12 +184,13 @@ async def _take_turns(client: Client, pairs: Sequence[tuple[str, str]], requests
             turn_s[side] = time.perf_counter() - began
             if number < 0:
                 continue
-            if side in GOALS_MS and said != side:
-                times.missed[side] += 1
-                continue
-            times.seconds[side].append(turn_s[side])
-            if side in GOALS_MS:
+            if side not in GOALS_MS:
+                times.seconds[side].append(turn_s[side])
+            elif said == side:
+                times.seconds[side].append(turn_s[side])
                 times.above[side].append(turn_s[side] - turn_s[GOALS_MS[side][0]])
+            else:
+                times.missed[side] += 1
     return times
 
 

@@ -90,11 +90,8 @@ def _pair(path: Path, number: int, line: str) -> Pair:
 
 def measure_pairs(pairs: Sequence[Pair], embedder: TextEmbedder, guard: Guard) -> list[Measured]:
     """Cosine and reason of each pair. The guard judges both ways."""
-    cosines = cosines_of(pairs, embedder)
-    return [
-        Measured(pair, cosine, guard.judge(pair.a, pair.b, cosine))
-        for pair, cosine in zip(pairs, cosines, strict=True)
-    ]
+    found = zip(pairs, cosines_of(pairs, embedder), strict=True)
+    return [Measured(pair, cosine, guard.judge(pair.a, pair.b, cosine)) for pair, cosine in found]
 
 
 def cosines_of(pairs: Sequence[Pair], embedder: TextEmbedder) -> list[float]:

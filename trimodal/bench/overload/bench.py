@@ -108,8 +108,7 @@ async def measure(plan: Plan, console: Console, plot: Path | None = None) -> dic
         console.print(sentence)
     if plot:
         high = max(plan.mix, key=lambda name: tiers.tier[name].priority)
-        bound = tiers.tier[high].ttft_deadline_ms
-        draw(measured, plot, capacity=capacity, tier=high, bound_ms=bound)
+        draw(measured, plot, capacity=capacity, tier=high, bound_ms=tiers.tier[high].ttft_deadline_ms)
     return {
         "machine": platform.platform(),
         "plan": asdict(plan) | {"changes": changes},

@@ -78,29 +78,21 @@ def statements(
         told += _high_tier(last, tiers)
         error, memory = last.forecast_error, last.memory
         if error.count:
-            told.append(
-                f"TTFT foreseen at {last.load:g}×, {error.count} answers: off by {_ms(error.p50)} ms at p50, "
-                f"{_ms(error.p90)} ms at p90"
-            )
+            off = f"off by {_ms(error.p50)} ms at p50, {_ms(error.p90)} ms at p90"
+            told.append(f"TTFT foreseen at {last.load:g}×, {error.count} answers: {off}")
         if memory:
             shown = " → ".join(f"{memory[when].total:.0f}" for when in WHEN)
             told.append(f"memory of server and engine at {last.load:g}×, before → most → after: {shown} MiB")
-    told += _refusals(levels)
+    if slowest := max((level.refusals.most or 0.0 for level in levels), default=0.0):
+        served = max(level.served_refusals.most or 0.0 for level in levels)
+        told.append(
+            f"{_met(slowest < REFUSED_WITHIN_MS)}: the slowest refusal came {slowest:.1f} ms after its "
+            f"request was due, from its sending {served:.1f} ms at most (goal: below {REFUSED_WITHIN_MS:g})"
+        )
     for name, some in sides.items():
         for level in some:
             told += _doubts(f"{name} at {level.load:g}×", level)
     return told
-
-
-def _refusals(levels: Sequence[LevelFigures]) -> list[str]:
-    slowest = max((level.refusals.most or 0.0 for level in levels), default=0.0)
-    if not slowest:
-        return []
-    served = max(level.served_refusals.most or 0.0 for level in levels)
-    return [
-        f"{_met(slowest < REFUSED_WITHIN_MS)}: the slowest refusal came {slowest:.1f} ms after its request "
-        f"was due, from its sending {served:.1f} ms at most (goal: below {REFUSED_WITHIN_MS:g})"
-    ]
 
 
 def _high_tier(level: LevelFigures, tiers: Mapping[str, Tier]) -> list[str]:
@@ -145,8 +137,7 @@ def _ms(value: float | None) -> str:
     return f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}"
 
 
-_COLOURS = {"deadline": "#1f77b4", "fifo": "#d62728"}
-_MARKS = {"deadline": "o", "fifo": "s"}
+_STYLES = {"deadline": {"color": "#1f77b4", "marker": "o"}, "fifo": {"color": "#d62728", "marker": "s"}}
 # Where an unknown percentile is drawn, as a factor of the highest known one; a height for each side.
 _NO_TEXT_AT = {"deadline": 1.15, "fifo": 1.6}
 
@@ -172,18 +163,12 @@ def draw(
     figure, (goodput, ttft) = pyplot.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     loads = sorted({level.load for levels in sides.values() for level in levels})
     offered = sorted({*loads, 1.0} if loads and loads[0] < 1.0 < loads[-1] else loads)
-    goodput.plot(
-        offered,
-        [min(1.0, load) * capacity for load in offered],
-        ":",
-        color="grey",
-        label="offered, up to capacity",
-    )
+    most = [min(1.0, load) * capacity for load in offered]
+    goodput.plot(offered, most, ":", color="grey", label="offered, up to capacity")
     for name, levels in sides.items():
-        style: dict[str, Any] = {"color": _COLOURS.get(name), "marker": _MARKS.get(name, "o")}
-        goodput.plot(
-            [level.load for level in levels], [level.goodput for level in levels], label=name, **style
-        )
+        style = _STYLES.get(name, {"color": None, "marker": "o"})
+        shown = [level.load for level in levels], [level.goodput for level in levels]
+        goodput.plot(*shown, label=name, **style)
         _draw_ttft(ttft, name, levels, tier, style)
     goodput.set(title="Requests that met TTFT and ITL bounds", ylabel="goodput, requests/s")
     goodput.set_ylim(bottom=0)

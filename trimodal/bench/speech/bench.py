@@ -56,13 +56,8 @@ def _measure_versus(plan: Plan, spoken: Sequence[Spoken], console: Console) -> l
         [directory, *plan.versus], device=settings.device, threads=settings.threads, batch=plan.batch
     )
     try:
-        found = engines.compare(
-            opened,
-            [one.samples for one in spoken],
-            windows_s=plan.window_s,
-            batches=sorted({1, plan.batch}),
-            rounds=plan.rounds,
-        )
+        audio, batches = [one.samples for one in spoken], sorted({1, plan.batch})
+        found = engines.compare(opened, audio, windows_s=plan.window_s, batches=batches, rounds=plan.rounds)
     finally:
         for engine in opened.values():
             engine.close()
@@ -76,7 +71,8 @@ async def measure_live(plan: Plan, spoken: Sequence[Spoken], console: Console) -
         options = ServerOptions.on_free_ports(*MODELS, changes=plan.changes, profile=plan.profile)
         server, client = await stack.enter_async_context(serving(options))
         recogniser = await stack.enter_async_context(Recogniser(server.grpc_url))
-        offline = [await _offline(recogniser, one) for one in spoken]
+        windows = [[one.samples[begin:end] for begin, end in one.windows] for one in spoken]
+        offline = [" ".join(await recogniser.texts(one)) for one in windows]
         await client.transcribe(spoken[0].samples)  # opens what a first stream opens
         rows = []
         for policy, streams in itertools.product(plan.policies, plan.streams):
@@ -86,8 +82,3 @@ async def measure_live(plan: Plan, spoken: Sequence[Spoken], console: Console) -
                 console.print(f"{policy}, {streams} streams: {row.why}")
     print_live(f"live streams of {plan.seconds:g} s, chunks of {plan.chunk_s * 1e3:g} ms", rows, console)
     return {f"{policy}_{row.streams}": asdict(row) for policy, row in rows}
-
-
-async def _offline(recogniser: Recogniser, spoken: Spoken) -> str:
-    texts = await recogniser.texts([spoken.samples[begin:end] for begin, end in spoken.windows])
-    return " ".join(texts)

@@ -10,6 +10,7 @@ a third server until it refuses them.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -51,16 +52,15 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
             sides[name] = await stack.enter_async_context(Recogniser(server.grpc_url))
         for length in plan.window_s:
             windows = cut_windows([one.samples for one in spoken], length, WINDOWS)
-            for index in range(plan.rounds + 1):
-                for streams in plan.streams:
-                    for name, side in sides.items():
-                        case = length, streams, name
-                        one, batches = await side.loop(
-                            windows, clients=streams, seconds=plan.loop_s, before=last.get(case)
-                        )
-                        last[case], formed[case] = one, mean(batches)
-                        if index:  # round 0 warms up
-                            rounds[case].append(one)
+            for index, streams in itertools.product(range(plan.rounds + 1), plan.streams):
+                for name, side in sides.items():
+                    case = length, streams, name
+                    one, batches = await side.loop(
+                        windows, clients=streams, seconds=plan.loop_s, before=last.get(case)
+                    )
+                    last[case], formed[case] = one, mean(batches)
+                    if index:  # round 0 warms up
+                        rounds[case].append(one)
     figures = report(plan, rounds, formed, console)
     figures["joining"] = await _joining(plan, spoken, console)
     return figures
@@ -88,15 +88,8 @@ def report(
             batch = formed[length, streams, "batched"]
             figures[f"{length:g}s_{streams}"] = {**factors, "ratio": ratio, "p50": latency, "batch": batch}
             carried[streams] = {name: streams / factor for name, factor in factors.items()}
-            table.add_row(
-                f"{length:g} s",
-                str(streams),
-                f"{factors['batched']:.3f}",
-                f"{batch:.1f}",
-                f"{factors['unbatched']:.3f}",
-                f"{ratio:.2f}",
-                f"{latency:.2f} s",
-            )
+            shown = f"{factors['batched']:.3f}", f"{batch:.1f}", f"{factors['unbatched']:.3f}"
+            table.add_row(f"{length:g} s", str(streams), *shown, f"{ratio:.2f}", f"{latency:.2f} s")
         figures[f"{length:g}s_carried"] = carried[max(carried)]
     console.print(table)
     console.print("ratio: windows a second, batched over unbatched, median of neighbouring rounds")

@@ -8,6 +8,7 @@ batch send single windows: while one batch is recognised the next gathers.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -66,7 +67,7 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
             whisper = stack.enter_context(theirs)
             others |= {f"faster-whisper {kind}": (whisper, f" {kind}") for kind in ("forward", "public")}
         for index in range(plan.rounds + 1):
-            for length, batch in ((length, batch) for length in audio for batch in sorted({1, plan.batch})):
+            for length, batch in itertools.product(audio, sorted({1, plan.batch})):
                 clients = 1 if batch == 1 else 2 * batch
                 ours, batches = await served.loop(
                     audio[length], clients=clients, seconds=plan.loop_s, before=last.get((length, batch))
@@ -121,11 +122,8 @@ def report(
         "ratio: windows a second, served over that side's, median of neighbouring rounds"
     )
     for length in plan.window_s:
-        added = figures[f"{length:g}s_added_ms"]
-        console.print(
-            f"one window of {length:g} s, p50 served less p50 of "
-            + ", ".join(f"{side}: {ms:+.1f} ms" for side, ms in added.items())
-        )
+        added = ", ".join(f"{side}: {ms:+.1f} ms" for side, ms in figures[f"{length:g}s_added_ms"].items())
+        console.print(f"one window of {length:g} s, p50 served less p50 of {added}")
     return figures
 
 

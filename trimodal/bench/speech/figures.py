@@ -83,17 +83,12 @@ def summarise_live(
             (the model's weights are random, say).
         work: of the recogniser meanwhile.
     """
-    taken = [index for index, run in enumerate(runs) if not run.refused]
-    heard = [runs[index].text for index in taken]
-    said = [spoken[index].text for index in taken]
-    plain = [offline[index] for index in taken] if offline else None
+    taken = [(run, told) for run, told in zip(runs, spoken, strict=True) if not run.refused]
+    heard, said = [run.text for run, _ in taken], [told.text for _, told in taken]
+    plain = [text for run, text in zip(runs, offline or (), strict=False) if not run.refused]
     held = [word for run in runs for word in run.words]
     lags = [word.lag for word in held]
-    firsts = [
-        runs[index].first - spoken[index].words[0].start  # type: ignore[operator]
-        for index in taken
-        if runs[index].first is not None and spoken[index].words
-    ]
+    firsts = [run.first - told.words[0].start for run, told in taken if run.first is not None and told.words]
     growth = lag_growth(held, max((one.seconds for one in spoken), default=0.0))
     flush = max((run.flush for run in runs), default=0.0)
     refused = len(runs) - len(taken)

@@ -56,10 +56,8 @@ class _Kept:
 
     def add(self, reply: Reply) -> None:
         said, observation = reply
-        update = {
-            "answer": self.answers.setdefault(said, len(self.answers)),
-            "first": not self.observations,
-        }
+        answer = self.answers.setdefault(said, len(self.answers))
+        update = {"answer": answer, "first": not self.observations}
         self.observations.append(observation.model_copy(update=update))
 
 
@@ -176,13 +174,11 @@ async def _with_cosines(client: Client, case: Case, answers: list[Said], timeout
         return tuple(answers)
     # After the rounds, so that it disturbs no measured request; an empty text has no vector.
     texts = [said.text for said in answers if said.text.strip() and not said.error]
-    vectors = iter(await client.embed([case.expect.text or "", *texts], timeout=timeout))
-    reference = next(vectors)
+    reference, *vectors = await client.embed([case.expect.text or "", *texts], timeout=timeout)
+    of_texts = dict(zip(texts, vectors, strict=True))
     found = []
     for said in answers:
-        vector = np.asarray(said.vector, np.float32) if said.vector else None
-        if vector is None and said.text.strip() and not said.error:
-            vector = next(vectors)
+        vector = np.asarray(said.vector, np.float32) if said.vector else of_texts.get(said.text)
         cosine = math.nan if vector is None else float(reference @ vector)
         found.append(said.model_copy(update={"cosine": round(cosine, 4) if math.isfinite(cosine) else None}))
     return tuple(found)
