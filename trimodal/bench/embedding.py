@@ -66,11 +66,7 @@ def open_bare(directory: Path, settings: EmbeddingSettings, texts: Sequence[str]
 
 
 async def measure(plan: Plan, console: Console) -> dict[str, Any]:
-    """Runs the plan and prints its table; the figures as plain data.
-
-    Raises:
-        OperatorError: a side cannot start.
-    """
+    """Runs the plan and prints its table; the figures as plain data."""
     texts = random_texts(plan.words)
     served: dict[int, list[LoopRound]] = defaultdict(list)
     alone: dict[int, list[LoopRound]] = defaultdict(list)

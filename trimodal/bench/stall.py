@@ -21,11 +21,7 @@ PERCENTS = (50.0, 99.0, 99.9, 100.0)
 
 
 async def measure(requests: int, console: Console) -> dict[str, Any]:
-    """Sends the requests one after the other and prints the figures; also as plain data.
-
-    Raises:
-        OperatorError: the server cannot start.
-    """
+    """Sends the requests one after the other and prints the figures; also as plain data."""
     options = ServerOptions.on_free_ports("embedding", changes={"embedding": {"engine": "fake"}})
     latencies = []
     async with serving(options) as (_, client):

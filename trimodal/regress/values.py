@@ -154,11 +154,7 @@ def write_baseline(path: Path, run: Run) -> None:
 
 
 def read_baseline(path: Path) -> Run:
-    """Reads a recorded run.
-
-    Raises:
-        OperatorError: there is none, or it cannot be read; says what to do.
-    """
+    """Reads a recorded run. Raises OperatorError: there is none, or it cannot be read; says what to do."""
     try:
         run = Run.model_validate_json(path.read_bytes())
     except FileNotFoundError:

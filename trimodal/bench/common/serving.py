@@ -72,11 +72,7 @@ async def serving(options: ServerOptions, **client: Any) -> AsyncIterator[tuple[
 
 
 def metrics_page(server: str) -> str:
-    """Fetches the metrics page at `host:port`.
-
-    Raises:
-        ServerError: it does not answer.
-    """
+    """Fetches the metrics page at `host:port`. Raises ServerError: it does not answer."""
     connection = http.client.HTTPConnection(server, timeout=10.0)
     try:
         connection.request("GET", "/metrics")

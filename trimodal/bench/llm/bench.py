@@ -8,7 +8,6 @@ that every one of them sees the same machine.
 from __future__ import annotations
 
 import asyncio
-import json
 import platform
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, closing
@@ -22,14 +21,13 @@ from rich.console import Console
 from rich.table import Table
 
 from trimodal.bench.common.closed_loop import paired_ratio
-from trimodal.bench.common.serving import serving
+from trimodal.bench.common.serving import serving, settings_of
 from trimodal.bench.common.tables import make_table
 from trimodal.bench.llm.sides import BareEngine, Prompts, Round, run_served, summarise
 from trimodal.llm.settings import LlmSettings
 from trimodal.paths import default_repository
 from trimodal.repository import select_models
 from trimodal.server.options import ServerOptions
-from trimodal.settings import parse_parameters
 
 Run = Callable[[Sequence[str]], Awaitable[Round]]
 
@@ -82,7 +80,10 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
             table.caption = f"versus: bare with {changed}"
         console.print(table)
         for name, engine in engines.items():
-            _print_speculation(console, name, engine)
+            if (stats := engine.stats).drafted_tokens:
+                per_step = stats.decoded_tokens / max(1, stats.decode_slots)
+                accepted = f"acceptance {stats.accepted_tokens / stats.drafted_tokens:.2f}"
+                console.print(f"{name}: {per_step:.2f} tokens per step, {accepted}; {stats.speculation_note}")
         if "bare" in engines and 1 in plan.streams:
             added = figures["streams_1"]["served"]["ttft_added_ms"]
             console.print(f"TTFT added by serving, one stream, median of pairs: {added:.1f} ms")
@@ -149,24 +150,7 @@ async def _prefix(plan: Plan, console: Console, prompts: Prompts, served: Run) -
     return {"cold_ms": first, "warm_ms": second, "ratio": ratio}
 
 
-def _print_speculation(console: Console, name: str, engine: BareEngine) -> None:
-    stats = engine.stats
-    if stats.drafted_tokens:
-        console.print(
-            f"{name}: {stats.decoded_tokens / max(1, stats.decode_slots):.2f} tokens per step, "
-            f"acceptance {stats.accepted_tokens / stats.drafted_tokens:.2f}; {stats.speculation_note}"
-        )
-
-
 def served_settings(repository: Path, changes: dict[str, str]) -> LlmSettings:
     """Returns the settings that the served model will have, for a bare engine."""
     model = select_models(repository, ("llm",), "cpu")["llm"]
-    version = {"version_directory": str(repository / "llm" / "1")}
-    return parse_parameters(
-        LlmSettings, {**model.parameters, **changes, **version}, source="llm/configs/cpu.pbtxt"
-    )
-
-
-def write_json(path: Path, figures: dict[str, Any]) -> None:
-    """The figures as a JSON file."""
-    path.write_text(json.dumps(figures, indent=2, default=str) + "\n")
+    return settings_of(LlmSettings, model, {**changes, "version_directory": str(repository / "llm" / "1")})

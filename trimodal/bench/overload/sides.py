@@ -57,11 +57,7 @@ class Side:
             pass
 
     async def run(self, level: Level) -> LevelFigures:
-        """One level on an idle server; it is idle again at the end.
-
-        Raises:
-            ServerError: it stays busy.
-        """
+        """One level on an idle server; it is idle again at the end. Raises ServerError: it stays busy."""
         await self._idle()
         # What is there already need not be looked at again: a collection in the middle would be a lag.
         gc.collect()

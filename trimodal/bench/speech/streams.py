@@ -121,19 +121,17 @@ async def run_streams(
     rng = random.Random(0)
     delays = delays or [rng.uniform(0.0, START_WITHIN_S) for _ in spoken]
 
-    async def one(number: int) -> StreamRun:
+    async def one(told: Spoken, delay: float) -> StreamRun:
         run = StreamRun()
-        await asyncio.sleep(delays[number])
+        await asyncio.sleep(delay)
         try:
             async with client.listen(policy=policy) as stream:
-                await play(stream, spoken[number].samples, chunk_s, Pace(), run)
-        except Unavailable as error:
-            if run.sent:
-                run.failed = str(error)
-            else:
-                run.refused = str(error)
+                await play(stream, told.samples, chunk_s, Pace(), run)
         except TrimodalError as error:
-            run.failed = str(error)
+            if isinstance(error, Unavailable) and not run.sent:
+                run.refused = str(error)
+            else:
+                run.failed = str(error)
         return run
 
-    return list(await asyncio.gather(*map(one, range(len(spoken)))))
+    return list(await asyncio.gather(*map(one, spoken, delays)))

@@ -32,11 +32,7 @@ if TYPE_CHECKING:
 
 
 async def measure(plan: Plan, console: Console) -> dict[str, Any]:
-    """Runs the plan and prints its tables; the figures as plain data.
-
-    Raises:
-        OperatorError: a side cannot start.
-    """
+    """Runs the plan and prints its tables; the figures as plain data."""
     files = jpegs(plan.width, plan.height)
     edit = partial(larger_batches, plan.max_batch) if plan.max_batch else None
     measured = Measured()
@@ -47,13 +43,10 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
         preprocess = models["vision_preprocess"]
         directory = (preprocess.version_directory / preprocess.parameters["classifier"]).resolve()
         ready = random_pixels(directory) if plan.pixels or plan.torch else None
-        sides = _bare_sides(plan, options.repository, settings, files, ready)
+        bare = _open_bare(plan, stack, options.repository, settings, files, ready)
         server, client = await stack.enter_async_context(serving(options))
         classifier = GrpcTransport(server.grpc_url, Timeouts())
         stack.push_async_callback(classifier.aclose)
-        bare: dict[str, BareProcess] = {}
-        for kinds, side in sides.items():
-            bare |= dict.fromkeys(kinds, stack.enter_context(BareProcess(*side)))
         statistics = stack.enter_context(closing(Statistics(server.grpc_url, list(STEPS))))
         for index in range(plan.rounds + 1):
             # Round 0 warms all sides up and is not counted.
@@ -89,26 +82,27 @@ def _infer(classifier: GrpcTransport, pixels: Pixels, batch: int, number: int) -
     return classifier.infer(Request("vision_classify", {"pixels": pixels[rows]}), Timeouts(total=60.0))
 
 
-def _bare_sides(
+def _open_bare(
     plan: Plan,
+    stack: AsyncExitStack,
     repository: Path,
     settings: Mapping[str, Settings],
     files: Sequence[bytes],
     pixels: Pixels | None,
-) -> dict[tuple[str, ...], tuple[Any, ...]]:
-    """Kinds of work → what opens the process that does them: an opener and its arguments."""
-    if not (plan.bare or plan.torch):
-        return {}
+) -> dict[str, BareProcess]:
+    """Kind of work → the process that does it; it opens what it needs when it is first asked."""
+    bare: dict[str, BareProcess] = {}
     classify = settings.get("vision_classify")
-    if not isinstance(classify, ClassifySettings):
+    if (plan.bare or plan.torch) and not isinstance(classify, ClassifySettings):
         raise SettingsError(
             f"profile {plan.profile}: only Triton runs this classifier, so nothing is there to compare with: "
             "leave --bare and --torch out"
         )
-    sides: dict[tuple[str, ...], tuple[Any, ...]] = {}
     if plan.bare:
-        sides["engine", "pipeline"] = (open_bare, repository, settings, files)
-    if plan.torch:
+        process = stack.enter_context(BareProcess(open_bare, repository, settings, files))
+        bare |= {"engine": process, "pipeline": process}
+    if plan.torch and isinstance(classify, ClassifySettings):
         directory = (repository / "vision_classify" / "1" / classify.artefact).resolve()
-        sides["torch",] = (open_torch, directory, classify.device, classify.threads, pixels)
-    return sides
+        opening = open_torch, directory, classify.device, classify.threads, pixels
+        bare["torch"] = stack.enter_context(BareProcess(*opening))
+    return bare

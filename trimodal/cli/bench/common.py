@@ -25,11 +25,11 @@ def run(
 ) -> dict[str, Any]:
     """The figures, printed and, where wanted, written; an error is one line and exit code 1."""
     import asyncio
+    import json
     import os
 
     from rich.console import Console
 
-    from trimodal.bench.llm.bench import write_json
     from trimodal.errors import TrimodalError
 
     if json_ and (json_.is_dir() or not os.access(json_.parent, os.W_OK)):
@@ -40,5 +40,5 @@ def run(
         typer.echo(f"bench: {error}", err=True)
         raise typer.Exit(1) from None
     if json_:
-        write_json(json_, figures)
+        json_.write_text(json.dumps(figures, indent=2, default=str) + "\n")
     return figures

@@ -100,7 +100,7 @@ def _with_files(line: Line, number: int, folder: Path, where: str) -> Case:
     digest = hashlib.sha256(f"{line.task}\n{line.input.model_dump_json(exclude_none=True)}".encode())
     if line.expect.similarity_min is not None:  # a run keeps the cosine to this text, not the answer's vector
         digest.update(b"text" + (line.expect.text or "").encode())
-    image, audio = None, None
+    image = audio = None
     if name := getattr(line.input, "image", None):
         image = _image(folder / name, where)
         digest.update(b"image" + hashlib.sha256(image).digest())
