@@ -9,6 +9,7 @@ import asyncio
 import multiprocessing
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from statistics import median
@@ -141,7 +142,7 @@ _START_S = 120.0
 _GRACE_S = 60.0
 
 
-class BareProcess:
+class BareProcess(AbstractContextManager["BareProcess"]):
     """Opens the works in a new process and runs rounds of them.
 
     Args:
@@ -174,9 +175,6 @@ class BareProcess:
         if isinstance(answer, LoopRound):
             return answer
         raise OperatorError(f"the bare engine failed: {answer}")
-
-    def __enter__(self) -> BareProcess:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._pipe.close()

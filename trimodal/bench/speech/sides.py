@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 
@@ -26,7 +27,7 @@ Windows = Mapping[float, Sequence[Samples]]
 Work = Callable[[int, int], object]
 
 
-class Recogniser:
+class Recogniser(AbstractAsyncContextManager["Recogniser"]):
     """Client of `speech_recognize`: one window a request, as the speech model asks."""
 
     def __init__(self, grpc_url: str) -> None:
@@ -68,9 +69,6 @@ class Recogniser:
                 return (await self.recognize(window))[0]
 
         return list(await asyncio.gather(*map(one, windows)))
-
-    async def __aenter__(self) -> Recogniser:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._transport.aclose()

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
@@ -25,10 +25,8 @@ from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.errors import SettingsError
 from trimodal.repository import select_models
 from trimodal.settings import Settings
+from trimodal.vision.engines.protocol import Pixels
 from trimodal.vision.settings import ClassifySettings
-
-if TYPE_CHECKING:
-    from trimodal.vision.engines.protocol import Pixels
 
 
 async def measure(plan: Plan, console: Console) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 from trimodal.bench.common.closed_loop import Works, some
 from trimodal.bench.common.serving import settings_of
@@ -18,10 +20,9 @@ from trimodal.errors import RequestError
 from trimodal.metrics import MemoryMetrics
 from trimodal.repository import Model
 from trimodal.settings import Settings
+from trimodal.vision.artefact import read_classifier
+from trimodal.vision.engines.protocol import Pixels
 from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
-
-if TYPE_CHECKING:
-    from trimodal.vision.engines.protocol import Pixels
 
 STEPS: dict[str, type[Settings]] = {
     "vision_preprocess": PreprocessSettings,
@@ -34,7 +35,6 @@ PICTURES = 32  # different ones: no cache of the processor holds all their pixel
 
 def jpegs(width: int, height: int, count: int = PICTURES) -> list[bytes]:
     """JPEG files of random smooth shapes with some grain: about as many bytes as photographs of that size."""
-    import numpy as np
     from PIL import Image
 
     rng = np.random.default_rng(0)
@@ -56,11 +56,8 @@ def step_settings(models: Mapping[str, Model]) -> dict[str, Settings]:
     Raises:
         SettingsError: names the file and the key that is malformed.
     """
-    return {
-        name: settings_of(cls, models[name])
-        for name, cls in STEPS.items()
-        if models[name].config.backend == "python"
-    }
+    own = {name: cls for name, cls in STEPS.items() if models[name].config.backend == "python"}
+    return {name: settings_of(cls, models[name]) for name, cls in own.items()}
 
 
 def sizes_up_to(most: int) -> list[int]:
@@ -82,10 +79,6 @@ def larger_batches(most: int, model: str, config: Any) -> None:
 
 def random_pixels(directory: Path) -> Pixels:
     """Different pictures uint8[N, 3, H, W], of the size that the classifier in this directory wants."""
-    import numpy as np
-
-    from trimodal.vision.artefact import read_classifier
-
     spec = read_classifier(directory).input
     rng = np.random.default_rng(0)
     return rng.integers(0, 256, (PICTURES, 3, spec.height, spec.width), dtype=np.uint8)
@@ -93,9 +86,6 @@ def random_pixels(directory: Path) -> Pixels:
 
 def open_bare(repository: Path, settings: Mapping[str, Settings], files: Sequence[bytes]) -> Works:
     """`engine` and `pipeline`, each on a batch; opened in the bare side's process."""
-    import numpy as np
-
-    from trimodal.vision.artefact import read_classifier
     from trimodal.vision.engines.protocol import open_engine, runtime_of
     from trimodal.vision.steps import ClassifyStep, PreprocessStep, RankStep
 

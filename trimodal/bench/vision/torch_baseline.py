@@ -11,16 +11,14 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trimodal.bench.common.closed_loop import Works, some
 from trimodal.errors import ArtefactError
 from trimodal.paths import default_repository
 from trimodal.runtimes.onnx_session import Device
 from trimodal.vision.artefact import ClassifierArtefact, read_classifier
-
-if TYPE_CHECKING:
-    from trimodal.vision.engines.protocol import Pixels
+from trimodal.vision.engines.protocol import Pixels
 
 WARM_UPS = 3  # before a graph is captured: cuDNN tries its algorithms in the first
 
