@@ -8,7 +8,7 @@ from rich.console import Console
 from tests.speech.whisper.checkpoints import convert, sound, write_checkpoint
 from trimodal.bench.common.closed_loop import LoopRound, some
 from trimodal.bench.speech import capacity, direct
-from trimodal.bench.speech.plan import Plan
+from trimodal.bench.speech.figures import Plan
 from trimodal.bench.speech.sides import cut_windows, open_bare, open_faster_whisper
 from trimodal.speech.settings import RecogniseSettings
 

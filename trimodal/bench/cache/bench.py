@@ -42,18 +42,7 @@ GOAL_FALSE, GOAL_HITS = 0.01, 0.40
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure.
-
-    Attributes:
-        part: of the project's own pairs; not looked at with `pairs`.
-        pairs: another file of pairs.
-        calibration: file whose threshold is used; the shipped one without.
-        calibrate: where to write a calibration on these pairs, whose threshold is then used.
-        max_false_hit: the bound that the threshold keeps.
-        artefact: another built embedding engine than the config's.
-        accuracy_only: without latencies through Triton.
-        show: print the questions of what went wrong, at most so many of each kind.
-    """
+    """What to measure, as the options of `trimodal bench cache` say; `part` counts without `pairs`."""
 
     part: Literal["report", "tune"] = "report"
     pairs: Path | None = None

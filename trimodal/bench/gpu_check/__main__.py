@@ -107,7 +107,7 @@ async def embedding(run: Run) -> dict[str, Any]:
 async def speech(run: Run) -> dict[str, Any]:
     """Windows of 5 s, one by one and 8 at once, beside the bare engine and (CTranslate2) faster-whisper."""
     from trimodal.bench.speech.bench import measure
-    from trimodal.bench.speech.plan import Plan
+    from trimodal.bench.speech.figures import Plan
 
     engine = read_manifest(run.directory, task="speech", runtime=None).runtime
     recognize = {"artefact": str(run.directory), "engine": engine, "device": run.device}

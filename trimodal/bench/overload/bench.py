@@ -52,17 +52,7 @@ _SPREAD = 0.6  # of the logarithm of prompt lengths
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure.
-
-    Attributes:
-        loads: offered, times capacity. seconds: each, on each side.
-        mix: tier → weight.
-        capacity: requests a second; 0: measured.
-        prompt_tokens: the median of random prompts. prompts: lines of a file instead.
-        answer_tokens: the mean of the fake engine's answers. max_tokens: what requests name.
-        patience: seconds after which a client gives up.
-        most_open: requests that the client may have open together.
-    """
+    """What to measure, as the options of `trimodal bench overload` say. Times in seconds."""
 
     loads: tuple[float, ...] = (0.5, 1.0, 2.0, 5.0, 10.0)
     seconds: float = 60.0

@@ -22,8 +22,7 @@ from rich.console import Console
 
 from trimodal.bench.common.serving import serving
 from trimodal.bench.speech import capacity, direct, engines
-from trimodal.bench.speech.figures import print_live
-from trimodal.bench.speech.plan import MODELS, Plan, run_row
+from trimodal.bench.speech.figures import MODELS, Plan, print_live, run_row
 from trimodal.bench.speech.sides import Recogniser
 from trimodal.bench.speech.utterances import Spoken, read_utterances, speak
 from trimodal.server.options import ServerOptions

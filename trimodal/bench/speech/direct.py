@@ -23,7 +23,7 @@ from trimodal.audio.values import SAMPLE_RATE
 from trimodal.bench.common.closed_loop import BareProcess, LoopRound, added_ms, rate_ratio, summarise_loops
 from trimodal.bench.common.serving import built, settings_of
 from trimodal.bench.common.tables import NARROW, make_table
-from trimodal.bench.speech.plan import Plan
+from trimodal.bench.speech.figures import Plan
 from trimodal.bench.speech.sides import Recogniser, cut_windows, name, open_bare, open_faster_whisper
 from trimodal.bench.speech.utterances import Spoken
 from trimodal.paths import default_repository

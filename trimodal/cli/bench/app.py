@@ -176,7 +176,7 @@ def speech(
 
     from trimodal.audio.values import PolicyName
     from trimodal.bench.speech.bench import measure
-    from trimodal.bench.speech.plan import Plan
+    from trimodal.bench.speech.figures import Plan
     from trimodal.server.options import parse_profile
     from trimodal.server.overlay import parse_changes
 
