@@ -83,9 +83,7 @@ async def vision_options(run: Run) -> dict[str, Any]:
     from trimodal.bench.vision.session_options import measure
 
     batches = (1, 16, 64) if run.full else (1,)
-    return await measure(
-        run.directory, run.device, run.console, batches=batches, rounds=run.rounds, seconds=run.seconds
-    )
+    return await measure(run.directory, run.device, run.console, batches, run.rounds, run.seconds)
 
 
 async def embedding(run: Run) -> dict[str, Any]:

@@ -41,13 +41,7 @@ def open_engine_alone(directory: Path, settings: ClassifySettings) -> Works:
 
 
 async def measure(
-    directory: Path,
-    device: Device,
-    console: Console,
-    *,
-    batches: Sequence[int],
-    rounds: int,
-    seconds: float,
+    directory: Path, device: Device, console: Console, batches: Sequence[int], rounds: int, seconds: float
 ) -> dict[str, Any]:
     """All choices in turn in every round; `ratio` is a choice's images a second over those of `plain`.
 

@@ -111,20 +111,14 @@ def report(plan: Plan, measured: Measured, title: str, console: Console) -> dict
         figures["best"] = {"case": name, **figures["served"][name]["ratio"]}
         ratio = figures["best"]["engine"]
         console.print(f"best served case {name}: {ratio:.3f} of the bare engine at batch {best['engine'][1]}")
-    if (1, 1) in measured.served:
-        _lone(measured, figures, console)
+    if lone := measured.served.get((1, 1)):
+        for (kind, size), rounds in measured.bare.items():
+            if size == 1:
+                added = figures[f"added_ms_{kind}"] = added_ms(lone, rounds)
+                console.print(f"one client, p50: {added:+.2f} ms against the bare {kind}")
+        for name, times in measured.steps[1, 1].items():
+            console.print(f"  {name}: {times.queue_ms:.2f} ms queue, {times.model_ms:.2f} ms in the model")
     return figures
-
-
-def _lone(measured: Measured, figures: dict[str, Any], console: Console) -> None:
-    """What serving adds to a lone image, and where its time goes."""
-    served = measured.served[1, 1]
-    for (kind, size), rounds in measured.bare.items():
-        if size == 1:
-            added = figures[f"added_ms_{kind}"] = added_ms(served, rounds)
-            console.print(f"one client, p50: {added:+.2f} ms against the bare {kind}")
-    for name, times in measured.steps[1, 1].items():
-        console.print(f"  {name}: {times.queue_ms:.2f} ms queue, {times.model_ms:.2f} ms in the model")
 
 
 def _ms(summary: Any) -> list[str]:

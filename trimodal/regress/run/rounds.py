@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
@@ -98,10 +98,27 @@ async def run_cases(
 
         control += [await _control(sides[0].client) for _ in range(_CONTROLS)]
         await _at_once([case for case in cases if number < rounds[case.id]], one, pace.concurrency)
-    return [
-        await _run(side, server, cases, pace, found, tuple(control))
-        for side, server, found in zip(sides, servers, kept, strict=True)
-    ]
+    runs = []
+    for side, server, found in zip(sides, servers, kept, strict=True):
+        records = {
+            case.id: Record(
+                task=case.line.task,
+                digest=case.digest,
+                answers=await _with_cosines(side.client, case, list(found[case.id].answers), pace.timeout),
+                observations=tuple(found[case.id].observations),
+            )
+            for case in cases
+        }
+        run = Run(
+            schema_version=1,
+            recorded_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            concurrency=pace.concurrency,
+            control=tuple(control),
+            server=server,
+            cases=records,
+        )
+        runs.append(run)
+    return runs
 
 
 async def _control(client: Client) -> float:
@@ -110,33 +127,6 @@ async def _control(client: Client) -> float:
     await client.ready()
     hashlib.sha256(bytes(_HASHED_BYTES)).digest()
     return (time.perf_counter() - began) * 1e3
-
-
-async def _run(
-    side: Side,
-    server: Server,
-    cases: Sequence[Case],
-    pace: Pace,
-    kept: Mapping[str, _Kept],
-    control: tuple[float, ...],
-) -> Run:
-    records = {
-        case.id: Record(
-            task=case.line.task,
-            digest=case.digest,
-            answers=await _with_cosines(side.client, case, list(kept[case.id].answers), pace.timeout),
-            observations=tuple(kept[case.id].observations),
-        )
-        for case in cases
-    }
-    return Run(
-        schema_version=1,
-        recorded_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        concurrency=pace.concurrency,
-        control=control,
-        server=server,
-        cases=records,
-    )
 
 
 async def _server(side: Side, cases: Sequence[Case]) -> Server:
