@@ -49,9 +49,8 @@ class LoopSummary:
 def summarise_loops(rounds: Sequence[LoopRound]) -> LoopSummary:
     """Summarises at least one round."""
     latencies = [latency for one in rounds for latency in one.latencies]
-    return LoopSummary(
-        median_rate(rounds), *(milliseconds(latencies, percent) for percent in (50, 95, 99)), len(latencies)
-    )
+    p50, p95, p99 = (milliseconds(latencies, percent) for percent in (50, 95, 99))
+    return LoopSummary(median_rate(rounds), p50, p95, p99, len(latencies))
 
 
 def median_rate(rounds: Sequence[LoopRound]) -> float:
