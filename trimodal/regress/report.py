@@ -89,15 +89,9 @@ def _print_groups(groups: Sequence[Latency], console: Console) -> None:
     table = _table(("all cases of", "time"), ("before", "now", "ratio", "95 %", "p"))
     for one in groups:
         style = _STYLES.get(one.verdict or "", "")
-        table.add_row(
-            one.name.removeprefix("all "),
-            one.metric,
-            f"{one.before:.2f} ms",
-            f"{one.after:.2f} ms",
-            Text(f"{one.ratio:.2f}", style=style),
-            f"{one.low:.2f}-{one.high:.2f}",
-            _p(one.p),
-        )
+        times = f"{one.before:.2f} ms", f"{one.after:.2f} ms", Text(f"{one.ratio:.2f}", style=style)
+        interval = f"{one.low:.2f}-{one.high:.2f}"
+        table.add_row(one.name.removeprefix("all "), one.metric, *times, interval, _p(one.p))
     console.print(table)
 
 

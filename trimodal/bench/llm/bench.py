@@ -115,13 +115,9 @@ async def _compare(
         added = median(summarise([ours]).ttft_p50 - summarise([theirs]).ttft_p50 for ours, theirs in pairs)
         figures[name] = {**asdict(summary), "ratio": ratio, "ttft_added_ms": added}
         times = (summary.ttft_p50, summary.ttft_p95, summary.itl_p50, summary.itl_p99)
-        table.add_row(
-            str(streams),
-            name,
-            f"{summary.tokens_per_second:.1f}",
-            *(f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms" for value in times),
-            "" if counted == first else f"{ratio:.3f}",
-        )
+        shown = (f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms" for value in times)
+        rate, compared = f"{summary.tokens_per_second:.1f}", "" if counted == first else f"{ratio:.3f}"
+        table.add_row(str(streams), name, rate, *shown, compared)
     return figures
 
 

@@ -117,5 +117,5 @@ async def _joining(plan: Plan, spoken: Sequence[Spoken], console: Console) -> di
 
 def _options(plan: Plan, *models: str, **more: str) -> ServerOptions:
     recognise = {**plan.changes.get("speech_recognize", {}), **ONE_RUN, **more}
-    changes = {name: plan.changes.get(name, {}) for name in models} | {"speech_recognize": recognise}
+    changes = {**plan.changes, "speech_recognize": recognise}
     return ServerOptions.on_free_ports(*models, changes=changes, profile=plan.profile)

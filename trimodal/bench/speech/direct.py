@@ -113,17 +113,16 @@ def report(
             )
         if batch == 1:
             served = rounds[length, 1, "served"]
-            figures[f"{length:g}s_added_ms"] = {
-                side: added_ms(served, rounds[length, 1, side]) for side in sides[1:]
-            }
+            added = {side: added_ms(served, rounds[length, 1, side]) for side in sides[1:]}
+            figures[f"{length:g}s_added_ms"] = added
     console.print(table)
     console.print(
         "batch: served, the mean that was formed; RTF: seconds a second of audio\n"
         "ratio: windows a second, served over that side's, median of neighbouring rounds"
     )
     for length in plan.window_s:
-        added = ", ".join(f"{side}: {ms:+.1f} ms" for side, ms in figures[f"{length:g}s_added_ms"].items())
-        console.print(f"one window of {length:g} s, p50 served less p50 of {added}")
+        told = ", ".join(f"{side}: {ms:+.1f} ms" for side, ms in figures[f"{length:g}s_added_ms"].items())
+        console.print(f"one window of {length:g} s, p50 served less p50 of {told}")
     return figures
 
 

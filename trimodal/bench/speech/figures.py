@@ -188,25 +188,17 @@ def print_live(title: str, rows: Sequence[tuple[str, LiveFigures]], console: Con
     seen = make_table(title, SEEN, **NARROW)
     cost = make_table("the same, seen from the server", COST, **NARROW)
     for policy, row in rows:
-        seen.add_row(
-            policy,
-            str(row.streams),
-            *(_number(rate, 100, 1) for rate in (row.wer, row.offline_wer, row.wer_to_offline)),
-            *(_number(seconds, 1, 2) for seconds in (row.lag_p50, row.lag_p95, row.lag_p99, row.first_s)),
-            "yes" if row.keeps_up else "no",
-        )
-        cost.add_row(
-            policy,
-            str(row.streams),
+        rates = (_number(rate, 100, 1) for rate in (row.wer, row.offline_wer, row.wer_to_offline))
+        lags = (_number(lag, 1, 2) for lag in (row.lag_p50, row.lag_p95, row.lag_p99, row.first_s))
+        seen.add_row(policy, str(row.streams), *rates, *lags, "yes" if row.keeps_up else "no")
+        work = (
             f"{row.compute:.4f}",
             f"{row.batch_mean:.2f}",
             f"{row.batch_most:g}",
             f"{row.windows_per_s:.1f}",
-            _number(row.server_lag_p95, 1, 2),
-            f"{row.growth:+.2f}",
-            f"{row.flush:.2f}",
-            str(row.refused + row.failed),
         )
+        waits = _number(row.server_lag_p95, 1, 2), f"{row.growth:+.2f}", f"{row.flush:.2f}"
+        cost.add_row(policy, str(row.streams), *work, *waits, str(row.refused + row.failed))
     console.print(seen)
     console.print(
         "WER: committed text against what was said; offline: the same of whole utterances; "

@@ -92,9 +92,8 @@ def report(plan: Plan, measured: Measured, title: str, console: Console) -> dict
             batch = ""
             if side == "served":
                 steps = measured.steps[clients, size]
-                figures[side][f"{clients}x{size}"]["steps"] = {
-                    name: times._asdict() for name, times in steps.items()
-                }
+                by_step = {name: times._asdict() for name, times in steps.items()}
+                figures[side][f"{clients}x{size}"]["steps"] = by_step
                 batch = f"{steps['vision_classify'].batch:.1f}"
             shown = [f"{ratio:.3f}" for ratio in ratios.values()]
             name = f"{clients} x {size}" + (" px" if side == "pixels" else "")
