@@ -28,6 +28,8 @@ HARD = frozenset(CLASSES) - {"paraphrase", "unrelated"}
 """Nearly the same words, another answer: false hits are counted among these."""
 MOST_BYTES = 64 << 20
 _BATCH = 32
+CONFIDENCE = 0.95
+_STEP = 0.01
 
 
 class Pair(BaseModel):
@@ -102,10 +104,6 @@ def cosines_of(pairs: Sequence[Pair], embedder: TextEmbedder) -> list[float]:
         vectors = embedder.embed([text for pair in batch for text in (pair.a, pair.b)]).vectors
         result += [float(np.dot(vectors[2 * row], vectors[2 * row + 1])) for row in range(len(batch))]
     return result
-
-
-CONFIDENCE = 0.95
-_STEP = 0.01
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,10 @@ from trimodal.errors import OperatorError
 # A round ends after this many requests however long it was to last: what is kept in memory stays small.
 MOST_REQUESTS = 20_000
 One = TypeVar("One")
+# Kind of work → the call that does number n of it with a batch of this size.
+Works = Mapping[str, Callable[[int, int], object]]
+_START_S = 120.0
+_GRACE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -133,12 +137,6 @@ def run_alone(work: Callable[[int], object], *, items: int, seconds: float) -> L
         work(len(times) + 1)
         times.append(time.perf_counter() - at)
     return LoopRound(items * len(times) / (time.perf_counter() - began), tuple(times))
-
-
-# Kind of work → the call that does number n of it with a batch of this size.
-Works = Mapping[str, Callable[[int, int], object]]
-_START_S = 120.0
-_GRACE_S = 60.0
 
 
 class BareProcess(AbstractContextManager["BareProcess"]):

@@ -48,6 +48,9 @@ SCHEDULERS = ("deadline", "fifo")
 STOP = "."
 _MOST_REQUESTS = 500_000  # of all levels: their prompts and results are kept
 _SPREAD = 0.6  # of the logarithm of prompt lengths
+_BUSY = re.compile(r"^trimodal_llm_(?:active|queued)_requests\{[^}]*\} (\S+)$", re.MULTILINE)
+_IDLE_WITHIN_S = 60.0
+_LOOK_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -191,11 +194,6 @@ def _options(scheduler: str, changes: Mapping[str, str]) -> ServerOptions:
     longest = "1000000" if scheduler == "fifo" else changes.get("max_queue", "256")
     changes = {**changes, "max_queue": longest, "scheduler": scheduler}
     return ServerOptions.on_free_ports("llm", changes={"llm": changes})
-
-
-_BUSY = re.compile(r"^trimodal_llm_(?:active|queued)_requests\{[^}]*\} (\S+)$", re.MULTILINE)
-_IDLE_WITHIN_S = 60.0
-_LOOK_S = 0.2
 
 
 @dataclass(frozen=True)

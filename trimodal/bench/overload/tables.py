@@ -24,6 +24,9 @@ WHEN = ("before", "most", "after")
 TIERS = "load|side|tier|sent|met|late|gap|refused|expired|lost|TTFT p50|p99"
 GOODPUT = "load|side|offered/s|goodput/s|refused p50|p99|max|retry p50"
 BEHIND = "load|side|answers|error p50|p90|bias|lag p99|max|MiB before|most|after"
+_STYLES = {"deadline": {"color": "#1f77b4", "marker": "o"}, "fifo": {"color": "#d62728", "marker": "s"}}
+# Where an unknown percentile is drawn, as a factor of the highest known one; a height for each side.
+_NO_TEXT_AT = {"deadline": 1.15, "fifo": 1.6}
 
 
 def print_tables(sides: Mapping[str, Sequence[LevelFigures]], console: Console) -> None:
@@ -135,11 +138,6 @@ def _ms(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}"
-
-
-_STYLES = {"deadline": {"color": "#1f77b4", "marker": "o"}, "fifo": {"color": "#d62728", "marker": "s"}}
-# Where an unknown percentile is drawn, as a factor of the highest known one; a height for each side.
-_NO_TEXT_AT = {"deadline": 1.15, "fifo": 1.6}
 
 
 def draw(

@@ -34,6 +34,14 @@ from trimodal.server.process import TritonServer
 
 GROWTH_S = 1.0
 FLUSH_S = 2.0
+_LINE = re.compile(r"^(trimodal_speech_\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
+_LE = re.compile(r'\ble="([^"]*)"')
+# Name, and for a histogram's bucket its upper bound → sum over all other labels.
+Page = Mapping[tuple[str, float | None], float]
+SEEN = "policy|streams|WER %|offline|to it|lag p50|p95|p99|first|kept"
+COST = "policy|streams|compute|batch|most|win/s|lag p95|growth|flush|out"
+MODELS = ("speech", "speech_recognize")
+SETTLE_S = 0.3  # metrics are carried to the page every 50 ms
 
 
 @dataclass(frozen=True)
@@ -134,13 +142,6 @@ def lag_growth(held: Sequence[HeldWord], seconds: float) -> float:
     return median(last) - median(first) if first and last else 0.0
 
 
-_LINE = re.compile(r"^(trimodal_speech_\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
-_LE = re.compile(r'\ble="([^"]*)"')
-
-# Name, and for a histogram's bucket its upper bound → sum over all other labels.
-Page = Mapping[tuple[str, float | None], float]
-
-
 @dataclass(frozen=True)
 class Work:
     """Of the recogniser between two readings; `batch_most` is the bound of the highest bucket used."""
@@ -179,10 +180,6 @@ def work_between(before: Page, after: Page) -> Work:
     )
 
 
-SEEN = "policy|streams|WER %|offline|to it|lag p50|p95|p99|first|kept"
-COST = "policy|streams|compute|batch|most|win/s|lag p95|growth|flush|out"
-
-
 def print_live(title: str, rows: Sequence[tuple[str, LiveFigures]], console: Console) -> None:
     """Both tables, a row for each policy with a number of streams, and what their columns mean."""
     seen = make_table(title, SEEN, **NARROW)
@@ -216,10 +213,6 @@ def print_live(title: str, rows: Sequence[tuple[str, LiveFigures]], console: Con
 
 def _number(value: float | None, scale: float, digits: int) -> str:
     return "" if value is None else f"{value * scale:.{digits}f}"
-
-
-MODELS = ("speech", "speech_recognize")
-SETTLE_S = 0.3  # metrics are carried to the page every 50 ms
 
 
 @dataclass(frozen=True)
