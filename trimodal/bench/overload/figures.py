@@ -154,7 +154,8 @@ def _tier_figures(results: Sequence[Result], tier: Tier) -> TierFigures:
         if one.outcome not in ("refused", "expired", "unsent")
     ]
     p50, p99 = (_ms(percentile(times, percent)) for percent in (50, 99))
-    return TierFigures(len(results), *(counts[name] for name in VERDICTS), p50, p99)
+    verdicts = {name: counts[name] for name in VERDICTS}
+    return TierFigures(sent=len(results), **verdicts, ttft_p50=p50, ttft_p99=p99)
 
 
 def _ms(seconds: float | None) -> float | None:
