@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from trimodal.bench.cache.figures import clopper_pearson
-from trimodal.bench.cache.pairs import HARD, Pair, cosines_of, read_pairs
+from trimodal.bench.cache.pairs import HARD, Pair, clopper_pearson, cosines_of, read_pairs
 from trimodal.build_support import operator_errors, report
 from trimodal.cache.guard.guard import compare
 from trimodal.cache.guard.reading.words import NotEnglish

@@ -8,29 +8,34 @@ from __future__ import annotations
 
 import platform
 import random
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
-from trimodal.bench.common.bare_process import BareProcess, Works
-from trimodal.bench.common.closed_loop import LoopRound, LoopSummary, run_clients, summarise_loops
-from trimodal.bench.common.repository import bench_options
-from trimodal.bench.common.samples import paired_ratio
-from trimodal.bench.common.triton_counters import Statistics, between
-from trimodal.client import Client
+from trimodal.bench.common.closed_loop import (
+    BareProcess,
+    LoopRound,
+    LoopSummary,
+    Works,
+    added_ms,
+    rate_ratio,
+    run_clients,
+    some,
+    summarise_loops,
+)
+from trimodal.bench.common.serving import Statistics, bench_options, between, serving, settings_of
+from trimodal.bench.common.tables import make_table
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.repository import select_models
 from trimodal.server.options import Profile
-from trimodal.server.process import TritonServer
-from trimodal.settings import parse_parameters
 
 TEXTS = 256
+VOCABULARY = ["the", "a", "cat", "dog", "house", "river", "reads", "builds", "old", "server", "of", "in"]
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,7 @@ class Plan:
 def random_texts(words: int) -> list[str]:
     """Different texts of so many words out of a small vocabulary, the same in every run."""
     rng = random.Random(0)
-    vocabulary = ["the", "a", "cat", "dog", "house", "river", "reads", "builds", "old", "server", "of", "in"]
-    return [" ".join(rng.choices(vocabulary, k=words)) for _ in range(TEXTS)]
+    return [" ".join(rng.choices(VOCABULARY, k=words)) for _ in range(TEXTS)]
 
 
 def open_bare(directory: Path, settings: EmbeddingSettings, texts: Sequence[str]) -> Works:
@@ -58,42 +62,32 @@ def open_bare(directory: Path, settings: EmbeddingSettings, texts: Sequence[str]
     from trimodal.embedding.engines.protocol import open_engine
 
     engine = open_engine(directory, settings)
-
-    def embed(batch: int, number: int) -> None:
-        engine.embed([texts[(number * batch + index) % len(texts)] for index in range(batch)])
-
-    return {"embed": embed}
+    return {"embed": lambda batch, number: engine.embed(some(texts, number, batch))}
 
 
 async def measure(plan: Plan, console: Console) -> dict[str, Any]:
-    """Runs the plan and prints its table; the figures as plain data.
-
-    Raises:
-        OperatorError: a side cannot start.
-    """
+    """Runs the plan and prints its table; the figures as plain data."""
     texts = random_texts(plan.words)
-    served: dict[int, list[LoopRound]] = {clients: [] for clients in plan.concurrency}
-    alone: dict[int, list[LoopRound]] = {clients: [] for clients in plan.concurrency}
+    served: dict[int, list[LoopRound]] = defaultdict(list)
+    alone: dict[int, list[LoopRound]] = defaultdict(list)
     formed: dict[int, float] = {}
     async with AsyncExitStack() as stack:
         options = stack.enter_context(
             bench_options(("embedding",), plan.profile, {"embedding": plan.changes})
         )
         model = select_models(options.repository, options.models, plan.profile)["embedding"]
-        source = str(model.config_file.relative_to(options.repository))
-        settings = parse_parameters(EmbeddingSettings, model.parameters, source=source)
+        settings = settings_of(EmbeddingSettings, model)
         directory = (model.version_directory / settings.artefact).resolve()
-        server = stack.enter_context(TritonServer(options))
-        client = await stack.enter_async_context(Client(server.grpc_url))
+        server, client = await stack.enter_async_context(serving(options))
         bare = stack.enter_context(BareProcess(open_bare, directory, settings, texts)) if plan.bare else None
-        statistics = stack.enter_context(Statistics(server.grpc_url, ["embedding"]))
+        statistics = stack.enter_context(closing(Statistics(server.grpc_url, ["embedding"])))
         for index in range(plan.rounds + 1):
             # Round 0 warms both sides up and is not counted.
             seconds = plan.seconds if index else min(1.0, plan.seconds)
             for clients in plan.concurrency:
                 before = statistics.read()
                 ours = await run_clients(
-                    lambda number: client.embed([texts[number % len(texts)]], timeout=60.0),
+                    lambda number: client.embed(some(texts, number, 1), timeout=60.0),
                     clients=clients,
                     items=1,
                     seconds=seconds,
@@ -104,7 +98,8 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
                     served[clients].append(ours)
                 if index and theirs:
                     alone[clients].append(theirs)
-    return _report(plan, served, alone, formed, settings, console)
+    title = f"embedding: {settings.engine} {directory.name}, texts of {plan.words} words"
+    return _report(plan, served, alone, formed, title, console)
 
 
 def _report(
@@ -112,28 +107,24 @@ def _report(
     served: Mapping[int, list[LoopRound]],
     alone: Mapping[int, list[LoopRound]],
     formed: Mapping[int, float],
-    settings: EmbeddingSettings,
+    title: str,
     console: Console,
 ) -> dict[str, Any]:
     figures: dict[str, Any] = {
         "machine": platform.processor() or platform.machine(),
         "plan": {**asdict(plan), "changes": dict(plan.changes)},
     }
-    name = settings.artefact.rpartition("/")[2]
-    table = Table(title=f"embedding: {settings.engine} {name}, texts of {plan.words} words")
-    for column in ("clients", "side", "texts/s", "p50", "p95", "p99", "batch", "ratio"):
-        table.add_column(column, justify="left" if column == "side" else "right")
-    for clients in plan.concurrency:
+    table = make_table(title, "clients|side|texts/s|p50|p95|p99|batch|ratio")
+    for clients, ours in served.items():
         ratio = ""
-        if rounds := alone[clients]:
-            without = summarise_loops(rounds)
+        if theirs := alone.get(clients):
+            without = summarise_loops(theirs)
             figures[f"bare_{clients}"] = asdict(without)
-            figures[f"ratio_{clients}"] = paired_ratio(served[clients], rounds, lambda one: one.rate)
+            figures[f"ratio_{clients}"] = rate_ratio(ours, theirs)
+            figures[f"added_ms_{clients}"] = added_ms(ours, theirs)
             ratio = f"{figures[f'ratio_{clients}']:.3f}"
             table.add_row(str(clients), "bare", *_shown(without), str(clients), "")
-            pairs = zip(served[clients], rounds, strict=True)
-            figures[f"added_ms_{clients}"] = 1e3 * median(our.p50 - their.p50 for our, their in pairs)
-        summary = summarise_loops(served[clients])
+        summary = summarise_loops(ours)
         figures[f"served_{clients}"] = {**asdict(summary), "batch": formed[clients]}
         table.add_row(str(clients), "served", *_shown(summary), f"{formed[clients]:.1f}", ratio)
     console.print(table)

@@ -12,31 +12,24 @@ from typing import Any
 
 from rich.console import Console
 
-from trimodal.client import Client
-from trimodal.client.timing import percentile
+from trimodal.bench.common.closed_loop import milliseconds
+from trimodal.bench.common.serving import serving
 from trimodal.server.options import ServerOptions
-from trimodal.server.process import TritonServer
 
 STALL_S = (0.450, 0.550)
 PERCENTS = (50.0, 99.0, 99.9, 100.0)
 
 
 async def measure(requests: int, console: Console) -> dict[str, Any]:
-    """Sends the requests one after the other and prints the figures; also as plain data.
-
-    Raises:
-        OperatorError: the server cannot start.
-    """
-    changes = {"embedding": {"engine": "fake"}}
-    options = ServerOptions.on_free_ports("embedding", changes=changes)
+    """Sends the requests one after the other and prints the figures; also as plain data."""
+    options = ServerOptions.on_free_ports("embedding", changes={"embedding": {"engine": "fake"}})
     latencies = []
-    with TritonServer(options) as server:
-        async with Client(server.grpc_url) as client:
-            await client.embed(["the first one opens the connection"])
-            for number in range(requests):
-                at = time.perf_counter()
-                await client.embed([f"request {number}"])
-                latencies.append(time.perf_counter() - at)
+    async with serving(options) as (_, client):
+        await client.embed(["the first one opens the connection"])
+        for number in range(requests):
+            at = time.perf_counter()
+            await client.embed([f"request {number}"])
+            latencies.append(time.perf_counter() - at)
     figures = summarise_stalls(latencies)
     console.print(
         f"{requests} sequential requests to a trivial model with dynamic batching: "
@@ -48,9 +41,6 @@ async def measure(requests: int, console: Console) -> dict[str, Any]:
 
 def summarise_stalls(latencies: Sequence[float]) -> dict[str, Any]:
     """Percentiles in milliseconds of latencies in seconds, and how many lie where the race puts them."""
-    figures: dict[str, Any] = {
-        f"p{percent:g}": 1e3 * (percentile(latencies, percent) or 0.0) for percent in PERCENTS
-    }
-    figures["requests"] = len(latencies)
-    figures["stalled"] = sum(STALL_S[0] <= latency <= STALL_S[1] for latency in latencies)
-    return figures
+    stalled = sum(STALL_S[0] <= latency <= STALL_S[1] for latency in latencies)
+    percentiles = {f"p{percent:g}": milliseconds(latencies, percent) for percent in PERCENTS}
+    return {**percentiles, "requests": len(latencies), "stalled": stalled}

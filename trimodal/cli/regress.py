@@ -42,12 +42,12 @@ def regress(
     """Ask a server a golden set and compare with a stored run."""
     from rich.console import Console
 
-    from trimodal.regress.baseline import baseline_path, check_writable, read_baseline, write_baseline
     from trimodal.regress.compare.compare import check, compare, refusals
     from trimodal.regress.compare.findings import Limits
     from trimodal.regress.golden.cases import read_cases
     from trimodal.regress.report import as_data, print_comparison, print_findings
     from trimodal.regress.run.rounds import Pace
+    from trimodal.regress.values import baseline_path, check_writable, read_baseline, write_baseline
 
     if versus is not None and (record or baseline):
         raise typer.BadParameter("--versus needs no baseline: leave out --record and --baseline")

@@ -39,10 +39,10 @@ def print_comparison(
         console.print(Text(f"  {knob}"))
     print_findings(comparison.findings, console)
     _print_groups([one for one in comparison.latencies if not one.case], console)
-    if comparison.repeat_needed:
+    if repeat := comparison.repeat_needed:
         console.print(
-            f"too few requests to see the times of a single case change: that takes --repeat "
-            f"{comparison.repeat_needed}, in both runs"
+            f"too few requests to see the times of a single case change: that takes --repeat {repeat}, "
+            "in both runs"
         )
     console.print(summary(comparison.findings, comparison.compared))
 
@@ -51,13 +51,11 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
     """A table of them; nothing when there are none."""
     if not findings:
         return
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    for column in ("case", "", "what", "before", "now", "detail", "p"):
-        table.add_column(column, overflow="fold", justify="right" if column == "p" else "left")
+    table = _table(("case", "", "what", "before", "now", "detail"), ("p",))
     for one in findings:
         mark = Text(one.verdict, style=_STYLES[one.verdict])
         # Answers are data: Text shows brackets in them as they are.
-        cells = [Text(text) for text in (one.what, one.before, one.after, one.detail)]
+        cells = map(Text, (one.what, one.before, one.after, one.detail))
         table.add_row(Text(one.case), mark, *cells, _p(one.p))
     console.print(table)
 
@@ -65,25 +63,14 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
 def summary(findings: Sequence[Finding], compared: int) -> str:
     """Returns the counts, as one line."""
     counts = Counter(one.verdict for one in findings)
-    told = [f"{counts[verdict]} {verdict}" for verdict in VERDICTS]
-    if not findings:
-        return f"{compared} cases compared: nothing changed"
-    return f"{compared} cases compared: " + ", ".join(text for text in told if text[0] != "0")
+    told = [f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]]
+    return f"{compared} cases compared: {', '.join(told) or 'nothing changed'}"
 
 
 def as_data(comparison: Comparison, before: Run, after: Run) -> dict[str, Any]:
     """Makes the comparison plain data; times in milliseconds."""
-    return {
-        "worse": comparison.worse,
-        "doubt": comparison.doubt,
-        "compared": comparison.compared,
-        "repeat_needed": comparison.repeat_needed,
-        "knobs": comparison.knobs,
-        "findings": [asdict(one) for one in comparison.findings],
-        "latencies": [asdict(one) for one in comparison.latencies],
-        "before": _about(before),
-        "after": _about(after),
-    }
+    runs = {"before": _about(before), "after": _about(after)}
+    return {"worse": comparison.worse, **asdict(comparison), **runs}
 
 
 def _about(run: Run) -> dict[str, Any]:
@@ -99,21 +86,20 @@ def _about(run: Run) -> dict[str, Any]:
 def _print_groups(groups: Sequence[Latency], console: Console) -> None:
     if not groups:
         return
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    for column in ("all cases of", "time", "before", "now", "ratio", "95 %", "p"):
-        table.add_column(column, justify="left" if column in ("all cases of", "time") else "right")
+    table = _table(("all cases of", "time"), ("before", "now", "ratio", "95 %", "p"))
     for one in groups:
         style = _STYLES.get(one.verdict or "", "")
-        table.add_row(
-            one.name.removeprefix("all "),
-            one.metric,
-            f"{one.before:.2f} ms",
-            f"{one.after:.2f} ms",
-            Text(f"{one.ratio:.2f}", style=style),
-            f"{one.low:.2f}-{one.high:.2f}",
-            _p(one.p),
-        )
+        times = f"{one.before:.2f} ms", f"{one.after:.2f} ms", Text(f"{one.ratio:.2f}", style=style)
+        interval = f"{one.low:.2f}-{one.high:.2f}"
+        table.add_row(one.name.removeprefix("all "), one.metric, *times, interval, _p(one.p))
     console.print(table)
+
+
+def _table(left: Sequence[str], right: Sequence[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    for column in (*left, *right):
+        table.add_column(column, overflow="fold", justify="right" if column in right else "left")
+    return table
 
 
 def _count(run: Run) -> int:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from trimodal.bench.cache.figures import Share, calibrate, clopper_pearson, hard, share, shares
-from trimodal.bench.cache.pairs import Measured, Pair
+from trimodal.bench.cache.pairs import Measured, Pair, Share, calibrate, clopper_pearson, hard, share
 
 
 def measured(kind, cosine, reason=""):
@@ -54,7 +53,6 @@ def test_a_hit_is_near_enough_and_let_through():
     assert share(every[:3], 0.7, guarded=True) == Share(3, 1)
     assert share(every[:3], 0.7, guarded=False) == Share(3, 2)
     assert share(hard(every), 0.7, guarded=True) == Share(2, 1)
-    assert shares(every, 0.7, guarded=False)["unrelated"] == Share(1, 0)
 
 
 def test_a_calibration_rises_to_where_no_false_hit_is_left():

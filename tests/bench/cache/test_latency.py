@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from trimodal.bench.cache import latency
-from trimodal.bench.cache.latency import LatencyPlan, Times, figures_of
+from trimodal.bench.cache.latency import ENTRIES, Times, figures_of
 from trimodal.client import Client, FakeTransport
 from trimodal.client.transports.fake import llm_outputs
 from trimodal.client.transports.tensors import strings
@@ -140,7 +140,7 @@ async def test_all_sides_take_turns_and_what_is_no_hit_is_not_timed(client, mode
 def test_the_table_says_what_was_missed(capsys):
     figures = figures_of(times(exact=[0.006]))
     figures["sides"]["semantic"]["missed"] = 3
-    latency._show(Console(width=80), {**figures, "plan": {"entries": LatencyPlan().entries}})
+    latency._show(Console(width=80), {**figures, "plan": {"entries": ENTRIES}})
     said = capsys.readouterr().out
     assert "1000 other answers stored" in said
     assert "exact hit above bare: p50 +5.00 ms, p95 +5.00 ms (goal 3 ms: missed)" in said

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from trimodal.bench.common.bare_process import BareProcess
+from trimodal.bench.common.closed_loop import BareProcess
 from trimodal.errors import OperatorError
 
 

@@ -1,4 +1,4 @@
-from trimodal.bench.common.triton_counters import Counts, StepTimes, between
+from trimodal.bench.common.serving import Counts, StepTimes, between
 
 
 def test_differences_become_means():

@@ -12,7 +12,6 @@ import pytest
 from trimodal.bench.overload import machine
 from trimodal.bench.overload.machine import (
     MemoryWatch,
-    OthersWatch,
     Ticks,
     read_memory,
     read_ticks,
@@ -130,9 +129,3 @@ def test_this_process_and_the_group_are_ours():
         spinning.wait(20)
     assert with_it.ours - without.ours >= 0.4 * os.sysconf("SC_CLK_TCK")
     assert with_it.all >= with_it.busy >= with_it.ours > 0
-
-
-def test_a_watch_tells_a_share():
-    with OthersWatch(group=-1) as watch:
-        time.sleep(0.2)
-    assert 0 <= watch.share <= 1

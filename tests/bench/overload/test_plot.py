@@ -1,12 +1,10 @@
 """The picture: a real PNG with both panels, also where a side has nothing to show."""
 
-import builtins
-
 import pytest
 
 from tests.bench.overload.test_figures import result
 from tests.bench.overload.test_tables import level
-from trimodal.bench.overload.plot import draw
+from trimodal.bench.overload.tables import draw
 from trimodal.errors import ServerError
 
 HUNG = result(outcome="gave_up", ttft=float("nan"))
@@ -37,16 +35,3 @@ def test_a_tier_that_no_level_has(tmp_path):
 def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path):
     with pytest.raises(ServerError, match="--plot .*x.png: cannot be written: No such file"):
         draw(SIDES, tmp_path / "none" / "x.png", capacity=1.0, tier="premium", bound_ms=500)
-
-
-def test_without_matplotlib_the_sentence_says_what_to_install(tmp_path, monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *arguments, **more):
-        if name.partition(".")[0] == "matplotlib":
-            raise ImportError(name)
-        return real(name, *arguments, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ServerError, match=r"pip install 'trimodal\[bench\]'"):
-        draw(SIDES, tmp_path / "x.png", capacity=1.0, tier="premium", bound_ms=500)

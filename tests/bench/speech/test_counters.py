@@ -2,7 +2,8 @@ import math
 
 import pytest
 
-from trimodal.bench.speech.counters import Work, parse_page, read_page, work_between
+from trimodal.bench.common.serving import metrics_page
+from trimodal.bench.speech.figures import Work, parse_page, work_between
 from trimodal.errors import ServerError
 from trimodal.server import ports
 
@@ -47,4 +48,4 @@ def test_series_of_one_name_are_added_up():
 def test_a_page_that_does_not_answer_is_an_error_of_the_server():
     port = ports.choose("127.0.0.1", {"--http-port": 0})["--http-port"]
     with pytest.raises(ServerError, match="does not answer"):
-        read_page(f"127.0.0.1:{port}")
+        metrics_page(f"127.0.0.1:{port}")

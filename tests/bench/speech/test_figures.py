@@ -5,9 +5,7 @@ import pytest
 
 from tests.bench.speech.spoken import spoken
 from trimodal.audio.values import Word
-from trimodal.bench.speech.counters import Work
-from trimodal.bench.speech.figures import lag_growth, summarise_live
-from trimodal.bench.speech.plan import Plan
+from trimodal.bench.speech.figures import Plan, Work, lag_growth, summarise_live
 from trimodal.bench.speech.streams import HeldWord, StreamRun
 
 WORK = Work(windows=12, seconds=3.0, batch_mean=1.5, batch_most=4)

@@ -6,10 +6,10 @@ import pytest
 from rich.console import Console
 
 from tests.speech.whisper.checkpoints import convert, sound, write_checkpoint
-from trimodal.bench.common.closed_loop import LoopRound
+from trimodal.bench.common.closed_loop import LoopRound, some
 from trimodal.bench.speech import capacity, direct
-from trimodal.bench.speech.plan import Plan
-from trimodal.bench.speech.sides import cut_windows, open_bare, open_faster_whisper, some
+from trimodal.bench.speech.figures import Plan
+from trimodal.bench.speech.sides import cut_windows, open_bare, open_faster_whisper
 from trimodal.speech.settings import RecogniseSettings
 
 PLAN = Plan(streams=(1, 4), window_s=(5.0,), batch=8, rounds=2)
@@ -30,8 +30,8 @@ def test_windows_are_cut_one_after_the_other_and_round_again():
 
 def test_each_call_gets_other_windows():
     windows = [np.zeros(number + 1, np.float32) for number in range(5)]
-    assert [len(one) for one in some(windows, 3, 0)] == [1, 2, 3]
-    assert [len(one) for one in some(windows, 3, 1)] == [4, 5, 1]
+    assert [len(one) for one in some(windows, 0, 3)] == [1, 2, 3]
+    assert [len(one) for one in some(windows, 1, 3)] == [4, 5, 1]
 
 
 def test_both_bare_sides_do_the_same_work_on_whole_batches(tmp_path):

@@ -3,8 +3,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from trimodal.bench.speech.figures import LiveFigures
-from trimodal.bench.speech.tables import LiveTables
+from trimodal.bench.speech.figures import LiveFigures, print_live
 
 ROW = LiveFigures(
     streams=4,
@@ -31,10 +30,8 @@ ROW = LiveFigures(
 
 
 def shown(*rows, width=80):
-    tables, out = LiveTables("live streams"), io.StringIO()
-    for policy, row in rows:
-        tables.add(policy, row)
-    tables.print(Console(file=out, width=width))
+    out = io.StringIO()
+    print_live("live streams", rows, Console(file=out, width=width))
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 

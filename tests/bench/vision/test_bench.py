@@ -9,13 +9,11 @@ from PIL import Image
 from rich.console import Console
 
 from tests.vision.pictures import artefact
-from trimodal.bench.common.closed_loop import LoopRound
-from trimodal.bench.common.repository import bench_options
-from trimodal.bench.common.triton_counters import StepTimes
+from trimodal.bench.common.closed_loop import LoopRound, some
+from trimodal.bench.common.serving import StepTimes, bench_options
 from trimodal.bench.vision import bench
-from trimodal.bench.vision.plan import Plan
-from trimodal.bench.vision.sides import jpegs, larger_batches, open_bare, sizes_up_to, some, step_settings
-from trimodal.bench.vision.tables import Measured, report
+from trimodal.bench.vision.sides import jpegs, larger_batches, open_bare, sizes_up_to, step_settings
+from trimodal.bench.vision.tables import Measured, Plan, report
 from trimodal.errors import SettingsError
 from trimodal.repository import select_models
 from trimodal.vision.engines import fake

@@ -13,11 +13,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Console
-from rich.table import Table
 
-from trimodal.bench.cache.figures import CONFIDENCE, Share, calibrate, hard, share, shares
-from trimodal.bench.cache.pairs import CLASSES, Measured, measure_pairs, read_pairs
-from trimodal.bench.common.repository import built
+from trimodal.bench.cache.pairs import (
+    CLASSES,
+    CONFIDENCE,
+    Measured,
+    calibrate,
+    hard,
+    measure_pairs,
+    read_pairs,
+    share,
+)
+from trimodal.bench.common.serving import built, settings_of
+from trimodal.bench.common.tables import make_table
 from trimodal.cache.calibration import SHIPPED, Calibration
 from trimodal.cache.guard.guard import Guard
 from trimodal.embedding.engines.protocol import TextEmbedder, open_engine
@@ -26,7 +34,6 @@ from trimodal.errors import OperatorError
 from trimodal.manifest import read_manifest
 from trimodal.paths import default_repository
 from trimodal.repository import read_model
-from trimodal.settings import parse_parameters
 
 PARTS = Path(__file__).with_name("data")
 GOAL_FALSE, GOAL_HITS = 0.01, 0.40
@@ -35,18 +42,7 @@ GOAL_FALSE, GOAL_HITS = 0.01, 0.40
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure.
-
-    Attributes:
-        part: of the project's own pairs; not looked at with `pairs`.
-        pairs: another file of pairs.
-        calibration: file whose threshold is used; the shipped one without.
-        calibrate: where to write a calibration on these pairs, whose threshold is then used.
-        max_false_hit: the bound that the threshold keeps.
-        artefact: another built embedding engine than the config's.
-        accuracy_only: without latencies through Triton.
-        show: print the questions of what went wrong, at most so many of each kind.
-    """
+    """What to measure, as the options of `trimodal bench cache` say; `part` counts without `pairs`."""
 
     part: Literal["report", "tune"] = "report"
     pairs: Path | None = None
@@ -78,7 +74,7 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
         calibration = Calibration.read(plan.calibration or SHIPPED, checkpoint)
     threshold = calibration.threshold(plan.max_false_hit)
     figures = _figures(measured, threshold, path.name, checkpoint)
-    _print(figures, measured, threshold, console)
+    _print(figures, console)
     _tell(measured, threshold, plan.show, console)
     if not plan.accuracy_only:
         from trimodal.bench.cache import latency
@@ -89,86 +85,64 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
 
 def _open(artefact: Path | None) -> tuple[TextEmbedder, str]:
     """Opens the repository's embedding engine on the CPU; returns also the checkpoint behind it."""
-    repository = default_repository()
-    model = read_model(repository, "embedding", "cpu")
-    source = str(model.config_file.relative_to(repository))
-    settings = parse_parameters(EmbeddingSettings, model.parameters, source=source)
+    model = read_model(default_repository(), "embedding", "cpu")
+    settings = settings_of(EmbeddingSettings, model)
     directory = artefact or built(model, settings.artefact)
     manifest = read_manifest(directory, task="embedding", runtime=None)
     return open_engine(directory, settings), manifest.source_sha256
 
 
 def _write(path: Path, calibration: Calibration) -> None:
+    text = (
+        calibration.model_dump_json()
+        .replace("[{", "[\n  {")
+        .replace("},{", "},\n  {")
+        .replace("}]}", "}\n]}")
+    )
     try:
-        text = (
-            calibration.model_dump_json()
-            .replace("[{", "[\n  {")
-            .replace("},{", "},\n  {")
-            .replace("}]}", "}\n]}")
-        )
         path.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise OperatorError(f"--calibrate {path}: cannot be written ({error.strerror})") from None
 
 
 def _figures(measured: Sequence[Measured], threshold: float, source: str, checkpoint: str) -> dict[str, Any]:
-    paraphrases = [one for one in measured if one.pair.kind == "paraphrase"]
-    refused = Counter(one.reason or "passed" for one in measured if one.cosine >= threshold)
+    by_class = {kind: [one for one in measured if one.pair.kind == kind] for kind in CLASSES}
+
+    def plain(some: Sequence[Measured], *, guarded: bool = True) -> dict[str, Any]:
+        found = share(some, threshold, guarded=guarded)
+        return {**asdict(found), "rate": found.rate, "bounds": list(found.bounds)}
+
     return {
         "pairs": source,
         "checkpoint_sha256": checkpoint,
         "threshold": threshold,
         "confidence": CONFIDENCE,
-        "without_guard": _plain(shares(measured, threshold, guarded=False)),
-        "with_guard": _plain(shares(measured, threshold, guarded=True)),
-        "false_hits": asdict_of(share(hard(measured), threshold, guarded=True)),
-        "false_hits_without_guard": asdict_of(share(hard(measured), threshold, guarded=False)),
-        "hits": asdict_of(share(paraphrases, threshold, guarded=True)),
-        "reasons": dict(refused),
+        "without_guard": {kind: plain(some, guarded=False) for kind, some in by_class.items()},
+        "with_guard": {kind: plain(some) for kind, some in by_class.items()},
+        "false_hits": plain(hard(measured)),
+        "false_hits_without_guard": plain(hard(measured), guarded=False),
+        "hits": plain(by_class["paraphrase"]),
+        "reasons": dict(Counter(one.reason or "passed" for one in measured if one.cosine >= threshold)),
         "false_hit_ids": [one.pair.id for one in _false_hits(measured, threshold)],
     }
 
 
-def asdict_of(found: Share) -> dict[str, Any]:
-    """Makes a share plain data, with its rate and bounds."""
-    return {**asdict(found), "rate": found.rate, "bounds": list(found.bounds)}
-
-
-def _plain(found: Mapping[str, Share]) -> dict[str, Any]:
-    return {kind: asdict_of(one) for kind, one in found.items()}
-
-
 def _false_hits(measured: Sequence[Measured], threshold: float) -> list[Measured]:
-    return [
-        one
-        for one in measured
-        if one.pair.label == "different" and one.cosine >= threshold and not one.reason
-    ]
+    near = (one for one in measured if one.cosine >= threshold and not one.reason)
+    return [one for one in near if one.pair.label == "different"]
 
 
-def _print(
-    figures: Mapping[str, Any], measured: Sequence[Measured], threshold: float, console: Console
-) -> None:
-    table = Table(title=f"semantic cache on {figures['pairs']}: cosine of at least {threshold:.2f}")
-    for column in ("class", "pairs", "threshold alone", "with guard", "rate", "95 % bounds"):
-        table.add_column(column, justify="left" if column == "class" else "right")
-    alone, guarded = figures["without_guard"], figures["with_guard"]
-    rows: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
-        (kind, alone[kind], guarded[kind]) for kind in CLASSES
-    ]
+def _print(figures: Mapping[str, Any], console: Console) -> None:
+    title = f"semantic cache on {figures['pairs']}: cosine of at least {figures['threshold']:.2f}"
+    table = make_table(title, "class|pairs|threshold alone|with guard|rate|95 % bounds")
+    rows = [(kind, figures["without_guard"][kind], one) for kind, one in figures["with_guard"].items()]
     rows.append(("all near-identical", figures["false_hits_without_guard"], figures["false_hits"]))
     for name, without, one in rows:
         if one["pairs"]:
             low, high = one["bounds"]
-            table.add_row(
-                name,
-                str(one["pairs"]),
-                str(without["hits"]),
-                str(one["hits"]),
-                f"{one['rate']:.1%}",
-                f"{low:.2%} … {high:.2%}",
-                end_section=name in ("paraphrase", "unrelated"),
-            )
+            counts = map(str, (one["pairs"], without["hits"], one["hits"]))
+            last = name in ("paraphrase", "unrelated")
+            table.add_row(name, *counts, f"{one['rate']:.1%}", f"{low:.2%} … {high:.2%}", end_section=last)
     console.print(table)
     false, hits = figures["false_hits"], figures["hits"]
     if false["pairs"]:
@@ -178,10 +152,9 @@ def _print(
             f"95 % confidence: the goal of {GOAL_FALSE:.0%} is {'met' if bound <= GOAL_FALSE else 'missed'}"
         )
     if hits["pairs"]:
-        met = "met" if hits["rate"] >= GOAL_HITS else "missed"
         console.print(
             f"hits: {hits['hits']} of {hits['pairs']} paraphrases, {hits['rate']:.1%}: "
-            f"the goal of {GOAL_HITS:.0%} is {met}"
+            f"the goal of {GOAL_HITS:.0%} is {'met' if hits['rate'] >= GOAL_HITS else 'missed'}"
         )
 
 

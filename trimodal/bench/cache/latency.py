@@ -18,59 +18,35 @@ import random
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
-import trimodal
-from trimodal.bench.common.repository import bench_options
+from trimodal.bench.common.closed_loop import milliseconds
+from trimodal.bench.common.serving import serving
+from trimodal.bench.common.tables import make_table
 from trimodal.client import Answer, Client
-from trimodal.client.timing import percentile
 from trimodal.errors import OperatorError
-from trimodal.server.options import Profile
-from trimodal.server.process import TritonServer
+from trimodal.server.options import ServerOptions
 
 SIDES = ("bare", "exact", "embedding", "semantic")
 GOALS_MS = {"exact": ("bare", 3.0), "semantic": ("embedding", 10.0)}
 """Hit → what it is compared with, and by how much its p95 may be above that."""
-PAIRS = Path(trimodal.__file__).parent / "bench" / "cache" / "data" / "tune.jsonl"
+PAIRS = Path(__file__).parent / "data" / "tune.jsonl"
 _UNKNOWN_KEY = "a key that no request has"
 _MOST_PAIRS = 32
 _CANDIDATES = 160
 _TOKENS = 48  # enough for the fake engine to come to its full stop, wherever it begins
 _LIMIT_S = 60.0
 _VOCABULARY = (
-    "river",
-    "old",
-    "server",
-    "reads",
-    "builds",
-    "open",
-    "blue",
-    "garden",
-    "slow",
-    "paper",
-    "engine",
-)
-
-
-@dataclass(frozen=True)
-class LatencyPlan:
-    """What to measure.
-
-    Attributes:
-        requests: of each side, after a tenth of them that does not count.
-        entries: other questions in the store, of the same tenant and system prompt.
-        changes: parameters of the llm model.
-    """
-
-    requests: int = 400
-    entries: int = 1_000
-    profile: Profile = "cpu"
-    changes: Mapping[str, str] = field(default_factory=dict)
+    "river", "old", "server", "reads", "builds", "open", "blue", "garden", "slow", "paper", "engine",
+)  # fmt: skip
+REQUESTS = 400
+"""Of each side, after a tenth of them that does not count."""
+ENTRIES = 1_000
+"""Other questions in the store, of the same tenant and system prompt."""
 
 
 @dataclass
@@ -82,13 +58,12 @@ class Times:
     missed: dict[str, int] = field(default_factory=lambda: {side: 0 for side in GOALS_MS})
 
 
-async def measure(console: Console, plan: LatencyPlan | None = None) -> dict[str, Any]:
+async def measure(console: Console) -> dict[str, Any]:
     """Starts a server with a cache of its own, fills it, measures, and prints the table; the figures.
 
     Raises:
         OperatorError: the server does not start, or no paraphrase is a hit.
     """
-    plan = plan or LatencyPlan()
     with tempfile.TemporaryDirectory(prefix="trimodal-bench-") as folder:
         llm = {
             "engine": "fake",
@@ -97,21 +72,15 @@ async def measure(console: Console, plan: LatencyPlan | None = None) -> dict[str
             "fake_answer": "An answer of some forty characters. ",
             "cache": "semantic",
             "cache_store": str(Path(folder) / "answers.sqlite"),
-            **plan.changes,
         }
-        with bench_options(("llm", "embedding"), plan.profile, {"llm": llm}) as options:
-            server = TritonServer(options)
-            await asyncio.to_thread(server.start)
-            try:
-                async with Client(server.grpc_url) as client:
-                    pairs = await _paraphrases(client)
-                    await _fill(client, plan.entries)
-                    times = await _take_turns(client, pairs, plan.requests)
-            finally:
-                await asyncio.to_thread(server.stop, 0)
+        options = ServerOptions.on_free_ports("llm", "embedding", changes={"llm": llm})
+        async with serving(options) as (_, client):
+            pairs = await _paraphrases(client)
+            await _fill(client, ENTRIES)
+            times = await _take_turns(client, pairs, REQUESTS)
     figures = figures_of(times) | {
         "machine": platform.processor() or platform.machine(),
-        "plan": {**asdict(plan), "changes": dict(plan.changes)},
+        "plan": {"requests": REQUESTS, "entries": ENTRIES},
         "pairs": len(pairs),
     }
     _show(console, figures)
@@ -127,7 +96,7 @@ def figures_of(times: Times) -> dict[str, Any]:
     sides = {
         side: {
             "requests": len(seconds),
-            **{f"p{percent}": 1e3 * (percentile(seconds, percent) or 0.0) for percent in (50, 95, 99)},
+            **{f"p{percent}": milliseconds(seconds, percent) for percent in (50, 95, 99)},
         }
         for side, seconds in times.seconds.items()
     }
@@ -135,7 +104,7 @@ def figures_of(times: Times) -> dict[str, Any]:
     for hit, (other, goal) in GOALS_MS.items():
         p50, p95 = (sides[hit][key] - sides[other][key] for key in ("p50", "p95"))
         added[hit] = {"above": other, "p50": p50, "p95": p95, "goal_p95": goal}
-        added[hit]["paired_p95"] = 1e3 * (percentile(times.above[hit], 95) or 0.0)
+        added[hit]["paired_p95"] = milliseconds(times.above[hit], 95)
         added[hit]["met"] = bool(times.seconds[hit]) and p95 <= goal
         sides[hit]["missed"] = times.missed[hit]
     return {"sides": sides, "added": added}
@@ -161,7 +130,7 @@ async def _keep(client: Client, question: str) -> None:
     """Has an answer generated and stored, whatever is near it, and waits until it is."""
     until = time.monotonic() + _LIMIT_S
     while time.monotonic() < until:
-        if not (await _ask(client, question, cache_control="no-cache")).text:
+        if not (await _ask(client, question, "no-cache")).text:
             return  # The fake engine began at its full stop: nothing to keep.
         for _ in range(20):
             if await _asked(client, question) == "exact":
@@ -172,12 +141,12 @@ async def _keep(client: Client, question: str) -> None:
 
 async def _asked(client: Client, question: str) -> str:
     """How it was answered: exact, semantic or, generated and not kept, empty."""
-    return (await _ask(client, question, cache_control="no-store")).note.cache
+    return (await _ask(client, question, "no-store")).note.cache
 
 
-async def _ask(client: Client, question: str, cache_control: str | None = None) -> Answer:
+async def _ask(client: Client, question: str, control: str) -> Answer:
     return await client.complete(
-        question, max_tokens=_TOKENS, stop=".", cache_control=cache_control, timeout=_LIMIT_S
+        question, max_tokens=_TOKENS, stop=".", cache_control=control, timeout=_LIMIT_S
     )
 
 
@@ -215,19 +184,19 @@ async def _take_turns(client: Client, pairs: Sequence[tuple[str, str]], requests
             turn_s[side] = time.perf_counter() - began
             if number < 0:
                 continue
-            if side in GOALS_MS and said != side:
-                times.missed[side] += 1
-                continue
-            times.seconds[side].append(turn_s[side])
-            if side in GOALS_MS:
+            if side not in GOALS_MS:
+                times.seconds[side].append(turn_s[side])
+            elif said == side:
+                times.seconds[side].append(turn_s[side])
                 times.above[side].append(turn_s[side] - turn_s[GOALS_MS[side][0]])
+            else:
+                times.missed[side] += 1
     return times
 
 
 def _show(console: Console, figures: Mapping[str, Any]) -> None:
-    table = Table(title=f"cache: hits through Triton, {figures['plan']['entries']} other answers stored")
-    for column in ("side", "requests", "p50", "p95", "p99"):
-        table.add_column(column, justify="left" if column == "side" else "right")
+    title = f"cache: hits through Triton, {figures['plan']['entries']} other answers stored"
+    table = make_table(title, "side|requests|p50|p95|p99")
     for side, one in figures["sides"].items():
         table.add_row(side, str(one["requests"]), *(f"{one[key]:.2f} ms" for key in ("p50", "p95", "p99")))
     console.print(table)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from trimodal.bench.common.closed_loop import milliseconds
+from trimodal.bench.common.tables import make_table
 from trimodal.cache.stores.base import Limits, Owner, Store, StoreError, open_store
 from trimodal.cache.values import Entry, Place
-from trimodal.client.timing import percentile
 from trimodal.errors import OperatorError
 
 SIZES = (1_000, 10_000, 50_000)
@@ -40,15 +41,14 @@ def measure(
     figures: list[dict[str, Any]] = []
     for name, url in urls.items():
         try:
-            store = open_store(url, LIMITS)
-            try:
-                for row in _rows(store, sizes, calls):
-                    figures.append({"store": name, **row})
-                    console.print(_sentence(figures[-1]))
-            finally:
-                with suppress(StoreError):  # it is down: why is told already
-                    store.clear(Owner(PLACE.fingerprint))
-                store.close()
+            with closing(open_store(url, LIMITS)) as store:
+                try:
+                    for row in _rows(store, sizes, calls):
+                        figures.append({"store": name, **row})
+                        console.print(_sentence(figures[-1]))
+                finally:
+                    with suppress(StoreError):  # it is down: why is told already
+                        store.clear(Owner(PLACE.fingerprint))
         except (OperatorError, StoreError) as error:
             console.print(f"{name}: {error}")
     return figures
@@ -56,13 +56,10 @@ def measure(
 
 def table(figures: list[dict[str, Any]]) -> Table:
     """Median and 95th percentile of each call, milliseconds."""
-    shown = Table("store", "entries", "get p50", "p95", "nearest p50", "p95", "put p50", "p95", title="ms")
+    shown = make_table("ms", "store|entries|get p50|p95|nearest p50|p95|put p50|p95")
     for row in figures:
-        cells = [
-            f"{row[f'{call}_p{percent}_ms']:.2f}"
-            for call in ("get", "nearest", "put")
-            for percent in (50, 95)
-        ]
+        keys = (f"{call}_p{percent}_ms" for call in ("get", "nearest", "put") for percent in (50, 95))
+        cells = (f"{row[key]:.2f}" for key in keys)
         shown.add_row(row["store"], f"{row['entries']:,}", *cells)
     return shown
 
@@ -72,23 +69,19 @@ def _rows(store: Store, sizes: tuple[int, ...], calls: int) -> Iterator[dict[str
     filled = 0
     for size in sizes:
         started = time.perf_counter()
-        _fill(store, filled, size)
+        for number in range(filled, size):
+            store.put(PLACE, f"key {number}", _entry(number), _vector(number))
         filled, full = size, time.perf_counter()
         store.nearest(PLACE, _vector(0), 1)
         row = {"entries": size, "fill_s": full - started, "warm_ms": 1e3 * (time.perf_counter() - full)}
         yield {**row, **_times(store, size, calls)}
 
 
-def _fill(store: Store, first: int, last: int) -> None:
-    for number in range(first, last):
-        store.put(PLACE, f"key {number}", _entry(number), _vector(number))
-
-
 def _times(store: Store, size: int, calls: int) -> dict[str, float]:
     chosen = np.random.default_rng(1).integers(0, size, calls).tolist()
     entries, vectors = [_entry(number) for number in chosen], [_vector(number) for number in chosen]
     # A neighbour's vector, not a stored one: what a paraphrase asks with.
-    near = [_near(number) for number in chosen]
+    near = [_unit(vectors[turn] + 0.3 * _vector(number + 1_000_003)) for turn, number in enumerate(chosen)]
     works: dict[str, Callable[[int], object]] = {
         "get": lambda turn: store.get(PLACE, f"key {chosen[turn]}"),
         "nearest": lambda turn: store.nearest(PLACE, near[turn], 4),
@@ -100,10 +93,10 @@ def _times(store: Store, size: int, calls: int) -> dict[str, float]:
         for turn in range(calls):
             started = time.perf_counter()
             result = work(turn)
-            latencies.append(1e3 * (time.perf_counter() - started))
+            latencies.append(time.perf_counter() - started)
             assert call == "put" or result, f"{call} found nothing"
         for percent in (50, 95):
-            figures[f"{call}_p{percent}_ms"] = percentile(latencies, percent) or 0.0
+            figures[f"{call}_p{percent}_ms"] = milliseconds(latencies, percent)
     return figures
 
 
@@ -113,12 +106,10 @@ def _entry(number: int) -> Entry:
 
 
 def _vector(number: int) -> Any:
-    vector = np.random.default_rng(number).standard_normal(DIMENSION).astype(np.float32)
-    return vector / np.linalg.norm(vector)
+    return _unit(np.random.default_rng(number).standard_normal(DIMENSION).astype(np.float32))
 
 
-def _near(number: int) -> Any:
-    vector = _vector(number) + 0.3 * _vector(number + 1_000_003)
+def _unit(vector: Any) -> Any:
     return vector / np.linalg.norm(vector)
 
 

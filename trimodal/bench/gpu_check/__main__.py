@@ -20,7 +20,7 @@ from typing import Any
 
 from rich.console import Console
 
-from trimodal.bench.gpu_check import answers as answers
+from trimodal.bench.gpu_check import answers
 from trimodal.bench.gpu_check.artefacts import Artefact, artefacts, provide
 from trimodal.bench.gpu_check.report import machine, write
 from trimodal.errors import OperatorError, TrimodalError
@@ -53,10 +53,14 @@ class Run:
 async def vision(run: Run) -> dict[str, Any]:
     """Batches of 1 to 64 through the ensemble and the classifier alone, beside ONNX Runtime and torch."""
     from trimodal.bench.vision.bench import measure
-    from trimodal.bench.vision.plan import Plan
+    from trimodal.bench.vision.tables import Plan
 
     folder = str(run.directory)
-    classify = {"artefact": folder, "engine": "onnxruntime", "device": run.device}
+    changes = {
+        "vision_preprocess": {"classifier": folder},
+        "vision_classify": {"artefact": folder, "engine": "onnxruntime", "device": run.device},
+        "vision_rank": {"classifier": folder},
+    }
     plan = Plan(
         concurrency=(1, 8, 32, 64) if run.full else (1, 4),
         batches=(8, 16, 32, 64) if run.full else (4,),
@@ -65,11 +69,7 @@ async def vision(run: Run) -> dict[str, Any]:
         bare=True,
         width=224,
         height=224,
-        changes={
-            "vision_preprocess": {"classifier": folder},
-            "vision_classify": classify,
-            "vision_rank": {"classifier": folder},
-        },
+        changes=changes,
         profile=PROFILE,
         torch=True,
         pixels=True,
@@ -83,9 +83,7 @@ async def vision_options(run: Run) -> dict[str, Any]:
     from trimodal.bench.vision.session_options import measure
 
     batches = (1, 16, 64) if run.full else (1,)
-    return await measure(
-        run.directory, run.device, run.console, batches=batches, rounds=run.rounds, seconds=run.seconds
-    )
+    return await measure(run.directory, run.device, run.console, batches, run.rounds, run.seconds)
 
 
 async def embedding(run: Run) -> dict[str, Any]:
@@ -107,7 +105,7 @@ async def embedding(run: Run) -> dict[str, Any]:
 async def speech(run: Run) -> dict[str, Any]:
     """Windows of 5 s, one by one and 8 at once, beside the bare engine and (CTranslate2) faster-whisper."""
     from trimodal.bench.speech.bench import measure
-    from trimodal.bench.speech.plan import Plan
+    from trimodal.bench.speech.figures import Plan
 
     engine = read_manifest(run.directory, task="speech", runtime=None).runtime
     recognize = {"artefact": str(run.directory), "engine": engine, "device": run.device}
@@ -155,8 +153,7 @@ def measure_part(
         directory = provide(artefact, options.engines, console)
         manifest = read_manifest(directory, task=TASKS[artefact.model], runtime=None)
         found: dict[str, Any] = {"artefact": manifest.model_dump(include={"source", "precision", "command"})}
-        samples = Path(options.samples)
-        run = Run(directory, options.device, options.seconds, options.rounds, samples, console)
+        run = Run(directory, options.device, options.seconds, options.rounds, options.samples, console)
         if name in ANSWERS:
             found["answers"] = ANSWERS[name](run)
             told = ", ".join(f"{key} {value:.5f}" for key, value in found["answers"].items())
@@ -178,28 +175,23 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: a rehearsal")
     parser.add_argument("--part", action="append", choices=list(PARTS), help="repeatable; all of them")
-    parser.add_argument(
-        "--out", type=Path, default=Path("artefacts/gpu_check"), help="for gpu_check.json, .md"
-    )
+    out = Path("artefacts/gpu_check")
+    parser.add_argument("--out", type=Path, default=out, help="for gpu_check.json, .md")
     parser.add_argument("--engines", type=Path, help="for what is built; OUT/engines")
     parser.add_argument(
         "--artefact", action="append", default=[], metavar="NAME=DIR",
         help="one that is built already; names: vision, embedding, speech, speech-onnx",
     )  # fmt: skip
-    parser.add_argument(
-        "--whisper", type=Path, default=Path("build/demo/speech"), help="checkpoint of speech"
-    )
-    parser.add_argument(
-        "--samples", default="build/demo/speech/samples", help="recordings, with samples.json"
-    )
+    samples = Path("build/demo/speech/samples")
+    parser.add_argument("--whisper", type=Path, default=samples.parent, help="checkpoint of speech")
+    parser.add_argument("--samples", type=Path, default=samples, help="recordings, with samples.json")
     parser.add_argument("--seconds", type=float, help="of each case in each round; 2, rehearsal 0.2")
     parser.add_argument("--rounds", type=int, help="counted rounds; 3, rehearsal 1")
     options = parser.parse_args(given)
     full = options.device == "cuda"
-    if options.seconds is None:
-        options.seconds = 2.0 if full else 0.2
-    if options.rounds is None:
-        options.rounds = 3 if full else 1
+    seconds, rounds = (2.0, 3) if full else (0.2, 1)
+    options.seconds = seconds if options.seconds is None else options.seconds
+    options.rounds = rounds if options.rounds is None else options.rounds
     if not (0 < options.seconds <= 3600 and options.rounds > 0):
         parser.error("--seconds must be above 0, at most 3600, and --rounds at least 1")
     options.engines = options.engines or options.out / "engines"

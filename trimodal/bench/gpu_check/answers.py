@@ -7,6 +7,7 @@ error.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,9 @@ def vision(directory: Path, device: Device) -> dict[str, float]:
     from trimodal.vision.settings import ClassifySettings
 
     artefact, pixels = read_classifier(directory), random_pixels(directory)
+    given = {"artefact": str(directory), "warm_up_batch_sizes": (1, 4, 16)}
     ours, theirs = (
-        open_engine(
-            artefact, ClassifySettings(artefact=str(directory), device=each, warm_up_batch_sizes=(1, 4, 16))
-        )
+        open_engine(artefact, ClassifySettings.model_validate(given | {"device": each}))
         for each in (device, "cpu")
     )
     errors, same = [], []
@@ -78,11 +78,8 @@ def speech(directory: Path, device: Device, samples: Path) -> dict[str, float]:
 
     def texts(on: str) -> Sequence[str]:
         settings: dict[str, Any] = {"artefact": str(directory), "engine": engine, "device": on}
-        opened = open_engine(directory, RecogniseSettings.model_validate(settings))
-        try:
+        with closing(open_engine(directory, RecogniseSettings.model_validate(settings))) as opened:
             return [one.text for one in opened.recognise(windows)]
-        finally:
-            opened.close()
 
     same = float(np.mean([ours == theirs for ours, theirs in zip(texts(device), texts("cpu"), strict=True)]))
     _bound(same >= LEAST_TEXTS, f"texts are the same in {same:.3f} of the windows")

@@ -45,40 +45,28 @@ def artefacts(device: Device, whisper: Path, given: Sequence[str]) -> Mapping[st
     Raises:
         ArtefactError: a name that is not known.
     """
-    if device == "cuda":
-        known = {
-            "vision": Artefact(
-                "vision_classify",
-                "onnx-fp16",
-                ("build/vision_onnx.py", "--random", "resnet50", "--precision", "fp16"),
-            ),
-            "embedding": Artefact(
-                "embedding", "onnx-fp16", ("build/embedding_onnx.py", "--precision", "fp16")
-            ),
-            "speech": _speech("ctranslate2", "float16", whisper),
-            "speech-onnx": _speech("onnx", "fp16", whisper),
-        }
-    else:
-        vision = ("build/vision_onnx.py", "build/demo/vision", "--precision", "fp32")
-        known = {
-            "vision": Artefact("vision_classify", "onnx-fp32", vision, demo=True),
-            "embedding": Artefact(
-                "embedding", "onnx-fp32", ("build/embedding_onnx.py", "--precision", "fp32"), demo=True
-            ),
-            "speech": replace(_speech("ctranslate2", "int8", whisper), demo=True),
-            "speech-onnx": _speech("onnx", "fp32", whisper),
-        }
+    full = device == "cuda"
+    precision = "fp16" if full else "fp32"
+    vision = ("--random", "resnet50") if full else ("build/demo/vision",)
+    folder = str(whisper.resolve())
+
+    def made(model: str, script: str, runtime: str, precision: str, *more: str) -> Artefact:
+        command = (f"build/{script}_{runtime}.py", *more, "--precision", precision)
+        return Artefact(model, f"{runtime}-{precision}", command, demo=not full)
+
+    known = {
+        "vision": made("vision_classify", "vision", "onnx", precision, *vision),
+        "embedding": made("embedding", "embedding", "onnx", precision),
+        "speech": made("speech_recognize", "speech", "ctranslate2", "float16" if full else "int8", folder),
+        "speech-onnx": made("speech_recognize", "speech", "onnx", precision, folder),
+    }
+    known["speech-onnx"] = replace(known["speech-onnx"], demo=False)  # ./scripts/demo builds none
     for text in given:
         name, equals, directory = text.partition("=")
         if not equals or name not in known:
             raise ArtefactError(f"--artefact {text}: NAME=DIR is needed; names: {', '.join(known)}")
         known[name] = replace(known[name], given=Path(directory).resolve())
     return known
-
-
-def _speech(runtime: str, precision: str, whisper: Path) -> Artefact:
-    command = (f"build/speech_{runtime}.py", str(whisper.resolve()), "--precision", precision)
-    return Artefact("speech_recognize", f"{runtime}-{precision}", command)
 
 
 def provide(artefact: Artefact, engines: Path, console: Console) -> Path:
@@ -89,12 +77,11 @@ def provide(artefact: Artefact, engines: Path, console: Console) -> Path:
     """
     repository = default_repository().resolve()
     target = engines.resolve() / artefact.model / artefact.name
-    places = [artefact.given] if artefact.given else [target]
+    places = [artefact.given or target]
     if artefact.demo:
         places.append(repository / artefact.model / "1" / artefact.name)
-    for place in places:
-        if (place / MANIFEST).is_file():
-            return place
+    if built := next((place for place in places if (place / MANIFEST).is_file()), None):
+        return built
     if artefact.given:
         raise ArtefactError(f"{artefact.given} is no built artefact (no {MANIFEST} in it)")
     console.print(f"building {target}", markup=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
@@ -37,9 +38,9 @@ def machine(device: Device) -> dict[str, Any]:
 
 
 def _processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+    file = Path("/proc/cpuinfo")
+    found = re.search(r"^model name\s*: (.*)", file.read_text() if file.exists() else "", re.MULTILINE)
+    return found[1] if found else platform.machine()
 
 
 def rows(figures: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:

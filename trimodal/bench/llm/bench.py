@@ -8,11 +8,11 @@ that every one of them sees the same machine.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import platform
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, closing
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,16 +20,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from trimodal.bench.common.samples import Round, Summary, paired_ratio, summarise
-from trimodal.bench.llm.prompts import Prompts
-from trimodal.bench.llm.sides import BareEngine, run_served
-from trimodal.client import Client
+from trimodal.bench.common.closed_loop import paired_ratio
+from trimodal.bench.common.serving import serving, settings_of
+from trimodal.bench.common.tables import make_table
+from trimodal.bench.llm.sides import BareEngine, Prompts, Round, run_served, summarise
 from trimodal.llm.settings import LlmSettings
 from trimodal.paths import default_repository
 from trimodal.repository import select_models
 from trimodal.server.options import ServerOptions
-from trimodal.server.process import TritonServer
-from trimodal.settings import parse_parameters
 
 Run = Callable[[Sequence[str]], Awaitable[Round]]
 
@@ -62,34 +60,37 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
     prompts = Prompts(settings, plan.prompts, plan.prompt_tokens)
     options = ServerOptions.on_free_ports("llm", changes={"llm": changes}, repository=repository)
     figures: dict[str, Any] = {"machine": platform.platform(), "plan": asdict(plan)}
-    async with contextlib.AsyncExitStack() as stack:
-        server = stack.enter_context(TritonServer(options))
-        client = await stack.enter_async_context(Client(server.grpc_url))
+    async with AsyncExitStack() as stack:
+        _, client = await stack.enter_async_context(serving(options))
         engines: dict[str, BareEngine] = {}
         if plan.bare or plan.versus:
-            engines["bare"] = stack.enter_context(BareEngine(settings))
+            engines["bare"] = stack.enter_context(closing(BareEngine(settings)))
         if plan.versus:
-            engines["versus"] = stack.enter_context(
-                BareEngine(served_settings(repository, changes | plan.versus))
-            )
+            other = served_settings(repository, changes | plan.versus)
+            engines["versus"] = stack.enter_context(closing(BareEngine(other)))
         sides = {name: _bare_side(engine, prompts, plan.max_tokens) for name, engine in engines.items()}
-        sides["served"] = _served_side(client, plan.max_tokens)
+        sides["served"] = partial(run_served, client, max_tokens=plan.max_tokens)
         title = f"llm: {settings.engine}, {Path(settings.artefact).name}, numerics {settings.numerics}"
-        table = _table(f"{title}; {plan.prompts or plan.prompt_tokens} + {plan.max_tokens} tokens")
+        title += f"; {plan.prompts or plan.prompt_tokens} + {plan.max_tokens} tokens"
+        table = make_table(title, "streams|side|tok/s|TTFT p50|TTFT p95|ITL p50|ITL p99|ratio")
         for streams in plan.streams:
             figures[f"streams_{streams}"] = await _compare(plan, streams, prompts, sides, table)
         if plan.versus:
-            table.caption = "versus: bare with " + ", ".join(
-                f"{key}={text}" for key, text in plan.versus.items()
-            )
+            changed = ", ".join(f"{key}={text}" for key, text in plan.versus.items())
+            table.caption = f"versus: bare with {changed}"
         console.print(table)
         for name, engine in engines.items():
-            _print_speculation(console, name, engine)
+            if (stats := engine.stats).drafted_tokens:
+                per_step = stats.decoded_tokens / max(1, stats.decode_slots)
+                accepted = f"acceptance {stats.accepted_tokens / stats.drafted_tokens:.2f}"
+                console.print(f"{name}: {per_step:.2f} tokens per step, {accepted}; {stats.speculation_note}")
         if "bare" in engines and 1 in plan.streams:
             added = figures["streams_1"]["served"]["ttft_added_ms"]
             console.print(f"TTFT added by serving, one stream, median of pairs: {added:.1f} ms")
         if plan.prefix_tokens:
-            figures["prefix"] = await _prefix(plan, console, prompts, _served_side(client, 4))
+            figures["prefix"] = await _prefix(
+                plan, console, prompts, partial(run_served, client, max_tokens=4)
+            )
     return figures
 
 
@@ -106,31 +107,23 @@ async def _compare(
             if not plan.prompts:
                 texts = [prompts.next() for _ in range(streams)]
     figures: dict[str, Any] = {}
-    reference = next(iter(sides))
-    for name, all_rounds in rounds.items():
-        counted = all_rounds[1:]  # the first round of a size warms a side up
+    first = next(iter(rounds.values()))[1:]
+    for name, (_, *counted) in rounds.items():  # the first round of a size warms a side up
         summary = summarise(counted)
-        ratio = paired_ratio(counted, rounds[reference][1:], lambda one: one.tokens_per_second)
-        _row(table, streams, name, summary, None if name == reference else ratio)
-        added = median(
-            summarise([ours]).ttft_p50 - summarise([theirs]).ttft_p50
-            for ours, theirs in zip(counted, rounds[reference][1:], strict=True)
-        )
+        ratio = paired_ratio(counted, first, lambda one: one.tokens_per_second)
+        pairs = zip(counted, first, strict=True)
+        added = median(summarise([ours]).ttft_p50 - summarise([theirs]).ttft_p50 for ours, theirs in pairs)
         figures[name] = {**asdict(summary), "ratio": ratio, "ttft_added_ms": added}
+        times = (summary.ttft_p50, summary.ttft_p95, summary.itl_p50, summary.itl_p99)
+        shown = (f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms" for value in times)
+        rate, compared = f"{summary.tokens_per_second:.1f}", "" if counted == first else f"{ratio:.3f}"
+        table.add_row(str(streams), name, rate, *shown, compared)
     return figures
 
 
 def _bare_side(engine: BareEngine, prompts: Prompts, max_tokens: int) -> Run:
     async def run(texts: Sequence[str]) -> Round:
-        ids = [prompts.token_ids(text) for text in texts]
-        return (await asyncio.to_thread(engine.run, ids, max_tokens))[0]
-
-    return run
-
-
-def _served_side(client: Client, max_tokens: int) -> Run:
-    async def run(texts: Sequence[str]) -> Round:
-        return (await run_served(client, texts, max_tokens))[0]
+        return await asyncio.to_thread(engine.run, [prompts.token_ids(text) for text in texts], max_tokens)
 
     return run
 
@@ -153,42 +146,7 @@ async def _prefix(plan: Plan, console: Console, prompts: Prompts, served: Run) -
     return {"cold_ms": first, "warm_ms": second, "ratio": ratio}
 
 
-def _print_speculation(console: Console, name: str, engine: BareEngine) -> None:
-    stats = engine.stats
-    if stats.drafted_tokens:
-        console.print(
-            f"{name}: {stats.decoded_tokens / max(1, stats.decode_slots):.2f} tokens per step, "
-            f"acceptance {stats.accepted_tokens / stats.drafted_tokens:.2f}; {stats.speculation_note}"
-        )
-
-
 def served_settings(repository: Path, changes: dict[str, str]) -> LlmSettings:
     """Returns the settings that the served model will have, for a bare engine."""
     model = select_models(repository, ("llm",), "cpu")["llm"]
-    version = {"version_directory": str(repository / "llm" / "1")}
-    return parse_parameters(
-        LlmSettings, {**model.parameters, **changes, **version}, source="llm/configs/cpu.pbtxt"
-    )
-
-
-def _table(title: str) -> Table:
-    table = Table(title=title)
-    for column in ("streams", "side", "tok/s", "TTFT p50", "TTFT p95", "ITL p50", "ITL p99", "ratio"):
-        table.add_column(column, justify="left" if column == "side" else "right")
-    return table
-
-
-def _row(table: Table, streams: int, side: str, summary: Summary, ratio: float | None) -> None:
-    times = (summary.ttft_p50, summary.ttft_p95, summary.itl_p50, summary.itl_p99)
-    table.add_row(
-        str(streams),
-        side,
-        f"{summary.tokens_per_second:.1f}",
-        *(f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms" for value in times),
-        f"{ratio:.3f}" if ratio else "",
-    )
-
-
-def write_json(path: Path, figures: dict[str, Any]) -> None:
-    """The figures as a JSON file."""
-    path.write_text(json.dumps(figures, indent=2, default=str) + "\n")
+    return settings_of(LlmSettings, model, {**changes, "version_directory": str(repository / "llm" / "1")})

@@ -12,10 +12,13 @@ real ones do: no request says how long its answer will be.
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import math
 import platform
 import random
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,38 +27,35 @@ from typing import Any
 from rich.console import Console
 
 from trimodal.bench.common.closed_loop import run_clients
+from trimodal.bench.common.serving import metrics_page, serving
 from trimodal.bench.llm.bench import served_settings
-from trimodal.bench.llm.prompts import Prompts
-from trimodal.bench.overload.figures import LevelFigures
-from trimodal.bench.overload.load import Asked, poisson
-from trimodal.bench.overload.plot import draw
-from trimodal.bench.overload.sides import Level, Side
-from trimodal.bench.overload.tables import print_tables, statements
-from trimodal.errors import SettingsError
+from trimodal.bench.llm.sides import Prompts
+from trimodal.bench.overload.figures import LevelFigures, summarise_level
+from trimodal.bench.overload.load import Asked, poisson, run_load
+from trimodal.bench.overload.machine import MemoryWatch, read_ticks, share_of_others
+from trimodal.bench.overload.tables import draw, print_tables, statements
+from trimodal.client import Client
+from trimodal.client.streams.answer import AnswerStream
+from trimodal.errors import ServerError, SettingsError
+from trimodal.llm.request.terms import MAX_TTFT_DEADLINE_MS
 from trimodal.llm.request.tiers import Tier, Tiers, read_tiers
 from trimodal.paths import default_repository
 from trimodal.server.options import ServerOptions
+from trimodal.server.process import TritonServer
 
 TIERS = Path(__file__).with_name("tiers.toml")
 SCHEDULERS = ("deadline", "fifo")
 STOP = "."
 _MOST_REQUESTS = 500_000  # of all levels: their prompts and results are kept
 _SPREAD = 0.6  # of the logarithm of prompt lengths
+_BUSY = re.compile(r"^trimodal_llm_(?:active|queued)_requests\{[^}]*\} (\S+)$", re.MULTILINE)
+_IDLE_WITHIN_S = 60.0
+_LOOK_S = 0.2
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure.
-
-    Attributes:
-        loads: offered, times capacity. seconds: each, on each side.
-        mix: tier → weight.
-        capacity: requests a second; 0: measured.
-        prompt_tokens: the median of random prompts. prompts: lines of a file instead.
-        answer_tokens: the mean of the fake engine's answers. max_tokens: what requests name.
-        patience: seconds after which a client gives up.
-        most_open: requests that the client may have open together.
-    """
+    """What to measure, as the options of `trimodal bench overload` say. Times in seconds."""
 
     loads: tuple[float, ...] = (0.5, 1.0, 2.0, 5.0, 10.0)
     seconds: float = 60.0
@@ -83,16 +83,15 @@ async def measure(plan: Plan, console: Console, plot: Path | None = None) -> dic
     changes = _changes(plan)
     source = _Source(plan, tiers, changes)
     async with AsyncExitStack() as stack:
-        sides = {
-            name: await stack.enter_async_context(
-                Side(_options(name, changes), tiers.tier, patience=plan.patience, most_open=plan.most_open)
-            )
-            for name in plan.schedulers
-        }
+        sides = {}
+        for name in plan.schedulers:
+            opened = await stack.enter_async_context(serving(_options(name, changes), connections=4))
+            sides[name] = Side(*opened, tiers.tier, plan.patience, plan.most_open)
         # Also what the deadline side learns its engine's speed from.
         rates = {name: await _capacity(plan, source, side) for name, side in sides.items()}
         capacity = plan.capacity or max(rates.values())
-        console.print(f"capacity {capacity:.2f} requests/s; closed loop of {source.clients}: {_shown(rates)}")
+        shown = ", ".join(f"{name} {rate:.2f}" for name, rate in rates.items())
+        console.print(f"capacity {capacity:.2f} requests/s; closed loop of {source.clients}: {shown}")
         if capacity * sum(plan.loads) * plan.seconds > _MOST_REQUESTS:
             raise SettingsError(f"these levels make over {_MOST_REQUESTS} requests: take fewer --seconds")
         measured: dict[str, list[LevelFigures]] = {name: [] for name in sides}
@@ -109,8 +108,7 @@ async def measure(plan: Plan, console: Console, plot: Path | None = None) -> dic
         console.print(sentence)
     if plot:
         high = max(plan.mix, key=lambda name: tiers.tier[name].priority)
-        bound = tiers.tier[high].ttft_deadline_ms
-        draw(measured, plot, capacity=capacity, tier=high, bound_ms=bound)
+        draw(measured, plot, capacity=capacity, tier=high, bound_ms=tiers.tier[high].ttft_deadline_ms)
     return {
         "machine": platform.platform(),
         "plan": asdict(plan) | {"changes": changes},
@@ -144,7 +142,7 @@ class _Source:
         median = self._plan.prompt_tokens
         tokens = round(median * math.exp(min(2.0, rng.gauss(0, _SPREAD))))
         prompt = self._prompts.next() if self._plan.prompts else self._prompts.random(max(8, tokens))
-        bound = _bound(self._tiers.tier[tier])
+        bound = self._tiers.tier[tier].ttft_deadline_ms / 1e3 or math.inf
         return Asked(at, tier, prompt, self._plan.max_tokens, self._stop, bound)
 
 
@@ -193,16 +191,83 @@ def _changes(plan: Plan) -> dict[str, str]:
 
 def _options(scheduler: str, changes: Mapping[str, str]) -> ServerOptions:
     # First in, first out is measured as it is without any admission: its queue has no end.
-    queue = (
-        {"max_queue": "1000000"} if scheduler == "fifo" else {"max_queue": changes.get("max_queue", "256")}
-    )
-    changes = {**changes, **queue, "scheduler": scheduler}
+    longest = "1000000" if scheduler == "fifo" else changes.get("max_queue", "256")
+    changes = {**changes, "max_queue": longest, "scheduler": scheduler}
     return ServerOptions.on_free_ports("llm", changes={"llm": changes})
 
 
-def _bound(tier: Tier) -> float:
-    return tier.ttft_deadline_ms / 1e3 if tier.ttft_deadline_ms else math.inf
+@dataclass(frozen=True)
+class Level:
+    """One load, and all requests of it."""
+
+    load: float
+    rate: float
+    seconds: float
+    arrivals: Sequence[Asked]
 
 
-def _shown(rates: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {rate:.2f}" for name, rate in rates.items())
+@dataclass(frozen=True)
+class Side:
+    """A server with one scheduler.
+
+    Attributes:
+        tiers: whose bounds count.
+        patience: seconds for a whole answer; then its client gives up.
+        most_open: requests that the client may have open together.
+    """
+
+    server: TritonServer
+    client: Client
+    tiers: Mapping[str, Tier]
+    patience: float
+    most_open: int
+
+    async def ask(self, asked: Asked) -> None:
+        """One whole answer without a deadline, for a closed loop."""
+        stream = self._send(asked, ttft_deadline_ms=MAX_TTFT_DEADLINE_MS)
+        async for _ in stream:
+            pass
+
+    async def run(self, level: Level) -> LevelFigures:
+        """One level on an idle server; it is idle again at the end. Raises ServerError: it stays busy."""
+        await self._idle()
+        # What is there already need not be looked at again: a collection in the middle would be a lag.
+        gc.collect()
+        gc.freeze()
+        group = self.server.pid
+        with MemoryWatch(group) as memory:
+            ticks = read_ticks(group)
+            results = await run_load(
+                self._send, level.arrivals, patience=self.patience, most_open=self.most_open
+            )
+            others = share_of_others(ticks, read_ticks(group))
+            await self._idle()
+        return summarise_level(
+            results,
+            self.tiers,
+            load=level.load,
+            rate=level.rate,
+            seconds=level.seconds,
+            others=others,
+            memory={"before": memory.before, "most": memory.most, "after": memory.after},
+        )
+
+    def _send(self, asked: Asked, ttft_deadline_ms: int | None = None) -> AnswerStream:
+        return self.client.stream(
+            asked.prompt,
+            max_tokens=asked.max_tokens,
+            stop=asked.stop or (),
+            tier=asked.tier,
+            ttft_deadline_ms=ttft_deadline_ms,
+            timeout=self.patience,
+        )
+
+    async def _idle(self) -> None:
+        """Until nothing runs and nothing waits."""
+        for _ in range(int(_IDLE_WITHIN_S / _LOOK_S)):
+            page = await asyncio.to_thread(metrics_page, self.server.metrics_url)
+            busy = sum(map(float, _BUSY.findall(page)))
+            if not busy:
+                return
+            await asyncio.sleep(_LOOK_S)
+        raise ServerError(f"{busy:g} requests are still there {_IDLE_WITHIN_S:g} s after a level of load")

@@ -19,6 +19,7 @@ from trimodal.client.timing import percentile
 from trimodal.llm.request.tiers import Tier
 
 _ERRORS_KEPT = 5
+VERDICTS = ("met", "late", "uneven", "refused", "expired", "lost")
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class LevelFigures:
 
 
 def verdict_of(result: Result, tier: Tier) -> str:
-    """Returns the field of `TierFigures` that one result counts in."""
+    """Returns the one of VERDICTS, fields of `TierFigures`, that a result counts in."""
     if result.outcome in ("refused", "expired"):
         return result.outcome
     if result.outcome != "answered":
@@ -113,32 +114,23 @@ def summarise_level(
     memory: Mapping[str, Memory] | None = None,
 ) -> LevelFigures:
     """Summarises all requests of a level that were due within `seconds`."""
-    verdicts = [verdict_of(one, tiers[one.asked.tier]) for one in results]
-    by_tier = {
-        name: _tier_figures([one for one in results if one.asked.tier == name], tier)
-        for name, tier in tiers.items()
-        if any(one.asked.tier == name for one in results)
-    }
+    by_tier = {name: [one for one in results if one.asked.tier == name] for name in tiers}
+    good = (one for one in results if verdict_of(one, tiers[one.asked.tier]) == "met")
     refused = [one for one in results if one.outcome == "refused"]
     # The server foresees from when a request reaches it: a client that sent late is not its error.
     misses = [one.ttft - one.lag - one.predicted for one in results if not math.isnan(one.predicted)]
-    bias = percentile(misses, 50)
     errors = Counter(one.error for one in results if one.outcome == "failed")
     return LevelFigures(
         load=load,
         rate=rate,
         sent=len(results),
-        goodput=sum(
-            verdict == "met" and one.asked.at + one.total <= seconds
-            for one, verdict in zip(results, verdicts, strict=True)
-        )
-        / seconds,
-        tiers=by_tier,
+        goodput=sum(one.asked.at + one.total <= seconds for one in good) / seconds,
+        tiers={name: _tier_figures(some, tiers[name]) for name, some in by_tier.items() if some},
         refusals=spread(one.total for one in refused),
         served_refusals=spread(one.total - one.lag for one in refused),
         retry_after=spread(one.retry_after for one in refused),
         forecast_error=spread(abs(miss) for miss in misses),
-        forecast_bias=None if bias is None else bias * 1e3,
+        forecast_bias=_ms(percentile(misses, 50)),
         lag=spread(one.lag for one in results),
         unsent=sum(one.outcome == "unsent" for one in results),
         others=others,
@@ -155,24 +147,15 @@ def spread(seconds: Iterable[float]) -> Spread:
 
 
 def _tier_figures(results: Sequence[Result], tier: Tier) -> TierFigures:
-    verdicts = [verdict_of(one, tier) for one in results]
-    counts = Counter(verdicts)
+    counts = Counter(verdict_of(one, tier) for one in results)
     times = [
         math.inf if math.isnan(one.ttft) else one.ttft
         for one in results
         if one.outcome not in ("refused", "expired", "unsent")
     ]
-    return TierFigures(
-        sent=len(results),
-        met=counts["met"],
-        late=counts["late"],
-        uneven=counts["uneven"],
-        refused=counts["refused"],
-        expired=counts["expired"],
-        lost=counts["lost"],
-        ttft_p50=_ms(percentile(times, 50)),
-        ttft_p99=_ms(percentile(times, 99)),
-    )
+    p50, p99 = (_ms(percentile(times, percent)) for percent in (50, 99))
+    verdicts = {name: counts[name] for name in VERDICTS}
+    return TierFigures(sent=len(results), **verdicts, ttft_p50=p50, ttft_p99=p99)
 
 
 def _ms(seconds: float | None) -> float | None:

@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,20 +27,24 @@ class Ticks:
     ours: int = 0
 
 
+def _processes(group: int) -> Iterator[Path]:
+    """Directories of the processes of a group; each may end at any time, or belong to another user."""
+    for directory in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.getpgid(int(directory.name)) == group:
+                yield directory
+
+
 def read_ticks(group: int) -> Ticks:
     """Reads the counters; ours are this process and a process group."""
     fields = [
         int(text) for text in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1 : 1 + _COUNTED]
     ]
     ours = 0
-    for directory in Path("/proc").glob("[0-9]*"):
-        # A process may end while it is looked at.
+    for directory in {Path(f"/proc/{os.getpid()}"), *_processes(group)}:
         with contextlib.suppress(OSError):
-            process = int(directory.name)
-            if process == os.getpid() or os.getpgid(process) == group:
-                ours += sum(
-                    map(int, (directory / "stat").read_text().rpartition(")")[2].split()[_USER_SYSTEM])
-                )
+            text = (directory / "stat").read_text()
+            ours += sum(map(int, text.rpartition(")")[2].split()[_USER_SYSTEM]))
     return Ticks(sum(fields), sum(fields) - sum(fields[index] for index in _IDLE), ours)
 
 
@@ -48,21 +53,6 @@ def share_of_others(before: Ticks, after: Ticks) -> float:
     total = after.all - before.all
     others = (after.busy - before.busy) - (after.ours - before.ours)
     return min(1.0, max(0.0, others / total)) if total > 0 else 0.0
-
-
-class OthersWatch:
-    """Measures the CPU share of other processes from `with` to its end; then `share` is set."""
-
-    def __init__(self, group: int) -> None:
-        self._group = group
-        self.share = 0.0
-
-    def __enter__(self) -> OthersWatch:
-        self._before = read_ticks(self._group)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.share = share_of_others(self._before, read_ticks(self._group))
 
 
 _PSS = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
@@ -85,11 +75,8 @@ class Memory:
 def read_memory(group: int) -> Memory:
     """What the processes of a group take now."""
     server = engine = 0.0
-    for directory in Path("/proc").glob("[0-9]*"):
-        # A process may end meanwhile, or belong to another user.
+    for directory in _processes(group):
         with contextlib.suppress(OSError):
-            if os.getpgid(int(directory.name)) != group:
-                continue
             found = _PSS.search((directory / "smaps_rollup").read_bytes())
             size = int(found[1]) / 1024 if found else 0.0
             if _ENGINE in (directory / "cmdline").read_bytes():

@@ -1,24 +1,32 @@
-"""Prints what the overload bench measured, as tables and sentences."""
+"""Shows what the overload bench measured, as tables and sentences, and goodput over load as a picture."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.table import Table
 
-from trimodal.bench.overload.figures import LevelFigures, Spread
+from trimodal.bench.common.tables import make_table
+from trimodal.bench.overload.figures import LevelFigures
+from trimodal.errors import ServerError
 from trimodal.llm.request.tiers import Tier
 
 GOODPUT_KEPT = 0.9  # at the highest load, of the peak
 REFUSED_WITHIN_MS = 50.0
 _LAG_TOLD_MS = 20.0
 _OTHERS_TOLD = 0.1
+WHEN = ("before", "most", "after")
 
 TIERS = "load|side|tier|sent|met|late|gap|refused|expired|lost|TTFT p50|p99"
 GOODPUT = "load|side|offered/s|goodput/s|refused p50|p99|max|retry p50"
 BEHIND = "load|side|answers|error p50|p90|bias|lag p99|max|MiB before|most|after"
+_STYLES = {"deadline": {"color": "#1f77b4", "marker": "o"}, "fifo": {"color": "#d62728", "marker": "s"}}
+# Where an unknown percentile is drawn, as a factor of the highest known one; a height for each side.
+_NO_TEXT_AT = {"deadline": 1.15, "fifo": 1.6}
 
 
 def print_tables(sides: Mapping[str, Sequence[LevelFigures]], console: Console) -> None:
@@ -26,23 +34,22 @@ def print_tables(sides: Mapping[str, Sequence[LevelFigures]], console: Console) 
     rows = sorted(
         ((level, name) for name, levels in sides.items() for level in levels), key=lambda row: row[0].load
     )
-    tiers, goodput, behind = _table("By tier", TIERS), _table("Goodput", GOODPUT), _table("Behind it", BEHIND)
+    tiers, goodput, behind = (
+        make_table(title, columns, box=box.SIMPLE_HEAD, padding=0, show_edge=False)
+        for title, columns in (("By tier", TIERS), ("Goodput", GOODPUT), ("Behind it", BEHIND))
+    )
     for level, name in rows:
         head = (f"{level.load:g}×", name)
-        goodput.add_row(
-            *head, f"{level.rate:.1f}", f"{level.goodput:.2f}", *_times(level.refusals), *_retry(level)
-        )
+        refused = level.refusals
+        times = map(_ms, (refused.p50, refused.p99, refused.most, level.retry_after.p50))
+        goodput.add_row(*head, f"{level.rate:.1f}", f"{level.goodput:.2f}", *times)
         for tier, one in level.tiers.items():
-            counts = (one.sent, one.met, one.late, one.uneven, one.refused, one.expired, one.lost)
-            tiers.add_row(*head, tier, *map(str, counts), _ms(one.ttft_p50), _ms(one.ttft_p99))
-        error, memory = level.forecast_error, level.memory
-        behind.add_row(
-            *head,
-            str(error.count),
-            *(_ms(value) for value in (error.p50, error.p90, level.forecast_bias)),
-            *(_ms(value) for value in (level.lag.p99, level.lag.most)),
-            *(f"{memory[when].total:.0f}" if when in memory else "" for when in ("before", "most", "after")),
-        )
+            *counts, p50, p99 = astuple(one)
+            tiers.add_row(*head, tier, *map(str, counts), _ms(p50), _ms(p99))
+        error, lag, memory = level.forecast_error, level.lag, level.memory
+        times = map(_ms, (error.p50, error.p90, level.forecast_bias, lag.p99, lag.most))
+        sizes = (f"{memory[when].total:.0f}" if when in memory else "" for when in WHEN)
+        behind.add_row(*head, str(error.count), *times, *sizes)
     console.print(tiers)
     console.print(goodput)
     console.print(
@@ -74,29 +81,21 @@ def statements(
         told += _high_tier(last, tiers)
         error, memory = last.forecast_error, last.memory
         if error.count:
-            told.append(
-                f"TTFT foreseen at {last.load:g}×, {error.count} answers: off by {_ms(error.p50)} ms at p50, "
-                f"{_ms(error.p90)} ms at p90"
-            )
+            off = f"off by {_ms(error.p50)} ms at p50, {_ms(error.p90)} ms at p90"
+            told.append(f"TTFT foreseen at {last.load:g}×, {error.count} answers: {off}")
         if memory:
-            shown = " → ".join(f"{memory[when].total:.0f}" for when in ("before", "most", "after"))
+            shown = " → ".join(f"{memory[when].total:.0f}" for when in WHEN)
             told.append(f"memory of server and engine at {last.load:g}×, before → most → after: {shown} MiB")
-    told += _refusals(levels)
+    if slowest := max((level.refusals.most or 0.0 for level in levels), default=0.0):
+        served = max(level.served_refusals.most or 0.0 for level in levels)
+        told.append(
+            f"{_met(slowest < REFUSED_WITHIN_MS)}: the slowest refusal came {slowest:.1f} ms after its "
+            f"request was due, from its sending {served:.1f} ms at most (goal: below {REFUSED_WITHIN_MS:g})"
+        )
     for name, some in sides.items():
         for level in some:
             told += _doubts(f"{name} at {level.load:g}×", level)
     return told
-
-
-def _refusals(levels: Sequence[LevelFigures]) -> list[str]:
-    slowest = max((level.refusals.most or 0.0 for level in levels), default=0.0)
-    if not slowest:
-        return []
-    served = max(level.served_refusals.most or 0.0 for level in levels)
-    return [
-        f"{_met(slowest < REFUSED_WITHIN_MS)}: the slowest refusal came {slowest:.1f} ms after its request "
-        f"was due, from its sending {served:.1f} ms at most (goal: below {REFUSED_WITHIN_MS:g})"
-    ]
 
 
 def _high_tier(level: LevelFigures, tiers: Mapping[str, Tier]) -> list[str]:
@@ -135,22 +134,66 @@ def _met(kept: bool) -> str:
     return "met" if kept else "MISSED"
 
 
-def _table(title: str, columns: str) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD, padding=0, show_edge=False)
-    for column in columns.split("|"):
-        table.add_column(column, justify="left" if column in ("side", "tier") else "right", no_wrap=True)
-    return table
-
-
-def _times(times: Spread) -> tuple[str, ...]:
-    return tuple(_ms(value) for value in (times.p50, times.p99, times.most))
-
-
-def _retry(level: LevelFigures) -> tuple[str, ...]:
-    return (_ms(level.retry_after.p50),)
-
-
 def _ms(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}"
+
+
+def draw(
+    sides: Mapping[str, Sequence[LevelFigures]], path: Path, *, capacity: float, tier: str, bound_ms: int
+) -> None:
+    """A PNG with two panels: all goodput, and the p99 TTFT of one tier beside its bound.
+
+    Args:
+        sides: name → its levels, by load.
+        capacity: requests a second.
+        tier: of the second panel.
+
+    Raises:
+        ServerError: the file cannot be written.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (goodput, ttft) = pyplot.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+    loads = sorted({level.load for levels in sides.values() for level in levels})
+    offered = sorted({*loads, 1.0} if loads and loads[0] < 1.0 < loads[-1] else loads)
+    most = [min(1.0, load) * capacity for load in offered]
+    goodput.plot(offered, most, ":", color="grey", label="offered, up to capacity")
+    for name, levels in sides.items():
+        style = _STYLES.get(name, {"color": None, "marker": "o"})
+        shown = [level.load for level in levels], [level.goodput for level in levels]
+        goodput.plot(*shown, label=name, **style)
+        _draw_ttft(ttft, name, levels, tier, style)
+    goodput.set(title="Requests that met TTFT and ITL bounds", ylabel="goodput, requests/s")
+    goodput.set_ylim(bottom=0)
+    if bound_ms:
+        ttft.axhline(bound_ms, color="grey", linestyle=":", label="bound")
+    ttft.set(title=f"p99 TTFT of tier {tier}", ylabel="ms", yscale="log")
+    for axes in (goodput, ttft):
+        axes.set(xlabel="offered load, times capacity", xscale="log")
+        axes.set_xticks(loads, [f"{load:g}×" for load in loads])
+        axes.minorticks_off()
+        axes.grid(alpha=0.3)
+        axes.legend()
+    try:
+        figure.savefig(path, dpi=130, format="png")
+    except OSError as error:
+        raise ServerError(f"--plot {path}: cannot be written: {error.strerror}") from None
+    finally:
+        pyplot.close(figure)
+
+
+def _draw_ttft(
+    axes: Any, name: str, levels: Sequence[LevelFigures], tier: str, style: Mapping[str, Any]
+) -> None:
+    """A line through the levels that have the figure; a cross on top where 1 % got no text at all."""
+    told = {level.load: level.tiers[tier].ttft_p99 for level in levels if tier in level.tiers}
+    known = {load: value for load, value in told.items() if value is not None}
+    axes.plot(list(known), list(known.values()), label=name, **style)
+    if missing := [load for load in told if load not in known]:
+        top = [_NO_TEXT_AT.get(name, 1.3) * max([*known.values(), 1000.0])] * len(missing)
+        axes.plot(missing, top, "x", color=style["color"], label=f"{name}: 1 % or more got no text")

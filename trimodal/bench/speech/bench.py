@@ -11,6 +11,7 @@ capacity.py, direct.py and engines.py.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import platform
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -19,14 +20,12 @@ from typing import Any
 
 from rich.console import Console
 
+from trimodal.bench.common.serving import serving
 from trimodal.bench.speech import capacity, direct, engines
-from trimodal.bench.speech.plan import MODELS, Plan, run_row
+from trimodal.bench.speech.figures import MODELS, Plan, print_live, run_row
 from trimodal.bench.speech.sides import Recogniser
-from trimodal.bench.speech.tables import LiveTables
 from trimodal.bench.speech.utterances import Spoken, read_utterances, speak
-from trimodal.client import Client
 from trimodal.server.options import ServerOptions
-from trimodal.server.process import TritonServer
 
 
 async def measure(plan: Plan, console: Console) -> dict[str, Any]:
@@ -56,13 +55,8 @@ def _measure_versus(plan: Plan, spoken: Sequence[Spoken], console: Console) -> l
         [directory, *plan.versus], device=settings.device, threads=settings.threads, batch=plan.batch
     )
     try:
-        found = engines.compare(
-            opened,
-            [one.samples for one in spoken],
-            windows_s=plan.window_s,
-            batches=sorted({1, plan.batch}),
-            rounds=plan.rounds,
-        )
+        audio, batches = [one.samples for one in spoken], sorted({1, plan.batch})
+        found = engines.compare(opened, audio, windows_s=plan.window_s, batches=batches, rounds=plan.rounds)
     finally:
         for engine in opened.values():
             engine.close()
@@ -74,24 +68,16 @@ async def measure_live(plan: Plan, spoken: Sequence[Spoken], console: Console) -
     """Every policy with every number of streams, one row after the other."""
     async with AsyncExitStack() as stack:
         options = ServerOptions.on_free_ports(*MODELS, changes=plan.changes, profile=plan.profile)
-        server = stack.enter_context(TritonServer(options))
-        client = await stack.enter_async_context(Client(server.grpc_url))
+        server, client = await stack.enter_async_context(serving(options))
         recogniser = await stack.enter_async_context(Recogniser(server.grpc_url))
-        offline = [await _offline(recogniser, one) for one in spoken]
+        windows = [[one.samples[begin:end] for begin, end in one.windows] for one in spoken]
+        offline = [" ".join(await recogniser.texts(one)) for one in windows]
         await client.transcribe(spoken[0].samples)  # opens what a first stream opens
-        tables = LiveTables(f"live streams of {plan.seconds:g} s, chunks of {plan.chunk_s * 1e3:g} ms")
-        rows = {}
-        for policy in plan.policies:
-            for streams in plan.streams:
-                row = await run_row(plan, client, server, policy, spoken[:streams], offline)
-                rows[f"{policy}_{streams}"] = asdict(row)
-                tables.add(policy, row)
-                if row.why:
-                    console.print(f"{policy}, {streams} streams: {row.why}")
-    tables.print(console)
-    return rows
-
-
-async def _offline(recogniser: Recogniser, spoken: Spoken) -> str:
-    texts = await recogniser.texts([spoken.samples[begin:end] for begin, end in spoken.windows])
-    return " ".join(texts)
+        rows = []
+        for policy, streams in itertools.product(plan.policies, plan.streams):
+            row = await run_row(plan, client, server, policy, spoken[:streams], offline)
+            rows.append((policy, row))
+            if row.why:
+                console.print(f"{policy}, {streams} streams: {row.why}")
+    print_live(f"live streams of {plan.seconds:g} s, chunks of {plan.chunk_s * 1e3:g} ms", rows, console)
+    return {f"{policy}_{row.streams}": asdict(row) for policy, row in rows}

@@ -10,6 +10,8 @@ a third server until it refuses them.
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
@@ -17,15 +19,13 @@ from statistics import mean, median
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
-from trimodal.bench.common.closed_loop import LoopRound
-from trimodal.bench.common.samples import paired_ratio
-from trimodal.bench.speech.plan import MODELS, Plan, run_row
+from trimodal.bench.common.closed_loop import LoopRound, median_rate, rate_ratio, some
+from trimodal.bench.common.serving import serving
+from trimodal.bench.common.tables import make_table
+from trimodal.bench.speech.figures import MODELS, Plan, print_live, run_row
 from trimodal.bench.speech.sides import Recogniser, cut_windows
-from trimodal.bench.speech.tables import LiveTables
 from trimodal.bench.speech.utterances import Spoken
-from trimodal.client import Client
 from trimodal.client.transports.base import Timeouts
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
@@ -33,6 +33,7 @@ from trimodal.server.process import TritonServer
 # What is heard is not judged here, the weights may be random: each window costs one run.
 ONE_RUN = {"fallback_temperature": "0"}
 WINDOWS = 16
+Case = tuple[float, int, str]  # length of windows, streams, side
 JOINING_STREAMS, JOINING_EVERY_S = 16, 2.0
 # A stream is silent between END and its last words: here that lasts as long as all are behind.
 PATIENCE = Timeouts(silence=300.0)
@@ -40,26 +41,25 @@ PATIENCE = Timeouts(silence=300.0)
 
 async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dict[str, Any]:
     """Closed loops on windows of each length, then streams that join; prints tables, gives the figures."""
-    rounds: dict[tuple[float, int, str], list[LoopRound]] = {}
-    formed: dict[tuple[float, int, str], float] = {}
-    last: dict[tuple[float, int, str], LoopRound] = {}
+    rounds: dict[Case, list[LoopRound]] = defaultdict(list)
+    formed: dict[Case, float] = {}
+    last: dict[Case, LoopRound] = {}
     async with AsyncExitStack() as stack:
-        sides = {
-            name: await stack.enter_async_context(Recogniser(_server(stack, plan, more).grpc_url))
-            for name, more in (("batched", {}), ("unbatched", {"max_batch_windows": "1"}))
-        }
+        sides = {}
+        for name, more in (("batched", {}), ("unbatched", {"max_batch_windows": "1"})):
+            server = stack.enter_context(TritonServer(_options(plan, "speech_recognize", **more)))
+            sides[name] = await stack.enter_async_context(Recogniser(server.grpc_url))
         for length in plan.window_s:
             windows = cut_windows([one.samples for one in spoken], length, WINDOWS)
-            for index in range(plan.rounds + 1):
-                for streams in plan.streams:
-                    for name, side in sides.items():
-                        case = length, streams, name
-                        one, batches = await side.loop(
-                            windows, clients=streams, seconds=plan.loop_s, before=last.get(case)
-                        )
-                        last[case], formed[case] = one, mean(batches)
-                        if index:  # round 0 warms up
-                            rounds.setdefault(case, []).append(one)
+            for index, streams in itertools.product(range(plan.rounds + 1), plan.streams):
+                for name, side in sides.items():
+                    case = length, streams, name
+                    one, batches = await side.loop(
+                        windows, clients=streams, seconds=plan.loop_s, before=last.get(case)
+                    )
+                    last[case], formed[case] = one, mean(batches)
+                    if index:  # round 0 warms up
+                        rounds[case].append(one)
     figures = report(plan, rounds, formed, console)
     figures["joining"] = await _joining(plan, spoken, console)
     return figures
@@ -67,36 +67,28 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
 
 def report(
     plan: Plan,
-    rounds: Mapping[tuple[float, int, str], list[LoopRound]],
-    formed: Mapping[tuple[float, int, str], float],
+    rounds: Mapping[Case, list[LoopRound]],
+    formed: Mapping[Case, float],
     console: Console,
 ) -> dict[str, Any]:
     """Prints the table of the closed loops, and how many streams the best rate would carry."""
     figures: dict[str, Any] = {}
-    table = Table(title="capacity: real-time factor of S streams, all of them behind")
-    for column in ("window", "streams", "batched", "mean batch", "unbatched", "ratio", "p50 batched"):
-        table.add_column(column, justify="right")
+    title = "capacity: real-time factor of S streams, all of them behind"
+    table = make_table(title, "window|streams|batched|mean batch|unbatched|ratio|p50 batched")
     for length in plan.window_s:
         carried = {}
         for streams in plan.streams:
             both = {name: rounds[length, streams, name] for name in ("batched", "unbatched")}
             factors = {
-                name: streams / (length * median(one.rate for one in some)) for name, some in both.items()
+                name: streams / (length * median_rate(all_rounds)) for name, all_rounds in both.items()
             }
-            ratio = paired_ratio(both["batched"], both["unbatched"], lambda one: one.rate)
+            ratio = rate_ratio(both["batched"], both["unbatched"])
             latency = median(one.p50 for one in both["batched"])
             batch = formed[length, streams, "batched"]
             figures[f"{length:g}s_{streams}"] = {**factors, "ratio": ratio, "p50": latency, "batch": batch}
             carried[streams] = {name: streams / factor for name, factor in factors.items()}
-            table.add_row(
-                f"{length:g} s",
-                str(streams),
-                f"{factors['batched']:.3f}",
-                f"{batch:.1f}",
-                f"{factors['unbatched']:.3f}",
-                f"{ratio:.2f}",
-                f"{latency:.2f} s",
-            )
+            shown = f"{factors['batched']:.3f}", f"{batch:.1f}", f"{factors['unbatched']:.3f}"
+            table.add_row(f"{length:g} s", str(streams), *shown, f"{ratio:.2f}", f"{latency:.2f} s")
         figures[f"{length:g}s_carried"] = carried[max(carried)]
     console.print(table)
     console.print("ratio: windows a second, batched over unbatched, median of neighbouring rounds")
@@ -111,26 +103,19 @@ def report(
 
 async def _joining(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dict[str, Any]:
     """Streams that join every few seconds, more than can be carried: who is refused, and what lag is left."""
-    changes = {**plan.changes, "speech_recognize": {**plan.changes.get("speech_recognize", {}), **ONE_RUN}}
-    many = [spoken[index % len(spoken)] for index in range(JOINING_STREAMS)]
-    async with AsyncExitStack() as stack:
-        options = ServerOptions.on_free_ports(*MODELS, changes=changes, profile=plan.profile)
-        server = stack.enter_context(TritonServer(options))
-        client = await stack.enter_async_context(Client(server.grpc_url, timeouts=PATIENCE))
-        policy = plan.policies[0]
-        delays = [index * JOINING_EVERY_S for index in range(len(many))]
+    many = some(spoken, 0, JOINING_STREAMS)
+    policy = plan.policies[0]
+    delays = [index * JOINING_EVERY_S for index in range(len(many))]
+    async with serving(_options(plan, *MODELS), timeouts=PATIENCE) as (server, client):
         row = await run_row(plan, client, server, policy, many, None, delays)
-    tables = LiveTables(f"{len(many)} streams of {plan.seconds:g} s, a new one every {JOINING_EVERY_S:g} s")
-    tables.add(policy, row)
-    tables.print(console)
+    title = f"{len(many)} streams of {plan.seconds:g} s, a new one every {JOINING_EVERY_S:g} s"
+    print_live(title, [(policy, row)], console)
     if row.why:
         console.print(f"the first that was not taken, or ended early: {row.why}")
     return asdict(row)
 
 
-def _server(stack: AsyncExitStack, plan: Plan, more: Mapping[str, str]) -> TritonServer:
-    changes = {**plan.changes.get("speech_recognize", {}), **ONE_RUN, **more}
-    options = ServerOptions.on_free_ports(
-        "speech_recognize", changes={"speech_recognize": changes}, profile=plan.profile
-    )
-    return stack.enter_context(TritonServer(options))
+def _options(plan: Plan, *models: str, **more: str) -> ServerOptions:
+    recognise = {**plan.changes.get("speech_recognize", {}), **ONE_RUN, **more}
+    changes = {**plan.changes, "speech_recognize": recognise}
+    return ServerOptions.on_free_ports(*models, changes=changes, profile=plan.profile)

@@ -8,30 +8,28 @@ batch send single windows: while one batch is recognised the next gathers.
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from trimodal.audio.values import SAMPLE_RATE
-from trimodal.bench.common.bare_process import BareProcess
-from trimodal.bench.common.closed_loop import LoopRound, summarise_loops
-from trimodal.bench.common.repository import built
-from trimodal.bench.common.samples import paired_ratio
-from trimodal.bench.speech.plan import Plan
+from trimodal.bench.common.closed_loop import BareProcess, LoopRound, added_ms, rate_ratio, summarise_loops
+from trimodal.bench.common.serving import built, settings_of
+from trimodal.bench.common.tables import NARROW, make_table
+from trimodal.bench.speech.figures import Plan
 from trimodal.bench.speech.sides import Recogniser, cut_windows, name, open_bare, open_faster_whisper
 from trimodal.bench.speech.utterances import Spoken
 from trimodal.paths import default_repository
 from trimodal.repository import select_models
 from trimodal.server.options import Profile, ServerOptions
 from trimodal.server.process import TritonServer
-from trimodal.settings import parse_parameters
 from trimodal.speech.settings import RecogniseSettings
 
 WINDOWS = 32
@@ -46,23 +44,18 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
     equal = {"max_batch_windows": str(plan.batch), "fallback_temperature": "0"}
     changes = {**equal, **plan.changes.get("speech_recognize", {})}
     settings, directory = served_recogniser(changes, plan.profile)
-    audio = {
-        length: cut_windows([one.samples for one in spoken], length, WINDOWS) for length in plan.window_s
-    }
+    recordings = [one.samples for one in spoken]
+    audio = {length: cut_windows(recordings, length, WINDOWS) for length in plan.window_s}
     contexts = {length: context(directory, settings.engine, length) for length in audio}
-    rounds: dict[tuple[float, int, str], list[LoopRound]] = {}
+    rounds: dict[tuple[float, int, str], list[LoopRound]] = defaultdict(list)
     formed: dict[tuple[float, int], float] = {}
     last: dict[tuple[float, int], LoopRound] = {}
     async with AsyncExitStack() as stack:
-
-        def same_batch(model: str, config: Any) -> None:
-            config.max_batch_size = plan.batch
-
         options = ServerOptions.on_free_ports(
             "speech_recognize",
             changes={"speech_recognize": changes},
             profile=plan.profile,
-            edit=same_batch,
+            edit=lambda model, config: setattr(config, "max_batch_size", plan.batch),
         )
         url = stack.enter_context(TritonServer(options)).grpc_url
         served = await stack.enter_async_context(Recogniser(url))
@@ -74,7 +67,7 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
             whisper = stack.enter_context(theirs)
             others |= {f"faster-whisper {kind}": (whisper, f" {kind}") for kind in ("forward", "public")}
         for index in range(plan.rounds + 1):
-            for length, batch in ((length, batch) for length in audio for batch in sorted({1, plan.batch})):
+            for length, batch in itertools.product(audio, sorted({1, plan.batch})):
                 clients = 1 if batch == 1 else 2 * batch
                 ours, batches = await served.loop(
                     audio[length], clients=clients, seconds=plan.loop_s, before=last.get((length, batch))
@@ -85,7 +78,7 @@ async def measure(plan: Plan, spoken: Sequence[Spoken], console: Console) -> dic
                     found[side] = await process.run(f"{name(length)}{kind}", batch=batch, seconds=plan.loop_s)
                 for side, one in found.items():
                     if index:  # round 0 warms up
-                        rounds.setdefault((length, batch, side), []).append(one)
+                        rounds[length, batch, side].append(one)
     return report(plan, rounds, formed, contexts, f"{settings.engine} {directory.name}", console)
 
 
@@ -99,16 +92,14 @@ def report(
 ) -> dict[str, Any]:
     """Prints the table; `ratio` is the served side's windows a second over the other side's."""
     figures: dict[str, Any] = {}
-    table = Table(title=f"recogniser: {title}", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-    table.show_edge = False
-    for column in ("window", "context", "batch", "side", "win/s", "RTF", "p50 ms", "ratio"):
-        table.add_column(column, justify="left" if column == "side" else "right", no_wrap=True)
+    columns = "window|context|batch|side|win/s|RTF|p50 ms|ratio"
+    table = make_table(f"recogniser: {title}", columns, **NARROW)
     sides = list(dict.fromkeys(side for _, _, side in rounds))
     for length, batch in formed:
         for side in sides:
             some = rounds[length, batch, side]
             summary = summarise_loops(some)
-            ratio = paired_ratio(rounds[length, batch, "served"], some, lambda one: one.rate)
+            ratio = rate_ratio(rounds[length, batch, "served"], some)
             figures[f"{length:g}s_{batch}_{side}"] = {**asdict(summary), "ratio": ratio}
             table.add_row(
                 name(length),
@@ -121,14 +112,8 @@ def report(
                 "" if side == "served" else f"{ratio:.3f}",
             )
         if batch == 1:
-            added = {
-                side: 1e3
-                * median(
-                    ours.p50 - theirs.p50
-                    for ours, theirs in zip(rounds[length, 1, "served"], rounds[length, 1, side], strict=True)
-                )
-                for side in sides[1:]
-            }
+            served = rounds[length, 1, "served"]
+            added = {side: added_ms(served, rounds[length, 1, side]) for side in sides[1:]}
             figures[f"{length:g}s_added_ms"] = added
     console.print(table)
     console.print(
@@ -136,11 +121,8 @@ def report(
         "ratio: windows a second, served over that side's, median of neighbouring rounds"
     )
     for length in plan.window_s:
-        added = figures[f"{length:g}s_added_ms"]
-        console.print(
-            f"one window of {length:g} s, p50 served less p50 of "
-            + ", ".join(f"{side}: {ms:+.1f} ms" for side, ms in added.items())
-        )
+        told = ", ".join(f"{side}: {ms:+.1f} ms" for side, ms in figures[f"{length:g}s_added_ms"].items())
+        console.print(f"one window of {length:g} s, p50 served less p50 of {told}")
     return figures
 
 
@@ -148,8 +130,7 @@ def served_recogniser(changes: Mapping[str, str], profile: Profile = "cpu") -> t
     """Returns the settings that the served recogniser will have, and its artefact's directory."""
     repository = default_repository().resolve()
     model = select_models(repository, ("speech_recognize",), profile)["speech_recognize"]
-    source = str(model.config_file.relative_to(repository))
-    settings = parse_parameters(RecogniseSettings, {**model.parameters, **changes}, source=source)
+    settings = settings_of(RecogniseSettings, model, changes)
     return settings, built(model, settings.artefact)
 
 

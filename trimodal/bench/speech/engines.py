@@ -11,15 +11,17 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from rich.console import Console
-from rich.table import Table
 
 from trimodal.audio.values import Samples
+from trimodal.bench.common.closed_loop import paired_ratio, some
+from trimodal.bench.common.tables import make_table
 from trimodal.bench.speech.sides import cut_windows
 from trimodal.bench.speech.utterances import read_utterances
 from trimodal.errors import OperatorError
@@ -69,28 +71,18 @@ def compare(
     for window_s in windows_s:
         windows = [Window(samples) for samples in cut_windows(audio, window_s, WINDOWS)]
         for batch in batches:
-            taken: dict[str, list[tuple[float, float, int]]] = {name: [] for name in engines}
+            taken: dict[str, list[tuple[float, float, int]]] = defaultdict(list)
             for number in range(rounds + 1):
-                part = [windows[(number * batch + index) % WINDOWS] for index in range(batch)]
                 for name, engine in engines.items():
-                    once = _hear(engine, part)
+                    once = _hear(engine, some(windows, number, batch))
                     if number:
                         taken[name].append(once)
-            first = [wall for wall, _, _ in next(iter(taken.values()))]
+            first = next(iter(taken.values()))
             for name, times in taken.items():
-                found.append(
-                    Hearing(
-                        engine=name,
-                        window_s=window_s,
-                        batch=batch,
-                        seconds=median(wall for wall, _, _ in times) / batch,
-                        cpu_seconds=median(cpu for _, cpu, _ in times) / batch,
-                        ratio=median(
-                            theirs / wall for theirs, (wall, _, _) in zip(first, times, strict=True)
-                        ),
-                        words=sum(words for _, _, words in times),
-                    )
-                )
+                walls, cpus, words = zip(*times, strict=True)
+                ratio = paired_ratio(first, times, lambda one: one[0])
+                per_window = median(walls) / batch, median(cpus) / batch
+                found.append(Hearing(name, window_s, batch, *per_window, ratio, sum(words)))
     return found
 
 
@@ -113,39 +105,29 @@ def open_artefacts(
     engines = {}
     for directory in directories:
         runtime = read_manifest(directory, task="speech", runtime=None).runtime
-        settings = RecogniseSettings.model_validate(
-            {
-                "artefact": str(directory),
-                "engine": runtime,
-                "device": device,
-                "intra_op_threads": threads,
-                "max_batch_windows": batch,
-            }
-        )
+        given = {"artefact": str(directory), "engine": runtime, "device": device}
+        more = {"intra_op_threads": threads, "max_batch_windows": batch}
+        settings = RecogniseSettings.model_validate(given | more)
         engines[directory.resolve().name] = open_engine(directory, settings)
     return engines
 
 
 def show(found: Sequence[Hearing], console: Console) -> None:
     """Prints the table."""
-    table = Table(title="ms a window; × is against the first engine", title_justify="left")
-    for column in ("window", "batch", "engine", "wall", "CPU", "×", "words"):
-        table.add_column(column, justify="left" if column == "engine" else "right")
+    table = make_table("ms a window; × is against the first engine", "window|batch|engine|wall|CPU|×|words")
+    table.title_justify = "left"
     for one in found:
-        wall, cpu = f"{one.seconds * 1e3:.1f}", f"{one.cpu_seconds * 1e3:.1f}"
-        ratio, words = f"{one.ratio:.2f}", str(one.words)
-        table.add_row(f"{one.window_s:g} s", str(one.batch), one.engine, wall, cpu, ratio, words)
+        case = f"{one.window_s:g} s", str(one.batch), one.engine
+        times = f"{one.seconds * 1e3:.1f}", f"{one.cpu_seconds * 1e3:.1f}", f"{one.ratio:.2f}"
+        table.add_row(*case, *times, str(one.words))
     console.print(table)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("artefacts", nargs="+", type=Path, help="built recognisers; the first is the measure")
-    parser.add_argument(
-        "--samples", type=Path, required=True, help="folder with samples.json, as in the demo"
-    )
+    parser.add_argument("--samples", type=Path, required=True, help="folder with samples.json, as the demo's")
     parser.add_argument("--window-s", type=float, nargs="+", default=[5.0], help="lengths of windows")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8], help="windows in a call")
     parser.add_argument("--rounds", type=int, default=9)

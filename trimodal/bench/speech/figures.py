@@ -1,4 +1,4 @@
-"""Summarises one row of the speech bench: streams that were played together.
+"""Defines the plan of a speech bench; measures and shows rows: streams that were played together.
 
 Definitions. The lag of a word is the audio spoken when the client holds it as committed,
 less the word's end: it contains the chunk that must fill, the policy's waiting, the
@@ -9,18 +9,39 @@ by more than a second, and what was left at END was answered within two.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import asyncio
+import math
+import re
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 
+from rich.console import Console
+
+from trimodal.audio.values import PolicyName
 from trimodal.audio.word_errors import word_error_rate
-from trimodal.bench.speech.counters import Work
-from trimodal.bench.speech.streams import HeldWord, StreamRun
+from trimodal.bench.common.serving import metrics_page
+from trimodal.bench.common.tables import NARROW, make_table
+from trimodal.bench.speech.streams import HeldWord, StreamRun, run_streams
 from trimodal.bench.speech.utterances import Spoken
+from trimodal.client import Client
 from trimodal.client.timing import percentile
+from trimodal.server.options import Profile
+from trimodal.server.process import TritonServer
 
 GROWTH_S = 1.0
 FLUSH_S = 2.0
+_LINE = re.compile(r"^(trimodal_speech_\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
+_LE = re.compile(r'\ble="([^"]*)"')
+# Name, and for a histogram's bucket its upper bound → sum over all other labels.
+Page = Mapping[tuple[str, float | None], float]
+SEEN = "policy|streams|WER %|offline|to it|lag p50|p95|p99|first|kept"
+COST = "policy|streams|compute|batch|most|win/s|lag p95|growth|flush|out"
+MODELS = ("speech", "speech_recognize")
+SETTLE_S = 0.3  # metrics are carried to the page every 50 ms
 
 
 @dataclass(frozen=True)
@@ -78,17 +99,12 @@ def summarise_live(
             (the model's weights are random, say).
         work: of the recogniser meanwhile.
     """
-    taken = [index for index, run in enumerate(runs) if not run.refused]
-    heard = [runs[index].text for index in taken]
-    said = [spoken[index].text for index in taken]
-    plain = [offline[index] for index in taken] if offline else None
+    taken = [(run, told) for run, told in zip(runs, spoken, strict=True) if not run.refused]
+    heard, said = [run.text for run, _ in taken], [told.text for _, told in taken]
+    plain = [text for run, text in zip(runs, offline or (), strict=False) if not run.refused]
     held = [word for run in runs for word in run.words]
     lags = [word.lag for word in held]
-    firsts = [
-        runs[index].first - spoken[index].words[0].start  # type: ignore[operator]
-        for index in taken
-        if runs[index].first is not None and spoken[index].words
-    ]
+    firsts = [run.first - told.words[0].start for run, told in taken if run.first is not None and told.words]
     growth = lag_growth(held, max((one.seconds for one in spoken), default=0.0))
     flush = max((run.flush for run in runs), default=0.0)
     refused = len(runs) - len(taken)
@@ -124,3 +140,118 @@ def lag_growth(held: Sequence[HeldWord], seconds: float) -> float:
     first = [word.lag for word in held if word.word.end <= seconds / 3]
     last = [word.lag for word in held if word.word.end >= seconds * 2 / 3]
     return median(last) - median(first) if first and last else 0.0
+
+
+@dataclass(frozen=True)
+class Work:
+    """Of the recogniser between two readings; `batch_most` is the bound of the highest bucket used."""
+
+    windows: float
+    seconds: float
+    batch_mean: float
+    batch_most: float
+
+
+def parse_page(text: str) -> Page:
+    """Parses the speech metrics of a page in Prometheus' text format."""
+    page: dict[tuple[str, float | None], float] = defaultdict(float)
+    for name, labels, value in _LINE.findall(text):
+        bound = _LE.search(labels)
+        page[name, float(bound[1]) if bound else None] += float(value)
+    return page
+
+
+def work_between(before: Page, after: Page) -> Work:
+    """What was done between two readings of one server."""
+
+    def grown(name: str, bound: float | None = None) -> float:
+        key = (f"trimodal_speech_{name}", bound)
+        return after.get(key, 0.0) - before.get(key, 0.0)
+
+    batches = grown("batch_size_count")
+    bounds = {bound for _, bound in after if bound is not None}
+    # Buckets are cumulative: the first that holds all batches of this while bounds the largest.
+    holding = (bound for bound in bounds if grown("batch_size_bucket", bound) >= batches)
+    return Work(
+        windows=grown("batch_size_sum"),
+        seconds=grown("recognize_seconds_sum"),
+        batch_mean=grown("batch_size_sum") / batches if batches else 0.0,
+        batch_most=min(holding, default=math.inf) if batches else 0.0,
+    )
+
+
+def print_live(title: str, rows: Sequence[tuple[str, LiveFigures]], console: Console) -> None:
+    """Both tables, a row for each policy with a number of streams, and what their columns mean."""
+    seen = make_table(title, SEEN, **NARROW)
+    cost = make_table("the same, seen from the server", COST, **NARROW)
+    for policy, row in rows:
+        rates = (_number(rate, 100, 1) for rate in (row.wer, row.offline_wer, row.wer_to_offline))
+        lags = (_number(lag, 1, 2) for lag in (row.lag_p50, row.lag_p95, row.lag_p99, row.first_s))
+        seen.add_row(policy, str(row.streams), *rates, *lags, "yes" if row.keeps_up else "no")
+        work = (
+            f"{row.compute:.4f}",
+            f"{row.batch_mean:.2f}",
+            f"{row.batch_most:g}",
+            f"{row.windows_per_s:.1f}",
+        )
+        waits = _number(row.server_lag_p95, 1, 2), f"{row.growth:+.2f}", f"{row.flush:.2f}"
+        cost.add_row(policy, str(row.streams), *work, *waits, str(row.refused + row.failed))
+    console.print(seen)
+    console.print(
+        "WER: committed text against what was said; offline: the same of whole utterances; "
+        "to it: WER with the offline text as truth\n"
+        "lag: seconds of audio spoken less a word's end, when the client holds it as committed; "
+        "first: from a stream's first word to its first text"
+    )
+    console.print(cost)
+    console.print(
+        "compute: seconds of the recogniser a second of audio; batch, most: windows of a run\n"
+        "lag: as the server tells it; growth: of the median lag, last third less first third\n"
+        "flush: from END to the last words; out: streams refused or failed"
+    )
+
+
+def _number(value: float | None, scale: float, digits: int) -> str:
+    return "" if value is None else f"{value * scale:.{digits}f}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure: each policy with each number of streams, `seconds` long.
+
+    If `capacity`, `direct` or `versus` (other built recognisers) is set, only those parts run. `window_s`,
+    `rounds` and `loop_s` (seconds a case) apply to them, `batch` to `direct` and `versus`.
+    """
+
+    streams: tuple[int, ...] = (1, 2, 4, 8)
+    policies: tuple[PolicyName, ...] = ("live", "agreement", "vad", "window")
+    seconds: float = 30.0
+    chunk_s: float = 0.1
+    samples: Path = Path("build/demo/speech/samples")
+    capacity: bool = False
+    direct: bool = False
+    versus: tuple[Path, ...] = ()
+    window_s: tuple[float, ...] = (5.0, 30.0)
+    batch: int = 8
+    rounds: int = 3
+    loop_s: float = 4.0
+    changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    profile: Profile = "cpu"
+
+
+async def run_row(
+    plan: Plan,
+    client: Client,
+    server: TritonServer,
+    policy: PolicyName | None,
+    spoken: Sequence[Spoken],
+    offline: Sequence[str] | None,
+    delays: Sequence[float] | None = None,
+) -> LiveFigures:
+    """All of `spoken` as live streams, begun together or after `delays`; the figures."""
+    before, began = parse_page(metrics_page(server.metrics_url)), time.monotonic()
+    runs = await run_streams(client, spoken, policy=policy, chunk_s=plan.chunk_s, delays=delays)
+    seconds = time.monotonic() - began
+    await asyncio.sleep(SETTLE_S)
+    work = work_between(before, parse_page(metrics_page(server.metrics_url)))
+    return summarise_live(runs, spoken, offline, work, seconds)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, Samples
-from trimodal.bench.common.bare_process import Works
-from trimodal.bench.common.closed_loop import LoopRound, run_clients
+from trimodal.bench.common.closed_loop import LoopRound, Works, run_clients, some
 from trimodal.client.transports.base import Request, Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.client.transports.tensors import strings
@@ -27,27 +27,21 @@ Windows = Mapping[float, Sequence[Samples]]
 Work = Callable[[int, int], object]
 
 
-@dataclass(frozen=True)
-class Recognised:
-    """A window's answer, as far as benches look at it; `batch` is the windows of the run it was in."""
-
-    text: str
-    rejected: str
-    batch: int
-
-
-class Recogniser:
+class Recogniser(AbstractAsyncContextManager["Recogniser"]):
     """Client of `speech_recognize`: one window a request, as the speech model asks."""
 
     def __init__(self, grpc_url: str) -> None:
         self._transport = GrpcTransport(grpc_url, Timeouts())
 
-    async def recognize(self, window: Samples) -> Recognised:
-        """Raises RequestError and TransportError as the client does."""
+    async def recognize(self, window: Samples) -> tuple[str, int]:
+        """The window's text, and how many windows the run had that it was in.
+
+        Raises:
+            RequestError, TransportError: as the client does.
+        """
         inputs = {"window": window[None], "prompt": strings([b""])[None], "language": strings([b""])[None]}
         out = await self._transport.infer(Request("speech_recognize", inputs), Timeouts(total=_LIMIT_S))
-        text, rejected = (out[name].reshape(-1)[0].decode() for name in ("text", "rejected"))
-        return Recognised(text, rejected, int(out["batch_size"].reshape(-1)[0]))
+        return out["text"].item().decode(), int(out["batch_size"].item())
 
     async def loop(
         self, windows: Sequence[Samples], *, clients: int, seconds: float, before: LoopRound | None
@@ -62,7 +56,7 @@ class Recogniser:
         batches: list[int] = []
 
         async def ask(number: int) -> None:
-            batches.append((await self.recognize(windows[number % len(windows)])).batch)
+            batches.append((await self.recognize(windows[number % len(windows)]))[1])
 
         return await run_clients(ask, clients=clients, items=1, seconds=seconds), batches
 
@@ -72,12 +66,9 @@ class Recogniser:
 
         async def one(window: Samples) -> str:
             async with room:
-                return (await self.recognize(window)).text
+                return (await self.recognize(window))[0]
 
         return list(await asyncio.gather(*map(one, windows)))
-
-    async def __aenter__(self) -> Recogniser:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._transport.aclose()
@@ -97,10 +88,10 @@ def open_bare(directory: Path, settings: RecogniseSettings, audio: Windows) -> W
 
     engine = open_engine(directory, settings)
 
-    def work(windows: Sequence[Samples]) -> Work:
-        return lambda batch, number: engine.recognise([Window(one) for one in some(windows, batch, number)])
+    def work(windows: Sequence[Samples], batch: int, number: int) -> object:
+        return engine.recognise([Window(one) for one in some(windows, number, batch)])
 
-    return {name(seconds): work(windows) for seconds, windows in audio.items()}
+    return {name(seconds): partial(work, windows) for seconds, windows in audio.items()}
 
 
 def open_faster_whisper(
@@ -145,42 +136,35 @@ def open_faster_whisper(
 
     languages = read_shapes(directory, manifest).languages
     never = WhisperTokens(directory, languages, multilingual=model.model.is_multilingual).never_made()
-    shared = {"beam_size": settings.beam_size, "word_timestamps": True, "suppress_tokens": never}
+    transcribe = partial(
+        pipeline.transcribe,
+        language="en",
+        temperature=0.0,
+        vad_filter=False,
+        beam_size=settings.beam_size,
+        word_timestamps=True,
+        suppress_tokens=never,
+    )
 
     def public(seconds: float, windows: Sequence[Samples]) -> Work:
         def work(batch: int, number: int) -> object:
             clips = [{"start": index * seconds, "end": (index + 1) * seconds} for index in range(batch)]
-            segments, _ = pipeline.transcribe(
-                np.concatenate(some(windows, batch, number)),
-                language="en",
-                temperature=0.0,
-                vad_filter=False,
-                clip_timestamps=clips,
-                batch_size=batch,
-                max_new_tokens=most_new(seconds),
-                **shared,
-            )
+            audio, most = np.concatenate(some(windows, number, batch)), most_new(seconds)
+            segments, _ = transcribe(audio, clip_timestamps=clips, batch_size=batch, max_new_tokens=most)
             return list(segments)
 
         return work
 
     def forward(seconds: float, windows: Sequence[Samples]) -> Work:
         # The options that the public call makes of the same arguments.
-        _, info = pipeline.transcribe(
-            windows[0],
-            language="en",
-            temperature=0.0,
-            vad_filter=False,
-            clip_timestamps=[{"start": 0.0, "end": seconds}],
-            max_new_tokens=most_new(seconds),
-            **shared,
-        )
+        clip = {"start": 0.0, "end": seconds}
+        _, info = transcribe(windows[0], clip_timestamps=[clip], max_new_tokens=most_new(seconds))
         frames = round(contexts[seconds] * model.frames_per_second)
 
         def work(batch: int, number: int) -> object:
             features = [
                 pad_or_trim(model.feature_extractor(one)[..., :-1], frames)
-                for one in some(windows, batch, number)
+                for one in some(windows, number, batch)
             ]
             chunks = [{"offset": index * seconds, "duration": seconds} for index in range(batch)]
             return pipeline.forward(np.stack(features), tokenizer, chunks, info.transcription_options)
@@ -197,8 +181,3 @@ def open_faster_whisper(
 def name(seconds: float) -> str:
     """Of the work on windows of this length."""
     return f"{seconds:g} s"
-
-
-def some(windows: Sequence[Samples], batch: int, number: int) -> list[Samples]:
-    """Returns the windows of call `number`: each call other ones, in a ring."""
-    return [windows[(number * batch + index) % len(windows)] for index in range(batch)]

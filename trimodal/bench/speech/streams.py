@@ -12,32 +12,13 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples, Word
 from trimodal.bench.speech.utterances import Spoken
-from trimodal.client import Client
+from trimodal.client import Client, LiveStream, LiveUpdate
 from trimodal.errors import TrimodalError, Unavailable
 
 START_WITHIN_S = 1.0
-
-
-class Heard(Protocol):
-    """What the bench reads of an answer: a LiveUpdate of the client, or a test's."""
-
-    @property
-    def committed(self) -> Sequence[Word]: ...
-    @property
-    def tentative(self) -> str: ...
-    @property
-    def lag_s(self) -> float: ...
-
-
-class Stream(Protocol):
-    """An open live stream."""
-
-    async def send(self, samples: Samples) -> Heard: ...
-    async def end(self) -> Heard: ...
 
 
 class Pace:
@@ -101,7 +82,7 @@ class StreamRun:
         """All committed words."""
         return "".join(held.word.text for held in self.words)
 
-    def hold(self, update: Heard, now: float) -> None:
+    def hold(self, update: LiveUpdate, now: float) -> None:
         """Notes an answer that the client holds since `now`."""
         if self.first is None and (update.committed or update.tentative.strip()):
             self.first = now
@@ -110,7 +91,7 @@ class StreamRun:
             self.server_lags.append(update.lag_s)
 
 
-async def play(stream: Stream, samples: Samples, chunk_s: float, pace: Pace, run: StreamRun) -> None:
+async def play(stream: LiveStream, samples: Samples, chunk_s: float, pace: Pace, run: StreamRun) -> None:
     """Sends all of `samples` in chunks of `chunk_s` at the pace of speech, then END; notes it in `run`."""
     size = round(chunk_s * SAMPLE_RATE)
     for at in range(0, len(samples), size):
@@ -140,19 +121,17 @@ async def run_streams(
     rng = random.Random(0)
     delays = delays or [rng.uniform(0.0, START_WITHIN_S) for _ in spoken]
 
-    async def one(number: int) -> StreamRun:
+    async def one(told: Spoken, delay: float) -> StreamRun:
         run = StreamRun()
-        await asyncio.sleep(delays[number])
+        await asyncio.sleep(delay)
         try:
             async with client.listen(policy=policy) as stream:
-                await play(stream, spoken[number].samples, chunk_s, Pace(), run)
-        except Unavailable as error:
-            if run.sent:
-                run.failed = str(error)
-            else:
-                run.refused = str(error)
+                await play(stream, told.samples, chunk_s, Pace(), run)
         except TrimodalError as error:
-            run.failed = str(error)
+            if isinstance(error, Unavailable) and not run.sent:
+                run.refused = str(error)
+            else:
+                run.failed = str(error)
         return run
 
-    return list(await asyncio.gather(*map(one, range(len(spoken)))))
+    return list(await asyncio.gather(*map(one, spoken, delays)))

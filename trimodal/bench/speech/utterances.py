@@ -5,19 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, Samples, Word
 from trimodal.errors import OperatorError
 from trimodal.speech.values import MAX_WINDOW_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PAUSE_S = (0.2, 1.2)
 

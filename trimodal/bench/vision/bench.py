@@ -6,47 +6,31 @@ both sides one after the other, so that each ratio is of neighbours in time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import AsyncExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
-from trimodal.bench.common.bare_process import BareProcess
-from trimodal.bench.common.repository import bench_options
-from trimodal.bench.common.triton_counters import Statistics, between
-from trimodal.bench.vision.plan import Plan
-from trimodal.bench.vision.sides import (
-    STEPS,
-    Classifier,
-    jpegs,
-    larger_batches,
-    open_bare,
-    random_pixels,
-    run_served,
-    step_settings,
-)
-from trimodal.bench.vision.tables import Measured, report
+from trimodal.bench.common.closed_loop import BareProcess, run_clients, some
+from trimodal.bench.common.serving import Statistics, bench_options, between, serving
+from trimodal.bench.vision.sides import STEPS, jpegs, larger_batches, open_bare, random_pixels, step_settings
+from trimodal.bench.vision.tables import Measured, Plan, report
 from trimodal.bench.vision.torch_baseline import open_torch
 from trimodal.client import Client
+from trimodal.client.transports.base import Request, Timeouts
+from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.errors import SettingsError
 from trimodal.repository import select_models
-from trimodal.server.process import TritonServer
 from trimodal.settings import Settings
+from trimodal.vision.engines.protocol import Pixels
 from trimodal.vision.settings import ClassifySettings
-
-if TYPE_CHECKING:
-    from trimodal.vision.engines.protocol import Pixels
 
 
 async def measure(plan: Plan, console: Console) -> dict[str, Any]:
-    """Runs the plan and prints its tables; the figures as plain data.
-
-    Raises:
-        OperatorError: a side cannot start.
-    """
+    """Runs the plan and prints its tables; the figures as plain data."""
     files = jpegs(plan.width, plan.height)
     edit = partial(larger_batches, plan.max_batch) if plan.max_batch else None
     measured = Measured()
@@ -57,58 +41,66 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
         preprocess = models["vision_preprocess"]
         directory = (preprocess.version_directory / preprocess.parameters["classifier"]).resolve()
         ready = random_pixels(directory) if plan.pixels or plan.torch else None
-        sides = _bare_sides(plan, options.repository, settings, files, ready)
-        server = stack.enter_context(TritonServer(options))
-        client = await stack.enter_async_context(Client(server.grpc_url))
-        classifier = Classifier(server.grpc_url)
+        bare = _open_bare(plan, stack, options.repository, settings, files, ready)
+        server, client = await stack.enter_async_context(serving(options))
+        classifier = GrpcTransport(server.grpc_url, Timeouts())
         stack.push_async_callback(classifier.aclose)
-        bare: dict[str, BareProcess] = {}
-        for kinds, side in sides.items():
-            bare |= dict.fromkeys(kinds, stack.enter_context(BareProcess(*side)))
-        statistics = stack.enter_context(Statistics(server.grpc_url, list(STEPS)))
+        statistics = stack.enter_context(closing(Statistics(server.grpc_url, list(STEPS))))
         for index in range(plan.rounds + 1):
             # Round 0 warms all sides up and is not counted.
             seconds = plan.seconds if index else min(1.0, plan.seconds)
             for clients, batch in plan.cases:
+                loop = partial(run_clients, clients=clients, items=batch, seconds=seconds)
                 before = statistics.read()
-                one = await run_served(client, files, clients=clients, batch=batch, seconds=seconds)
+                one = await loop(partial(_classify, client, files, batch))
                 if index:
-                    measured.served.setdefault((clients, batch), []).append(one)
+                    measured.served[clients, batch].append(one)
                     measured.steps[clients, batch] = between(before, statistics.read(), batch)
                 if plan.pixels and ready is not None:
-                    one = await classifier.loop(ready, clients=clients, batch=batch, seconds=seconds)
+                    one = await loop(partial(_infer, classifier, ready, batch))
                     if index:
-                        measured.pixels.setdefault((clients, batch), []).append(one)
+                        measured.pixels[clients, batch].append(one)
             for size in plan.sizes:
                 for kind, process in bare.items():
                     one = await process.run(kind, batch=size, seconds=seconds)
                     if index:
-                        measured.bare.setdefault((kind, size), []).append(one)
+                        measured.bare[kind, size].append(one)
     model = models["vision_classify"]
     title = f"{model.engine} {model.artefact.rpartition('/')[2]}, JPEG {plan.width}x{plan.height}"
     return report(plan, measured, title, console)
 
 
-def _bare_sides(
+def _classify(client: Client, files: Sequence[bytes], batch: int, number: int) -> Awaitable[object]:
+    return client.classify(some(files, number, batch), timeout=60.0)
+
+
+def _infer(classifier: GrpcTransport, pixels: Pixels, batch: int, number: int) -> Awaitable[object]:
+    """Asks `vision_classify` alone: pixels that lie ready in, logits out; nothing is decoded."""
+    rows = some(range(len(pixels)), number, batch)
+    return classifier.infer(Request("vision_classify", {"pixels": pixels[rows]}), Timeouts(total=60.0))
+
+
+def _open_bare(
     plan: Plan,
+    stack: AsyncExitStack,
     repository: Path,
     settings: Mapping[str, Settings],
     files: Sequence[bytes],
     pixels: Pixels | None,
-) -> dict[tuple[str, ...], tuple[Any, ...]]:
-    """Kinds of work → what opens the process that does them: an opener and its arguments."""
-    if not (plan.bare or plan.torch):
-        return {}
+) -> dict[str, BareProcess]:
+    """Kind of work → the process that does it; it opens what it needs when it is first asked."""
+    bare: dict[str, BareProcess] = {}
     classify = settings.get("vision_classify")
-    if not isinstance(classify, ClassifySettings):
+    if (plan.bare or plan.torch) and not isinstance(classify, ClassifySettings):
         raise SettingsError(
             f"profile {plan.profile}: only Triton runs this classifier, so nothing is there to compare with: "
             "leave --bare and --torch out"
         )
-    sides: dict[tuple[str, ...], tuple[Any, ...]] = {}
     if plan.bare:
-        sides["engine", "pipeline"] = (open_bare, repository, settings, files)
-    if plan.torch:
+        process = stack.enter_context(BareProcess(open_bare, repository, settings, files))
+        bare |= {"engine": process, "pipeline": process}
+    if plan.torch and isinstance(classify, ClassifySettings):
         directory = (repository / "vision_classify" / "1" / classify.artefact).resolve()
-        sides["torch",] = (open_torch, directory, classify.device, classify.threads, pixels)
-    return sides
+        opening = open_torch, directory, classify.device, classify.threads, pixels
+        bare["torch"] = stack.enter_context(BareProcess(*opening))
+    return bare

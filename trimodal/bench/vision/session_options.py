@@ -5,6 +5,7 @@ They are parameters of vision_classify; what is best depends on the network and 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -12,11 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
-from trimodal.bench.common.bare_process import BareProcess, Works
-from trimodal.bench.common.closed_loop import LoopRound, summarise_loops
-from trimodal.bench.common.samples import paired_ratio
+from trimodal.bench.common.closed_loop import BareProcess, LoopRound, Works, rate_ratio, some, summarise_loops
+from trimodal.bench.common.tables import make_table
 from trimodal.bench.vision.sides import random_pixels
 from trimodal.runtimes.onnx_session import Device
 from trimodal.vision.settings import ClassifySettings
@@ -37,28 +36,19 @@ def open_engine_alone(directory: Path, settings: ClassifySettings) -> Works:
 
     engine = open_engine(read_classifier(directory, runtime=runtime_of(settings.engine)), settings)
     pixels = random_pixels(directory)
-
-    def run(batch: int, number: int) -> None:
-        engine.classify(pixels[[(number * batch + index) % len(pixels) for index in range(batch)]])
-
-    return {"engine": run}
+    every = range(len(pixels))
+    return {"engine": lambda batch, number: engine.classify(pixels[some(every, number, batch)])}
 
 
 async def measure(
-    directory: Path,
-    device: Device,
-    console: Console,
-    *,
-    batches: Sequence[int],
-    rounds: int,
-    seconds: float,
+    directory: Path, device: Device, console: Console, batches: Sequence[int], rounds: int, seconds: float
 ) -> dict[str, Any]:
     """All choices in turn in every round; `ratio` is a choice's images a second over those of `plain`.
 
     Raises:
         OperatorError: an engine cannot be opened.
     """
-    found: dict[tuple[str, int], list[LoopRound]] = {}
+    found: dict[tuple[str, int], list[LoopRound]] = defaultdict(list)
     with ExitStack() as stack:
         processes = {}
         for name, choice in CHOICES.items():
@@ -71,14 +61,13 @@ async def measure(
                 for name, process in processes.items():
                     one = await process.run("engine", batch=batch, seconds=seconds)
                     if index:
-                        found.setdefault((name, batch), []).append(one)
-    table = Table(title="vision_classify, bare: options of ONNX Runtime on CUDA")
-    for column in ("batch", "option", "img/s", "p50 ms", "/plain"):
-        table.add_column(column, justify="left" if column == "option" else "right")
+                        found[name, batch].append(one)
+    title = "vision_classify, bare: options of ONNX Runtime on CUDA"
+    table = make_table(title, "batch|option|img/s|p50 ms|/plain")
     figures: dict[str, Any] = {}
-    for (name, batch), some in found.items():
-        summary = summarise_loops(some)
-        ratio = paired_ratio(some, found[PLAIN, batch], lambda one: one.rate)
+    for (name, batch), all_rounds in found.items():
+        summary = summarise_loops(all_rounds)
+        ratio = rate_ratio(all_rounds, found[PLAIN, batch])
         figures[f"{name}_{batch}"] = {**asdict(summary), "ratio": ratio}
         table.add_row(str(batch), name, f"{summary.rate:.1f}", f"{summary.p50:.2f}", f"{ratio:.3f}")
     console.print(table)

@@ -1,6 +1,6 @@
-"""Runs the sides of the vision bench: the ensemble and its classifier over gRPC, and the steps alone.
+"""Makes the pictures of the vision bench, and runs its bare side: the steps without a server.
 
-The bare side has two kinds of work: `engine`, the classifier alone on uint8 pixels that lie ready
+It has two kinds of work: `engine`, the classifier alone on uint8 pixels that lie ready
 (its graph normalises them, as it does when served), and `pipeline`, which also decodes and ranks.
 Both sides read the same settings. The baseline in torch is in torch_baseline.
 """
@@ -10,21 +10,19 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from trimodal.bench.common.bare_process import Works
-from trimodal.bench.common.closed_loop import LoopRound, run_clients
-from trimodal.client import Client
-from trimodal.client.transports.base import Request, Timeouts
-from trimodal.client.transports.grpc import GrpcTransport
+import numpy as np
+
+from trimodal.bench.common.closed_loop import Works, some
+from trimodal.bench.common.serving import settings_of
 from trimodal.errors import RequestError
 from trimodal.metrics import MemoryMetrics
 from trimodal.repository import Model
-from trimodal.settings import Settings, parse_parameters
+from trimodal.settings import Settings
+from trimodal.vision.artefact import read_classifier
+from trimodal.vision.engines.protocol import Pixels
 from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
-
-if TYPE_CHECKING:
-    from trimodal.vision.engines.protocol import Pixels
 
 STEPS: dict[str, type[Settings]] = {
     "vision_preprocess": PreprocessSettings,
@@ -37,7 +35,6 @@ PICTURES = 32  # different ones: no cache of the processor holds all their pixel
 
 def jpegs(width: int, height: int, count: int = PICTURES) -> list[bytes]:
     """JPEG files of random smooth shapes with some grain: about as many bytes as photographs of that size."""
-    import numpy as np
     from PIL import Image
 
     rng = np.random.default_rng(0)
@@ -53,24 +50,14 @@ def jpegs(width: int, height: int, count: int = PICTURES) -> list[bytes]:
     return files
 
 
-def some(files: Sequence[bytes], number: int, batch: int) -> list[bytes]:
-    """Returns the files of request `number`: each request other ones, in a ring."""
-    return [files[(number * batch + index) % len(files)] for index in range(batch)]
-
-
 def step_settings(models: Mapping[str, Model]) -> dict[str, Settings]:
     """Step → the settings that it has on the server; a step that Triton runs by itself has none.
 
     Raises:
         SettingsError: names the file and the key that is malformed.
     """
-    settings = {}
-    for name, cls in STEPS.items():
-        model = models[name]
-        if model.config.backend == "python":
-            source = str(model.config_file.relative_to(model.directory.parent))
-            settings[name] = parse_parameters(cls, model.parameters, source=source)
-    return settings
+    own = {name: cls for name, cls in STEPS.items() if models[name].config.backend == "python"}
+    return {name: settings_of(cls, models[name]) for name, cls in own.items()}
 
 
 def sizes_up_to(most: int) -> list[int]:
@@ -92,10 +79,6 @@ def larger_batches(most: int, model: str, config: Any) -> None:
 
 def random_pixels(directory: Path) -> Pixels:
     """Different pictures uint8[N, 3, H, W], of the size that the classifier in this directory wants."""
-    import numpy as np
-
-    from trimodal.vision.artefact import read_classifier
-
     spec = read_classifier(directory).input
     rng = np.random.default_rng(0)
     return rng.integers(0, 256, (PICTURES, 3, spec.height, spec.width), dtype=np.uint8)
@@ -103,9 +86,6 @@ def random_pixels(directory: Path) -> Pixels:
 
 def open_bare(repository: Path, settings: Mapping[str, Settings], files: Sequence[bytes]) -> Works:
     """`engine` and `pipeline`, each on a batch; opened in the bare side's process."""
-    import numpy as np
-
-    from trimodal.vision.artefact import read_classifier
     from trimodal.vision.engines.protocol import open_engine, runtime_of
     from trimodal.vision.steps import ClassifyStep, PreprocessStep, RankStep
 
@@ -143,36 +123,3 @@ def _good(outcomes: Sequence[T | RequestError]) -> list[T]:
             raise outcome
         good.append(outcome)
     return good
-
-
-async def run_served(
-    client: Client, files: Sequence[bytes], *, clients: int, batch: int, seconds: float
-) -> LoopRound:
-    """`clients` closed loops that send `batch` images a request."""
-    return await run_clients(
-        lambda number: client.classify(some(files, number, batch), timeout=60.0),
-        clients=clients,
-        items=batch,
-        seconds=seconds,
-    )
-
-
-class Classifier:
-    """Client of `vision_classify` alone: pixels that lie ready in, logits out; nothing is decoded."""
-
-    def __init__(self, grpc_url: str) -> None:
-        self._transport = GrpcTransport(grpc_url, Timeouts())
-
-    async def loop(self, pixels: Pixels, *, clients: int, batch: int, seconds: float) -> LoopRound:
-        """`clients` closed loops that send `batch` images a request."""
-
-        async def ask(number: int) -> None:
-            rows = [(number * batch + index) % len(pixels) for index in range(batch)]
-            request = Request("vision_classify", {"pixels": pixels[rows]})
-            await self._transport.infer(request, Timeouts(total=60.0))
-
-        return await run_clients(ask, clients=clients, items=batch, seconds=seconds)
-
-    async def aclose(self) -> None:
-        """Closes the connection."""
-        await self._transport.aclose()

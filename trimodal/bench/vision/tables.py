@@ -1,38 +1,75 @@
-"""Prints what the vision bench measured, and returns it as plain data."""
+"""Defines the plan of a vision bench, prints what it measured, and returns it as plain data."""
 
 from __future__ import annotations
 
 import platform
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
-from trimodal.bench.common.closed_loop import LoopRound, summarise_loops
-from trimodal.bench.common.samples import paired_ratio
-from trimodal.bench.common.triton_counters import StepTimes
+from trimodal.bench.common.closed_loop import LoopRound, added_ms, median_rate, rate_ratio, summarise_loops
+from trimodal.bench.common.serving import StepTimes
+from trimodal.bench.common.tables import NARROW, make_table
+from trimodal.server.options import Profile
 
-if TYPE_CHECKING:
-    from trimodal.bench.vision.plan import Plan
+# Clients that send batches: while one batch is classified the next is decoded and a third is on its way.
+BATCH_CLIENTS = 3
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure. Every round takes `seconds` for each case of each side.
+
+    `pixels`: the same cases also against vision_classify alone, without decoding. `torch`: the
+    network in torch as well. `max_batch`: served in batches of up to so many images; 0: as configured.
+    """
+
+    concurrency: tuple[int, ...]
+    batches: tuple[int, ...]
+    rounds: int
+    seconds: float
+    bare: bool
+    width: int
+    height: int
+    changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    profile: Profile = "cpu"
+    torch: bool = False
+    pixels: bool = False
+    max_batch: int = 0
+
+    @property
+    def cases(self) -> list[tuple[int, int]]:
+        """Clients and images a request: single images first, then batches of the clients' making."""
+        return [(count, 1) for count in self.concurrency] + [(BATCH_CLIENTS, size) for size in self.batches]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Batches of the bare side: all that a case could at best become."""
+        return sorted({1, *self.concurrency, *self.batches})
 
 
 @dataclass
 class Measured:
     """The rounds of everything: the same place in each list is the same round."""
 
-    served: dict[tuple[int, int], list[LoopRound]] = field(default_factory=dict)
-    pixels: dict[tuple[int, int], list[LoopRound]] = field(default_factory=dict)
-    bare: dict[tuple[str, int], list[LoopRound]] = field(default_factory=dict)
+    served: dict[tuple[int, int], list[LoopRound]] = field(default_factory=lambda: defaultdict(list))
+    pixels: dict[tuple[int, int], list[LoopRound]] = field(default_factory=lambda: defaultdict(list))
+    bare: dict[tuple[str, int], list[LoopRound]] = field(default_factory=lambda: defaultdict(list))
     steps: dict[tuple[int, int], dict[str, StepTimes]] = field(default_factory=dict)
 
 
 def report(plan: Plan, measured: Measured, title: str, console: Console) -> dict[str, Any]:
     """Prints the tables; the figures as plain data."""
-    best = {kind: _best(measured.bare, kind) for kind in dict.fromkeys(kind for kind, _ in measured.bare)}
+    # The batch at which a kind of bare work has its highest rate.
+    best = {
+        kind: max(
+            (key for key in measured.bare if key[0] == kind), key=lambda key: median_rate(measured.bare[key])
+        )
+        for kind in dict.fromkeys(kind for kind, _ in measured.bare)
+    }
     figures: dict[str, Any] = {
         "machine": platform.processor() or platform.machine(),
         "plan": {**asdict(plan), "changes": {name: dict(values) for name, values in plan.changes.items()}},
@@ -41,10 +78,8 @@ def report(plan: Plan, measured: Measured, title: str, console: Console) -> dict
         "pixels": {},
         "bare": {},
     }
-    table = Table(title=f"vision: {title}", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-    table.show_edge = False
-    for column in ("side", "img/s", "p50 ms", "p95 ms", "p99 ms", "batch", *(f"/{kind}" for kind in best)):
-        table.add_column(column, justify="left" if column == "side" else "right", no_wrap=True)
+    columns = "|".join(("side|img/s|p50 ms|p95 ms|p99 ms|batch", *(f"/{kind}" for kind in best)))
+    table = make_table(f"vision: {title}", columns, **NARROW)
     for (kind, size), rounds in measured.bare.items():
         summary = summarise_loops(rounds)
         figures["bare"][f"{kind}_{size}"] = asdict(summary)
@@ -52,17 +87,13 @@ def report(plan: Plan, measured: Measured, title: str, console: Console) -> dict
     for side, served in (("served", measured.served), ("pixels", measured.pixels)):
         for (clients, size), rounds in served.items():
             summary = summarise_loops(rounds)
-            ratios = {
-                kind: paired_ratio(rounds, measured.bare[key], lambda one: one.rate)
-                for kind, key in best.items()
-            }
+            ratios = {kind: rate_ratio(rounds, measured.bare[key]) for kind, key in best.items()}
             figures[side][f"{clients}x{size}"] = {**asdict(summary), "ratio": ratios}
             batch = ""
             if side == "served":
                 steps = measured.steps[clients, size]
-                figures[side][f"{clients}x{size}"]["steps"] = {
-                    name: asdict(times) for name, times in steps.items()
-                }
+                by_step = {name: times._asdict() for name, times in steps.items()}
+                figures[side][f"{clients}x{size}"]["steps"] = by_step
                 batch = f"{steps['vision_classify'].batch:.1f}"
             shown = [f"{ratio:.3f}" for ratio in ratios.values()]
             name = f"{clients} x {size}" + (" px" if side == "pixels" else "")
@@ -74,31 +105,19 @@ def report(plan: Plan, measured: Measured, title: str, console: Console) -> dict
     if best:
         console.print(f"/{', /'.join(best)}: its images/s over those of that work without Triton, best batch")
     if "engine" in best:
-        case = max(measured.served, key=lambda one: median(round.rate for round in measured.served[one]))
+        case = max(measured.served, key=lambda one: median_rate(measured.served[one]))
         name = f"{case[0]}x{case[1]}"
         figures["best"] = {"case": name, **figures["served"][name]["ratio"]}
         ratio = figures["best"]["engine"]
         console.print(f"best served case {name}: {ratio:.3f} of the bare engine at batch {best['engine'][1]}")
-    if (1, 1) in measured.served:
-        _lone(measured, figures, console)
+    if lone := measured.served.get((1, 1)):
+        for (kind, size), rounds in measured.bare.items():
+            if size == 1:
+                added = figures[f"added_ms_{kind}"] = added_ms(lone, rounds)
+                console.print(f"one client, p50: {added:+.2f} ms against the bare {kind}")
+        for name, times in measured.steps[1, 1].items():
+            console.print(f"  {name}: {times.queue_ms:.2f} ms queue, {times.model_ms:.2f} ms in the model")
     return figures
-
-
-def _lone(measured: Measured, figures: dict[str, Any], console: Console) -> None:
-    """What serving adds to a lone image, and where its time goes."""
-    served = measured.served[1, 1]
-    for kind in dict.fromkeys(kind for kind, _ in measured.bare):
-        if rounds := measured.bare.get((kind, 1)):
-            added = 1e3 * median(our.p50 - their.p50 for our, their in zip(served, rounds, strict=True))
-            figures[f"added_ms_{kind}"] = added
-            console.print(f"one client, p50: {added:+.2f} ms against the bare {kind}")
-    for name, times in measured.steps[1, 1].items():
-        console.print(f"  {name}: {times.queue_ms:.2f} ms queue, {times.model_ms:.2f} ms in the model")
-
-
-def _best(bare: Mapping[tuple[str, int], list[LoopRound]], kind: str) -> tuple[str, int]:
-    """Returns the batch at which a kind of bare work has its highest rate."""
-    return max((key for key in bare if key[0] == kind), key=lambda key: median(one.rate for one in bare[key]))
 
 
 def _ms(summary: Any) -> list[str]:

@@ -11,16 +11,14 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from trimodal.bench.common.bare_process import Works
+from trimodal.bench.common.closed_loop import Works, some
 from trimodal.errors import ArtefactError
 from trimodal.paths import default_repository
 from trimodal.runtimes.onnx_session import Device
 from trimodal.vision.artefact import ClassifierArtefact, read_classifier
-
-if TYPE_CHECKING:
-    from trimodal.vision.engines.protocol import Pixels
+from trimodal.vision.engines.protocol import Pixels
 
 WARM_UPS = 3  # before a graph is captured: cuDNN tries its algorithms in the first
 
@@ -48,8 +46,7 @@ def open_torch(directory: Path, device: Device, threads: int, pixels: Pixels) ->
     captured: dict[int, Callable[[Any], Any]] = {}
 
     def run(batch: int, number: int) -> None:
-        rows = [(number * batch + index) % len(pixels) for index in range(batch)]
-        images = torch.from_numpy(pixels[rows])
+        images = torch.from_numpy(pixels[some(range(len(pixels)), number, batch)])
         with torch.inference_mode():
             if device == "cpu":
                 forward(images)

@@ -82,7 +82,7 @@ def vision(
     Typical: trimodal bench vision --bare --concurrency 16 --batch 16
     """
     from trimodal.bench.vision.bench import measure
-    from trimodal.bench.vision.plan import Plan
+    from trimodal.bench.vision.tables import Plan
     from trimodal.server.options import parse_profile
     from trimodal.server.overlay import parse_changes
 
@@ -164,7 +164,7 @@ def speech(
 
     from trimodal.audio.values import PolicyName
     from trimodal.bench.speech.bench import measure
-    from trimodal.bench.speech.plan import Plan
+    from trimodal.bench.speech.figures import Plan
     from trimodal.server.options import parse_profile
     from trimodal.server.overlay import parse_changes
 

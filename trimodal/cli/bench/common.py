@@ -34,15 +34,14 @@ def run(
 ) -> dict[str, Any]:
     """The figures, printed and, where wanted, written; an error is one line and exit code 1."""
     import asyncio
+    import json
 
     from rich.console import Console
-
-    from trimodal.bench.llm.bench import write_json
 
     if json_:
         check_writable("--json", json_)
     with one_sentence("bench"):
         figures = asyncio.run(measuring(Console(highlight=False)))
     if json_:
-        write_json(json_, figures)
+        json_.write_text(json.dumps(figures, indent=2, default=str) + "\n")
     return figures

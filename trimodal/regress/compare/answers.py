@@ -1,4 +1,4 @@
-"""Compares a case's answers with the recorded ones, and says whether a difference is worse.
+"""Compares a case's answers, prompts and cache outcomes with the recorded ones: is a difference worse?
 
 An answer that was recorded, in whichever repeat, is no difference. For others the case's expectation decides;
 without one, how alike they are.
@@ -6,21 +6,24 @@ without one, how alike they are.
 
 from __future__ import annotations
 
+import difflib
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from trimodal.regress.compare.findings import Finding, Limits, Verdict
 from trimodal.regress.compare.significance import fewer_successes
-from trimodal.regress.golden.expectations import broken
-from trimodal.regress.golden.schema import Expectation
-from trimodal.regress.texts import overlap, word_errors
+from trimodal.regress.golden.schema import Expectation, broken, word_errors
 from trimodal.regress.values import Record, Said
 
 # Comparing all with all of a sampled case with many repeats would take minutes.
 _MOST_COMPARED = 40
 _SHOWN = 60
 _SAME_VECTOR = 0.99999  # they are kept to five digits
+# Words, single signs, and single characters of scripts that put no spaces between words.
+_PARTS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+|[^\w\s]")
 
 
 def compare_expectations(
@@ -31,11 +34,10 @@ def compare_expectations(
     Args:
         alpha: below which chance fewer kept ones are worse, if some were broken before, too.
     """
-    reasons = [broken(expect, said) for said in after.answers]
-    failed = [reasons[one.answer] for one in after.observations if reasons[one.answer]]
-    of = len(after.observations)
+    failed, of = _failed(expect, after), len(after.observations)
     kept = of - len(failed)
-    was_kept, was_of = _kept(expect, before) if before else (1, 1)
+    was_of = len(before.observations) if before else 1
+    was_kept = was_of - len(_failed(expect, before)) if before else 1
     was = f"{was_kept} of {was_of} kept" if before else ""
     found = f"{kept} of {of} kept"
     if failed and was_kept == was_of:
@@ -49,9 +51,10 @@ def compare_expectations(
     return []
 
 
-def _kept(expect: Expectation, record: Record) -> tuple[int, int]:
-    fine = [not broken(expect, said) for said in record.answers]
-    return sum(fine[one.answer] for one in record.observations), len(record.observations)
+def _failed(expect: Expectation, record: Record) -> list[str]:
+    """Why, for each request whose answer breaks the expectation."""
+    reasons = [broken(expect, said) for said in record.answers]
+    return [reasons[one.answer] for one in record.observations if reasons[one.answer]]
 
 
 def compare_answers(
@@ -76,23 +79,25 @@ def compare_answers(
         return [Finding(case, "answer", verdict, shown(before.said[0]), shown(failed[0]), seen)]
     if not recorded:
         return [Finding(case, "answer", "better", shown(before.said[0]), shown(fine[0]), seen)]
-    found = _text(recorded, fine, before.task, limits)
-    found += _labels(recorded, fine, limits)
-    found += _vectors(recorded, fine, limits)
+    found = [
+        _text(recorded, fine, before.task, limits),
+        _labels([one for one in recorded if one.labels], [one for one in fine if one.labels], limits),
+        _vectors([one for one in recorded if one.vector], [one for one in fine if one.vector], limits),
+    ]
     return [
         Finding(case, "answer", "changed" if expected else verdict, was, now, f"{detail}; {seen}")
-        for verdict, was, now, detail in found
+        for verdict, was, now, detail in filter(None, found)
     ]
 
 
 _Difference = tuple[Verdict, str, str, str]
 
 
-def _text(recorded: Sequence[Said], new: Sequence[Said], task: str, limits: Limits) -> list[_Difference]:
+def _text(recorded: Sequence[Said], new: Sequence[Said], task: str, limits: Limits) -> _Difference | None:
     known = {(said.text, said.heard, said.finish_reason) for said in recorded}
     others = [said for said in new if (said.text, said.heard, said.finish_reason) not in known]
     if not others:
-        return []
+        return None
     pairs = [(_nearest(said.text, recorded), said) for said in others[:_MOST_COMPARED]]
     (likeness, old), now = min(pairs, key=lambda pair: pair[0][0])
     detail = f"overlap {likeness:.2f}"
@@ -107,7 +112,17 @@ def _text(recorded: Sequence[Said], new: Sequence[Said], task: str, limits: Limi
     # Sampled answers differ among themselves: no more is asked of new ones.
     least = min(limits.overlap, _own_likeness(recorded))
     verdict: Verdict = "worse" if likeness < least or ended else "changed"
-    return [(verdict, shown(old), shown(now), detail)]
+    return verdict, shown(old), shown(now), detail
+
+
+def overlap(first: str, second: str) -> float:
+    """Share of the words and signs that both have in the same order: 1 for equal ones, 0 for none shared.
+
+    Twice the matches over all parts of both (Ratcliff and Obershelp). Case counts, spaces do not.
+    """
+    parts = _PARTS.findall(first), _PARTS.findall(second)
+    # Without its "junk" rule, which drops the frequent words of long texts.
+    return difflib.SequenceMatcher(None, *parts, autojunk=False).ratio()
 
 
 def _nearest(text: str, others: Iterable[Said]) -> tuple[float, Said]:
@@ -124,20 +139,18 @@ def _own_likeness(recorded: Sequence[Said]) -> float:
     return min(_nearest(one.text, (other for other in some if other is not one))[0] for one in some)
 
 
-def _labels(recorded: Sequence[Said], new: Sequence[Said], limits: Limits) -> list[_Difference]:
-    recorded = [said for said in recorded if said.labels]
-    new = [said for said in new if said.labels]
+def _labels(recorded: Sequence[Said], new: Sequence[Said], limits: Limits) -> _Difference | None:
     if not recorded or not new:
-        return []
+        return None
     best = {said.labels[0][0] for said in recorded}
     other = next((said for said in new if said.labels[0][0] not in best), None)
     if other:
-        return [("worse", _best(recorded[0]), _best(other), "another label")]
+        return "worse", _best(recorded[0]), _best(other), "another label"
     drifts = [(min(_drift(old, said) for old in recorded), said) for said in new]
     drift, now = max(drifts, key=lambda pair: pair[0])
     if drift <= limits.score:
-        return []
-    return [("changed", _best(recorded[0]), _best(now), f"scores moved by {drift:.3f}")]
+        return None
+    return "changed", _best(recorded[0]), _best(now), f"scores moved by {drift:.3f}"
 
 
 def _drift(old: Said, new: Said) -> float:
@@ -146,17 +159,15 @@ def _drift(old: Said, new: Said) -> float:
     return max((abs(score - scores[name]) for name, score in old.labels if name in scores), default=1.0)
 
 
-def _vectors(recorded: Sequence[Said], new: Sequence[Said], limits: Limits) -> list[_Difference]:
-    recorded = [said for said in recorded if said.vector]
-    new = [said for said in new if said.vector]
+def _vectors(recorded: Sequence[Said], new: Sequence[Said], limits: Limits) -> _Difference | None:
     if not recorded or not new:
-        return []
+        return None
     cosine = min(max(_cosine(old.vector, said.vector) for old in recorded) for said in new)
     if cosine >= _SAME_VECTOR:
-        return []
+        return None
     verdict: Verdict = "worse" if cosine < limits.cosine else "changed"
     was, now = (f"{len(said.vector)} numbers" for said in (recorded[0], new[0]))
-    return [(verdict, was, now, f"cosine {cosine:.5f}")]
+    return verdict, was, now, f"cosine {cosine:.5f}"
 
 
 def _cosine(first: Sequence[float], second: Sequence[float]) -> float:
@@ -181,3 +192,44 @@ def shown(said: Said) -> str:
 def _printable(text: str) -> str:
     # An answer must not move a terminal's cursor or colour what comes after it.
     return "".join(sign if sign.isprintable() else "�" for sign in text)
+
+
+def compare_cache(case: str, before: Record, after: Record, alpha: float) -> list[Finding]:
+    """Compares whether a case is answered from the cache.
+
+    The last request decides, because the first ones may only fill the cache; fewer hits
+    before it are worse when that is not chance.
+    """
+    was, now = before.observations[-1].cache, after.observations[-1].cache
+    told = _counts(before), _counts(after)
+    if was and not now:
+        return [Finding(case, "cache", "worse", *told, f"{was} → generated")]
+    if now and not was:
+        return [Finding(case, "cache", "better", *told, f"generated → {now}")]
+    p = fewer_successes(_hits(before), _hits(after))
+    if was and p < alpha:
+        return [Finding(case, "cache", "worse", *told, "fewer hits", p)]
+    if was != now:
+        return [Finding(case, "cache", "changed", *told, f"{was} → {now}")]
+    return []
+
+
+def compare_prompt(case: str, before: Record, after: Record) -> list[Finding]:
+    """Compares the tokens of the prompt: they change with a template, a tokenizer or a budget."""
+    was, now = (
+        sorted({one.prompt_tokens for one in record.observations if one.prompt_tokens})
+        for record in (before, after)
+    )
+    if was == now or not was or not now:
+        return []
+    told = [f"{', '.join(map(str, sizes))} tokens" for sizes in (was, now)]
+    return [Finding(case, "prompt", "changed", told[0], told[1])]
+
+
+def _hits(record: Record) -> tuple[int, int]:
+    return sum(bool(one.cache) for one in record.observations), len(record.observations)
+
+
+def _counts(record: Record) -> str:
+    counts = Counter(one.cache or "generated" for one in record.observations)
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))

@@ -7,8 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trimodal.regress.compare.answers import compare_answers, compare_expectations, shown
-from trimodal.regress.compare.caching import compare_cache, compare_prompt
+from trimodal.regress.compare.answers import (
+    compare_answers,
+    compare_cache,
+    compare_expectations,
+    compare_prompt,
+    shown,
+)
 from trimodal.regress.compare.findings import VERDICTS, Finding, Limits
 from trimodal.regress.compare.latencies import MIN_SAMPLES, Latency, compare_latencies, findings, too_few
 from trimodal.regress.compare.significance import mann_whitney
@@ -82,14 +87,8 @@ def compare(cases: Sequence[Case], before: Run, after: Run, limits: Limits) -> C
         times = [replace(one, verdict="doubtful" if one.verdict == "worse" else "changed") for one in times]
     found += times
     found.sort(key=lambda one: (VERDICTS.index(one.verdict), one.case))
-    return Comparison(
-        differences(before.server, after.server),
-        found,
-        latencies,
-        len(both),
-        doubt,
-        too_few(latencies, limits.alpha),
-    )
+    knobs, repeat_needed = differences(before.server, after.server), too_few(latencies, limits.alpha)
+    return Comparison(knobs, found, latencies, len(both), doubt, repeat_needed)
 
 
 def _doubt(before: Run, after: Run, limits: Limits) -> str:

@@ -88,11 +88,10 @@ def compare_latencies(
                 if metric == "total" and _length(old, cache) != _length(new, cache):
                     continue  # a longer answer takes longer: ttft and tpot tell
                 strata[_Group(old.task, metric, cache)][case] = was[cache], now[cache]
-    groups = [_latency("", group, cases) for group, cases in sorted(strata.items()) if len(cases) > 1]
+    ordered = sorted(strata.items())
+    groups = [_latency("", group, list(cases.values())) for group, cases in ordered if len(cases) > 1]
     alone = [
-        _latency(case, group, {case: cases[case]})
-        for group, cases in sorted(strata.items())
-        for case in sorted(cases)
+        _latency(case, group, [pair]) for group, cases in ordered for case, pair in sorted(cases.items())
     ]
     return [_judged(one, limits) for family in (groups, alone) for one in _corrected(family)]
 
@@ -131,8 +130,7 @@ def too_few(latencies: list[Latency], alpha: float) -> int:
     return repeat
 
 
-def _latency(case: str, group: _Group, cases: Mapping[str, _Pair]) -> Latency:
-    pairs = list(cases.values())
+def _latency(case: str, group: _Group, pairs: Sequence[_Pair]) -> Latency:
     old, new = (float(np.median([np.median(list(pair[side].values())) for pair in pairs])) for side in (0, 1))
     if case:
         first, second = (list(side.values()) for side in pairs[0])

@@ -29,11 +29,13 @@ def mann_whitney(first: Sample, second: Sample) -> float:
     ranks = _midranks(first, second)
     if n + m <= _MOST_EXACT:
         return _exact(ranks, n)
-    distance, variance = _moments(ranks, n)
+    distance = ranks[:n].sum() / 2 - n * (n + m + 1) / 2
+    # Of a sum of n ranks drawn without replacement, when there is no difference: ties are in the ranks' own.
+    variance = n * m / (n + m - 1) * (ranks / 2).var()
     if variance <= 0:
         return 1.0
     # Half a rank nearer: the sum of ranks is a whole number, the normal curve is not.
-    return _two_sided(max(0.0, abs(distance) - 0.5) / math.sqrt(variance))
+    return math.erfc(max(0.0, abs(distance) - 0.5) / math.sqrt(2 * variance))
 
 
 def fewer_successes(before: tuple[int, int], after: tuple[int, int]) -> float:
@@ -51,13 +53,11 @@ def fewer_successes(before: tuple[int, int], after: tuple[int, int]) -> float:
 
 def holm(values: Sequence[float]) -> list[float]:
     """Corrects p values for how many there are (Holm 1979): at most α are wrongly below α in all."""
-    order = sorted(range(len(values)), key=lambda index: values[index])
-    corrected = [1.0] * len(values)
-    highest = 0.0
-    for place, index in enumerate(order):
-        highest = max(highest, min(1.0, values[index] * (len(values) - place)))
-        corrected[index] = highest
-    return corrected
+    order = np.argsort(values)
+    corrected = np.ones(len(values))
+    steps = np.asarray(values)[order] * np.arange(len(values), 0, -1)
+    corrected[order] = np.minimum(1.0, np.maximum.accumulate(steps))
+    return [float(value) for value in corrected]
 
 
 def ratio_interval(first: Sample, second: Sample, seed: int = 0) -> tuple[float, float, float]:
@@ -95,15 +95,6 @@ def _midranks(first: Sample, second: Sample) -> NDArray[np.int64]:
     return doubled
 
 
-def _moments(ranks: NDArray[np.int64], n: int) -> tuple[float, float]:
-    """The rank sum of the first n less its expectation, and its variance, when there is no difference."""
-    half = ranks / 2
-    total, m = len(half), len(half) - n
-    distance = float(half[:n].sum() - n * (total + 1) / 2)
-    # The variance of a sum of n ranks drawn without replacement: ties are in the ranks' own variance.
-    return distance, float(n * m / (total - 1) * half.var())
-
-
 def _exact(ranks: NDArray[np.int64], n: int) -> float:
     most = int(ranks.sum())
     ways = np.zeros((n + 1, most + 1))
@@ -114,7 +105,3 @@ def _exact(ranks: NDArray[np.int64], n: int) -> float:
     distance = abs(int(ranks[:n].sum()) - expected)
     sums = np.arange(most + 1)
     return float(min(1.0, ways[n][abs(sums - expected) >= distance].sum() / ways[n].sum()))
-
-
-def _two_sided(z: float) -> float:
-    return math.erfc(z / math.sqrt(2))

@@ -68,7 +68,11 @@ def read_cases(path: Path) -> list[Case]:
     for number, text in enumerate(content.removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
         if not text.strip():
             continue
-        line = _parsed(text, f"{path}, line {number}")
+        try:
+            line = LINE.validate_json(text)
+        except ValidationError as error:
+            problem = _problem(error.errors(include_url=False)[0])
+            raise OperatorError(f"{path}, line {number}: {problem}") from None
         where = f"{path}, line {number} ({line.id})"
         if line.id in seen:
             raise OperatorError(f"{where}: id is that of line {seen[line.id]}, too: each needs its own")
@@ -79,28 +83,16 @@ def read_cases(path: Path) -> list[Case]:
     return cases
 
 
-def _parsed(text: bytes, where: str) -> Line:
-    try:
-        return LINE.validate_json(text)
-    except ValidationError as error:
-        raise OperatorError(f"{where}: {_problem(error.errors(include_url=False)[0])}") from None
-
-
 def _problem(problem: ErrorDetails) -> str:
     """One mistake of a line as a sentence; the first is told."""
     # The first place is the task that the line was read as, a union's branch may follow the field.
     places = [str(place) for place in problem["loc"][1:] if not str(place).startswith(("tuple[", "str"))]
-    reason = problem["msg"].removeprefix("Value error, ")
     kind = problem["type"]
-    if kind == "union_tag_not_found":
-        return "task is missing: one of llm, vision, speech, embedding, assistant is needed"
-    if kind == "union_tag_invalid":
-        tag = problem.get("ctx", {}).get("tag")
-        return f"task is {tag!r}: one of llm, vision, speech, embedding, assistant is needed"
-    if kind == "missing":
-        reason = "it is missing"
-    elif kind == "extra_forbidden":
-        reason = "there is no such field"
+    if kind.startswith("union_tag"):
+        found = "missing" if kind == "union_tag_not_found" else repr(problem.get("ctx", {}).get("tag"))
+        return f"task is {found}: one of llm, vision, speech, embedding, assistant is needed"
+    own = {"missing": "it is missing", "extra_forbidden": "there is no such field"}
+    reason = own.get(kind) or problem["msg"].removeprefix("Value error, ")
     return f"{'.'.join(places)}: {reason}" if places else reason
 
 
@@ -108,7 +100,7 @@ def _with_files(line: Line, number: int, folder: Path, where: str) -> Case:
     digest = hashlib.sha256(f"{line.task}\n{line.input.model_dump_json(exclude_none=True)}".encode())
     if line.expect.similarity_min is not None:  # a run keeps the cosine to this text, not the answer's vector
         digest.update(b"text" + (line.expect.text or "").encode())
-    image, audio = None, None
+    image = audio = None
     if name := getattr(line.input, "image", None):
         image = _image(folder / name, where)
         digest.update(b"image" + hashlib.sha256(image).digest())

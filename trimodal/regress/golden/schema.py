@@ -7,11 +7,16 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator, model_validator
 
+from trimodal.errors import OperatorError
+from trimodal.regress.values import Said
+
 MAX_REPEAT = 1000
+Task = TypeVar("Task", bound=str)
+Input = TypeVar("Input", bound="_Strict")
 
 
 class _Strict(BaseModel):
@@ -142,14 +147,18 @@ class Expectation(_Strict):
         return (self.contains,) if isinstance(self.contains, str) else self.contains or ()
 
 
-class _Line(_Strict):
+class CaseLine(_Strict, Generic[Task, Input]):
+    """One line: a case of a task."""
+
     id: str = Field(pattern=r"^[\w.:-]{1,64}$")
+    task: Task
+    input: Input
     expect: Expectation = Expectation()
     repeat: int | None = Field(None, ge=1, le=MAX_REPEAT)
 
     @model_validator(mode="after")
-    def _can_be_checked(self) -> _Line:
-        task, expect = getattr(self, "task", ""), self.expect
+    def _can_be_checked(self) -> CaseLine[Task, Input]:
+        task, expect = self.task, self.expect
         if expect.label is not None and task not in ("vision", "assistant"):
             raise ValueError(f"expect.label: the task {task} gives no labels")
         texts = [expect.exact, expect.contains, expect.regex, expect.wer_max]
@@ -160,30 +169,59 @@ class _Line(_Strict):
         return self
 
 
-class LlmLine(_Line):
-    task: Literal["llm"]
-    input: LlmInput
-
-
-class VisionLine(_Line):
-    task: Literal["vision"]
-    input: VisionInput
-
-
-class SpeechLine(_Line):
-    task: Literal["speech"]
-    input: SpeechInput
-
-
-class EmbeddingLine(_Line):
-    task: Literal["embedding"]
-    input: EmbeddingInput
-
-
-class AssistantLine(_Line):
-    task: Literal["assistant"]
-    input: AssistantInput
-
-
-Line = LlmLine | VisionLine | SpeechLine | EmbeddingLine | AssistantLine
+Line = (
+    CaseLine[Literal["llm"], LlmInput]
+    | CaseLine[Literal["vision"], VisionInput]
+    | CaseLine[Literal["speech"], SpeechInput]
+    | CaseLine[Literal["embedding"], EmbeddingInput]
+    | CaseLine[Literal["assistant"], AssistantInput]
+)
 LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="task")])
+
+
+def broken(expect: Expectation, said: Said) -> str:
+    """The first part of the expectation that the answer breaks, as a short text; "" when it keeps all."""
+    if expect == Expectation():
+        return ""
+    if said.error:
+        return f"{said.error}: {said.text}"
+    if expect.exact is not None and said.text != expect.exact:
+        return f"is not {_short(expect.exact)}"
+    for part in expect.contained:
+        if part not in said.text:
+            return f"does not contain {_short(part)}"
+    if expect.regex is not None and not re.search(expect.regex, said.text):
+        return f"does not match {_short(expect.regex)}"
+    if expect.label is not None:
+        best = said.labels[0][0] if said.labels else ""
+        if best != expect.label:
+            return f"label {_short(best)} is not {_short(expect.label)}"
+    reference = expect.text or ""
+    if expect.wer_max is not None and (rate := word_errors(reference, said.text)) > expect.wer_max:
+        return f"word error rate {rate:.3f} is above {expect.wer_max:g}"
+    if expect.similarity_min is not None:
+        if said.cosine is None:
+            return "no text to compare"
+        if said.cosine < expect.similarity_min:
+            return f"similarity {said.cosine:.3f} is below {expect.similarity_min:g}"
+    return ""
+
+
+def word_errors(said: str, heard: str) -> float:
+    """Word error rate of `heard` against `said`, as the field counts it: case and punctuation do not matter.
+
+    Raises:
+        OperatorError: the package for it is not installed.
+    """
+    from trimodal.audio.word_errors import normalise, word_error_rate
+
+    if not normalise(said):
+        return float(bool(normalise(heard)))
+    try:
+        return word_error_rate([said], [heard])
+    except ImportError:
+        raise OperatorError("word error rates need jiwer: pip install 'trimodal[audio]'") from None
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:39] + "…")

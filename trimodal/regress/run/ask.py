@@ -15,17 +15,12 @@ from trimodal.client import Answer, AskStream, Client, Message, Prediction, Time
 from trimodal.client.options import Options
 from trimodal.errors import InternalError, RequestError
 from trimodal.regress.golden.cases import Case
-from trimodal.regress.golden.schema import (
-    AssistantInput,
-    EmbeddingInput,
-    LlmInput,
-    SpeechInput,
-    VisionInput,
-)
+from trimodal.regress.golden.schema import AssistantInput, EmbeddingInput, LlmInput, SpeechInput, VisionInput
 from trimodal.regress.values import Observation, Said
 
 Reply = tuple[Said, Observation]
 Values = TypeVar("Values", bound=Sequence[float])
+T = TypeVar("T")
 
 
 async def ask(client: Client, case: Case, timeout: float) -> Reply:
@@ -75,28 +70,25 @@ def observed(answer: Answer | AskStream) -> Observation:
 
 async def _vision(client: Client, case: Case, timeout: float) -> Reply:
     asked = cast(VisionInput, case.line.input)
-    began = time.perf_counter()
-    (row,) = await client.classify([case.image or b""], top_k=asked.top_k, timeout=timeout)
-    took = _ms_since(began)
-    return Said(labels=_labels(row)), Observation(answer=0, total=took)
+    (row,), observation = await _timed(
+        client.classify([case.image or b""], top_k=asked.top_k, timeout=timeout)
+    )
+    return Said(labels=_labels(row)), observation
 
 
 async def _speech(client: Client, case: Case, timeout: float) -> Reply:
     asked = cast(SpeechInput, case.line.input)
     assert case.audio is not None
     given: dict[str, Any] = asked.model_dump(exclude={"audio"}, exclude_none=True)
-    began = time.perf_counter()
-    heard = await client.transcribe(case.audio, timeout=timeout, **given)
-    return Said(text=heard.text.strip()), Observation(answer=0, total=_ms_since(began))
+    heard, observation = await _timed(client.transcribe(case.audio, timeout=timeout, **given))
+    return Said(text=heard.text.strip()), observation
 
 
 async def _embedding(client: Client, case: Case, timeout: float) -> Reply:
     asked = cast(EmbeddingInput, case.line.input)
-    began = time.perf_counter()
-    (vector,) = await client.embed([asked.text], timeout=timeout)
-    took = _ms_since(began)
+    (vector,), observation = await _timed(client.embed([asked.text], timeout=timeout))
     numbers = tuple(round(float(value), 5) for value in vector)
-    return Said(vector=_finite("the vector", numbers)), Observation(answer=0, total=took)
+    return Said(vector=_finite("the vector", numbers)), observation
 
 
 async def _assistant(client: Client, case: Case, timeout: float) -> Reply:
@@ -115,6 +107,11 @@ async def _assistant(client: Client, case: Case, timeout: float) -> Reply:
     )
     stages = {name: stream.stages.get(name) for name in ("heard", "saw")}
     return said, observed(stream).model_copy(update=stages)
+
+
+async def _timed(answer: Awaitable[T]) -> tuple[T, Observation]:
+    began = time.perf_counter()
+    return await answer, Observation(answer=0, total=_ms_since(began))
 
 
 def _labels(row: Sequence[Prediction]) -> tuple[tuple[str, float], ...]:

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
@@ -56,10 +56,8 @@ class _Kept:
 
     def add(self, reply: Reply) -> None:
         said, observation = reply
-        update = {
-            "answer": self.answers.setdefault(said, len(self.answers)),
-            "first": not self.observations,
-        }
+        answer = self.answers.setdefault(said, len(self.answers))
+        update = {"answer": answer, "first": not self.observations}
         self.observations.append(observation.model_copy(update=update))
 
 
@@ -100,10 +98,27 @@ async def run_cases(
 
         control += [await _control(sides[0].client) for _ in range(_CONTROLS)]
         await _at_once([case for case in cases if number < rounds[case.id]], one, pace.concurrency)
-    return [
-        await _run(side, server, cases, pace, found, tuple(control))
-        for side, server, found in zip(sides, servers, kept, strict=True)
-    ]
+    runs = []
+    for side, server, found in zip(sides, servers, kept, strict=True):
+        records = {
+            case.id: Record(
+                task=case.line.task,
+                digest=case.digest,
+                answers=await _with_cosines(side.client, case, list(found[case.id].answers), pace.timeout),
+                observations=tuple(found[case.id].observations),
+            )
+            for case in cases
+        }
+        run = Run(
+            schema_version=1,
+            recorded_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            concurrency=pace.concurrency,
+            control=tuple(control),
+            server=server,
+            cases=records,
+        )
+        runs.append(run)
+    return runs
 
 
 async def _control(client: Client) -> float:
@@ -112,33 +127,6 @@ async def _control(client: Client) -> float:
     await client.ready()
     hashlib.sha256(bytes(_HASHED_BYTES)).digest()
     return (time.perf_counter() - began) * 1e3
-
-
-async def _run(
-    side: Side,
-    server: Server,
-    cases: Sequence[Case],
-    pace: Pace,
-    kept: Mapping[str, _Kept],
-    control: tuple[float, ...],
-) -> Run:
-    records = {
-        case.id: Record(
-            task=case.line.task,
-            digest=case.digest,
-            answers=await _with_cosines(side.client, case, list(kept[case.id].answers), pace.timeout),
-            observations=tuple(kept[case.id].observations),
-        )
-        for case in cases
-    }
-    return Run(
-        schema_version=1,
-        recorded_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        concurrency=pace.concurrency,
-        control=control,
-        server=server,
-        cases=records,
-    )
 
 
 async def _server(side: Side, cases: Sequence[Case]) -> Server:
@@ -176,13 +164,11 @@ async def _with_cosines(client: Client, case: Case, answers: list[Said], timeout
         return tuple(answers)
     # After the rounds, so that it disturbs no measured request; an empty text has no vector.
     texts = [said.text for said in answers if said.text.strip() and not said.error]
-    vectors = iter(await client.embed([case.expect.text or "", *texts], timeout=timeout))
-    reference = next(vectors)
+    reference, *vectors = await client.embed([case.expect.text or "", *texts], timeout=timeout)
+    of_texts = dict(zip(texts, vectors, strict=True))
     found = []
     for said in answers:
-        vector = np.asarray(said.vector, np.float32) if said.vector else None
-        if vector is None and said.text.strip() and not said.error:
-            vector = next(vectors)
+        vector = np.asarray(said.vector, np.float32) if said.vector else of_texts.get(said.text)
         cosine = math.nan if vector is None else float(reference @ vector)
         found.append(said.model_copy(update={"cosine": round(cosine, 4) if math.isfinite(cosine) else None}))
     return tuple(found)

@@ -1,5 +1,5 @@
 from tests.regress.runs import record
-from trimodal.regress.compare.caching import compare_cache, compare_prompt
+from trimodal.regress.compare.answers import compare_cache, compare_prompt
 
 
 def hits(*kinds):

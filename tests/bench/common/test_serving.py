@@ -1,4 +1,4 @@
-from trimodal.bench.common.repository import bench_options, built
+from trimodal.bench.common.serving import bench_options, built
 from trimodal.paths import ENGINES_VARIABLE, default_repository
 from trimodal.repository import select_models
 

@@ -3,7 +3,8 @@ import sys
 import pytest
 
 from trimodal.errors import OperatorError
-from trimodal.regress.texts import overlap, word_errors
+from trimodal.regress.compare.answers import overlap
+from trimodal.regress.golden.schema import word_errors
 
 
 def test_overlap():

@@ -2,7 +2,8 @@ import math
 
 import pytest
 
-from trimodal.bench.common.samples import Round, Sample, paired_ratio, summarise
+from trimodal.bench.common.closed_loop import paired_ratio
+from trimodal.bench.llm.sides import Round, Sample, summarise
 
 
 def test_a_rounds_rate_is_all_tokens_over_its_wall_time():

@@ -5,8 +5,7 @@ import pytest
 
 from tests.regress.runs import record, run
 from trimodal.errors import OperatorError
-from trimodal.regress.baseline import baseline_path, read_baseline, write_baseline
-from trimodal.regress.values import Said, ServedModel, Server
+from trimodal.regress.values import Said, ServedModel, Server, baseline_path, read_baseline, write_baseline
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 import pytest
 
-from trimodal.regress.golden.expectations import broken
-from trimodal.regress.golden.schema import Expectation
+from trimodal.regress.golden.schema import Expectation, broken
 from trimodal.regress.values import Said
 
 
