@@ -150,7 +150,6 @@ def deployment(plan: EnginePlan, gpu: Gpu) -> Deployment:
         max_seq_len=plan.max_seq_len,
         max_batch_size=plan.max_batch_size,
         max_num_tokens=plan.max_num_tokens,
-        block_tokens=TOKENS_PER_BLOCK,
     )
 
 
