@@ -57,12 +57,10 @@ class ScriptedSession:
         self.outstanding = True
         return SimpleNamespace(window=Window(np.zeros(8, np.float32), self.language, str(self.heard)))
 
-    def accept(self, planned, heard) -> tuple[Word, ...]:
+    def accept(self, planned, heard) -> None:
         self.outstanding = False
-        words = tuple(word.shifted(self.heard) for word in heard.words)
+        self.fresh += [word.shifted(self.heard) for word in heard.words]
         self.heard += 1
-        self.fresh += words
-        return words
 
     def take(self):
         fresh, self.fresh = tuple(self.fresh), []

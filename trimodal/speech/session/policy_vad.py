@@ -6,13 +6,7 @@ word border of the longest window.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from trimodal.audio.values import SAMPLE_RATE
 from trimodal.speech.session.policy import Kind, SegmentPolicy, Stretch, Timeline
-from trimodal.speech.session.transcript import SpokenWord
-
-_OVERLAP = SAMPLE_RATE // 2  # heard again after a cut
 
 
 class VadPolicy(SegmentPolicy):
@@ -31,9 +25,3 @@ class VadPolicy(SegmentPolicy):
             kind = Kind.FINAL if end <= limit else Kind.FULL
             return Stretch(begin, min(end, limit), segment.final, kind)
         return Stretch(begin, limit, late, Kind.FULL) if timeline.received >= late else None
-
-    def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
-        if stretch.kind is Kind.FINAL:
-            self.finalise(stretch, words or ())
-        else:
-            self.carry_on(stretch, words or (), _OVERLAP)

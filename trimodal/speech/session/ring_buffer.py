@@ -29,15 +29,10 @@ class Ring:
     def __len__(self) -> int:
         return self.end - self.start
 
-    @property
-    def capacity(self) -> int:
-        """Samples for which there is memory."""
-        return len(self._buffer)
-
     def append(self, samples: Samples) -> None:
         """Takes float32[n] in; they are copied, the caller may reuse its array."""
         held, new = len(self), len(samples)
-        if self._offset + held + new > self.capacity:
+        if self._offset + held + new > len(self._buffer):
             self._move(held + new)
         at = self._offset + held
         self._buffer[at : at + new] = samples
@@ -56,10 +51,9 @@ class Ring:
 
     def drop(self, before: int) -> None:
         """Forgets the samples before `before`, at most all; never takes back what was dropped."""
-        step = min(before, self.end) - self.start
-        if step > 0:
-            self.start += step
-            self._offset += step
+        step = max(min(before, self.end) - self.start, 0)
+        self.start += step
+        self._offset += step
 
     def _move(self, needed: int) -> None:
         """Brings what is held to the front of a buffer with room for twice `needed`.
@@ -69,7 +63,7 @@ class Ring:
         """
         held = self._buffer[self._offset : self._offset + len(self)]
         wanted = max(_LEAST, 2 * needed)
-        if not wanted <= self.capacity <= 2 * wanted:
+        if not wanted <= len(self._buffer) <= 2 * wanted:
             self._buffer = np.empty(wanted, np.float32)
         self._buffer[: len(held)] = held  # numpy copies overlapping slices correctly
         self._offset = 0

@@ -6,11 +6,10 @@ the results back.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples, Word
-from trimodal.speech.session.policy import Policy, Stretch, Timeline
+from trimodal.speech.session.policy import SegmentPolicy, Stretch, Timeline
 from trimodal.speech.session.policy_agreement import AgreementPolicy, LivePolicy
 from trimodal.speech.session.policy_vad import VadPolicy
 from trimodal.speech.session.policy_window import WindowPolicy
@@ -20,7 +19,7 @@ from trimodal.speech.session.vad import SpeechDetector
 from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import Recognition, Window
 
-POLICIES: dict[PolicyName, Callable[[SpeechSettings, Transcript], Policy]] = {
+POLICIES: dict[PolicyName, type[SegmentPolicy]] = {
     "live": LivePolicy,
     "agreement": AgreementPolicy,
     "vad": VadPolicy,
@@ -64,9 +63,6 @@ class LiveSession:
 
     A language that is not given is the one detected in the first window of 3 s or more with words:
     detected anew in each, it would change within sentences.
-
-    Attributes:
-        dropped_words: recognised where the detector found no speech: made up, so not committed.
     """
 
     def __init__(
@@ -78,7 +74,6 @@ class LiveSession:
         prompt: str = "",
         detector: SpeechDetector,
     ) -> None:
-        self.dropped_words = 0
         self._settings = settings
         self._language = language
         self._prompt = prompt
@@ -160,24 +155,28 @@ class LiveSession:
         samples = self._ring.view(stretch.start, stretch.end)
         return PlannedWindow(stretch.start, stretch.end, Window(samples, self._language, prompt))
 
-    def accept(self, planned: PlannedWindow, heard: Recognition) -> tuple[Word, ...]:
-        """Takes in what was heard in the window that is out; the words that it committed."""
-        stretch = self._return(planned)
+    def accept(self, planned: PlannedWindow, heard: Recognition) -> None:
+        """Takes in what was heard in the window that is out; words where nobody spoke are made up.
+
+        Raises:
+            ValueError: `planned` is not what was handed out last.
+        """
+        stretch = self._out
+        if stretch is None or (stretch.start, stretch.end) != (planned.start, planned.end):
+            raise ValueError(f"window [{planned.start}, {planned.end}) is not out")
+        self._out = None
         words = [on_stream(word, stretch.start, stretch.end) for word in heard.words]
         spoken = [word for word in words if self._was_speech(word, stretch.moment)]
-        self.dropped_words += len(words) - len(spoken)
-        before = self._transcript.count
         self._policy.accept(stretch, None if heard.rejected else spoken)
         if spoken and not heard.rejected and stretch.end - stretch.start >= _LANGUAGE:
             self._language = self._language or heard.language
         self._forget()
-        return self._transcript.last(self._transcript.count - before)
 
     def take(self) -> Update:
         """What is new since the last call."""
         self._due()  # a pause may have settled words without a window
         self._forget()
-        lag = self._ring.end - self._transcript.end if self._transcript.count else 0
+        lag = self._ring.end - self._transcript.end if self._transcript.recent else 0
         return Update(
             self._transcript.take(),
             tuple(word.to_word() for word in self._policy.tentative),
@@ -192,26 +191,15 @@ class LiveSession:
         """The stretch that is out, or to be handed out."""
         return self._out or self._policy.plan(self._timeline())
 
-    def _return(self, planned: PlannedWindow) -> Stretch:
-        """The stretch that is out, taken back.
-
-        Raises:
-            ValueError: `planned` is not what was handed out last.
-        """
-        stretch = self._out
-        if stretch is None or (stretch.start, stretch.end) != (planned.start, planned.end):
-            raise ValueError(f"window [{planned.start}, {planned.end}) is not out")
-        self._out = None
-        return stretch
-
     def _was_speech(self, word: SpokenWord, moment: int) -> bool:
         """Whether the detector, at that moment, knew of speech at the word or near it."""
-        for span in self._detector.spans:
-            # An end needs no such care: the pad is longer than a detector takes to be sure of it.
-            ended = span.end is not None and span.end + self._pad <= word.start
-            if span.known <= moment and span.start - self._pad < word.end and not ended:
-                return True
-        return False
+        # An end needs no such care: the pad is longer than a detector takes to be sure of it.
+        return any(
+            span.known <= moment
+            and span.start - self._pad < word.end
+            and (span.end is None or span.end + self._pad > word.start)
+            for span in self._detector.spans
+        )
 
     def _forget(self) -> None:
         """Drops audio and spans that no window can need any more."""
