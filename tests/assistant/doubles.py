@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from trimodal.assistant.tensors import Columns
-from trimodal.assistant.values import Piece, Saw
+from trimodal.assistant.values import Columns, Piece, Saw
 from trimodal.errors import Cancelled, RequestError
 
 BOUND = 10.0
@@ -27,7 +26,7 @@ class Models:
         self.saw = Saw(("seven", "one"), (0.9, 0.1))
         self.pieces = [*(Piece(word) for word in WORDS), Piece("", "stop", 9, 3, len(WORDS), note())]
         self.asked: list[dict[str, np.ndarray]] = []
-        self.cancelled: list[str] = []
+        self.cancelled: list[int] = []
         self.stopped: list[int] = []
         self._ended = threading.Event()
 
@@ -44,18 +43,19 @@ class Models:
         self._work("saw")
         return self.saw
 
-    def answer(self, key, inputs, check) -> Iterator[Piece]:
-        check()
-        self.asked.append({**inputs, "cancel_key": np.array([key.encode()], object)})
-        for number, piece in enumerate(self.pieces):
-            if number == 2:
-                self._work("answer")
-            if self._ended.is_set():
-                raise Cancelled("the client cancelled the request")
-            yield piece
+    def answer(self, inputs, on_cancel) -> Iterator[Piece]:
+        number = len(self.asked)
+        with on_cancel(lambda: self.cancel(number)):
+            self.asked.append(dict(inputs))
+            for at, piece in enumerate(self.pieces):
+                if at == 2:
+                    self._work("answer")
+                if self._ended.is_set():
+                    raise Cancelled("the client cancelled the request")
+                yield piece
 
-    def cancel(self, key) -> None:
-        self.cancelled.append(key)
+    def cancel(self, number) -> None:
+        self.cancelled.append(number)
         self._ended.set()
         self.go["answer"].set()
 

@@ -42,7 +42,6 @@ class Bench:
 
     def idle(self) -> None:
         """Waits until no stage works any more, and nothing but the end was told."""
-        eventually(lambda: self.service.active == 0)
         eventually(lambda: self.metric("active_requests").value == 0)
 
 
@@ -72,13 +71,11 @@ def test_a_bare_question_goes_to_the_llm_as_it_is(bench):
     assert (sink.text, sink.error) == ("".join(WORDS), None)
     assert sink.stages == ["answer"] * 5
     (asked,) = one.models.asked
-    assert set(asked) == {"text_input", "max_tokens", "tenant", "cancel_key"}
+    assert set(asked) == {"text_input", "max_tokens", "tenant"}
     assert (prompt(one), asked["max_tokens"][0], asked["tenant"][0]) == ("a question", 7, b"a")
-    assert len(asked["cancel_key"][0]) >= 32
     one.ask().wait()
     one.idle()
     assert not one.models.cancelled
-    assert one.models.asked[1]["cancel_key"][0] != asked["cancel_key"][0]
 
 
 def test_findings_come_first_and_the_last_response_says_how_it_came_about(bench):
@@ -153,9 +150,7 @@ def test_a_client_that_leaves_ends_every_stage(bench, stage):
     one.idle()
     assert (sink.ends, sink.late) == (1, [])
     assert bool(one.models.stopped) == (stage == "heard")
-    assert bool(one.models.cancelled) == (stage == "answer")
-    if stage == "answer":
-        assert one.models.cancelled == [one.models.asked[0]["cancel_key"][0].decode()]
+    assert one.models.cancelled == ([0] if stage == "answer" else [])
     assert bool(one.models.asked) == (stage == "answer"), "no answer is asked for after the end"
     assert one.metric("requests_total", outcome="cancelled").value == 1
     assert one.metric("stage_failures_total", stage=stage).value == 0
@@ -298,7 +293,7 @@ def test_close_ends_what_is_under_way(bench):
     one.service.close()
     assert str(sink.wait().error) == "the server is shutting down"
     assert len(one.models.cancelled) == 1
-    assert one.service.active == 0
+    assert one.metric("active_requests").value == 0
     with pytest.raises(Unavailable, match="shutting down"):
         one.ask()
 

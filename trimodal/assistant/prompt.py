@@ -48,11 +48,7 @@ class Prompt:
             raise SettingsError(f"parameter 'template': {file} renders an empty prompt")
 
     def render(self, text: str, heard: str, saw: Saw) -> str:
-        """Renders the user's message.
-
-        Raises:
-            InternalError: the template fails on these values.
-        """
+        """Renders the user's message. Raises InternalError: the template fails on these values."""
         try:
             return self._template.render(**_names(text, heard, saw)).strip()
         except Exception as error:

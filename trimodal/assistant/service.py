@@ -9,7 +9,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from trimodal.assistant.cancel_token import CancelToken
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.models import Models
 from trimodal.assistant.pipeline import Pipeline
@@ -49,18 +48,13 @@ class AssistantService:
         self._watch = threading.Thread(target=self._look, name="assistant-watch", daemon=True)
         self._watch.start()
 
-    @property
-    def active(self) -> int:
-        """Requests with a stage under way, also of clients that have left."""
-        return len(self._requests)
-
     def submit(self, request: AskRequest, sink: Sink) -> None:
         """Takes a question in; what comes of it goes to `sink`, from other threads.
 
         Raises:
             Unavailable: no room, or the model is being unloaded; `sink` is not called.
         """
-        state = RequestState(request, sink, CancelToken(self._stoppers), self._metrics)
+        state = RequestState(request, sink, self._metrics, self._stoppers)
         most = self._settings.max_requests
         with self._lock:
             if self._closing.is_set():
@@ -100,7 +94,7 @@ class AssistantService:
                 states = list(self._requests)
             now = time.perf_counter()
             for state in states:
-                if state.token.done:
+                if state.done:
                     continue  # its stages are on their way out
                 if state.sink.is_cancelled():
                     state.fail(Cancelled("the client cancelled the request"))

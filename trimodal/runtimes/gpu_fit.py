@@ -63,7 +63,7 @@ def check_shapes(directory: Path, manifest: Manifest, wanted: Mapping[str, Shape
             (
                 _out_of_range(name, shape, profile[name])
                 for name, shape in wanted.items()
-                if name in profile and not _within(shape, profile[name].min, profile[name].max)
+                if name in profile and not within(shape, profile[name].min, profile[name].max)
             ),
             None,
         )
@@ -106,7 +106,8 @@ def _out_of_range(name: str, shape: Shape, range_: InputRange) -> str:
     return f"{name} takes {_shape(range_.min)} to {_shape(range_.max)}, not {_shape(shape)}"
 
 
-def _within(shape: Shape, low: Shape, high: Shape) -> bool:
+def within(shape: Shape, low: Shape, high: Shape) -> bool:
+    """Whether each dimension lies within its bounds, both included, and there are as many as these have."""
     return len(shape) == len(low) == len(high) and all(
         least <= size <= most for size, least, most in zip(shape, low, high, strict=True)
     )

@@ -18,16 +18,7 @@ from PIL import Image, ImageFile, JpegImagePlugin, PngImagePlugin, WebPImagePlug
 
 from trimodal.errors import InvalidArgument
 from trimodal.vision.header import Damaged, Header, orientation, read_header
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Bytes, pixels and sides (in pixels) that one image may have."""
-
-    max_bytes: int = 16 << 20
-    max_pixels: int = 40_000_000
-    max_side: int = 16384
-    min_side: int = 1
+from trimodal.vision.settings import Limits
 
 
 @dataclass(frozen=True)
@@ -73,13 +64,6 @@ def decode(data: bytes, limits: Limits, *, at_least: int = 0, name: str = "image
         return _decode(data, header, limits, at_least, name)
     except Damaged as problem:
         raise InvalidArgument(f"{name}: {problem}") from None
-
-
-def blank_jpeg(width: int, height: int) -> bytes:
-    """Makes a black JPEG file of that size, for warm-ups."""
-    file = io.BytesIO()
-    Image.new("RGB", (width, height)).save(file, "JPEG")
-    return file.getvalue()
 
 
 def _decode(data: bytes, header: Header, limits: Limits, at_least: int, name: str) -> Picture:

@@ -11,7 +11,8 @@ from PIL import Image
 
 from trimodal.vision.artefact import InputSpec
 from trimodal.vision.engines.protocol import Pixels
-from trimodal.vision.image import Limits, Picture, decode
+from trimodal.vision.image import Picture, decode
+from trimodal.vision.settings import Limits
 
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 # What to do with stored pixels so that they are seen upright, by EXIF orientation.

@@ -107,7 +107,8 @@ def open_bare(repository: Path, settings: Mapping[str, Settings], files: Sequenc
 
     from trimodal.vision.artefact import read_classifier
     from trimodal.vision.engines.protocol import open_engine, runtime_of
-    from trimodal.vision.steps import ClassifyStep, PreprocessStep, RankStep
+    from trimodal.vision.rank import RankStep
+    from trimodal.vision.steps import ClassifyStep, PreprocessStep
 
     metrics = MemoryMetrics()
     preprocess, classify, rank = (settings[name] for name in STEPS)

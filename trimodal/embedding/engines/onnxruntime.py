@@ -75,10 +75,7 @@ def open_engine(directory: Path, settings: EmbeddingSettings) -> OnnxRuntimeEmbe
     """
     manifest = read_manifest(directory, task="embedding", runtime="onnxruntime")
     check_checkpoint(directory, manifest, settings.checkpoint_sha256)
-    dimension, max_length = (
-        _shape(directory, manifest, "dimension"),
-        _shape(directory, manifest, "max_length"),
-    )
+    dimension, max_length = (_shape(directory, manifest, name) for name in ("dimension", "max_length"))
     tokenizer = _tokenizer(directory, manifest, max_length)
 
     def open_one() -> Any:

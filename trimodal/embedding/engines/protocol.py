@@ -5,11 +5,11 @@ The service has checked limits and UTF-8; the engine cuts a text to the model's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,8 +42,6 @@ class TextEmbedder(Protocol):
         """Embeds `texts`, in order."""
 
 
-Opener = Callable[[Path, EmbeddingSettings], TextEmbedder]
-
 # Engine → module with `open_engine`. Imported when opened.
 ENGINES = {
     "onnxruntime": "trimodal.embedding.engines.onnxruntime",
@@ -57,5 +55,5 @@ def open_engine(directory: Path, settings: EmbeddingSettings) -> TextEmbedder:
     Raises:
         ArtefactError: the artefact is missing, damaged or for another runtime.
     """
-    opener = cast(Opener, import_module(ENGINES[settings.engine]).open_engine)
-    return opener(directory, settings)
+    engine: TextEmbedder = import_module(ENGINES[settings.engine]).open_engine(directory, settings)
+    return engine

@@ -38,11 +38,7 @@ def threads(directory: Path, settings: RecogniseSettings) -> int:
 
 
 def compute_type(directory: Path, manifest: Manifest, device: str) -> str:
-    """How the artefact is computed with on `device`.
-
-    Raises:
-        ArtefactError: its precision is not known.
-    """
+    """How the artefact is computed with on `device`. Raises ArtefactError: its precision is not known."""
     if manifest.precision not in COMPUTE_TYPES:
         raise ArtefactError(
             f"{directory} has precision {manifest.precision} (known: {', '.join(COMPUTE_TYPES)})"

@@ -106,18 +106,17 @@ class FakeWhisper:
 
     def recognise(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
         """The words of each window, in order; the temperature changes nothing."""
-        heard = [self._recognition(hear(window.samples)) for window in windows]
+        heard = [
+            Recognition(
+                words=words,
+                no_speech_probability=0.01 if words else 0.99,
+                average_log_probability=-0.01 if words else -2.0,
+                compression_ratio=compression_ratio("".join(word.text for word in words)),
+            )
+            for words in (hear(window.samples) for window in windows)
+        ]
         time.sleep(self._batch_s + self._window_s * len(windows))
         return heard
-
-    @staticmethod
-    def _recognition(words: tuple[Word, ...]) -> Recognition:
-        return Recognition(
-            words=words,
-            no_speech_probability=0.01 if words else 0.99,
-            average_log_probability=-0.01 if words else -2.0,
-            compression_ratio=compression_ratio("".join(word.text for word in words)),
-        )
 
     def close(self) -> None:
         """Holds nothing."""

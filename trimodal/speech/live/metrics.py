@@ -5,7 +5,6 @@ from __future__ import annotations
 from trimodal.metrics import Metric, Metrics
 
 SECONDS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 30.0)
-STREAMS = ("finished", "refused", "idle", "restarted", "failed")
 
 
 class SpeechMetrics:
@@ -29,7 +28,7 @@ class SpeechMetrics:
         )
         self.streams = {
             outcome: counter("streams_total", "Streams by how they ended", outcome=outcome)
-            for outcome in STREAMS
+            for outcome in ("finished", "refused", "idle", "restarted", "failed")
         }
         self.chunks = {
             outcome: counter("chunks_total", "Chunks by outcome", outcome=outcome)

@@ -223,9 +223,7 @@ class LiveStream:
             return 0.0
         progress, due = self.progress, self.due
         wait_s = 0.0 if due is None else now - due
-        spoken_s = min(
-            progress.received_s, now - self._began
-        )  # what came before its time was not spoken live
+        spoken_s = min(progress.received_s, now - self._began)  # what came before its time was not live
         return max(wait_s, 0.0 if progress.faster_than_realtime else spoken_s - progress.heard_s)
 
     # With the lock held

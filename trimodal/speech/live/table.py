@@ -8,6 +8,7 @@ from collections.abc import Callable
 from trimodal.errors import InvalidArgument, RequestError, Unavailable
 from trimodal.speech.live.metrics import SpeechMetrics
 from trimodal.speech.live.stream import LiveStream
+from trimodal.speech.settings import SpeechSettings
 
 
 class StreamTable:
@@ -15,16 +16,13 @@ class StreamTable:
 
     def __init__(
         self,
+        settings: SpeechSettings,
+        metrics: SpeechMetrics,
         *,
-        max_streams: int,
-        refuse_lag_s: float,
         idle_s: float,
         clock: Callable[[], float],
-        metrics: SpeechMetrics,
     ) -> None:
-        self._max_streams, self._refuse_lag_s, self._idle_s = max_streams, refuse_lag_s, idle_s
-        self._clock = clock
-        self._metrics = metrics
+        self._settings, self._metrics, self._idle_s, self._clock = settings, metrics, idle_s, clock
         # Guards all below; no stream's lock is taken while it is held.
         self._lock = threading.Lock()
         self._open: dict[int, LiveStream] = {}
@@ -106,16 +104,16 @@ class StreamTable:
         return len(self._open) + len(self._ending)
 
     def _check_room(self) -> None:
-        if self._count >= self._max_streams:
+        if self._count >= self._settings.max_streams:
             raise Unavailable(
                 f"speech: {self._count} streams are open, as many as max_streams allows; try again later"
             )
-        now = self._clock()
+        now, refuse_lag_s = self._clock(), self._settings.refuse_lag_s
         streams = (*self._open.values(), *self._ending)
         # A window's wait alone would not do: a stream may get each window soon enough, and too few of them.
         behind_s = max((stream.behind_s(now) for stream in streams), default=0.0)
-        if behind_s > self._refuse_lag_s:
+        if behind_s > refuse_lag_s:
             raise Unavailable(
                 f"speech: open streams are heard {behind_s:.1f} s late, more than refuse_lag_s "
-                f"({self._refuse_lag_s:g} s); try again later"
+                f"({refuse_lag_s:g} s); try again later"
             )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from trimodal.audio.samples import check_samples
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import InvalidArgument
-from trimodal.speech.values import MAX_PROMPT, Recognition, Window
+from trimodal.speech.values import FIGURES, MAX_PROMPT, Recognition, Window
 from trimodal.triton.fields import decode
 
 
@@ -84,9 +84,6 @@ class Recognised:
                 times[:, index, at] = word.start, word.end, word.probability
         starts, ends, probabilities = times
 
-        def column(name: str, kind: type[np.generic]) -> NDArray[np.generic]:
-            return np.array([[getattr(row, name)] for row in self.rows], kind)
-
         def texts(name: str) -> NDArray[np.generic]:
             return np.array([[getattr(row, name).encode()] for row in self.rows], object)
 
@@ -98,9 +95,7 @@ class Recognised:
             "word_probabilities": probabilities,
             "word_count": np.array([[len(row.words)] for row in self.rows], np.int32),
             "language": texts("language"),
-            "no_speech_probability": column("no_speech_probability", np.float32),
-            "average_log_probability": column("average_log_probability", np.float32),
-            "compression_ratio": column("compression_ratio", np.float32),
+            **{name: np.array([[getattr(row, name)] for row in self.rows], np.float32) for name in FIGURES},
             "rejected": texts("rejected"),
             "batch_size": np.array([[size] for size in self.batch_sizes], np.int32),
         }

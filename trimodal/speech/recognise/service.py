@@ -16,12 +16,11 @@ import numpy as np
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import RequestError, SettingsError, as_request_error
 from trimodal.metrics import Metrics
-from trimodal.speech.batches import batches
 from trimodal.speech.engines.protocol import SpeechEngine, open_engine
 from trimodal.speech.recognise.hallucinations import GUARDS, RETRIED, rejected_by
 from trimodal.speech.recognise.request import Recognised, RecogniseRequest
 from trimodal.speech.settings import RecogniseSettings
-from trimodal.speech.values import Recognition, Window
+from trimodal.speech.values import Recognition, Window, batches
 from trimodal.speech.whisper.features import smallest_context
 from trimodal.speech.whisper.word_timestamps import without_silence_before
 
@@ -79,15 +78,12 @@ class RecogniseService:
         """Opens the artefact that `settings` names and runs it once in each shape."""
         engine = open_engine((version / settings.artefact).resolve(), settings)
         service = cls(engine, settings, metrics)
-        service.warm_up()
+        # One window and a full batch of each context: the first stream finds all loaded. Not counted.
+        for context_s in engine.contexts_s:
+            quiet = Window(np.zeros(round(context_s * SAMPLE_RATE), np.float32), engine.languages[0])
+            for count in sorted({1, settings.max_batch_windows}):
+                engine.recognise([quiet] * count)
         return service
-
-    def warm_up(self) -> None:
-        """One window and a full batch of each context: the first stream finds all loaded. Not counted."""
-        for context_s in self._engine.contexts_s:
-            quiet = Window(np.zeros(round(context_s * SAMPLE_RATE), np.float32), self._engine.languages[0])
-            for count in sorted({1, self._settings.max_batch_windows}):
-                self._engine.recognise([quiet] * count)
 
     def close(self) -> None:
         """Frees the engine."""

@@ -6,7 +6,12 @@ the results back.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples, Word
 from trimodal.speech.session.policy import SegmentPolicy, Stretch, Timeline
@@ -56,6 +61,29 @@ class Update:
     tentative: tuple[Word, ...]
     received_s: float
     lag_s: float
+
+    def tensors(self, *, final: bool) -> dict[str, NDArray[Any]]:
+        """Output name → array [1, n]; the names and types of model_repository/speech/config.pbtxt."""
+        words = self.committed
+        committed, tentative = (
+            "".join(word.text for word in some).encode() for some in (words, self.tentative)
+        )
+        rows: dict[str, tuple[list[Any], type]] = {
+            "committed": ([_joined(words)], np.object_),
+            "tentative": ([_joined(self.tentative)], np.object_),
+            "words": ([word.text.encode() for word in words], np.object_),
+            "word_starts": ([word.start for word in words], np.float64),
+            "word_ends": ([word.end for word in words], np.float64),
+            "word_probabilities": ([word.probability for word in words], np.float32),
+            "received_s": ([self.received_s], np.float64),
+            "lag_s": ([self.lag_s], np.float64),
+            "final": ([final], np.bool_),
+        }
+        return {name: np.array([row], kind) for name, (row, kind) in rows.items()}
+
+
+def _joined(words: Sequence[Word]) -> bytes:
+    return "".join(word.text for word in words).encode()
 
 
 class LiveSession:
@@ -127,11 +155,7 @@ class LiveSession:
         return self._detector.speech / SAMPLE_RATE
 
     def feed(self, samples: Samples) -> None:
-        """Takes float32[n] in: finite, 16 kHz mono.
-
-        Raises:
-            RuntimeError: the stream was ended.
-        """
+        """Takes float32[n] in: finite, 16 kHz mono. Raises RuntimeError: the stream was ended."""
         if self._ended:
             raise RuntimeError("audio after the end of the stream")
         self._ring.append(samples)

@@ -79,11 +79,7 @@ def log_mel_batch(
 
 
 def smallest_context(contexts_s: Sequence[float], samples: int) -> float:
-    """The first of ascending `contexts_s` that holds so many samples.
-
-    Raises:
-        ValueError: none does.
-    """
+    """The first of ascending `contexts_s` that holds so many samples. Raises ValueError: none does."""
     for context_s in contexts_s:
         if samples <= round(context_s * SAMPLE_RATE):
             return context_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
@@ -14,20 +15,13 @@ class HostScores:
 
     def __init__(self, fetch: Callable[[], Floats]) -> None:
         """`fetch` gives the logits float32[rows, vocabulary]; it is called at most once."""
-        self._fetch = fetch
-        self._logits: Floats | None = None
+        self.numpy = cache(fetch)
 
     def best(self, banned: Tokens) -> tuple[Tokens, Floats]:
         """As in graphs.Scores."""
         allowed = without(self.numpy(), banned)
         tokens = allowed.argmax(1)
         return tokens, log_probabilities(allowed, tokens)
-
-    def numpy(self) -> Floats:
-        """As in graphs.Scores."""
-        if self._logits is None:
-            self._logits = self._fetch()
-        return self._logits
 
 
 def without(logits: Floats, banned: Tokens) -> Floats:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +21,6 @@ class ImageClassifier(Protocol):
     def classify(self, pixels: Pixels) -> Logits:
         """Logits float32[B, C] of pixels uint8[B, 3, H, W], RGB as decoded; the engine normalises them."""
 
-
-Opener = Callable[[ClassifierArtefact, ClassifySettings], ImageClassifier]
 
 # Engine → module with `open_engine`, and the runtime that its artefacts are for. Imported when opened.
 ENGINES: dict[str, tuple[str, str | None]] = {
@@ -43,5 +40,5 @@ def open_engine(artefact: ClassifierArtefact, settings: ClassifySettings) -> Ima
     Raises:
         ArtefactError: the runtime refuses the built file.
     """
-    opener = cast(Opener, import_module(ENGINES[settings.engine][0]).open_engine)
-    return opener(artefact, settings)
+    engine: ImageClassifier = import_module(ENGINES[settings.engine][0]).open_engine(artefact, settings)
+    return engine
