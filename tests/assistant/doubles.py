@@ -24,7 +24,7 @@ class Models:
         self.errors: dict[str, Exception] = {}
         self.heard = "what is said"
         self.saw = Saw(("seven", "one"), (0.9, 0.1))
-        self.pieces = [*(Piece(word) for word in WORDS), Piece("", "stop", 9, 3, len(WORDS), note())]
+        self.pieces = [*(piece(word) for word in WORDS), piece("", "stop", (9, 3, len(WORDS)), **note())]
         self.asked: list[dict[str, np.ndarray]] = []
         self.cancelled: list[int] = []
         self.stopped: list[int] = []
@@ -120,6 +120,15 @@ class Sink:
     def _end(self) -> None:
         self.ends += 1
         self._ended.set()
+
+
+def piece(text: str, finish_reason: str = "", usage=(0, 0, 0), **note: np.ndarray) -> Piece:
+    """What the llm's outputs become."""
+    texts = {"text_output": text, "finish_reason": finish_reason}
+    counts = zip(("prompt_tokens", "cached_tokens", "completion_tokens"), usage, strict=True)
+    columns = {name: np.array([value.encode()], object) for name, value in texts.items()}
+    columns |= {name: np.array([count], np.int32) for name, count in counts}
+    return Piece(text, finish_reason, columns | note)
 
 
 def note(**changes) -> dict[str, np.ndarray]:

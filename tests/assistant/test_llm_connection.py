@@ -50,9 +50,12 @@ def test_an_answer_streams_and_its_last_piece_has_a_note(endpoint):
 
     served = endpoint(llm)
     first, last = models(served).answer(QUESTION, never)
-    assert (first.text, first.finish_reason, first.note) == ("é", "", {})
-    assert (last.finish_reason, last.completion_tokens) == ("stop", 2)
-    assert {name: array[0] for name, array in last.note.items()} == {"cache": b"exact", "queue_ms": 2.5}
+    usage = dict.fromkeys(("prompt_tokens", "cached_tokens", "completion_tokens"), 2)
+    assert (first.text, first.finish_reason) == ("é", "")
+    said = {"text_output": "é".encode(), "finish_reason": b""}
+    assert {name: array[0] for name, array in first.columns.items()} == {**said, **usage}
+    told = {"text_output": b"", "finish_reason": b"stop", "cache": b"exact", "queue_ms": 2.5}
+    assert {name: array[0] for name, array in last.columns.items()} == {**told, **usage}
     (asked,) = served.asked
     assert {name: array.tolist() for name, array in asked.items()} == {
         "text_input": [b"q"],

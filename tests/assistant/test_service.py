@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.assistant.doubles import WORDS, Models, Sink, eventually
+from tests.assistant.doubles import WORDS, Models, Sink, eventually, piece
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.request import AskRequest
 from trimodal.assistant.service import AssistantService
@@ -197,7 +197,7 @@ def test_a_first_text_that_is_too_late_already_is_not_asked_for(bench):
 
 def test_an_answer_cut_off_by_its_deadline_is_counted_as_such(bench):
     one = bench()
-    one.models.pieces[-1] = type(one.models.pieces[-1])("", "deadline", note={})
+    one.models.pieces[-1] = piece("", "deadline")
     last = one.ask().wait().responses[-1]
     assert last["finish_reason"][0] == b"deadline"
     assert json.loads(last["timing"][0])["queue"] is None
@@ -258,7 +258,7 @@ def test_a_response_that_cannot_be_sent_ends_the_request(bench, caplog):
     one.models.go["answer"].set()
     assert str(sink.wait().error) == "answer: it could not be sent; send the request again"
     one.idle()
-    assert len(one.models.cancelled) == 1
+    eventually(lambda: len(one.models.cancelled) == 1)
     assert "MemoryError" in caplog.text
 
 
@@ -302,7 +302,7 @@ def test_times_and_outcomes_are_counted(bench):
     one = bench()
     one.ask("q", IMAGE, SAMPLES).wait()
     one.idle()
-    one.service.refused(InvalidArgument("x"))
+    AssistantMetrics(one.metrics).ended(InvalidArgument("x"))
     assert one.metric("requests_total", outcome="ok").value == 1
     assert one.metric("requests_total", outcome="invalid_arg").value == 1
     for stage in STAGES:

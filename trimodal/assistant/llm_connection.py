@@ -39,10 +39,9 @@ class LlmConnection:
     def responses(
         self, inputs: Mapping[str, NDArray[Any]], on_cancel: OnCancel
     ) -> Iterator[Mapping[str, NDArray[Any]]]:
-        """Streams the outputs of each response. `on_cancel` is entered with what ends the call.
+        """Streams the outputs of each response; `on_cancel` is entered with what ends the call.
 
-        Raises:
-            RequestError: the model's own, or InternalError: the endpoint cannot be reached.
+        Raises RequestError: the model's own, or InternalError where the endpoint cannot be reached.
         """
         import grpc
 

@@ -22,6 +22,7 @@ from trimodal.triton.calls import Gate, infer
 
 Check = Callable[[], None]
 _CLIENTS_FIELDS = ("image", "audio", "audio_int16", "policy", "language")
+_TEXTS, _USAGE = ("text_output", "finish_reason"), ("prompt_tokens", "cached_tokens", "completion_tokens")
 _NOTE = ("cache", "similarity", "trimmed", "queue_ms", "predicted_ttft_ms")
 
 
@@ -36,11 +37,7 @@ class Models:
         self._llm = LlmConnection(settings.grpc_address, settings.llm)
 
     def hear(self, samples: Samples, stream: int, check: Check) -> str:
-        """Recognises the words in float32[n], 16 kHz mono, n > 0; calls `check` between pieces.
-
-        Args:
-            stream: a random id, 1 to 2^63 - 1; `stop_hearing` takes it.
-        """
+        """Recognises float32[n], 16 kHz mono, n > 0, as the stream of a random id, 1 to 2^63 - 1."""
         pb = self._pb_utils
         size = round(self._settings.chunk_s * SAMPLE_RATE)
         pieces = [samples[at : at + size] for at in range(0, len(samples), size)]
@@ -103,13 +100,7 @@ class Models:
 
 
 def _piece(outputs: Mapping[str, NDArray[Any]]) -> Piece:
-    finish_reason = bytes(outputs["finish_reason"][0]).decode()
-    return Piece(
-        bytes(outputs["text_output"][0]).decode(),
-        finish_reason,
-        prompt_tokens=int(outputs["prompt_tokens"][0]),
-        cached_tokens=int(outputs["cached_tokens"][0]),
-        completion_tokens=int(outputs["completion_tokens"][0]),
-        # Copies: what Triton handed over lies in memory that it takes back.
-        note={name: np.array(outputs[name]) for name in _NOTE if name in outputs},
-    )
+    text, finish_reason = (bytes(outputs[name][0]).decode() for name in _TEXTS)
+    names = [*_TEXTS, *_USAGE, *(_NOTE if finish_reason else ())]
+    # Copies: what Triton handed over lies in memory that it takes back.
+    return Piece(text, finish_reason, {name: np.array(outputs[name]) for name in names if name in outputs})

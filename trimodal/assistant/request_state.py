@@ -109,7 +109,7 @@ class RequestState:
         if piece.text and self.timing["ttft"] is None:
             self.timing["ttft"] = _ms(now - self.arrived)
         if piece.finish_reason:
-            queue_ms = piece.note.get("queue_ms")
+            queue_ms = piece.columns.get("queue_ms")
             self.timing["queue"] = None if queue_ms is None else round(float(queue_ms[0]), 3)
             self.timing["answer"] = _ms(now - self._stages[ANSWER])
             self.timing["total"] = _ms(now - self.arrived)
@@ -128,11 +128,7 @@ class RequestState:
             self.timing[name] = _ms(time.perf_counter() - began)
 
     def left_ms(self, name: str, limit_ms: int | None) -> int | None:
-        """Milliseconds left of a limit that began at the arrival; None: there is no limit.
-
-        Raises:
-            Unavailable: nothing is left.
-        """
+        """Milliseconds left of a limit since the arrival, None for none. Raises Unavailable: it passed."""
         if limit_ms is None:
             return None
         waited = (time.perf_counter() - self.arrived) * 1e3

@@ -16,23 +16,14 @@ from trimodal.assistant.prompt import Prompt
 from trimodal.assistant.request import AskRequest
 from trimodal.assistant.request_state import RequestState, Sink
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.errors import Cancelled, RequestError, Unavailable
+from trimodal.errors import Cancelled, Unavailable
 
 # Cancellations under way at the other models; each takes about a millisecond.
 STOPPERS = 4
 
 
 class AssistantService:
-    """All requests of one assistant.
-
-    Args:
-        settings: the model's parameters.
-        models: the models that it asks.
-        metrics: where to count.
-
-    Raises:
-        SettingsError: the prompt template cannot be used.
-    """
+    """All requests of one assistant. Raises SettingsError: the prompt template cannot be used."""
 
     def __init__(self, settings: AssistantSettings, models: Models, metrics: AssistantMetrics) -> None:
         self._settings = settings
@@ -49,11 +40,7 @@ class AssistantService:
         self._watch.start()
 
     def submit(self, request: AskRequest, sink: Sink) -> None:
-        """Takes a question in; what comes of it goes to `sink`, from other threads.
-
-        Raises:
-            Unavailable: no room, or the model is being unloaded; `sink` is not called.
-        """
+        """Takes a question in; `sink` gets what comes of it. Raises Unavailable: no room, or unloading."""
         state = RequestState(request, sink, self._metrics, self._stoppers)
         most = self._settings.max_requests
         with self._lock:
@@ -64,10 +51,6 @@ class AssistantService:
             self._requests.add(state)
             self._metrics.active.set(len(self._requests))
             self._threads.submit(self._run, state)
-
-    def refused(self, error: RequestError) -> None:
-        """Counts a request that did not get in."""
-        self._metrics.ended(error)
 
     def close(self) -> None:
         """Fails what is left with UNAVAILABLE, stops it at the other models, and ends all threads."""

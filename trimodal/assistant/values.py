@@ -29,18 +29,15 @@ class Saw:
 
 @dataclass(frozen=True)
 class Piece:
-    """New text of the answer, with the usage so far; `finish_reason` is empty until the last one.
+    """New text of the answer; `finish_reason` is empty until the last one.
 
     Attributes:
-        note: with the last, how the answer came about: the llm's other outputs, name → array [1].
+        columns: the llm's outputs, name → array [1]: the usage so far, and with the last how it came about.
     """
 
     text: str
     finish_reason: str = ""
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-    note: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
 def heard_columns(heard: str) -> Columns:
@@ -56,16 +53,8 @@ def saw_columns(saw: Saw) -> Columns:
 
 def answer_columns(piece: Piece, timing: Mapping[str, float | None]) -> Columns:
     """New text of the answer; with the last, how it came about and how long each stage took (ms)."""
-    usage = {
-        "prompt_tokens": piece.prompt_tokens,
-        "cached_tokens": piece.cached_tokens,
-        "completion_tokens": piece.completion_tokens,
-    }
-    columns = _texts(stage=ANSWER, text_output=piece.text, finish_reason=piece.finish_reason)
-    columns |= {name: np.array([count], np.int32) for name, count in usage.items()}
-    if piece.finish_reason:
-        columns |= {**piece.note, **_texts(timing=json.dumps(timing))}
-    return columns
+    times = _texts(timing=json.dumps(timing)) if piece.finish_reason else {}
+    return {**_texts(stage=ANSWER), **piece.columns, **times}
 
 
 def _texts(**values: str) -> Columns:

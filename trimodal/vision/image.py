@@ -43,17 +43,12 @@ READERS: dict[str, type[ImageFile.ImageFile]] = {
 
 
 def decode(data: bytes, limits: Limits, *, at_least: int = 0, name: str = "image") -> Picture:
-    """Decodes the picture in `data`.
+    """Decodes the picture in a file's bytes; `name` is the field that errors name, as "image[3]".
 
-    Args:
-        data: the file's bytes.
-        limits: what is refused.
-        at_least: pixels of the shorter side that are needed; a larger JPEG may be decoded at
-            1/2, 1/4 or 1/8 of its size as long as it stays at or above that. 0: full size.
-        name: the field to name in errors, e.g. "image[3]".
+    `at_least` are the pixels of the shorter side that are needed (0: full size): a larger JPEG may be decoded
+    at 1/2, 1/4 or 1/8 of its size as long as it stays at or above that.
 
-    Raises:
-        InvalidArgument: not such a file, damaged, truncated, animated or over a limit.
+    Raises InvalidArgument: not such a file, damaged, truncated, animated or over a limit.
     """
     if not data:
         raise InvalidArgument(f"{name}: empty; JPEG, PNG or WebP bytes are needed")

@@ -41,11 +41,7 @@ class Preprocessor:
         return 3, self.spec.height, self.spec.width
 
     def prepare(self, data: bytes, out: Pixels, *, name: str = "image") -> None:
-        """Decodes the bytes of one image and writes uint8[3, H, W] into `out`.
-
-        Raises:
-            InvalidArgument: the bytes are refused; see `image.decode`.
-        """
+        """Decodes one image into `out`, uint8[3, H, W]. Raises InvalidArgument as `image.decode` does."""
         self.lay_out(self.fit(decode(data, self._limits, at_least=self._at_least, name=name)), out)
 
     def fit(self, picture: Picture) -> Image.Image:

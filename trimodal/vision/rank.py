@@ -50,10 +50,7 @@ class RankStep:
     def rank_one(self, logits: Logits) -> Ranked:
         """Labels bytes[B, k] and scores float32[B, k] of logits float32[B, C], best first.
 
-        Equal scores keep the order of the labels.
-
-        Raises:
-            InvalidArgument: another number of classes, or a logit that is not finite.
+        Equals keep the labels' order. Raises InvalidArgument: other classes, or a logit that is not finite.
         """
         if logits.ndim != 2 or logits.shape[1] != len(self._labels):
             raise InvalidArgument(

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from trimodal.errors import InvalidArgument, RequestError
-from trimodal.metrics import Metrics
+from trimodal.metrics import Metrics, counters
 from trimodal.vision.artefact import InputSpec, read_classifier
 from trimodal.vision.engines.protocol import ImageClassifier, Logits, Pixels, open_engine, runtime_of
 from trimodal.vision.settings import ClassifySettings, Limits, PreprocessSettings
@@ -35,12 +35,9 @@ class PreprocessStep:
         self._seconds = metrics.histogram(
             "trimodal_vision_decode_seconds", "Bytes of one image to prepared pixels", {}, SECONDS
         )
-        self._images = {
-            outcome: metrics.counter(
-                "trimodal_vision_images_total", "Images by outcome", {"outcome": outcome}
-            )
-            for outcome in ("prepared", "refused")
-        }
+        self._images = counters(
+            "trimodal_vision_images_total", metrics, "Images by outcome", "outcome", ("prepared", "refused")
+        )
 
     @classmethod
     def open(cls, version: Path, settings: PreprocessSettings, metrics: Metrics) -> PreprocessStep:

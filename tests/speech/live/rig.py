@@ -39,9 +39,6 @@ class ScriptedSession:
     max_pending_s = property(lambda self: self.settings.max_pending_s)
     waiting = property(lambda self: self.outstanding or self.heard + 1 <= self.received_s)
     behind_s = property(lambda self: self.received_s - self.heard - 1 if self.waiting else 0.0)
-    finished = property(
-        lambda self: self.ended and not self.outstanding and self.heard >= int(self.received_s)
-    )
 
     def feed(self, samples) -> None:
         if len(samples) and samples[0] == 0.625:

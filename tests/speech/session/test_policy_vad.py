@@ -1,5 +1,4 @@
-from trimodal.speech.session.policy import Kind, Stretch, Timeline
-from trimodal.speech.session.policy_vad import VadPolicy
+from trimodal.speech.session.policy import Kind, Stretch, Timeline, VadPolicy
 from trimodal.speech.session.transcript import SpokenWord, Transcript
 from trimodal.speech.session.vad import SpeechSpan
 from trimodal.speech.settings import SpeechSettings

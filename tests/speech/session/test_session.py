@@ -48,11 +48,10 @@ def test_silence_and_nothing_at_all_end_without_a_window(policy: PolicyName, sec
     it.feed(silence(seconds))
     assert it.next_window() is None
     assert held_s(it) <= 0.5
-    assert not it.finished
     it.end()
     it.end()
     assert it.next_window() is None
-    assert it.finished
+    assert not it.waiting
     assert it.take().committed == ()
     assert it.take().lag_s == 0
 
@@ -65,13 +64,13 @@ def test_the_end_while_a_window_is_out(policy: PolicyName) -> None:
     it.end()
     if planned:
         assert it.outstanding
-        assert not it.finished
+        assert it.waiting
         assert it.next_window() is None
         it.accept(planned, heard((" early", 0.5, 0.9)))
     last = due(it)
     assert last.end == 6 * SAMPLE_RATE
     it.accept(last, heard((" late", last.end / SAMPLE_RATE - last.start / SAMPLE_RATE - 0.3, 99)))
-    assert it.finished
+    assert not it.waiting
     assert texts(it.take().committed)[-1] == " late"
 
 
@@ -155,7 +154,7 @@ def test_a_final_window_that_is_rejected_says_nothing() -> None:
     it.feed(np.concatenate((noise(0.4), silence(0.6))))
     it.accept(due(it), heard(rejected="repetition"))
     it.end()
-    assert it.finished
+    assert not it.waiting
     assert it.take().committed == ()
 
 

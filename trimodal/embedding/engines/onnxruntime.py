@@ -69,9 +69,7 @@ def groups(lengths: Sequence[int]) -> Iterator[list[int]]:
 def open_engine(directory: Path, settings: EmbeddingSettings) -> OnnxRuntimeEmbedder:
     """Opens a session on `model.onnx` and the `tokenizer.json` beside it.
 
-    Raises:
-        ArtefactError: missing, damaged, of another checkpoint than the settings name, or refused.
-        ServerError: CUDA is asked for and does not start.
+    Raises ArtefactError: missing, damaged, refused or of another checkpoint; ServerError: no CUDA.
     """
     manifest = read_manifest(directory, task="embedding", runtime="onnxruntime")
     check_checkpoint(directory, manifest, settings.checkpoint_sha256)

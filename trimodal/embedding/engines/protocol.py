@@ -42,18 +42,9 @@ class TextEmbedder(Protocol):
         """Embeds `texts`, in order."""
 
 
-# Engine → module with `open_engine`. Imported when opened.
-ENGINES = {
-    "onnxruntime": "trimodal.embedding.engines.onnxruntime",
-    "fake": "trimodal.embedding.engines.fake",
-}
-
-
 def open_engine(directory: Path, settings: EmbeddingSettings) -> TextEmbedder:
-    """Opens the engine that `settings.engine` names, on the artefact in `directory`.
-
-    Raises:
-        ArtefactError: the artefact is missing, damaged or for another runtime.
-    """
-    engine: TextEmbedder = import_module(ENGINES[settings.engine]).open_engine(directory, settings)
+    """Opens the engine that `settings.engine` names. Raises ArtefactError: `directory` does not fit it."""
+    engine: TextEmbedder = import_module(f"trimodal.embedding.engines.{settings.engine}").open_engine(
+        directory, settings
+    )
     return engine

@@ -194,12 +194,7 @@ def _storage(array: Any) -> Any:
 
 
 def open_engine(directory: Path, settings: RecogniseSettings) -> CTranslate2Whisper:
-    """The model in `directory` with the `tokenizer.json` beside it.
-
-    Raises:
-        ArtefactError: missing, damaged, of another checkpoint, refused by the runtime, or of a precision that
-            is not known.
-    """
+    """The model in `directory` with its tokenizer. Raises ArtefactError: refused, or unfit for `settings`."""
     manifest, shapes = open_artefact(directory, settings, runtime="ctranslate2", greedy=False)
     model = open_model(directory, manifest, settings)
     tokens = read_tokens(directory, manifest, shapes, multilingual=model.is_multilingual)

@@ -34,15 +34,10 @@ PARTING_S = 0.005
 def speak(
     words: Iterable[str | float], gap_s: float = 0.15, lead_s: float = 0.3
 ) -> tuple[Samples, list[Word]]:
-    """Samples that say these words, and the words with their times.
+    """Samples that say words of `VOCABULARY`, and the words with their times; a number is a pause in seconds.
 
-    Args:
-        words: of `VOCABULARY`; a number among them is a pause of so many seconds.
-        gap_s: silence after each word.
-        lead_s: silence before the first.
-
-    Raises:
-        ValueError: a word that is not in the vocabulary, or no gap between words.
+    `gap_s` is the silence after each word, `lead_s` that before the first. Raises ValueError: a word that is
+    not in the vocabulary, or no gap between words.
     """
     if gap_s <= 2 * PARTING_S:
         raise ValueError(f"a gap of {gap_s} s does not part two words")

@@ -16,9 +16,8 @@ from trimodal.runtimes.onnx_session import Device, open_session
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.whisper.artefact import open_artefact, read_spec, read_tokens
 from trimodal.speech.whisper.features import Features
-from trimodal.speech.whisper.graphs import Floats, Tokens, layer_names
+from trimodal.speech.whisper.graphs import Floats, HostScores, Tokens, layer_names
 from trimodal.speech.whisper.model import GraphWhisper
-from trimodal.speech.whisper.scores import HostScores
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 # Takes rows out of all caches at once; artefacts of before it take theirs on the host.
@@ -32,9 +31,7 @@ class WhisperGraphs:
     def __init__(self, directory: Path, *, device: Device, threads: int, command: str = "") -> None:
         """Opens the graphs; `command` builds them again, for the message.
 
-        Raises:
-            ArtefactError: ONNX Runtime cannot load one.
-            ServerError: it has no provider for the device.
+        Raises ArtefactError: ONNX Runtime cannot load one; ServerError: it has no provider for the device.
         """
 
         def opened(name: str) -> Any:
@@ -88,11 +85,7 @@ class OnnxDecoding:
         self.length = 0  # tokens so far
 
     def step(self, tokens: Tokens) -> tuple[HostScores, Floats]:
-        """Appends tokens int64[rows, n].
-
-        Returns:
-            Scores after the last, alignment float32[rows, heads, n, positions].
-        """
+        """As in graphs.Decoding."""
         graphs = self._graphs
         binding = graphs.decoder.io_binding()
         binding.bind_cpu_input("tokens", np.ascontiguousarray(tokens, np.int64))
@@ -137,10 +130,7 @@ class OnnxDecoding:
 def open_engine(directory: Path, settings: RecogniseSettings) -> GraphWhisper:
     """The graphs in `directory` with the `tokenizer.json` beside them.
 
-    Raises:
-        ArtefactError: missing, damaged, of another checkpoint or precision, or refused by the runtime.
-        ServerError: the runtime has no provider for the device.
-        SettingsError: more than one beam.
+    Raises what `open_artefact` and `WhisperGraphs` do.
     """
     manifest, shapes = open_artefact(directory, settings, runtime="onnxruntime")
     spec = read_spec(directory, manifest)

@@ -50,10 +50,6 @@ ENGINES = {
 
 
 def open_engine(directory: Path, settings: RecogniseSettings) -> SpeechEngine:
-    """The engine that `settings.engine` names, on the artefact in `directory`.
-
-    Raises:
-        ArtefactError: the artefact is missing, damaged or for another runtime.
-    """
+    """Opens the engine that `settings.engine` names. Raises ArtefactError: `directory` does not fit it."""
     engine: SpeechEngine = import_module(ENGINES[settings.engine]).open_engine(directory, settings)
     return engine

@@ -189,8 +189,7 @@ class SpeechService:
     def _recognise(self, stream: LiveStream, window: Window) -> Recognition:
         """What is heard in `window`; a recogniser that fails is tried again a little later, a few times.
 
-        Raises:
-            RequestError: the window is wrong, the recogniser failed too often, or no client waits any more.
+        Raises RequestError: the window is wrong, it failed too often, or no client waits any more.
         """
         failures = 0
         while True:

@@ -251,10 +251,8 @@ class LiveStream:
     def _must_wait(self, final: bool) -> bool:
         """The last answer waits for all words; the others only while too much waits for a window."""
         session = self._session
-        if final:
-            return not session.finished
         # Where no window is on its way only more audio helps.
-        return session.waiting and session.pending_s > session.max_pending_s
+        return session.waiting and (final or session.pending_s > session.max_pending_s)
 
     def _close(self, outcome: Outcome, error: RequestError) -> list[Action]:
         if self._state == "closed":

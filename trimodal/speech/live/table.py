@@ -15,12 +15,7 @@ class StreamTable:
     """Open streams by correlation id, and those whose END came and whose last words are still to come."""
 
     def __init__(
-        self,
-        settings: SpeechSettings,
-        metrics: SpeechMetrics,
-        *,
-        idle_s: float,
-        clock: Callable[[], float],
+        self, settings: SpeechSettings, metrics: SpeechMetrics, *, idle_s: float, clock: Callable[[], float]
     ) -> None:
         self._settings, self._metrics, self._idle_s, self._clock = settings, metrics, idle_s, clock
         # Guards all below; no stream's lock is taken while it is held.

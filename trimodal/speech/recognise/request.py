@@ -29,14 +29,9 @@ class RecogniseRequest:
     languages: Sequence[bytes] | None = None
 
     def checked(self, longest: int, languages: Sequence[str]) -> list[Window]:
-        """The request's windows; language "" where none is named.
+        """The request's windows of at most `longest` samples; language "" where none is named.
 
-        Args:
-            longest: samples that a window may have.
-            languages: codes that the model knows.
-
-        Raises:
-            InvalidArgument: the first thing that is wrong, with its row if there are several.
+        Raises InvalidArgument: the first thing that is wrong, with its row if there are several.
         """
         rows = len(self.windows)
         if self.windows.ndim != 2 or not rows:

@@ -15,7 +15,7 @@ import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import RequestError, SettingsError, as_request_error
-from trimodal.metrics import Metrics
+from trimodal.metrics import Metrics, counters
 from trimodal.speech.engines.protocol import SpeechEngine, open_engine
 from trimodal.speech.recognise.hallucinations import GUARDS, RETRIED, rejected_by
 from trimodal.speech.recognise.request import Recognised, RecogniseRequest
@@ -62,16 +62,10 @@ class RecogniseService:
         self._retries = metrics.counter(
             f"{name}fallbacks_total", "Windows decoded again because a guard rejected them", {}
         )
-        self._windows = {
-            outcome: metrics.counter(
-                f"{name}windows_total", "Windows by what came of them", {"outcome": outcome}
-            )
-            for outcome in ("heard", "empty", "rejected", "refused", "failed")
-        }
-        self._rejected = {
-            guard: metrics.counter(f"{name}rejected_total", "Windows emptied by a guard", {"guard": guard})
-            for guard in GUARDS
-        }
+        told, outcomes = "Windows by what came of them", ("heard", "empty", "rejected", "refused", "failed")
+        self._windows = counters(f"{name}windows_total", metrics, told, "outcome", outcomes)
+        told = "Windows emptied by a guard"
+        self._rejected = counters(f"{name}rejected_total", metrics, told, "guard", GUARDS)
 
     @classmethod
     def open(cls, version: Path, settings: RecogniseSettings, metrics: Metrics) -> RecogniseService:

@@ -1,4 +1,4 @@
-"""Defines what the window policies share: segments of speech, and where the next window begins.
+"""Defines segments of speech, what the window policies share, and the simplest of them.
 
 A policy says which stretch of audio is recognised next, and which of the words in it are final. It decides by
 what was known at a moment of the stream, so the size of the chunks does not change the result.
@@ -164,3 +164,25 @@ class SegmentPolicy:
         gone = [replace(word, end=min(word.end, self.floor)) for word in new[whole:sure]]
         self.transcript.commit([*new[:whole], *gone])
         self.tentative = new[sure:]
+
+
+class VadPolicy(SegmentPolicy):
+    """Policy `vad`: recognises a segment once, when its speaker pauses; there are no tentative words.
+
+    Least compute and most context; the lag is as long as the segment. A speaker who does not pause is cut
+    at a word border of the longest window.
+    """
+
+    def plan(self, timeline: Timeline) -> Stretch | None:
+        segment = self.segment(timeline)
+        if segment is None:
+            return None
+        begin = self.begin(segment)
+        limit = begin + self.max_window
+        # Whether somebody still spoke at the limit is known only a pause later.
+        late = limit + self.pause
+        if segment.final is not None and segment.end is not None and segment.final <= late:
+            end = min(segment.end + self.pad, segment.final)
+            kind = Kind.FINAL if end <= limit else Kind.FULL
+            return Stretch(begin, min(end, limit), segment.final, kind)
+        return Stretch(begin, limit, late, Kind.FULL) if timeline.received >= late else None

@@ -39,11 +39,7 @@ class Ring:
         self.end += new
 
     def view(self, start: int, end: int) -> Samples:
-        """A copy of [start, end), one contiguous block: it outlives later appends and drops.
-
-        Raises:
-            IndexError: part of it was dropped, or has not come yet.
-        """
+        """A copy of [start, end) that outlives later appends and drops. Raises IndexError: it is not held."""
         if not self.start <= start <= end <= self.end:
             raise IndexError(f"samples {start} to {end} are not within {self.start} to {self.end}")
         at = self._offset - self.start
@@ -56,11 +52,7 @@ class Ring:
         self._offset += step
 
     def _move(self, needed: int) -> None:
-        """Brings what is held to the front of a buffer with room for twice `needed`.
-
-        Room for twice as much makes moves rare: a sample is moved about once. A
-        buffer that has become far too big (one long chunk) is given back.
-        """
+        """Brings what is held to the front; a buffer far too big (after one long chunk) is given back."""
         held = self._buffer[self._offset : self._offset + len(self)]
         wanted = max(_LEAST, 2 * needed)
         if not wanted <= len(self._buffer) <= 2 * wanted:

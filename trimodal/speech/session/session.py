@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples, Word
-from trimodal.speech.session.policy import SegmentPolicy, Stretch, Timeline
+from trimodal.speech.session.policy import SegmentPolicy, Stretch, Timeline, VadPolicy
 from trimodal.speech.session.policy_agreement import AgreementPolicy, LivePolicy
-from trimodal.speech.session.policy_vad import VadPolicy
 from trimodal.speech.session.policy_window import WindowPolicy
 from trimodal.speech.session.ring_buffer import Ring
 from trimodal.speech.session.transcript import SpokenWord, Transcript, on_stream
@@ -114,13 +113,8 @@ class LiveSession:
         self._out: Stretch | None = None  # being recognised
 
     @property
-    def finished(self) -> bool:
-        """The stream ended and every word is committed."""
-        return self._ended and not self.waiting
-
-    @property
     def waiting(self) -> bool:
-        """A window is being recognised, or due."""
+        """A window is being recognised, or due: after the end, words are still to come."""
         return self._due() is not None
 
     @property
@@ -182,8 +176,7 @@ class LiveSession:
     def accept(self, planned: PlannedWindow, heard: Recognition) -> None:
         """Takes in what was heard in the window that is out; words where nobody spoke are made up.
 
-        Raises:
-            ValueError: `planned` is not what was handed out last.
+        Raises ValueError: `planned` is not what was handed out last.
         """
         stretch = self._out
         if stretch is None or (stretch.start, stretch.end) != (planned.start, planned.end):

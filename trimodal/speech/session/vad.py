@@ -132,20 +132,14 @@ class SpeechDetector(ABC):
 
 
 class EnergyDetector(SpeechDetector):
-    """Loud is speech: for tests and for load tests with synthetic sound.
+    """Loud is speech, for tests and load tests: `LEVEL` is the RMS without DC of probability 0.5."""
 
-    A frame counts as speech when its RMS without DC is at least `level`
-    (probability 0.5 there, more above).
-    """
-
-    def __init__(self, threshold: float = 0.5, *, level: float = 0.01) -> None:
-        super().__init__(threshold)
-        self._level = level
+    LEVEL = 0.01
 
     def judge(self, frames: Samples) -> NDArray[np.float32]:
         """RMS / (RMS + level) of each frame."""
         rms = frames.std(axis=1)
-        return np.asarray(rms / (rms + self._level), np.float32)
+        return np.asarray(rms / (rms + self.LEVEL), np.float32)
 
 
 class StreamingSilero(SpeechDetector):
@@ -179,8 +173,7 @@ class StreamingSilero(SpeechDetector):
 def _silero() -> Any:
     """The one session. Its single thread is the caller's: no pool, nothing spins.
 
-    Raises:
-        ArtefactError: faster-whisper, which brings the graph, is not installed.
+    Raises ArtefactError: faster-whisper, which brings the graph, is not installed.
     """
     import onnxruntime
 

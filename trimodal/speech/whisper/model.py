@@ -19,9 +19,8 @@ from trimodal.speech.values import Recognition, Window, batches
 from trimodal.speech.whisper.alignment import token_path
 from trimodal.speech.whisper.artefact import GenerationSpec, SpeechShapes
 from trimodal.speech.whisper.features import HOP, log_mel_batch, smallest_context
-from trimodal.speech.whisper.graphs import Floats, Graphs
+from trimodal.speech.whisper.graphs import Floats, Graphs, log_sum
 from trimodal.speech.whisper.greedy import Greedy, Row
-from trimodal.speech.whisper.scores import log_sum
 from trimodal.speech.whisper.tokens import WhisperTokens
 from trimodal.speech.whisper.word_timestamps import compression_ratio, most_tokens, timed_words, token_starts
 

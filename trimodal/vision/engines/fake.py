@@ -15,10 +15,7 @@ from trimodal.vision.settings import ClassifySettings
 
 
 class FakeClassifier:
-    """Gives one class logit 10 and the others 0, after `delay` seconds a batch.
-
-    The class is the mean of the image's first channel, rounded, modulo the number of classes.
-    """
+    """Gives logit 10 to one class, the rounded mean of the first channel, and 0 to the others."""
 
     def __init__(self, classes: int, *, delay: float = 0.0) -> None:
         self.classes = classes

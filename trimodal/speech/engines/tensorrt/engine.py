@@ -40,11 +40,7 @@ def open_engine(directory: Path, settings: RecogniseSettings) -> GraphWhisper:
 def open_plans(
     directory: Path, manifest: Manifest, shapes: SpeechShapes, max_batch: int, *, device: str
 ) -> GraphWhisper:
-    """What fits, opened, with its memory on torch's `device`.
-
-    Raises:
-        ArtefactError: the plans or the vocabulary are damaged, or the GPU's memory does not hold them.
-    """
+    """What fits, opened, with its memory on torch's `device`. Raises ArtefactError: damaged, or no memory."""
     spec = read_spec(directory, manifest)
     tokens = read_tokens(directory, manifest, shapes, multilingual=spec.multilingual)
     frames = round(shapes.contexts_s[-1] * FRAMES_PER_S)

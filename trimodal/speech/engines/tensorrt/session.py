@@ -93,8 +93,7 @@ class Plan:
     def run(self, profile: int, tensors: Mapping[str, View], stream: int) -> None:
         """Puts one run into the stream; what `tensors` names must live until the stream is through with it.
 
-        Raises:
-            TensorRTError: TensorRT refuses a shape or an address, or the run.
+        Raises TensorRTError: TensorRT refuses a shape or an address, or the run.
         """
         context = self._context(profile, stream)
         told = self._told[profile]
