@@ -23,8 +23,7 @@ _TRIED = (
 class Prompt:
     """One template. Its names: `text`, `heard` (each may be empty) and `labels`, of {label, score}.
 
-    Raises:
-        SettingsError: the file cannot be read, is no template, uses other names, or renders nothing.
+    Raises SettingsError: the file cannot be read, is no template, uses other names, or renders nothing.
     """
 
     def __init__(self, file: Path) -> None:

@@ -127,11 +127,9 @@ class LiveStream:
         return self._state == "closed"
 
     def put(self, chunk: Chunk, sink: Sink) -> list[Action]:
-        """Takes a chunk into the inbox.
+        """Takes a chunk into the inbox; an END always.
 
-        Raises:
-            Unavailable: the client sent too far ahead of its answers. An END is always taken.
-            RequestError: the stream is over, or its END came; says why.
+        Raises Unavailable: the client sent too far ahead of its answers; RequestError: the stream is over, says why.
         """
         with self._lock:
             if self._state in ("ending", "closed"):  # since it was found

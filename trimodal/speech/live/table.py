@@ -25,12 +25,9 @@ class StreamTable:
         self._closed: RequestError | None = None
 
     def admit(self, stream: LiveStream) -> None:
-        """Opens a new stream under its number.
+        """Opens a new stream under its number, unless the table is closed.
 
-        Raises:
-            Unavailable: as many are open as are allowed, the recogniser is too far behind, or the number
-                was given to another stream meanwhile.
-            RequestError: the table is closed.
+        Raises Unavailable: no room, the recogniser is too far behind, or the number is another stream's meanwhile.
         """
         with self._lock:
             if self._closed:

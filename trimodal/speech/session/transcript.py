@@ -94,11 +94,7 @@ def repeated(committed: Sequence[SpokenWord], words: Sequence[SpokenWord], start
 
 
 class Transcript:
-    """The words that never change any more, in order of time, none of them twice.
-
-    Attributes:
-        recent: what later windows may repeat or take as their prompt.
-    """
+    """The words that never change any more, in order of time; `recent` is what later windows may repeat."""
 
     def __init__(self) -> None:
         self.recent: deque[SpokenWord] = deque(maxlen=_REMEMBERED)

@@ -23,10 +23,8 @@ from trimodal.speech.whisper.model import GraphWhisper
 def open_engine(directory: Path, settings: RecogniseSettings) -> GraphWhisper:
     """The plans in `directory` with the `tokenizer.json` beside them, on the first visible GPU.
 
-    Raises:
-        ArtefactError: missing, damaged, or built for another checkpoint, precision, TensorRT, GPU or batch.
-        ServerError: TensorRT, torch or the GPU is missing.
-        SettingsError: more than one beam, or a device that is no GPU.
+    Raises ArtefactError: damaged or built for something else; ServerError: TensorRT, torch or the GPU is
+    missing; SettingsError: more than one beam, or a device that is no GPU.
     """
     if settings.device != "cuda":
         raise SettingsError("parameter 'device': the engine tensorrt runs on a GPU, cuda only")
