@@ -5,10 +5,10 @@ TensorRT wants another form; see `steps/onnx/qdq.py`.
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import onnx
+from steps.onnx.logs import without_advice
 from steps.vision.export import INPUT, normalisation_nodes
 
 from trimodal.build_support import progress
@@ -17,6 +17,7 @@ from trimodal.vision.engines.protocol import Pixels
 BATCH = 16
 
 
+@without_advice()
 def quantise(path: Path, pixels: Pixels, *, activations: str, reduce_range: bool) -> None:
     """INT8 in place of the FP32 graph in `path`: weights per channel, activations by the range they reach.
 
@@ -27,7 +28,6 @@ def quantise(path: Path, pixels: Pixels, *, activations: str, reduce_range: bool
     from onnxruntime import quantization as q
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    logging.getLogger().setLevel(logging.ERROR)
     starts = range(0, len(pixels), BATCH)
     prepared = path.with_name("prepared.onnx")
     quant_pre_process(str(path), str(prepared), skip_symbolic_shape=True)
