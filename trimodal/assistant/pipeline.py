@@ -16,22 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trimodal.assistant import values
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.models import Models
 from trimodal.assistant.prompt import Prompt
 from trimodal.assistant.request_state import RequestState
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.assistant.values import (
-    ANSWER,
-    HEARD,
-    SAW,
-    Piece,
-    Saw,
-    Stopped,
-    answer_columns,
-    heard_columns,
-    saw_columns,
-)
+from trimodal.assistant.values import ANSWER, HEARD, SAW, Piece, Saw, Stopped
 from trimodal.errors import InternalError, InvalidArgument, RequestError, as_request_error
 
 MAX_STREAM = (1 << 63) - 1
@@ -78,13 +69,13 @@ class Pipeline:
                 heard = self._models.hear(state.request.samples, stream, state.check)
             if not heard and state.request.text is None:
                 raise InvalidArgument("audio: no words are heard in it, and there is no text_input to answer")
-            state.send(heard_columns(heard))
+            state.send(values.heard_columns(heard))
             return heard
 
     def _see(self, state: RequestState, image: bytes) -> Saw:
         with self._stage(state, SAW):
             saw = self._models.see(image, state.check)
-            state.send(saw_columns(saw))
+            state.send(values.saw_columns(saw))
             return saw
 
     def _answer(self, state: RequestState, heard: str, saw: Saw) -> None:
@@ -102,7 +93,7 @@ class Pipeline:
     def _tell(self, state: RequestState, piece: Piece) -> None:
         state.wrote(piece)
         try:
-            state.send(answer_columns(piece, state.timing), finish_reason=piece.finish_reason)
+            state.send(values.answer_columns(piece, state.timing), finish_reason=piece.finish_reason)
         except Stopped:
             pass
         except Exception as error:  # what would follow is not the answer any more

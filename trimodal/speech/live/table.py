@@ -27,7 +27,7 @@ class StreamTable:
     def admit(self, stream: LiveStream) -> None:
         """Opens a new stream under its number, unless the table is closed.
 
-        Raises Unavailable: no room, the recogniser is too far behind, or the number is another stream's meanwhile.
+        Raises Unavailable: no room, the recogniser is too far behind, or the number is taken meanwhile.
         """
         with self._lock:
             if self._closed:

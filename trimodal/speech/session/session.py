@@ -101,7 +101,8 @@ class LiveSession:
         prompt: str = "",
         detector: SpeechDetector,
     ) -> None:
-        self._settings = settings
+        self.max_pending_s = settings.max_pending_s  # above it answers wait
+        self._prompt_chars = settings.prompt_chars
         self._language = language
         self._prompt = prompt
         self._detector = detector
@@ -131,11 +132,6 @@ class LiveSession:
     def pending_s(self) -> float:
         """Audio received and not settled: neither committed over nor known to be silence."""
         return self._policy.unsettled(self._timeline()) / SAMPLE_RATE
-
-    @property
-    def max_pending_s(self) -> float:
-        """Audio that may be pending before answers wait."""
-        return self._settings.max_pending_s
 
     @property
     def behind_s(self) -> float:
@@ -168,8 +164,8 @@ class LiveSession:
         if self._out or stretch is None:
             return None
         self._out = stretch
-        room = self._settings.prompt_chars
-        prompt = " ".join(filter(None, (self._prompt, self._transcript.before(stretch.start, room))))
+        before = self._transcript.before(stretch.start, self._prompt_chars)
+        prompt = " ".join(filter(None, (self._prompt, before)))
         samples = self._ring.view(stretch.start, stretch.end)
         return PlannedWindow(stretch.start, stretch.end, Window(samples, self._language, prompt))
 

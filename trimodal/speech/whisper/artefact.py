@@ -59,8 +59,8 @@ def open_artefact(
 ) -> tuple[Manifest, SpeechShapes]:
     """The manifest of an artefact for `runtime`, checked against the settings, and its shapes.
 
-    Raises ArtefactError: missing, damaged, or of another runtime, checkpoint or precision; SettingsError: more
-    than one beam, where the engine is `greedy`.
+    Raises ArtefactError: missing, damaged, or of another runtime, checkpoint or precision; SettingsError:
+    more than one beam, where the engine is `greedy`.
     """
     if greedy and settings.beam_size != 1:
         raise SettingsError(f"parameter 'beam_size': the engine {runtime} decodes greedily, 1 only")
