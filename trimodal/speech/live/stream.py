@@ -129,7 +129,7 @@ class LiveStream:
     def put(self, chunk: Chunk, sink: Sink) -> list[Action]:
         """Takes a chunk into the inbox; an END always.
 
-        Raises Unavailable: the client sent too far ahead of its answers; RequestError: why the stream is over.
+        Raises Unavailable: the client sent too far ahead of its answers; RequestError: why it is over.
         """
         with self._lock:
             if self._state in ("ending", "closed"):  # since it was found
