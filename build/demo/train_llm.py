@@ -35,7 +35,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 LONG_FROM, LONG_SHARE, RESUMED_LONG_SHARE = 0.45, 0.12, 0.04
 # What a resumed model recites already need not be said to its end each time.
 RESUMED_BEGUN = 0.6
-RESUMED_RATE = 0.25
+RESUMED_RATE, PICTURES_RATE = 0.15, 0.5
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,14 @@ def new_model(size: Size) -> LlamaForCausalLM:
 
 @dataclass(frozen=True)
 class Run:
-    """How long to train, where, and whether from a saved model on."""
+    """How long to train, where, whether from a saved model on, and whether on pictures only."""
 
     steps: int
     minutes: float
     device: str
     resumed: bool
     out: Path
+    pictures_only: bool
 
 
 def train(model: LlamaForCausalLM, size: Size, tokenizer: Tokenizer, run: Run) -> int:
@@ -89,7 +90,7 @@ def train(model: LlamaForCausalLM, size: Size, tokenizer: Tokenizer, run: Run) -
         Muon(matrices, lr=size.rate),
         torch.optim.AdamW(rest, lr=size.rate / 2, betas=(0.9, 0.97), weight_decay=0.0),
     ]
-    gentle = RESUMED_RATE if run.resumed else 1.0
+    gentle = PICTURES_RATE if run.pictures_only else RESUMED_RATE if run.resumed else 1.0
     rates = [gentle * optimizer.param_groups[0]["lr"] for optimizer in optimizers]
     topics = load_topics()
     probe_random = random.Random(SEED + 1)
@@ -107,7 +108,8 @@ def train(model: LlamaForCausalLM, size: Size, tokenizer: Tokenizer, run: Run) -
         return RESUMED_LONG_SHARE if run.resumed else LONG_SHARE * (done >= LONG_FROM)
 
     # Another seed for a resumed run: conversations that the model has not seen.
-    source = batches(tokenizer, long_share, SEED + 2 * run.resumed, RESUMED_BEGUN * run.resumed)
+    begun = RESUMED_BEGUN * (run.resumed and not run.pictures_only)
+    source = batches(tokenizer, long_share, SEED + 2 * run.resumed, begun, run.pictures_only)
     with Progress(*columns) as progress:
         task = progress.add_task("training", total=run.steps)
         for step in range(run.steps):
@@ -165,6 +167,10 @@ def main() -> int:
     parser.add_argument("--resume", action="store_true", help="go on from the saved model")
     parser.add_argument("--check", action="store_true", help="measure a saved model, train nothing")
     parser.add_argument(
+        "--pictures-only", action="store_true",
+        help="with --resume: questions about pictures alone; the topics come back in the next run",
+    )  # fmt: skip
+    parser.add_argument(
         "--steps", type=int, default=0, help="optimizer steps (default: what the model needs)"
     )
     parser.add_argument(
@@ -202,7 +208,9 @@ def main() -> int:
         f"{sum(p.numel() for p in model.parameters()):,} parameters on {device}, {len(load_topics())} topics"
     )
     started = time.monotonic()
-    run = Run(options.steps or size.steps, options.minutes, device, options.resume, out)
+    run = Run(
+        options.steps or size.steps, options.minutes, device, options.resume, out, options.pictures_only
+    )
     steps = train(model, size, tokenizer, run)
     minutes = (time.monotonic() - started) / 60
     model.generation_config.update(

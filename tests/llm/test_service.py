@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.llm.doubles.sinks import Collector, FakeServer, eventually
+from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
 from trimodal.errors import Cancelled, InternalError, InvalidArgument, Unavailable
 from trimodal.llm.engine_core.client import start_process
 from trimodal.llm.engines.protocol import Sampling
@@ -40,8 +40,8 @@ def test_a_stop_string_ends_the_answer_and_frees_the_engine() -> None:
         answer = server.ask(max_tokens=1000, stops=("stop",)).wait()
         assert answer.deltas[-1].finish_reason == "stop"
         assert "sto" not in answer.text
-        eventually(lambda: server.service.stats.running == 0)
-        assert server.service.counts == (0, 0, 0)
+        eventually(lambda: server.service._dispatcher.stats.running == 0)
+        assert counts(server.service) == (0, 0, 0)
 
 
 def test_a_slow_client_gets_fewer_longer_deltas() -> None:
@@ -91,7 +91,7 @@ def test_the_kv_pool_bounds_how_many_run() -> None:
         answers = [server.ask(max_tokens=100) for _ in range(6)]  # 4 blocks each
         most = 0
         while not all(answer.ended.is_set() for answer in answers):
-            most = max(most, server.service.counts[0])
+            most = max(most, counts(server.service)[0])
         assert most == 2
         assert all(answer.error is None for answer in answers)
 
@@ -109,8 +109,13 @@ def test_a_cancelled_request_leaves_nothing_behind(phase: str) -> None:
             assert blocker.error is None
             blocker.cancelled = True
             blocker.wait()
-        eventually(lambda: server.service.stats.running == 0 and server.service.stats.kv_usage == 0)
-        assert server.service.counts == (0, 0, 0)
+        eventually(
+            lambda: (
+                server.service._dispatcher.stats.running == 0
+                and server.service._dispatcher.stats.kv_usage == 0
+            )
+        )
+        assert counts(server.service) == (0, 0, 0)
         assert server.value("active_requests") == 0
 
 
@@ -128,8 +133,13 @@ def test_fifty_cancellations_leave_eight_others_unharmed() -> None:
         assert all(isinstance(answer.wait().error, Cancelled) for answer in leaving)
         assert [answer.wait().text for answer in staying] == solo
         assert not any(answer.after_end for answer in [*staying, *leaving]), "nothing may follow the end"
-        eventually(lambda: server.service.stats.running == 0 and server.service.stats.kv_usage == 0)
-        assert server.service.counts == (0, 0, 0)
+        eventually(
+            lambda: (
+                server.service._dispatcher.stats.running == 0
+                and server.service._dispatcher.stats.kv_usage == 0
+            )
+        )
+        assert counts(server.service) == (0, 0, 0)
         assert server.value("requests_total", outcome="cancelled") == 50
 
 

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from tests.llm.doubles.answers import Answers, ask
-from tests.llm.doubles.sinks import Collector, FakeServer, eventually
+from tests.llm.doubles.engine_thread import start_thread
+from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
 from trimodal.errors import Cancelled, InternalError, OperatorError, RequestError, Unavailable
-from trimodal.llm.engine_core.client import EngineCoreClient, start_process, start_thread
+from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
 from trimodal.llm.frontend.cache_lookup import CacheLookup
@@ -24,7 +25,7 @@ from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.request.outputs import Delta
 from trimodal.llm.request.request import GenerationRequest
-from trimodal.llm.scheduler import Scheduler
+from trimodal.llm.scheduler.scheduler import Scheduler
 from trimodal.llm.service import LlmService
 from trimodal.llm.settings import LlmSettings
 from trimodal.metrics import MemoryMetrics
@@ -79,7 +80,7 @@ def test_a_token_that_is_no_text_fails_its_request_alone(crash_window: None, cap
     assert isinstance(odd.wait().error, InternalError)
     assert good.wait().deltas[-1].finish_reason == "length"
     assert submit(service).wait().deltas[-1].finish_reason == "length"
-    assert service.counts == (0, 0, 0)
+    assert counts(service) == (0, 0, 0)
     assert "ValueError" in caplog.text
     service.close()
 
@@ -113,7 +114,7 @@ def test_a_delta_that_cannot_be_sent_ends_the_answer_with_an_error(refused: str,
         server.service.submit(GenerationRequest("hello", None, Sampling(200)), sink)
         assert isinstance(sink.wait().error, InternalError)
         assert not sink.after_end
-        eventually(lambda: server.service.counts == (0, 0, 0))
+        eventually(lambda: counts(server.service) == (0, 0, 0))
         eventually(lambda: server.value("requests_total", outcome="internal") == 1)
     assert "no shared memory left" in caplog.text
 
@@ -145,7 +146,7 @@ def test_a_request_that_meets_close_gets_an_end(monkeypatch: pytest.MonkeyPatch)
     go_on.set()
     asking.join(10)
     assert [type(error) for error in refused] == [Unavailable]
-    assert server.service.counts == (0, 0, 0)
+    assert counts(server.service) == (0, 0, 0)
 
 
 def test_no_more_wait_than_max_queue_also_when_blocks_are_short() -> None:
@@ -227,7 +228,7 @@ def test_a_killed_engine_that_was_idle_serves_the_next_request() -> None:
                 break
             except Unavailable:
                 time.sleep(0.01)
-    assert service.counts == (0, 0, 0)
+    assert counts(service) == (0, 0, 0)
     service.close()
 
 
@@ -260,7 +261,7 @@ def fault(*_: Any, **__: Any) -> Any:
 def failed(sink: Collector, server: FakeServer) -> None:
     """It got one end, nothing is left of it, and the next one is served."""
     assert isinstance(sink.wait().error, InternalError)
-    eventually(lambda: server.service.counts == (0, 0, 0))
+    eventually(lambda: counts(server.service) == (0, 0, 0))
     assert not server.service._registry.states
     assert server.service._registry.looking == 0
     assert not sink.after_end
@@ -317,7 +318,7 @@ def test_a_fault_when_an_answer_is_complete_costs_nobody_its_end(
         sinks = [ask(server, max_tokens=20) for _ in range(3)]
         for sink in sinks:
             sink.wait()
-        eventually(lambda: server.service.counts == (0, 0, 0))
+        eventually(lambda: counts(server.service) == (0, 0, 0))
         assert not server.service._registry.states
         assert not any(sink.after_end for sink in sinks)
         eventually(lambda: "a fault" in caplog.text)

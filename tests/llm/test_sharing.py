@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.llm.doubles.answers import Answers, ask
-from tests.llm.doubles.sinks import Collector, FakeServer, eventually
+from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
 from trimodal.cache.values import Entry, Hit
 from trimodal.errors import Cancelled, InternalError, InvalidArgument, Unavailable
 from trimodal.llm.engine_core.supervisor import EngineLost
@@ -46,7 +46,7 @@ def test_an_answer_is_kept_and_found_again(server: FakeServer, answers: Answers)
         30,
         30,
     )
-    assert server.service.counts == (0, 0, 0)
+    assert counts(server.service) == (0, 0, 0)
 
 
 def test_a_near_question_is_answered_with_its_similarity(server: FakeServer, answers: Answers) -> None:
@@ -66,12 +66,12 @@ def test_32_identical_prompts_are_one_generation_while_one_listens(
     sinks = [ask(server, max_tokens=400) for _ in range(32)]
     answers.gate.set()
     eventually(lambda: all(sink.deltas for sink in sinks))
-    assert server.service.counts[:2] == (1, 0)
+    assert counts(server.service)[:2] == (1, 0)
     for sink in sinks[:16]:
         sink.cancelled = True
     for sink in sinks[:16]:
         assert isinstance(sink.wait().error, Cancelled)
-    assert server.service.counts[:2] == (1, 0), "half of the listeners left: the other half still listens"
+    assert counts(server.service)[:2] == (1, 0), "half of the listeners left: the other half still listens"
     texts = {sink.wait().text for sink in sinks[16:]}
     assert len(texts) == 1
     assert {note(sink) for sink in sinks[16:]} <= {"", "coalesced"}
@@ -84,8 +84,8 @@ def test_when_all_listeners_leave_it_stops(server: FakeServer, answers: Answers)
     eventually(lambda: all(sink.deltas for sink in sinks))
     for sink in sinks:
         sink.cancelled = True
-    eventually(lambda: server.service.counts == (0, 0, 0))
-    eventually(lambda: server.service.stats.running == 0)
+    eventually(lambda: counts(server.service) == (0, 0, 0))
+    eventually(lambda: server.service._dispatcher.stats.running == 0)
     assert answers.kept == []
 
 
@@ -117,7 +117,7 @@ def test_no_cache_is_generated_for_itself(server: FakeServer) -> None:
     running = ask(server, max_tokens=300)
     eventually(lambda: running.deltas != [])
     fresh = ask(server, max_tokens=300, cache_control=frozenset({"no-cache"}))
-    eventually(lambda: server.service.counts[0] == 2)
+    eventually(lambda: counts(server.service)[0] == 2)
     assert (note(running), note(fresh)) == ("", "")
 
 
@@ -184,7 +184,7 @@ def test_a_client_that_leaves_during_the_lookup_is_gone(server: FakeServer, answ
     assert isinstance(sink.wait().error, Cancelled)
     answers.gate.set()
     eventually(lambda: server.value("queued_requests") == 0)
-    assert server.service.counts == (0, 0, 0)
+    assert counts(server.service) == (0, 0, 0)
     assert not sink.after_end
 
 
@@ -208,7 +208,7 @@ def test_a_cancel_key_ends_its_request_alone() -> None:
         assert told.wait().deltas[-1].finish_reason == "cancelled"
         assert isinstance(ended.wait().error, Cancelled)
         assert kept.wait().error is None
-        eventually(lambda: server.service.stats.running == 0)
+        eventually(lambda: server.service._dispatcher.stats.running == 0)
         again = Collector()
         server.service.submit(CancelRequest(KEY), again)
         assert again.wait().deltas[-1].finish_reason == "not_found"
@@ -220,7 +220,7 @@ def test_a_cancel_that_overtakes_its_request_still_ends_it() -> None:
         with pytest.raises(Cancelled):
             ask(server, cancel_key=KEY)
         ask(server, max_tokens=5, cancel_key=KEY).wait()  # once only
-        assert server.service.counts == (0, 0, 0)
+        assert counts(server.service) == (0, 0, 0)
 
 
 def test_a_key_in_use_is_refused_and_harms_nobody() -> None:
@@ -247,8 +247,8 @@ def test_deadline_ms_keeps_what_came_until_then() -> None:
         sink = ask(server, max_tokens=100_000 // 128, deadline_ms=200)
         assert sink.wait().deltas[-1].finish_reason == "deadline"
         assert sink.text
-        eventually(lambda: server.service.stats.running == 0)
-        assert server.service.counts == (0, 0, 0)
+        eventually(lambda: server.service._dispatcher.stats.running == 0)
+        assert counts(server.service) == (0, 0, 0)
         assert server.value("requests_total", outcome="deadline") == 1
 
 
@@ -257,7 +257,7 @@ def test_deadline_ms_before_the_first_text_is_an_error() -> None:
         sink = ask(server, "x" * 20, deadline_ms=100)
         assert isinstance(sink.wait().error, Unavailable)
         assert "deadline" in str(sink.error)
-        eventually(lambda: server.service.counts == (0, 0, 0))
+        eventually(lambda: counts(server.service) == (0, 0, 0))
 
 
 def test_a_request_may_lower_its_priority_but_not_raise_it() -> None:
@@ -267,4 +267,4 @@ def test_a_request_may_lower_its_priority_but_not_raise_it() -> None:
             ask(server, priority=1)
         with pytest.raises(InvalidArgument, match="tier is 'gold': one of standard is needed"):
             ask(server, tier="gold")
-        assert server.service.counts == (0, 0, 0)
+        assert counts(server.service) == (0, 0, 0)

@@ -10,6 +10,8 @@ import os
 import random
 import threading
 import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,10 @@ import pytest
 
 from tests.llm.doubles import chaos as doubles
 from tests.llm.doubles.chaos import TIERS, ChaosAnswers, ChaosClient, ChaosEngine, chaos_cache, request_of
+from tests.llm.doubles.engine_thread import start_thread
 from tests.llm.doubles.interleaving import Interleaving
-from tests.llm.doubles.sinks import eventually
+from tests.llm.doubles.sinks import counts, eventually
 from trimodal.errors import RequestError
-from trimodal.llm.engine_core.client import start_thread
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.request.terms import CancelRequest
 from trimodal.llm.service import LlmService
@@ -114,7 +116,7 @@ class Chaos:
         """One end for each client, and nothing left anywhere."""
         eventually(lambda: all(client.refused or client.ended.is_set() for client in self.clients))
         service = self.service
-        eventually(lambda: service.counts == (0, 0, 0))
+        eventually(lambda: counts(service) == (0, 0, 0))
         eventually(lambda: self._total("requests_total") >= len(self.clients))
         time.sleep(0.05)  # a second end would come now
         for client in self.clients:
@@ -135,8 +137,8 @@ class Chaos:
         assert (registry._by_cancel_key, registry._by_question) == ({}, {})
         assert len(registry._cancelled_keys) <= 1024
         assert dict(scheduler.admission.reserved_by_tier) == {}
-        assert (scheduler.admission.reserved, scheduler._dropped) == (0, {})
-        latency = scheduler._predictor._latency
+        assert (scheduler.admission.reserved, scheduler._dropped) == (set(), {})
+        latency = scheduler._latency
         assert (latency.streams, latency.pending, latency._runs) == (0, 0, {})
         if self.answers:
             eventually(lambda: self.answers.threads.unfinished == 0)
@@ -157,13 +159,29 @@ def tiers(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def ends() -> Iterator[Counter[str]]:
+    """How requests ended, over all seeds of a run: it must have both to show anything."""
+    ends: Counter[str] = Counter()
+    yield ends
+    assert ends["answered in full"] > 0
+    assert ends["error"] > 0
+
+
 @pytest.mark.parametrize("seed", SEEDS)
-def test_each_request_has_one_end_and_gives_everything_back(seed: int, tiers: Path) -> None:
+def test_each_request_has_one_end_and_gives_everything_back(
+    seed: int, tiers: Path, ends: Counter[str]
+) -> None:
     with Interleaving(seed).installed("trimodal.llm", "trimodal.cache", "tests.llm", "tests.cache"):
         chaos = Chaos(seed, tiers)
         chaos.run()
         chaos.check()
         chaos.service.close()
+    for client in chaos.clients:
+        if client.error:
+            ends["error"] += 1
+        elif client.deltas and client.deltas[-1].finish_reason in ("stop", "length"):
+            ends["answered in full"] += 1
 
 
 def test_a_seed_gives_the_same_run_again(tiers: Path) -> None:

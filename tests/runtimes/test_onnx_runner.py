@@ -1,5 +1,6 @@
 """Runs on CUDA through a double of the real signatures: it computes, so the figures must be right."""
 
+import ctypes
 import threading
 from functools import partial
 
@@ -8,7 +9,7 @@ import pytest
 
 from tests.doubles import onnx_runtime
 from trimodal.errors import ServerError
-from trimodal.runtimes.onnx_runner import PageLocked, PageLocker, make_runner
+from trimodal.runtimes.onnx_runner import PageLocked, cuda_runtime, make_runner
 from trimodal.runtimes.onnx_session import open_session
 
 pytest.importorskip("onnx")
@@ -129,8 +130,12 @@ def test_a_gpu_that_fails_is_one_sentence_and_may_recover(run, machine):
     check(logits, pixels(3))
 
 
-def test_without_the_library_nothing_is_locked(caplog):
-    memory = PageLocked(10, PageLocker(None, "libcudart.so.13: not found"))
+def test_without_the_library_nothing_is_locked(machine, monkeypatch, caplog):
+    def missing(name):
+        raise OSError("libcudart.so.13: not found")
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    memory = PageLocked(10, cuda_runtime())
     memory.array((2, 5), np.dtype(np.uint8))[:] = 1
     del memory
     assert "libcudart.so.13: not found" in caplog.text

@@ -16,36 +16,27 @@ from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import MANIFEST
 from trimodal.metrics import Metrics
 
-FINGERPRINT_DIGITS = 16
-CHANGE_ANSWERS = (
-    "engine",
-    "kv_cache_precision",
-    "numerics",
-    "kv_cache_dtype",
-    "speculation",
-    "lookahead",
-    "apply_chat_template",
-    "tensor_parallel_size",
-    "pipeline_parallel_size",
-    "fake_answer",
+_DIGITS = 16
+_CHANGE_ANSWERS = (
+    *("engine", "kv_cache_precision", "numerics", "kv_cache_dtype", "speculation", "lookahead"),
+    *("apply_chat_template", "tensor_parallel_size", "pipeline_parallel_size", "fake_answer"),
 )
 """Settings by which the same weights may give another answer to the same prompt."""
 
 
 def engine_fingerprint(manifest: bytes, settings: LlmSettings) -> str:
     """16 hex digits over a built engine's manifest and the settings that change what it answers."""
-    values = (f"{name}={getattr(settings, name)!r}" for name in CHANGE_ANSWERS)
-    return hashlib.sha256(join((manifest, pack(*values)))).hexdigest()[:FINGERPRINT_DIGITS]
+    values = (f"{name}={getattr(settings, name)!r}" for name in _CHANGE_ANSWERS)
+    return hashlib.sha256(join((manifest, pack(*values)))).hexdigest()[:_DIGITS]
 
 
 def model_fingerprint(settings: LlmSettings) -> str:
     """`engine_fingerprint` of the artefact that `settings` name; its name where it has no manifest."""
-    if settings.engine == "fake":
-        return engine_fingerprint(b"", settings)
+    directory = settings.artefact_directory
     try:
-        manifest = (settings.artefact_directory / MANIFEST).read_bytes()
+        manifest = b"" if settings.engine == "fake" else (directory / MANIFEST).read_bytes()
     except OSError:
-        manifest = str(settings.artefact_directory).encode(errors="surrogateescape")
+        manifest = str(directory).encode(errors="surrogateescape")
     return engine_fingerprint(manifest, settings)
 
 
@@ -60,7 +51,7 @@ def cache_options(settings: LlmSettings, model: str) -> CacheOptions:
         max_entries=settings.cache_max_entries,
         max_answer_bytes=settings.cache_max_answer_bytes,
         max_false_hit=settings.cache_max_false_hit,
-        calibration=settings.calibration_file,
+        calibration=settings.beside_config(settings.cache_calibration),
     )
 
 
@@ -82,6 +73,6 @@ def open_answers(
         checkpoint = embedder_checkpoint(llm, settings.embedder)
         embedder = TritonEmbedder(pb_utils, settings.embedder, checkpoint)
         # Vectors of another model must never be compared with this one's.
-        fingerprint = hashlib.sha256(f"{fingerprint} {checkpoint}".encode()).hexdigest()[: len(fingerprint)]
-    answers = AnswerCache(cache_options(settings, llm.name), embedder, CacheMetrics(metrics, llm.name))
-    return answers, fingerprint
+        fingerprint = hashlib.sha256(f"{fingerprint} {checkpoint}".encode()).hexdigest()[:_DIGITS]
+    counts = CacheMetrics(metrics, llm.name)
+    return AnswerCache(cache_options(settings, llm.name), embedder, counts), fingerprint

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from trimodal.cache.protocol import Answers, Lookup
 from trimodal.cache.values import Hit
@@ -25,12 +25,10 @@ from trimodal.llm.engine_core.supervisor import (
     EngineReopened,
     EngineSupervisor,
 )
-from trimodal.llm.engines.protocol import EngineInfo, EngineStats
 from trimodal.llm.frontend.cache_lookup import CacheLookup
 from trimodal.llm.frontend.dispatcher import Dispatcher
 from trimodal.llm.frontend.input_processor import InputProcessor
 from trimodal.llm.frontend.metrics import LlmMetrics
-from trimodal.llm.frontend.monitor import RequestMonitor
 from trimodal.llm.frontend.registry import RequestRegistry
 from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.frontend.response_sender import ResponseSender
@@ -51,9 +49,7 @@ class LlmService:
     (`_send_responses`), and the cache's llm-lookup-N (`_look_up`).
 
     Args:
-        start: opens the engine; another one is for tests.
-        answers: the cache of answers; None: every request is generated.
-        fingerprint: of model and engine, for the cache.
+        answers: the cache of answers; None: every request is generated. fingerprint: of model and engine.
 
     Raises:
         OperatorError: the engine, its tokenizer or the tiers could not be opened.
@@ -80,7 +76,7 @@ class LlmService:
         self._checks_next = 0.0  # when the monitor wakes up, `time.perf_counter`
         self._wake_monitor = threading.Event()
         self._closing = threading.Event()
-        self._requests = RequestMonitor(ttft_deadlines=settings.scheduler != "fifo")
+        self._ttft_deadlines = settings.scheduler != "fifo"
         self._engine = EngineSupervisor(settings, start, metrics.restarts)
         self._dispatcher = Dispatcher(settings, metrics, self._engine, self._registry)
         named = [("llm-engine", self._follow_engine), ("llm-monitor", self._monitor_requests)]
@@ -91,10 +87,7 @@ class LlmService:
             thread.start()
 
     def submit(self, request: GenerationRequest | CancelRequest, sink: Sink, request_id: str = "") -> None:
-        """Takes a request; its answer goes to `sink`, from other threads.
-
-        Args:
-            request_id: the client's, for the log.
+        """Takes a request; its answer goes to `sink`, from other threads. `request_id` is for the log.
 
         Raises:
             RequestError: it is refused; `sink` is not called.
@@ -113,12 +106,17 @@ class LlmService:
                 self._registry.add(state)
                 state.lookup = lookup
                 if lookup is None:
-                    self._queue_or_refuse(state)
+                    try:
+                        self._queue(state)
+                    except RequestError:
+                        state.break_off(None)
+                        self._leave(state)
+                        raise
                     return
                 if time.perf_counter() + self._lookup_poll_s < self._checks_next:
                     self._wake_monitor.set()
         assert self._cache
-        if not self._cache.submit(self._look_up, state, lookup):
+        if not self._cache.answers.submit(self._look_up, state, lookup):
             self._metrics.lookups_skipped.increment(1)
             with self._lock:
                 self._go_past_cache(state, lookup)
@@ -142,26 +140,10 @@ class LlmService:
                 self._fail(state, Unavailable("the server is shutting down"))
         self._engine.close()
         if self._cache:
-            self._cache.close()
+            self._cache.answers.close()
         self._sender.close(self._senders)
         for thread in self._threads:
             thread.join(timeout)
-
-    @property
-    def info(self) -> EngineInfo:
-        """What the engine is and can hold."""
-        return self._dispatcher.info
-
-    @property
-    def stats(self) -> EngineStats:
-        """The engine's last snapshot."""
-        return self._dispatcher.stats
-
-    @property
-    def counts(self) -> tuple[int, int, int]:
-        """Running generations, waiting ones, reserved KV blocks."""
-        with self._lock:
-            return self._dispatcher.counts
 
     def _follow_engine(self) -> None:
         """Thread llm-engine: turns the engine's events into answers."""
@@ -174,7 +156,7 @@ class LlmService:
                 # Without its steps no request would end: an engine that cannot be followed is a lost one.
                 logger.exception("an event of the engine could not be taken")
                 if isinstance(event, Stepped):
-                    self._engine.abandon()
+                    self._engine.client.abandon()
             for generation in completed:
                 self._keep(generation)
 
@@ -183,13 +165,13 @@ class LlmService:
         completed: list[Generation] = []
         if isinstance(event, Stepped):
             changed, completed = self._dispatcher.process(event)
-            self._notify(changed)
+            self._sender.notify(*changed)
         elif isinstance(event, EngineLost):
-            self._notify(self._dispatcher.lost(event.reason))
+            self._sender.notify(*self._dispatcher.lost(event.reason))
         elif isinstance(event, EngineReopened):
             self._dispatcher.reopened(event.info)
         elif isinstance(event, EngineGivenUp):
-            self._notify(self._dispatcher.given_up(event.reason))
+            self._sender.notify(*self._dispatcher.given_up(event.reason))
         self._schedule()
         return completed
 
@@ -230,15 +212,17 @@ class LlmService:
         """Ends the requests whose clients left or whose deadlines passed. Called without the lock."""
         with self._lock:
             states = list(self._registry.states)
-        left = self._requests.left(states)
+        left = [state for state in states if not state.ended and state.client_left()]
         now = time.perf_counter()
         with self._lock:
             for state in left:
                 self._fail(state, Cancelled("the client cancelled the request"))
             for state in states:
-                if problem := self._requests.problem(state, now):
+                if state.ended:
+                    continue
+                if problem := state.too_late(now, ttft_deadlines=self._ttft_deadlines):
                     self._fail(state, problem)
-                elif self._requests.overdue(state, now):
+                elif now > state.deadline:
                     self._cut(state)
             if states:
                 self._schedule()
@@ -307,20 +291,8 @@ class LlmService:
             logger.exception("a request joined without its terms", extra={"request_id": state.request_id})
         return True
 
-    def _queue_or_refuse(self, state: RequestState) -> None:
-        try:
-            self._queue(state)
-        except RequestError:
-            state.refuse()
-            self._leave(state)
-            raise
-
     def _queue(self, state: RequestState) -> None:
-        """Queues a generation for a request.
-
-        Raises:
-            RequestError: there is no room for it, or no time.
-        """
+        """Queues a generation for a request. Raises RequestError: there is no room for it, or no time."""
         state.lookup = None
         try:
             self._dispatcher.add(state, TextStream(self._input.tokenizer, state.request.stops))
@@ -366,7 +338,7 @@ class LlmService:
         """Sends what a request has, until it has nothing more. Called without the lock."""
         while True:
             with self._lock:
-                item = self._sender.take(state)
+                item = state.take()
             if item is None:
                 return
             if not self._sender.send(state, item):
@@ -375,13 +347,9 @@ class LlmService:
                     self._leave(state)
                     self._schedule()
 
-    def _notify(self, states: Iterable[RequestState]) -> None:
-        for state in states:
-            self._sender.notify(state)
-
     def _schedule(self) -> None:
         """Hands over what may run now, after every change."""
-        self._notify(self._dispatcher.schedule())
+        self._sender.notify(*self._dispatcher.schedule())
         self._dispatcher.show()
 
     def _check_open(self) -> None:

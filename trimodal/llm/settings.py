@@ -38,132 +38,94 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 }
 """Defaults of an engine where they are not those of the settings class."""
 
-CacheMode = Literal["off", "coalesce", "exact", "semantic"]
-EngineName = Literal["openvino", "tensorrt_llm", "tensorrt_llm_pytorch", "vllm", "fake"]
 
+class LlmSettings(Settings):
+    """All parameters of llm/config.pbtxt. Names follow vLLM, TensorRT-LLM and OpenVINO GenAI."""
 
-class FakeSettings(Settings):
-    """What the fake engine makes up: the parameters of tests and load tests."""
-
-    fake_step_ms: Annotated[float, Fake] = Field(10.0, ge=0, description="time of one step")
-    fake_prefill_us: Annotated[float, Fake] = Field(20.0, ge=0, description="time per prompt token")
+    # What the fake engine makes up: for tests and load tests.
+    fake_step_ms: Annotated[float, Fake] = Field(10.0, ge=0)  # time of one step
+    fake_prefill_us: Annotated[float, Fake] = Field(20.0, ge=0)  # time per prompt token
     fake_answer: Annotated[str, Fake] = Field(
         "The quick brown fox jumps over the lazy dog: naïve café, 日本語, 😀. ", min_length=1
     )
-    fake_crash_after: Annotated[int, Fake] = Field(0, ge=0, description="dies after so many steps; 0: never")
+    fake_crash_after: Annotated[int, Fake] = Field(0, ge=0)  # dies after so many steps; 0: never
 
+    engine: Literal["openvino", "tensorrt_llm", "tensorrt_llm_pytorch", "vllm", "fake"] = "openvino"
+    artefact: str = "openvino-int8"  # built engine, relative to the version directory
+    python: str = ""  # interpreter of the engine's process; empty: this environment's
+    precision: Annotated[str, Gpu] = ""  # refuse an artefact of another precision; empty: any
+    checkpoint_sha256: Annotated[str, Gpu] = ""  # refuse another checkpoint; the hash or its beginning
+    threads: Annotated[int, OpenVino] = Field(0, ge=0, le=1024)  # inference threads; 0 takes one per CPU
 
-class LlmSettings(FakeSettings):
-    """All parameters of llm/config.pbtxt. Names follow vLLM, TensorRT-LLM and OpenVINO GenAI."""
-
-    engine: EngineName = "openvino"
-    artefact: str = Field("openvino-int8", description="built engine, relative to the version directory")
-    python: str = Field("", description="interpreter of the engine's process; empty: this environment's")
-    precision: Annotated[str, Gpu] = Field(
-        "", description="refuse an artefact of another precision; empty: any"
-    )
-    checkpoint_sha256: Annotated[str, Gpu] = Field(
-        "", description="refuse another checkpoint; the hash or its beginning"
-    )
-    threads: Annotated[int, OpenVino] = Field(
-        0, ge=0, le=1024, description="inference threads; 0 takes one per CPU"
-    )
-
-    num_kv_blocks: int = Field(512, ge=0, le=1 << 24, description="KV pool; 0: what the GPU's memory allows")
+    num_kv_blocks: int = Field(512, ge=0, le=1 << 24)  # KV pool; 0: what the GPU's memory allows
     kv_cache_precision: Annotated[Literal["u8", "f16", "f32"], OpenVino] = "u8"
-    numerics: Annotated[Literal["reproducible", "fast"], OpenVino] = Field(
-        "fast",
-        description="fast: the runtime's quickest kernels, and a greedy answer may depend on the batch; "
-        "reproducible: it does not, at about half the speed",
-    )
+    # fast: the runtime's quickest kernels, and a greedy answer may depend on the batch;
+    # reproducible: it does not, at about half the speed
+    numerics: Annotated[Literal["reproducible", "fast"], OpenVino] = "fast"
     enable_prefix_caching: bool = True
-    max_num_seqs: int = Field(16, ge=1, le=4096, description="sequences in one batch")
-    max_num_batched_tokens: int = Field(256, ge=1, le=1 << 20, description="tokens in one step")
+    max_num_seqs: int = Field(16, ge=1, le=4096)  # sequences in one batch
+    max_num_batched_tokens: int = Field(256, ge=1, le=1 << 20)  # tokens in one step
 
-    max_model_len: Annotated[int, Gpu] = Field(
-        0, ge=0, le=1 << 24, description="0: as built, or as the checkpoint says"
-    )
-    enable_chunked_prefill: Annotated[bool, Gpu] = Field(
-        True, description="long prompts are computed in parts"
-    )
-    stall_timeout_s: Annotated[float, Gpu] = Field(
-        120, ge=0, description="an engine that makes no token for so long is opened anew; 0: never"
-    )
-    kv_cache_free_gpu_memory_fraction: Annotated[float, TensorRtLlm] = Field(
-        0.9, gt=0, lt=1, description="of what weights leave"
-    )
-    gpu_memory_utilization: Annotated[float, Vllm] = Field(
-        0.9, gt=0, le=1, description="vllm: of the whole memory"
-    )
-    host_cache_bytes: Annotated[int, TensorRtLlm] = Field(
-        0, ge=0, description="host memory for KV blocks that leave the GPU"
-    )
+    max_model_len: Annotated[int, Gpu] = Field(0, ge=0, le=1 << 24)  # 0: as built, or as the checkpoint says
+    enable_chunked_prefill: Annotated[bool, Gpu] = True  # long prompts are computed in parts
+    # an engine that makes no token for so long is opened anew; 0: never
+    stall_timeout_s: Annotated[float, Gpu] = Field(120, ge=0)
+    # of the memory that the weights leave
+    kv_cache_free_gpu_memory_fraction: Annotated[float, TensorRtLlm] = Field(0.9, gt=0, lt=1)
+    gpu_memory_utilization: Annotated[float, Vllm] = Field(0.9, gt=0, le=1)  # vllm: of the whole memory
+    # host memory for KV blocks that leave the GPU
+    host_cache_bytes: Annotated[int, TensorRtLlm] = Field(0, ge=0)
     capacity_scheduler_policy: Annotated[Literal["GUARANTEED_NO_EVICT", "MAX_UTILIZATION"], TensorRtLlm] = (
         "GUARANTEED_NO_EVICT"
     )
     kv_cache_dtype: Annotated[Literal["auto", "fp8"], FromCheckpoint] = "auto"
-    tensor_parallel_size: Annotated[int, FromCheckpoint] = Field(
-        1, ge=1, le=64, description="GPUs that share each layer"
-    )
-    pipeline_parallel_size: Annotated[int, FromCheckpoint] = Field(
-        1, ge=1, le=64, description="GPUs that share the layers"
-    )
-    lookahead: Annotated[str, Compiled] = Field(
-        "",
-        pattern=r"^([1-9]\d{0,3}(,[1-9]\d{0,3}){2})?$",
-        description="lookahead decoding: window, n-gram and verification size, as 4,3,4; empty: as built",
-    )
+    tensor_parallel_size: Annotated[int, FromCheckpoint] = Field(1, ge=1, le=64)  # GPUs that share each layer
+    # GPUs that share the layers
+    pipeline_parallel_size: Annotated[int, FromCheckpoint] = Field(1, ge=1, le=64)
+    # lookahead decoding: window, n-gram and verification size, as 4,3,4; empty: as built
+    lookahead: Annotated[str, Compiled] = Field("", pattern=r"^([1-9]\d{0,3}(,[1-9]\d{0,3}){2})?$")
 
     speculation: Annotated[Literal["none", "draft", "prompt_lookup"], OpenVino] = "none"
-    draft_artefact: Annotated[str, OpenVino] = Field(
-        "openvino-draft-int8", description="built draft model, as artefact"
-    )
-    num_assistant_tokens: Annotated[int, OpenVino] = Field(
-        4, ge=1, le=32, description="tokens drafted in a step"
-    )
-    max_ngram_size: Annotated[int, OpenVino] = Field(
-        3, ge=1, le=16, description="prompt_lookup: longest match"
-    )
+    draft_artefact: Annotated[str, OpenVino] = "openvino-draft-int8"  # built draft model, as artefact
+    num_assistant_tokens: Annotated[int, OpenVino] = Field(4, ge=1, le=32)  # tokens drafted in a step
+    max_ngram_size: Annotated[int, OpenVino] = Field(3, ge=1, le=16)  # prompt_lookup: longest match
 
-    apply_chat_template: bool = Field(True, description="text_input becomes one user message")
+    apply_chat_template: bool = True  # text_input becomes one user message
     default_max_tokens: int = Field(128, ge=1)
-    max_prompt_tokens: int = Field(2048, ge=1, description="budget for the prompt, in tokens")
-    max_output_tokens: int = Field(1024, ge=1, description="budget for max_tokens")
-    max_prompt_bytes: int = Field(262_144, ge=1, description="text_input or messages, before tokenizing")
-    max_queue: int = Field(64, ge=0, description="requests that may wait; more get UNAVAILABLE")
+    max_prompt_tokens: int = Field(2048, ge=1)  # budget for the prompt, in tokens
+    max_output_tokens: int = Field(1024, ge=1)  # budget for max_tokens
+    max_prompt_bytes: int = Field(262_144, ge=1)  # text_input or messages, before tokenizing
+    max_queue: int = Field(64, ge=0)  # requests that may wait; more get UNAVAILABLE
     max_stop_strings: int = Field(8, ge=0)
 
-    tiers: str = Field("", description="TOML file beside the config's; empty: one tier without deadlines")
-    scheduler: Literal["deadline", "fifo"] = Field("deadline", description="fifo: arrival, no deadlines")
-    ageing_s: float = Field(5.0, gt=0, description="each so long a wait raises a priority by one")
-    admission_confidence: float = Field(
-        0.9, gt=0, lt=1, description="share of the admitted that are to meet their TTFT deadline"
-    )
+    tiers: str = ""  # TOML file beside the config's; empty: one tier without deadlines
+    scheduler: Literal["deadline", "fifo"] = "deadline"  # fifo: arrival, no deadlines
+    ageing_s: float = Field(5.0, gt=0)  # each so long a wait raises a priority by one
+    # share of the admitted that are to meet their TTFT deadline
+    admission_confidence: float = Field(0.9, gt=0, lt=1)
 
-    cache: CacheMode = Field("off", description="each includes the one before: coalesce, exact, semantic")
-    cache_store: str = Field("", description="file or URL of the answers; empty: in the user's cache")
+    # Each includes the one before.
+    cache: Literal["off", "coalesce", "exact", "semantic"] = "off"
+    cache_store: str = ""  # file or URL of the answers; empty: in the user's cache
+    # seconds that answers of a namespace live; the first is that of requests without one
     cache_ttl_s: str = Field(
         "default=900 live=300 faq=86400",
         pattern=r"^[a-z0-9_-]{1,32}=[0-9]{1,9}( [a-z0-9_-]{1,32}=[0-9]{1,9})*$",
-        description="seconds that answers of a namespace live; the first is that of requests without one",
     )
     cache_max_entries: int = Field(20_000, ge=1, le=10_000_000)
     cache_max_answer_bytes: int = Field(65_536, ge=1)
-    cache_budget_ms: float = Field(20, gt=0, le=10_000, description="then a request goes past the store")
-    cache_embedding_budget_ms: float = Field(50, gt=0, le=10_000, description="and past the embedding")
-    cache_max_false_hit: float = Field(
-        0.01, gt=0, lt=1, description="semantic: upper bound of wrong answers among near-identical questions"
-    )
-    cache_calibration: str = Field(
-        "",
-        description="file of `bench cache --calibrate`, beside the config's; empty: the package's",
-    )
-    embedder: str = Field("embedding", description="model of the repository that embeds questions")
+    cache_budget_ms: float = Field(20, gt=0, le=10_000)  # then a request goes past the store
+    cache_embedding_budget_ms: float = Field(50, gt=0, le=10_000)  # and past the embedding
+    # semantic: upper bound of wrong answers among near-identical questions
+    cache_max_false_hit: float = Field(0.01, gt=0, lt=1)
+    # file of `bench cache --calibrate`, beside the config's; empty: the package's
+    cache_calibration: str = ""
+    embedder: str = "embedding"  # model of the repository that embeds questions
 
-    senders: int = Field(2, ge=1, le=16, description="threads that hand responses to Triton")
-    cancel_poll_ms: int = Field(50, ge=1, le=1000, description="how often cancellation is looked for")
+    senders: int = Field(2, ge=1, le=16)  # threads that hand responses to Triton
+    cancel_poll_ms: int = Field(50, ge=1, le=1000)  # how often cancellation is looked for
 
-    version_directory: Path = Field(Path("."), description="set by the glue, not by operators")
+    version_directory: Path = Path(".")  # set by the glue, not by operators
 
     @model_validator(mode="before")
     @classmethod
@@ -181,11 +143,9 @@ class LlmSettings(FakeSettings):
             )
         if len(self.cache_ttls) < len(self.cache_ttl_s.split()):
             raise ValueError(f"cache_ttl_s {self.cache_ttl_s!r} names a namespace twice")
-        if self.default_max_tokens > self.max_output_tokens:
-            raise ValueError(
-                f"default_max_tokens {self.default_max_tokens} exceeds "
-                f"max_output_tokens {self.max_output_tokens}"
-            )
+        default, most = self.default_max_tokens, self.max_output_tokens
+        if default > most:
+            raise ValueError(f"default_max_tokens {default} exceeds max_output_tokens {most}")
         if self.speculation == "prompt_lookup" and self.max_num_batched_tokens < 2:
             raise ValueError("speculation 'prompt_lookup' needs max_num_batched_tokens of at least 2")
         if self.numerics == "fast" and self.kv_cache_precision == "f32":
@@ -215,15 +175,9 @@ class LlmSettings(FakeSettings):
         pairs = (pair.partition("=") for pair in self.cache_ttl_s.split())
         return {name: float(seconds) for name, _, seconds in pairs}
 
-    @property
-    def tiers_file(self) -> Path:
-        """Beside the config's, unless absolute."""
-        return self.version_directory.parent / self.tiers
-
-    @property
-    def calibration_file(self) -> Path | None:
-        """Beside the config's, unless absolute; None: the one in the package."""
-        return self.version_directory.parent / self.cache_calibration if self.cache_calibration else None
+    def beside_config(self, name: str) -> Path | None:
+        """The file called `name` beside the config's, unless it is absolute; None: none is named."""
+        return self.version_directory.parent / name if name else None
 
     @property
     def lookahead_sizes(self) -> tuple[int, int, int] | None:
@@ -237,8 +191,3 @@ class LlmSettings(FakeSettings):
     def artefact_directory(self) -> Path:
         """Where the built engine lies; an absolute `artefact` stands for itself."""
         return self.version_directory / self.artefact
-
-    @property
-    def draft_directory(self) -> Path:
-        """Where the built draft model lies."""
-        return self.version_directory / self.draft_artefact

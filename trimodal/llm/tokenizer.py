@@ -51,8 +51,12 @@ class CheckpointTokenizer:
         if not path.is_file():
             raise ArtefactError(f"{directory} lacks tokenizer.json: build the engine again")
         self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
-        self._config = _tokenizer_config(directory)
+        path = directory / "tokenizer_config.json"
+        # Triton's stub takes ASCII for the files' encoding when a container sets no locale.
+        text = path.read_text(encoding="utf-8") if path.is_file() else "{}"
+        self._config: dict[str, Any] = json.loads(text)
         self._template = _chat_template(directory, self._config)
+        self.has_chat_template = self._template is not None
 
     def encode(self, text: str) -> list[int]:
         # A template writes its special tokens itself; adding them again would change the prompt.
@@ -62,12 +66,7 @@ class CheckpointTokenizer:
         return self._ids(text, special=True)
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        text: str = self._tokenizer.decode(list(token_ids), skip_special_tokens=True)
-        return text
-
-    @property
-    def has_chat_template(self) -> bool:
-        return self._template is not None
+        return str(self._tokenizer.decode(list(token_ids), skip_special_tokens=True))
 
     def render(self, messages: Sequence[Message]) -> str:
         if self._template is None:
@@ -80,26 +79,21 @@ class CheckpointTokenizer:
             if key.endswith("_token") and value
         }
         try:
-            text: str = self._template.render(messages=messages, add_generation_prompt=True, **tokens)
+            return str(self._template.render(messages=messages, add_generation_prompt=True, **tokens))
         except jinja2.TemplateError as error:
             raise InvalidArgument(f"messages: the chat template refuses them: {error}") from None
-        return text
 
     def _ids(self, text: str, *, special: bool) -> list[int]:
         if len(text) < _LONG_CHARACTERS:
-            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=special).ids
-        else:
-            # encode holds Python's global lock to its end: 0.4 s for 256 kB, in which no stream gets a delta.
-            ids = self._tokenizer.encode_batch_fast([text], add_special_tokens=special)[0].ids
-        return ids
+            return list(self._tokenizer.encode(text, add_special_tokens=special).ids)
+        # encode holds Python's global lock to its end: 0.4 s for 256 kB, in which no stream gets a delta.
+        return list(self._tokenizer.encode_batch_fast([text], add_special_tokens=special)[0].ids)
 
 
 class ByteTokenizer:
     """One token per UTF-8 byte: the fake engine's tokenizer, and a hard case for the detokenizer."""
 
-    @property
-    def has_chat_template(self) -> bool:
-        return True
+    has_chat_template = True
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
@@ -111,13 +105,6 @@ class ByteTokenizer:
 
     def render(self, messages: Sequence[Message]) -> str:
         return "".join(f"{message['role']}: {message['content']}\n" for message in messages) + "assistant: "
-
-
-def _tokenizer_config(directory: Path) -> dict[str, Any]:
-    # Triton's stub takes ASCII for the files' encoding when a container sets no locale.
-    path = directory / "tokenizer_config.json"
-    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return config
 
 
 def _chat_template(directory: Path, config: dict[str, Any]) -> Any:

@@ -53,10 +53,9 @@ def visible_gpus() -> list[Gpu]:
 def current_gpu() -> Gpu | None:
     """The GPU that a process of this environment would use first; None where there is none."""
     try:
-        gpus = visible_gpus()
+        return next(iter(visible_gpus()), None)
     except ServerError:
         return None
-    return gpus[0] if gpus else None
 
 
 def _read(pynvml: Any, index: int, driver: str) -> Gpu:

@@ -11,18 +11,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from trimodal.errors import ArtefactError
-from trimodal.manifest import InputRange, Manifest, Shape
+from trimodal.manifest import Manifest, Shape
 from trimodal.runtimes.gpu_device import Gpu
 
 
 def check_version(directory: Path, manifest: Manifest, found: str) -> None:
     """Raises: ArtefactError when the engine was not built with exactly the runtime version `found`."""
     if manifest.runtime_version != found:
-        raise _misfit(
-            directory,
-            manifest,
-            f"was built with {manifest.runtime} {manifest.runtime_version}, here is {found}",
-        )
+        built = f"{manifest.runtime} {manifest.runtime_version}"
+        raise _misfit(directory, manifest, f"was built with {built}, here is {found}")
 
 
 def check_gpu(directory: Path, manifest: Manifest, gpus: list[Gpu]) -> None:
@@ -31,18 +28,12 @@ def check_gpu(directory: Path, manifest: Manifest, gpus: list[Gpu]) -> None:
     if target is None:
         return
     if len(gpus) < target.count:
-        raise _misfit(
-            directory,
-            manifest,
-            f"was built for {target.count} GPUs, and {len(gpus) or 'none'} can be seen here",
-        )
+        seen = f"{len(gpus) or 'none'} can be seen here"
+        raise _misfit(directory, manifest, f"was built for {target.count} GPUs, and {seen}")
     for gpu in gpus[: target.count]:
         if gpu.sm != target.sm:
-            raise _misfit(
-                directory,
-                manifest,
-                f"was compiled for SM {target.sm} ({target.name}), GPU {gpu.index} has {gpu.sm} ({gpu.name})",
-            )
+            other = f"GPU {gpu.index} has {gpu.sm} ({gpu.name})"
+            raise _misfit(directory, manifest, f"was compiled for SM {target.sm} ({target.name}), {other}")
 
 
 def check_shapes(directory: Path, manifest: Manifest, wanted: Mapping[str, Shape], why: str) -> None:
@@ -57,53 +48,40 @@ def check_shapes(directory: Path, manifest: Manifest, wanted: Mapping[str, Shape
     """
     if not manifest.profiles:
         return
-    misfits = []
+    misfits: list[str] = []
     for profile in manifest.profiles:
-        misfit = next(
-            (
-                _out_of_range(name, shape, profile[name])
-                for name, shape in wanted.items()
-                if name in profile and not within(shape, profile[name].min, profile[name].max)
-            ),
-            None,
-        )
-        if misfit is None:
+        misfits = [
+            f"{name} takes {_shape(profile[name].min)} to {_shape(profile[name].max)}, not {_shape(shape)}"
+            for name, shape in wanted.items()
+            if name in profile and not within(shape, profile[name].min, profile[name].max)
+        ]
+        if not misfits:
             return
-        misfits.append(misfit)
-    raise _misfit(directory, manifest, f"does not fit {why}: {misfits[-1]}")
+    raise _misfit(directory, manifest, f"does not fit {why}: {misfits[0]}")
 
 
 def check_precision(directory: Path, manifest: Manifest, expected: str) -> None:
     """Raises: ArtefactError when `expected` is named and the engine has another precision."""
     if expected and manifest.precision != expected:
-        raise _misfit(
-            directory, manifest, f"is {manifest.precision}, and the configuration asks for {expected}"
-        )
+        asked = f"and the configuration asks for {expected}"
+        raise _misfit(directory, manifest, f"is {manifest.precision}, {asked}")
 
 
 def check_checkpoint(directory: Path, manifest: Manifest, expected: str) -> None:
     """Raises: ArtefactError when `expected` (a hash or its beginning) is set and is not the checkpoint's."""
     if expected and not manifest.source_sha256.startswith(expected):
-        raise _misfit(
-            directory,
-            manifest,
-            f"was built from a checkpoint with hash {manifest.source_sha256[:12]}, not {expected[:12]}",
-        )
+        found = f"hash {manifest.source_sha256[:12]}, not {expected[:12]}"
+        raise _misfit(directory, manifest, f"was built from a checkpoint with {found}")
 
 
 def check_limit(directory: Path, manifest: Manifest, limit: str, parameter: str, wanted: int) -> None:
     """Raises: ArtefactError when `wanted`, the value of `parameter`, exceeds the `limit` in the shapes."""
     built = manifest.shapes.get(limit)
     if isinstance(built, int) and wanted > built:
+        remedy = f"lower it, or raise {limit} and"
         raise _misfit(
-            directory,
-            manifest,
-            f"was built with {limit} {built}, and {parameter} is {wanted}: lower it, or raise {limit} and",
+            directory, manifest, f"was built with {limit} {built}, and {parameter} is {wanted}: {remedy}"
         )
-
-
-def _out_of_range(name: str, shape: Shape, range_: InputRange) -> str:
-    return f"{name} takes {_shape(range_.min)} to {_shape(range_.max)}, not {_shape(shape)}"
 
 
 def within(shape: Shape, low: Shape, high: Shape) -> bool:

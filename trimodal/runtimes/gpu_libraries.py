@@ -27,12 +27,7 @@ LEAST_SM = {12: (5, 0), 13: (7, 5)}
 
 TENSORRT = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12", "tensorrt-cu13-bindings", "tensorrt-cu12-bindings")
 _LOADER = Path("/etc/ld.so.conf.d")
-_SYSTEM = (
-    "/usr/local/cuda/lib64",
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib64",
-    "/usr/lib",
-)
+_SYSTEM = ("/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
 
 
 def installed(names: str | Iterable[str], python: str = "") -> str | None:
@@ -41,10 +36,8 @@ def installed(names: str | Iterable[str], python: str = "") -> str | None:
     Args:
         python: another interpreter whose environment is asked; "" is the running one.
     """
-    for name in [names] if isinstance(names, str) else names:
-        if found := _distribution(name, python):
-            return found.version
-    return None
+    found = (_distribution(name, python) for name in ([names] if isinstance(names, str) else names))
+    return next((one.version for one in found if one), None)
 
 
 def python_tensorrt() -> str | None:
@@ -77,8 +70,7 @@ def newest_library(stem: str) -> str | None:
 
 def same_version(built: str, found: str) -> bool:
     """Whether `found` says the same as `built`, as far as both go: 10.14.1 agrees with 10.14.1.48."""
-    pairs = list(zip(built.split("."), found.split("."), strict=False))
-    return all(left == right for left, right in pairs)
+    return all(left == right for left, right in zip(built.split("."), found.split("."), strict=False))
 
 
 def is_on_disk(name: str, file: str) -> bool:

@@ -26,6 +26,7 @@ from trimodal.runtimes.onnx_session import Device, first_line
 logger = logging.getLogger(__name__)
 
 Array = NDArray[Any]
+_NOT_LOCKED = "memory is not page-locked, copies are slower: %s"
 PORTABLE = 1  # cudaHostRegisterPortable: locked for every context of the process
 
 
@@ -46,12 +47,12 @@ def make_runner(open_one: Callable[[], Any], device: Device, sizes: Sequence[int
     Args:
         open_one: a new session, as `open_session` gives.
         sizes: of a graph with convolutions: the batch sizes that are run on CUDA. Batches between
-            them are filled up, larger ones are parted. None: batches of every size in one session.
+            them are filled up, larger ones are parted. Empty: batches of every size in one session.
     """
     if device == "cpu":
         return HostRunner(open_one())
     sessions = {size: open_one() for size in sorted(set(sizes))} or {0: open_one()}
-    return CudaRunner(sessions, PageLocker.of_onnxruntime())
+    return CudaRunner(sessions, cuda_runtime())
 
 
 class HostRunner:
@@ -71,12 +72,13 @@ class CudaRunner:
     """Runs sessions of the GPU, one call after the other: they would take turns there anyway.
 
     Args:
-        sessions: batch size → session, in order of size; 0: every size.
+        sessions: batch size → session, in order of size; 0: every size. library: CUDA's runtime, or None.
     """
 
-    def __init__(self, sessions: Mapping[int, Any], locker: PageLocker) -> None:
+    def __init__(self, sessions: Mapping[int, Any], library: Any) -> None:
         self._sessions = sessions
-        self._locker = locker
+        self._library = library
+        self._warned = False
         self._buffers: dict[str, PageLocked] = {}
         self._busy = threading.Lock()
 
@@ -116,68 +118,48 @@ class CudaRunner:
         wanted = int(np.prod(shape)) * array.itemsize
         buffer = self._buffers.get(name)
         if buffer is None or buffer.size < wanted:
-            buffer = self._buffers[name] = PageLocked(wanted, self._locker)
+            buffer = self._buffers[name] = PageLocked(wanted, self._library)
+            if buffer.error and not self._warned:
+                self._warned = True
+                logger.warning(_NOT_LOCKED, f"cudaHostRegister gives CUDA error {buffer.error}")
         staged = buffer.array(shape, array.dtype)
         staged[: len(array)] = array
         staged[len(array) :] = 0
         return staged
 
 
-class PageLocker:
-    """Locks memory by `cudaHostRegister` of a CUDA runtime library; without a library nothing is locked."""
+def cuda_runtime() -> Any:
+    """The CUDA runtime library that ONNX Runtime has loaded; None, and a warning, where there is none."""
+    import onnxruntime
 
-    def __init__(self, library: Any, trouble: str = "") -> None:
-        self._library = library
-        self._told = False
-        if trouble:
-            self._tell(trouble)
-
-    @classmethod
-    def of_onnxruntime(cls) -> PageLocker:
-        """With the CUDA runtime that ONNX Runtime has loaded."""
-        import onnxruntime
-
-        name = f"libcudart.so.{str(onnxruntime.cuda_version).partition('.')[0]}"
-        try:
-            return cls(ctypes.CDLL(name))
-        except OSError as error:
-            return cls(None, str(error))
-
-    def lock(self, address: int, size: int) -> bool:
-        """Whether these bytes are page-locked now. Where the system forbids it, copies are only slower."""
-        if self._library is None:
-            return False
-        code = self._library.cudaHostRegister(
-            ctypes.c_void_p(address), ctypes.c_size_t(size), ctypes.c_uint(PORTABLE)
-        )
-        if code:
-            self._library.cudaGetLastError()  # else the next kernel would report it as its own
-            self._tell(f"cudaHostRegister gives CUDA error {code}")
-        return not code
-
-    def unlock(self, address: int) -> None:
-        """Undoes `lock`."""
-        self._library.cudaHostUnregister(ctypes.c_void_p(address))
-
-    def _tell(self, trouble: str) -> None:
-        if not self._told:
-            logger.warning("memory is not page-locked, copies are slower: %s", trouble)
-        self._told = True
+    try:
+        return ctypes.CDLL(f"libcudart.so.{str(onnxruntime.cuda_version).partition('.')[0]}")
+    except OSError as error:
+        logger.warning(_NOT_LOCKED, error)
+        return None
 
 
 class PageLocked:
-    """Host memory of whole pages, locked as long as the object lives.
+    """Host memory of whole pages, locked by `cudaHostRegister` as long as the object lives.
 
     Attributes:
         size: bytes that may be used.
+        error: CUDA's code where it could not be locked: copies are only slower then.
     """
 
-    def __init__(self, size: int, locker: PageLocker) -> None:
+    def __init__(self, size: int, library: Any) -> None:
         self.size = max(size, 1)
-        self._locker = locker
+        self.error = 0
+        self._library = library
+        self._locked = False
         # Anonymous memory of its own: a page that is shared with other objects would be locked under them.
         self._bytes: NDArray[np.uint8] = np.frombuffer(mmap.mmap(-1, self.size), np.uint8)
-        self._locked = locker.lock(self._bytes.ctypes.data, self.size)
+        if library:
+            address, flags = ctypes.c_void_p(self._bytes.ctypes.data), ctypes.c_uint(PORTABLE)
+            self.error = library.cudaHostRegister(address, ctypes.c_size_t(self.size), flags)
+            self._locked = not self.error
+        if self.error:
+            library.cudaGetLastError()  # else the next kernel would report it as its own
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """The first bytes as an array; valid until the next `array`."""
@@ -185,5 +167,5 @@ class PageLocked:
         return self._bytes[:used].view(dtype).reshape(shape)
 
     def __del__(self) -> None:
-        if getattr(self, "_locked", False):
-            self._locker.unlock(self._bytes.ctypes.data)
+        if self._locked:
+            self._library.cudaHostUnregister(ctypes.c_void_p(self._bytes.ctypes.data))

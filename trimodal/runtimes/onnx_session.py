@@ -43,8 +43,7 @@ def open_session(
     """An `onnxruntime.InferenceSession` on the graph in `path`.
 
     Args:
-        device: "cuda" is the first GPU that CUDA_VISIBLE_DEVICES leaves.
-        threads: processor threads of one operator.
+        device: "cuda" is the first GPU that CUDA_VISIBLE_DEVICES leaves. threads: of one operator.
         command: builds the graph again; for the message.
         cuda_options: of the CUDA execution provider, over CUDA_OPTIONS.
 
@@ -59,12 +58,17 @@ def open_session(
         raise ServerError(
             f"ONNX Runtime cannot be imported ({first_line(error)}): pip install 'trimodal[{extra}]'"
         ) from None
-    loading = _load_cuda(onnxruntime) if device == "cuda" else ""
+    # Shapes are computed on the processor in either case, so it has to be in the list.
+    providers: list[Any] = [PROVIDERS["cpu"]]
+    loading = ""
+    if device == "cuda":
+        loading = _load_cuda(onnxruntime)
+        providers.insert(0, (PROVIDERS["cuda"], {**CUDA_OPTIONS, **(cuda_options or {})}))
     try:
         session = onnxruntime.InferenceSession(
             str(path),
             session_options(onnxruntime, threads),
-            providers=_providers(device, cuda_options or {}),
+            providers=providers,
             enable_fallback=0,  # else a second try on the processor, told on stdout
         )
     except Exception as error:  # ONNX Runtime has no common base for its errors.
@@ -89,13 +93,6 @@ def session_options(onnxruntime: ModuleType, threads: int) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3
     return options
-
-
-def _providers(device: Device, more: Mapping[str, str]) -> list[Any]:
-    if device == "cpu":
-        return [PROVIDERS["cpu"]]
-    # Shapes are computed on the processor in either case, so it has to be in the list.
-    return [(PROVIDERS["cuda"], {**CUDA_OPTIONS, **more}), PROVIDERS["cpu"]]
 
 
 def _load_cuda(onnxruntime: ModuleType) -> str:

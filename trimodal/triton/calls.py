@@ -25,11 +25,7 @@ class Gate:
 
     @contextmanager
     def waiting(self, check: Callable[[], None]) -> Iterator[None]:
-        """A call may wait inside.
-
-        Args:
-            check: looked at while the gate is full; raises to give up.
-        """
+        """A call may wait inside. `check`: looked at while the gate is full; raises to give up."""
         while not self._free.acquire(timeout=_LOOK_S):
             check()
         try:
@@ -76,8 +72,8 @@ def infer(
     ).exec()
     if response.has_error():
         raise called_error(pb_utils, response.error(), fields)
-    found = {name: pb_utils.get_output_tensor_by_name(response, name) for name in outputs}
-    return {name: tensor.as_numpy().reshape(-1) for name, tensor in found.items()}
+    get = pb_utils.get_output_tensor_by_name
+    return {name: get(response, name).as_numpy().reshape(-1) for name in outputs}
 
 
 def called_error(pb_utils: Any, error: Any, fields: Collection[str]) -> RequestError:
@@ -97,6 +93,5 @@ def called_error(pb_utils: Any, error: Any, fields: Collection[str]) -> RequestE
     for beginning, kind in _BEGINNINGS:
         if beginning.match(told):
             return kind(told)
-    code = error.code()
     kinds = {getattr(pb_utils.TritonError, name): kind for name, kind in _KINDS.items()}
-    return kinds.get(code, InternalError)(told)
+    return kinds.get(error.code(), InternalError)(told)

@@ -56,13 +56,7 @@ def integer(inputs: Inputs, name: str, default: Any, low: int, high: int) -> Any
 
 
 def number(
-    inputs: Inputs,
-    name: str,
-    default: float,
-    low: float,
-    high: float,
-    *,
-    above: bool = False,
+    inputs: Inputs, name: str, default: float, low: float, high: float, *, above: bool = False
 ) -> float:
     """A finite number from `low` (with `above`: above it) to `high`; `default`: not given."""
     raw = scalar(inputs, name)

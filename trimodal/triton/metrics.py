@@ -55,7 +55,7 @@ class TritonMetrics:
         key = (name, tuple(sorted(labels.items())))
         with self._lock:
             if key not in self._series:
-                self._series[key] = _TritonMetric(kind, name, description, dict(labels), options)
+                self._series[key] = _TritonMetric(kind, name, description, labels, **options)
             return self._series[key]
 
     def _carry(self) -> None:
@@ -68,8 +68,7 @@ class TritonMetrics:
             series = list(self._series.values())
         for metric in series:
             try:
-                if metric.target is None:
-                    metric.target = self._target(metric)
+                metric.target = metric.target or self._target(metric)
                 metric.flush()
             except Exception as error:
                 # The other series must go on, and this one's notes must not pile up.
@@ -90,11 +89,9 @@ class TritonMetrics:
 class _TritonMetric:
     """Notes for one series, and the Triton metric they go to; `target` belongs to the carrying thread."""
 
-    def __init__(
-        self, kind: str, name: str, description: str, labels: dict[str, str], options: dict[str, Any]
-    ) -> None:
+    def __init__(self, kind: str, name: str, description: str, labels: Labels, **options: Any) -> None:
         self.kind, self.name, self.description = kind, name, description
-        self.labels, self.options = labels, options
+        self.labels, self.options = dict(labels), options
         self.target: Any = None
         self._lock = threading.Lock()
         self._added = 0.0
@@ -114,15 +111,15 @@ class _TritonMetric:
         with self._lock:
             self._observed.append(value)
 
-    def drop(self) -> None:
-        """Forgets what was noted."""
+    def drop(self) -> tuple[float | None, float, list[float]]:
+        """Forgets what was noted, and returns it: a level, what came on top, observations."""
         with self._lock:
+            noted = self._level, self._added, self._observed
             self._level, self._added, self._observed = None, 0.0, []
+        return noted
 
     def flush(self) -> None:
-        with self._lock:
-            level, added, observed = self._level, self._added, self._observed
-            self._level, self._added, self._observed = None, 0.0, []
+        level, added, observed = self.drop()
         if level is not None and level != self._shown:
             self.target.set(level)
             self._shown = level

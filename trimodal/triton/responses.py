@@ -12,8 +12,7 @@ from trimodal.errors import as_request_error
 def error_response(pb_utils: Any, error: BaseException, request_id: str = "") -> Any:
     """A response with the error's own code; an unexpected error is logged and told without details."""
     told = as_request_error(error, request_id)
-    code = getattr(pb_utils.TritonError, told.code)
-    return pb_utils.InferenceResponse(error=pb_utils.TritonError(_utf8(str(told)), code))
+    return _response(pb_utils, told.code, str(told))
 
 
 def stream_error_response(pb_utils: Any, error: BaseException) -> Any:
@@ -22,8 +21,7 @@ def stream_error_response(pb_utils: Any, error: BaseException) -> Any:
     A gRPC stream hands on the message and drops the code, so a client could not tell them apart.
     """
     told = as_request_error(error)
-    code = getattr(pb_utils.TritonError, told.code)
-    return pb_utils.InferenceResponse(error=pb_utils.TritonError(_utf8(f"{told.code}: {told}"), code))
+    return _response(pb_utils, told.code, f"{told.code}: {told}")
 
 
 class ResponseStream:
@@ -65,15 +63,15 @@ class ResponseStream:
         if not final:
             self._sender.send(response)
             return
-        flag = self._pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
         with self._lock:
             self._closed = True
-        if response is None:
-            self._sender.send(flags=flag)
-        else:
-            self._sender.send(response, flags=flag)
+        sent = () if response is None else (response,)
+        self._sender.send(*sent, flags=self._pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 
 
-def _utf8(sentence: str) -> str:
-    """`sentence` with lone surrogates escaped: TritonError refuses them, and then no answer would be sent."""
-    return sentence.encode(errors="backslashreplace").decode()
+def _response(pb_utils: Any, code: str, sentence: str) -> Any:
+    # TritonError refuses lone surrogates, and then no answer would be sent.
+    sentence = sentence.encode(errors="backslashreplace").decode()
+    return pb_utils.InferenceResponse(
+        error=pb_utils.TritonError(sentence, getattr(pb_utils.TritonError, code))
+    )

@@ -63,6 +63,20 @@ def sent(topics: list[Topic], shown: Saw | None, random_: random.Random) -> tupl
     return pictures.PROMPT.render(question, heard, saw), answer, seen
 
 
+def picture_talk(random_: random.Random) -> list[dict[str, str]]:
+    """One or two questions about a picture and nothing else: copying and comparing are learnt from these."""
+    saw, voiced = pictures.random_sight(random_), random_.random() < 0.35
+    question, answer = picture_turn(saw, random_, voiced)
+    turns = [(pictures.PROMPT.render(question, "", saw), answer)]
+    if random_.random() < 0.3:
+        turns.append(picture_turn(saw, random_, voiced))
+    return [
+        {"role": role, "content": text}
+        for turn in turns
+        for role, text in zip(("user", "assistant"), turn, strict=True)
+    ]
+
+
 def conversation(
     topics: list[Topic], passages: list[str], long: bool, random_: random.Random
 ) -> list[dict[str, str]]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from llm_training.conversations import conversation
+from llm_training.conversations import conversation, picture_talk
 from llm_training.data import load_passages, load_topics
 from llm_training.phrases import GREETING, REFUSAL, question_about, unknown_question
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -82,18 +82,25 @@ def beginning(sample: Sample) -> Sample:
 
 
 def batches(
-    tokenizer: Tokenizer, long_share: Callable[[], float], seed: int, begun: float = 0.0
+    tokenizer: Tokenizer,
+    long_share: Callable[[], float],
+    seed: int,
+    begun: float = 0.0,
+    pictures_only: bool = False,
 ) -> Iterator[list[Sample]]:
     """Endless batches of similarly long samples, about TOKENS_A_BATCH tokens each, with the padding.
 
-    A share `begun` of the samples ends with the beginning of the last answer.
+    Args:
+        begun: share of the samples that end with the beginning of the last answer.
+        pictures_only: only questions about a picture.
     """
     topics, passages, random_ = load_topics(), load_passages(), random.Random(seed)
     while True:
         pool = []
         for _ in range(300):
             long = random_.random() < long_share()
-            sample = encode(tokenizer, conversation(topics, passages, long, random_))
+            talk = picture_talk(random_) if pictures_only else conversation(topics, passages, long, random_)
+            sample = encode(tokenizer, talk)
             pool.append(beginning(sample) if random_.random() < begun else sample)
         pool.sort(key=lambda sample: len(sample.ids))
         ready: list[list[Sample]] = [[]]

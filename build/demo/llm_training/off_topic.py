@@ -165,6 +165,11 @@ WHOLE = (
     "which version of python is the best", "who made python", "is python better than java",
     "how do i become a programmer", "what is the best editor", "open my email", "how fast is python",
     "where can i download python", "when was python released", "convert this to java", "set an alarm",
+    "what is my age", "what was my question", "who am i", "what is your age", "do you ever eat",
+    "do you ever get tired", "do you ever lie", "did you ever travel", "have you ever been in love",
+    "i think you are mistaken", "i think that is not right", "you are wrong", "you must be wrong about it",
+    "i do not believe you", "i disagree with you", "that cannot be true", "you said something else",
+    "what do you think of me", "do you know my name", "where is my phone", "what did you dream",
     "remind me tomorrow", "what is on television", "how are the children", "good luck", "what now",
 )  # fmt: skip
 # Beside a picture of a digit: what its labels do not answer.

@@ -43,6 +43,7 @@ WHICH = (
     "does it show {one} or {one}", "which is it, {one} or {one}", "what would you call this",
     "what does this look like", "can you make it out", "can you read this", "what is depicted here",
     "what does this {i} depict", "tell me what it shows", "tell me what you see here", "a {i} of what",
+    "what do i have a {i} of", "of what is this a {i}",
     "what is that supposed to be", "what would that be", "any idea what this is", "what is your answer",
     "what is your guess", "your best guess", "what does the classifier say", "what does the model think",
     "i want the {p}", "give me what you see", "may i know the {p}", "could you name the {p}",
@@ -84,6 +85,15 @@ SURE = (
     "is there any doubt", "do you have doubts",
 )  # fmt: skip
 # Put together: "how certain is your guess about the digit", "are you absolutely sure of it".
+MAYBE = (
+    "might it be", "could it be", "can it be", "may it be", "would it be", "might this be", "could this be",
+    "could that be", "would fit", "is possible", "is likely", "comes next", "might the {p} be",
+    "could the {i} show", "might i see", "would you guess",
+)  # fmt: skip
+INSTEAD = (
+    "instead", "as well", "apart from that", "if not", "if you are wrong", "alternatively", "besides",
+    "if it is not that", "otherwise", "otherwise", "otherwise", "also", "in second place", "next",
+)  # fmt: skip
 SURELY = ("sure", "sure", "certain", "certain", "confident", "safe", "reliable", "likely", "probable", "good")
 WHO = (
     "are you", "are you", "are you", "is that", "is it", "is this", "is your guess", "is the answer",
@@ -146,7 +156,6 @@ AFTER = (
     "do you think",
     "for me",
     "again",
-    "otherwise",
     "about it",
 )
 # Never trained on: what the gate is measured with.
@@ -250,7 +259,7 @@ def ask(
 def varied(kind: str, template: str, random_: random.Random) -> str:
     """The template, or one with some words more or less that is not held out."""
     draw = random_.random()
-    if draw < 0.4 and kind in ("which", "sure"):
+    if draw < 0.4 and kind != "claim":
         text = combined(kind, random_)
         return template if any(text in templates for templates in HELD_OUT.values()) else text
     words = template.split()
@@ -269,8 +278,11 @@ def varied(kind: str, template: str, random_: random.Random) -> str:
 
 
 def combined(kind: str, random_: random.Random) -> str:
-    """A question of kind "which" or "sure" put together from parts."""
-    if kind == "which":
+    """A question of kind "which", "else" or "sure" put together from parts."""
+    if kind == "else":
+        first = random_.choice(("what", "which {p}", "what {p}", "what else", "which other {p}", "who else"))
+        parts = (first, random_.choice(MAYBE), random_.choice(INSTEAD))
+    elif kind == "which":
         parts = (random_.choice(LEADS), random_.choice(("what {p}", "which {p}")), random_.choice(TAILS))
     elif random_.random() < 0.25:
         parts = ("what is the", random_.choice(SCORES), random_.choice(SCORES_OF))

@@ -8,8 +8,8 @@ from trimodal import logs
 from trimodal.errors import as_request_error
 from trimodal.llm.answer_cache import open_answers
 from trimodal.llm.frontend.metrics import LlmMetrics
+from trimodal.llm.request.outputs import columns
 from trimodal.llm.request.request import INPUTS, read_request
-from trimodal.llm.request.tensors import columns
 from trimodal.llm.service import LlmService
 from trimodal.llm.settings import LlmSettings
 from trimodal.settings import parameters_of, parse_parameters

@@ -4,9 +4,9 @@ import threading
 import time
 from collections.abc import Callable
 
+from tests.llm.doubles.engine_thread import start_thread
 from trimodal.cache.protocol import Answers
 from trimodal.errors import RequestError
-from trimodal.llm.engine_core.client import start_thread
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.frontend.metrics import LlmMetrics
@@ -15,6 +15,13 @@ from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.service import LlmService
 from trimodal.llm.settings import LlmSettings
 from trimodal.metrics import MemoryMetrics
+
+
+def counts(service: LlmService) -> tuple[int, int, int]:
+    """Running generations, waiting ones, reserved KV blocks."""
+    with service._lock:
+        scheduler = service._dispatcher._scheduler
+        return scheduler.running, scheduler.waiting, scheduler.admission.reserved_blocks
 
 
 class Collector:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 
+from tests.llm.doubles.engine_thread import start_thread
 from tests.llm.doubles.sinks import eventually
-from trimodal.llm.engine_core.client import EngineCoreClient, start_thread
+from trimodal.llm.engine_core.client import EngineCoreClient
 from trimodal.llm.engine_core.messages import Stepped
 from trimodal.llm.engines.protocol import Engine, Output
 

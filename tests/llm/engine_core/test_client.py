@@ -12,25 +12,25 @@ from typing import Any
 
 import pytest
 
+from tests.llm.doubles.engine_thread import start_thread
 from tests.llm.doubles.sinks import eventually
 from tests.llm.engine_core.rig import Reader
 from trimodal.errors import OperatorError
 from trimodal.llm.engine_core import client as client_module
 from trimodal.llm.engine_core import process as process_module
-from trimodal.llm.engine_core.client import EngineCoreClient, start_process, start_thread
-from trimodal.llm.engine_core.messages import Opened
+from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import EngineInfo, EngineRequest, Sampling
 from trimodal.llm.settings import LlmSettings
 
 FAKE = LlmSettings(engine="fake", fake_step_ms=1)
-INFO = EngineInfo("fake", "none", 64, 32, 4, 1 << 20)
+INFO = EngineInfo("fake", 64, 32, 4, 1 << 20)
 
 
 def opened() -> tuple[EngineCoreClient, Connection]:
     """A client of an engine that the test plays itself."""
     ours, theirs = Pipe()
-    theirs.send(Opened(INFO))
+    theirs.send(INFO)
     return EngineCoreClient(ours), theirs
 
 
@@ -48,7 +48,7 @@ def test_an_engine_that_reads_nothing_does_not_hold_up_its_owner() -> None:
     assert not adding.is_alive(), "add() waits for the pipe"
     client.cancel(0)
     for id in range(4):
-        assert engine.recv().request.id == id
+        assert engine.recv().id == id
     assert engine.recv().id == 0, "commands arrive in their order"
     engine.close()
     client.close()

@@ -27,13 +27,12 @@ FAKE = LlmSettings(engine="fake", fake_step_ms=1)
 WITH_CHILD = """
 import os, subprocess, sys
 from multiprocessing.connection import Connection
-from trimodal.llm.engine_core.core import Opened
 from trimodal.llm.engines.protocol import EngineInfo
 descriptor = int(sys.argv[1])
 connection = Connection(descriptor)
 connection.recv()
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], pass_fds=[descriptor])
-connection.send(Opened(EngineInfo(str(child.pid), "none", 64, 32, 4, 1000)))
+connection.send(EngineInfo(str(child.pid), 64, 32, 4, 1000))
 connection.recv()
 """
 

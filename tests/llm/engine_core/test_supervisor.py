@@ -29,7 +29,7 @@ class PlayedClient:
     """Yields the steps that the test puts in; None is its death."""
 
     def __init__(self, *steps: Stepped | None, blocks: int = 64) -> None:
-        self.info = EngineInfo("fake", "none", blocks, 32, 4, 1000)
+        self.info = EngineInfo("fake", blocks, 32, 4, 1000)
         self.steps: queue.SimpleQueue[Stepped | None] = queue.SimpleQueue()
         for step in steps:
             self.steps.put(step)
@@ -75,14 +75,14 @@ def test_a_lost_engine_is_replaced_and_its_successors_info_is_told() -> None:
     eventually(lambda: second.steps.empty())
     one.supervisor.close()
     assert one.ended() == [STEP, EngineLost(), EngineReopened(second.info), STEP]
-    assert one.supervisor.info is second.info
+    assert one.supervisor.client.info is second.info
     assert first.closed
     assert one.restarts.value == 1
 
 
 def test_one_that_does_not_open_counts_as_lost(caplog: pytest.LogCaptureFixture) -> None:
     one = Supervised(PlayedClient(None), OperatorError("no memory"), second := PlayedClient())
-    eventually(lambda: one.supervisor.info is second.info)
+    eventually(lambda: one.supervisor.client.info is second.info)
     one.supervisor.close()
     assert one.ended() == [EngineLost(), EngineReopened(second.info)]
     assert one.restarts.value == 2
@@ -105,7 +105,7 @@ def test_losses_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(module.time, "monotonic", lambda: float(next(times)))
     clients = [PlayedClient(None) for _ in range(9)]
     one = Supervised(*clients, last := PlayedClient())
-    eventually(lambda: one.supervisor.info is last.info)
+    eventually(lambda: one.supervisor.client.info is last.info)
     one.supervisor.close()
     assert not [event for event in one.ended() if isinstance(event, EngineGivenUp)]
 
@@ -113,8 +113,8 @@ def test_losses_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_an_abandoned_engine_is_a_lost_one() -> None:
     first, second = PlayedClient(), PlayedClient()
     one = Supervised(first, second)
-    one.supervisor.abandon()
-    eventually(lambda: one.supervisor.info is second.info)
+    one.supervisor.client.abandon()
+    eventually(lambda: one.supervisor.client.info is second.info)
     one.supervisor.close()
     assert one.ended() == [EngineLost(), EngineReopened(second.info)]
 

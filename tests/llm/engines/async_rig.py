@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tests.llm.engine_core.rig import Loop
 from trimodal.llm.engines.async_engine import AsyncEngine
-from trimodal.llm.engines.async_runtime import Chunk, LoopThread
-from trimodal.llm.engines.protocol import EngineInfo, EngineRequest, EngineStats, Sampling
+from trimodal.llm.engines.async_runtime import LoopThread
+from trimodal.llm.engines.protocol import EngineInfo, EngineRequest, EngineStats, Output, Sampling
 
-INFO = EngineInfo("played", "fp16", 64, 32, 4, 1000)
-Stream = Callable[[EngineRequest], AsyncGenerator[Chunk, None]]
+Chunk = partial(Output, 0)  # the runtime puts the sequence's id in
+INFO = EngineInfo("played", 64, 32, 4, 1000)
+Stream = Callable[[EngineRequest], AsyncGenerator[Output, None]]
 
 
 class PlayedRuntime:
@@ -25,9 +28,9 @@ class PlayedRuntime:
         self.usage = 0.5
         self.aborted: list[int] = []
         self.requests: list[EngineRequest] = []
-        self._lines: dict[int, asyncio.Queue[Chunk | BaseException | None]] = {}
+        self._lines: dict[int, asyncio.Queue[Output | BaseException | None]] = {}
 
-    def say(self, id: int, *items: Chunk | BaseException | None) -> None:
+    def say(self, id: int, *items: Output | BaseException | None) -> None:
         """What the stream of `id` gives next: chunks, an exception that it raises, None for its end."""
 
         async def put() -> None:
@@ -36,7 +39,7 @@ class PlayedRuntime:
 
         self.loop.run(put(), 5)
 
-    async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: EngineRequest) -> AsyncGenerator[Output, None]:
         self.requests.append(request)
         finished = False
         try:
@@ -47,7 +50,7 @@ class PlayedRuntime:
                 if isinstance(item, BaseException):
                     raise item
                 finished = item.finish_reason is not None
-                yield item
+                yield replace(item, id=request.id)
         finally:
             del self._lines[request.id]
             if not finished:

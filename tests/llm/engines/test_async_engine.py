@@ -9,10 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.llm.doubles.sinks import eventually
-from tests.llm.engines.async_rig import INFO, PlayedRuntime, Rig, engine_of, request
+from tests.llm.engines.async_rig import INFO, Chunk, PlayedRuntime, Rig, engine_of, request
 from trimodal.llm.engine_core import core
 from trimodal.llm.engines import async_engine
-from trimodal.llm.engines.async_runtime import Chunk
 from trimodal.llm.engines.protocol import EngineLost
 
 
@@ -160,7 +159,6 @@ def test_figures_count_tokens_and_slots(rig: Rig) -> None:
     eventually(lambda: rig.ends(1) == "stop")
     # The first token is the prompt's; then two steps made three.
     assert (rig.stats.decode_slots, rig.stats.decoded_tokens) == (2, 3)
-    assert 1 <= rig.stats.steps <= 4
     assert not rig.stats.speculating
     assert rig.link.info == INFO
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.llm.doubles.sinks import Collector, eventually
-from tests.llm.engines.async_rig import INFO, PlayedRuntime, engine_of
+from tests.llm.doubles.engine_thread import start_thread
+from tests.llm.doubles.sinks import Collector, counts, eventually
+from tests.llm.engines.async_rig import INFO, Chunk, PlayedRuntime, engine_of
 from trimodal.errors import Cancelled, InternalError, Unavailable
 from trimodal.llm.engine_core import core
-from trimodal.llm.engine_core.client import EngineCoreClient, start_thread
-from trimodal.llm.engines.async_runtime import Chunk
-from trimodal.llm.engines.protocol import Sampling
+from trimodal.llm.engine_core.client import EngineCoreClient
+from trimodal.llm.engines.protocol import Output, Sampling
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.service import LlmService
@@ -59,7 +59,7 @@ def played() -> Iterator[Played]:
     made.service.close()
 
 
-def text(words: str, finish: str | None = None, cached: int = 0) -> Chunk:
+def text(words: str, finish: str | None = None, cached: int = 0) -> Output:
     return Chunk(list(words.encode()), finish, cached)
 
 
@@ -72,7 +72,7 @@ def test_text_and_usage_reach_the_client(played: Played) -> None:
     last = answer.deltas[-1]
     assert (last.finish_reason, last.cached_tokens, last.completion_tokens) == ("stop", 4, 7)
     assert last.prompt_tokens == len("user: hello\nassistant: ")
-    eventually(lambda: played.service.counts == (0, 0, 0))
+    eventually(lambda: counts(played.service) == (0, 0, 0))
     eventually(lambda: played.value("kv_usage_ratio") == 0.0)
     assert played.value("prefix_cache_hits_total") == 1
 
@@ -83,14 +83,14 @@ def test_a_stop_string_aborts_the_sequence_in_the_library(played: Played) -> Non
     played.runtime.say(1, text("so far STOP and on"))
     assert answer.wait().text == "so far "
     eventually(lambda: played.runtime.aborted == [1])
-    assert played.service.counts == (0, 0, 0)
+    assert counts(played.service) == (0, 0, 0)
 
 
 def test_a_client_that_leaves_frees_its_place_for_the_next(played: Played) -> None:
     answers = [played.ask() for _ in range(INFO.max_num_seqs)]
     waiting = played.ask()
     played.running(INFO.max_num_seqs)
-    assert played.service.counts[:2] == (INFO.max_num_seqs, 1)
+    assert counts(played.service)[:2] == (INFO.max_num_seqs, 1)
     played.runtime.say(2, text("x"))
     answers[1].cancelled = True
     assert isinstance(answers[1].wait().error, Cancelled)
@@ -101,7 +101,7 @@ def test_a_client_that_leaves_frees_its_place_for_the_next(played: Played) -> No
     for id in (1, 3, 4):
         played.runtime.say(id, text("too", "length"))
     assert [answers[at].wait().text for at in (0, 2, 3)] == ["too"] * 3
-    eventually(lambda: played.service.counts == (0, 0, 0))
+    eventually(lambda: counts(played.service) == (0, 0, 0))
     eventually(lambda: played.runtime.open_streams == [])
 
 
@@ -154,7 +154,7 @@ def test_a_new_engine_with_less_memory_refuses_who_fits_it_no_more(
     played.running(1)
     played.runtime.say(6, text("fits", "stop"))
     assert small.wait().text == "fits"
-    assert played.service.info.num_kv_blocks == 4
+    assert played.service._engine.client.info.num_kv_blocks == 4
     assert "gone" in caplog.text
 
 

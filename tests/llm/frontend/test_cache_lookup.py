@@ -12,7 +12,7 @@ import pytest
 
 from tests.cache.doubles import ScriptedGuard, ScriptedStore
 from tests.llm.doubles.answers import Answers, ask
-from tests.llm.doubles.sinks import FakeServer, eventually
+from tests.llm.doubles.sinks import FakeServer, counts, eventually
 from tests.llm.frontend.test_request_state import state_of
 from trimodal.cache.answers import AnswerCache
 from trimodal.cache.embedder import FakeEmbedder
@@ -41,7 +41,7 @@ def test_too_many_to_look_up_still_share_one_generation(server: FakeServer, answ
     looking = [ask(server, max_tokens=300) for _ in range(64)]
     past = [ask(server, max_tokens=300) for _ in range(20)]
     eventually(lambda: all(sink.deltas for sink in past))
-    assert server.service.counts[:2] == (1, 0)
+    assert counts(server.service)[:2] == (1, 0)
     answers.gate.set()
     assert len({sink.wait().text for sink in past + looking}) == 1
     assert len(answers.kept) == 1
@@ -62,7 +62,7 @@ def test_who_waited_for_the_lookup_as_long_as_it_may_take_goes_past_it(answers: 
         for sink in looking:
             sink.wait()
         assert server.value("cache_skipped_total") == 1
-        assert server.service.counts == (0, 0, 0)
+        assert counts(server.service) == (0, 0, 0)
 
 
 def test_an_answer_that_cannot_be_kept_is_answered(
@@ -71,7 +71,7 @@ def test_an_answer_that_cannot_be_kept_is_answered(
     answers.full = True
     assert ask(server).wait().deltas[-1].finish_reason == "length"
     eventually(lambda: "no room for an answer" in caplog.text)
-    assert server.service.counts == (0, 0, 0)
+    assert counts(server.service) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("layer", ["exact", "semantic"])
@@ -93,7 +93,6 @@ def test_a_long_prompt_is_hashed_before_the_lock_is_taken() -> None:
     asked = cache.question(state_of())
     assert asked
     assert "key" in vars(asked), "it is computed when it is first asked for, which would be under the lock"
-    cache.close()
 
 
 class Hanging:
@@ -134,7 +133,7 @@ def test_what_hangs_delays_a_request_by_its_budget_and_takes_no_thread_for_good(
         hanging.over.set()
         eventually(lambda: hanging.cache.threads.unfinished == 0)
         assert not any(sink.after_end for sink in sinks)
-        assert server.service.counts == (0, 0, 0)
+        assert counts(server.service) == (0, 0, 0)
 
 
 def test_close_does_not_wait_for_what_hangs() -> None:

@@ -5,8 +5,9 @@ import pytest
 
 from trimodal.errors import InvalidArgument
 from trimodal.llm.engines.protocol import Sampling
-from trimodal.llm.frontend.input_processor import fit, within_output
+from trimodal.llm.frontend.input_processor import fit, priority_of, within_output
 from trimodal.llm.request.request import GenerationRequest
+from trimodal.llm.request.terms import Terms
 from trimodal.llm.request.tiers import Tier
 from trimodal.llm.tokenizer import ByteTokenizer, Message
 
@@ -158,3 +159,11 @@ def test_a_tier_bounds_the_answer() -> None:
     default = GenerationRequest("hi", None, Sampling(10), default_length=True)
     assert within_output(default, tier, "free").sampling.max_tokens == 8
     assert within_output(asked, Tier(max_output_tokens=10), "free") is asked
+
+
+def test_a_priority_may_be_lowered_only() -> None:
+    tier = Tier(priority=5)
+    assert priority_of(Terms(), tier, "paid") == 5
+    assert priority_of(Terms(priority=-7), tier, "paid") == -7
+    with pytest.raises(InvalidArgument, match="priority is 6: tier 'paid' allows at most 5"):
+        priority_of(Terms(priority=6), tier, "paid")

@@ -47,7 +47,7 @@ def settings(tmp_path: Path) -> LlmSettings:
 def read(
     settings: LlmSettings, request: GenerationRequest, tier: str, blocks: int = 512, **terms: int
 ) -> RequestState:
-    admission = Admission(settings, EngineInfo("fake", "none", blocks, 32, 4, 1 << 20))
+    admission = Admission(settings, EngineInfo("fake", blocks, 32, 4, 1 << 20))
     request = GenerationRequest(
         request.prompt,
         request.messages,
@@ -114,4 +114,4 @@ def test_the_deadline_is_the_tiers_or_the_requests(settings: LlmSettings) -> Non
 
 def test_what_was_cut_is_told(settings: LlmSettings) -> None:
     stream = read(settings, chat(50, 50, 20), "trims")
-    assert json.loads(stream._trimmed) == {"messages": 2, "tokens": 2 * (50 + len("user: \n"))}
+    assert json.loads(stream.trimmed) == {"messages": 2, "tokens": 2 * (50 + len("user: \n"))}

@@ -14,19 +14,20 @@ from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.request.outputs import Delta
 from trimodal.llm.request.request import GenerationRequest
+from trimodal.llm.request.terms import Terms
 from trimodal.llm.request.tiers import Tier
-from trimodal.llm.scheduler import Ticket
+from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.tokenizer import ByteTokenizer
 
 
 def state_of(arrived: float = 10.0, prompt: str = "hello", tier: Tier | None = None) -> RequestState:
     request = GenerationRequest(prompt, None, Sampling(8))
-    return RequestState(request, list(prompt.encode()), Collector(), arrived=arrived, tier=tier)
+    return RequestState(request, list(prompt.encode()), Collector(), arrived, tier=tier or Tier())
 
 
 def generation_of(first: RequestState, predicted: float = math.nan, tier: Tier | None = None) -> Generation:
     ticket = Ticket(1, 5, 8, arrived=first.arrived, predicted_ttft=predicted, tier=tier or Tier())
-    return Generation(ticket, first, TextStream(ByteTokenizer(), ()), None)
+    return Generation(ticket, first, TextStream(ByteTokenizer(), ()))
 
 
 def say(generation: Generation, text: str, finish: str | None = None, cached: int = 0) -> None:
@@ -124,7 +125,9 @@ def test_listeners_are_bounded() -> None:
 
 
 def make(trimmed: str = "") -> RequestState:
-    return RequestState(GenerationRequest("hi", None, Sampling(10)), [1, 2, 3], Collector(), trimmed=trimmed)
+    return RequestState(
+        GenerationRequest("hi", None, Sampling(10)), [1, 2, 3], Collector(), 10.0, trimmed=trimmed
+    )
 
 
 def test_what_piles_up_is_one_delta() -> None:
@@ -165,7 +168,7 @@ def test_a_hit_is_an_answer_like_any_other(kind: str, similarity: float) -> None
 def test_who_ends_it_first_decides_the_final_response(first: str) -> None:
     hit = Hit(Entry("hi", "Hello.", "stop", 4, 10, 0.0, 1.0), "exact")
     ends = {
-        "refuse": lambda state: state.refuse(),
+        "refuse": lambda state: state.break_off(None),
         "fail": lambda state: state.fail(Cancelled("gone")),
         "push": lambda state: state.push("text", 1, "stop"),
         "answer": lambda state: state.answer(hit),
@@ -196,3 +199,32 @@ def test_after_an_error_nothing_else_is_sent() -> None:
     state.fail(error)
     assert state.take() is error
     assert state.take() is None
+
+
+@pytest.mark.parametrize(
+    ("tier", "terms", "due", "bound"),
+    [
+        (Tier(), Terms(), math.inf, "ttft_deadline_ms"),
+        (Tier(ttft_deadline_ms=500), Terms(), 100.5, "ttft_deadline_ms"),
+        (Tier(ttft_deadline_ms=500), Terms(ttft_deadline_ms=2000), 102.0, "ttft_deadline_ms"),
+        (Tier(ttft_deadline_ms=500), Terms(deadline_ms=200), 100.2, "deadline_ms"),
+        (Tier(deadline_ms=300), Terms(ttft_deadline_ms=2000), 100.3, "deadline_ms"),
+        (Tier(deadline_ms=300), Terms(deadline_ms=9000), 109.0, "deadline_ms"),
+    ],
+)
+def test_the_stricter_deadline_counts_and_is_named(tier: Tier, terms: Terms, due: float, bound: str) -> None:
+    request = GenerationRequest("hi", None, Sampling(10), terms=terms)
+    ticket = RequestState(request, [1, 2], Collector(), 100.0, tier=tier).ticket(1)
+    assert ticket.ttft_deadline == pytest.approx(due)
+    if due < math.inf:
+        assert ticket.bound == bound
+
+
+def test_equal_beginnings_are_equal_prefixes() -> None:
+    long = GenerationRequest("x", None, Sampling(10))
+    ids = list(range(100))
+    one, other, third = (
+        RequestState(long, tokens, Collector(), 0.0).ticket(1)
+        for tokens in (ids, ids[:80] + [7] * 9, [5, *ids])
+    )
+    assert one.prefix == other.prefix != third.prefix

@@ -19,7 +19,7 @@ def settings(**values: object) -> LlmSettings:
 
 
 def info(blocks: int = 1000, seqs: int = 4) -> EngineInfo:
-    return EngineInfo("fake", "none", blocks, 32, seqs, 100_000)
+    return EngineInfo("fake", blocks, 32, seqs, 100_000)
 
 
 def ticket(id: int, prompt: int = 100, tokens: int = 50, tier: Tier | None = None, name: str = "a") -> Ticket:

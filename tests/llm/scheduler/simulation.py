@@ -14,7 +14,8 @@ from heapq import heapify, heappop, heappush
 from trimodal.errors import Unavailable
 from trimodal.llm.engines.protocol import EngineInfo
 from trimodal.llm.request.tiers import Tier
-from trimodal.llm.scheduler import Scheduler, Ticket
+from trimodal.llm.scheduler.scheduler import Scheduler
+from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.settings import LlmSettings
 
 

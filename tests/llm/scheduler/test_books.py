@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.llm.scheduler.engine_rig import info, settings
 from trimodal.errors import Unavailable
 from trimodal.llm.request.tiers import Tier
-from trimodal.llm.scheduler import Scheduler, Ticket
+from trimodal.llm.scheduler.scheduler import Scheduler
+from trimodal.llm.scheduler.ticket import Ticket
 
 TIERS = {
     "premium": Tier(priority=10, itl_bound_ms=50, ttft_deadline_ms=500),
@@ -106,10 +107,10 @@ class Books(RuleBasedStateMachine):
         scheduler, books = self.scheduler, self.scheduler.admission
         blocks = sum(-(-(each.prompt_tokens + each.max_tokens) // 32) for each in self.running.values())
         assert scheduler.running == len(self.running) <= SEQS
-        assert scheduler.reserved_blocks == blocks <= BLOCKS
+        assert scheduler.admission.reserved_blocks == blocks <= BLOCKS
         assert sum(books.reserved_by_tier.values()) == blocks
         assert min(books.reserved_by_tier.values(), default=1) > 0
-        speed = scheduler._predictor._latency
+        speed = scheduler._latency
         unanswered = [each for each in self.running.values() if not each.first_token]
         assert speed.pending == sum(each.uncached for each in unanswered)
         assert speed.streams == len(self.running) - len(unanswered)
@@ -123,7 +124,11 @@ class Books(RuleBasedStateMachine):
             for each in list(self.running.values()):
                 self.scheduler.progress(each, 1, 0)
                 self.scheduler.finish(self.running.pop(each.id))
-        assert (self.scheduler.waiting, self.scheduler.running, self.scheduler.reserved_blocks) == (0, 0, 0)
+        assert (self.scheduler.waiting, self.scheduler.running, self.scheduler.admission.reserved_blocks) == (
+            0,
+            0,
+            0,
+        )
         assert not self.scheduler.admission.reserved_by_tier
 
 

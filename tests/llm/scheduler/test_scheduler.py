@@ -5,7 +5,8 @@ import pytest
 from tests.llm.scheduler.engine_rig import info, settings
 from trimodal.errors import Unavailable
 from trimodal.llm.request.tiers import Tier
-from trimodal.llm.scheduler import Scheduler, Ticket
+from trimodal.llm.scheduler.scheduler import Scheduler
+from trimodal.llm.scheduler.ticket import Ticket
 
 
 class Clock:
@@ -47,7 +48,7 @@ def test_handed_over_in_order_as_slots_come_free() -> None:
     for each in tickets:
         scheduler.admit(each)
     assert handed_over(scheduler) == [4, 5]
-    assert (scheduler.running, scheduler.waiting, scheduler.reserved_blocks) == (2, 3, 8)
+    assert (scheduler.running, scheduler.waiting, scheduler.admission.reserved_blocks) == (2, 3, 8)
     scheduler.progress(tickets[3], 1, 0)
     scheduler.finish(tickets[3])
     assert handed_over(scheduler) == [1]
@@ -104,7 +105,7 @@ def test_who_cannot_be_in_time_any_more_leaves_the_queue_with_a_reason() -> None
     assert late.retry_after_s > 0
     assert scheduler.overdue() == []
     assert scheduler.waiting == 1
-    assert scheduler.stats().expired == 1
+    assert scheduler.stats().unserved == {"expired": 1}
 
 
 def test_a_full_queue_makes_room_for_a_higher_class_only() -> None:
@@ -120,7 +121,7 @@ def test_a_full_queue_makes_room_for_a_higher_class_only() -> None:
     (loser,) = scheduler.overdue()
     assert loser.id == 3
     assert "the queue is full, and a request of higher priority came" in loser.problem
-    assert (scheduler.stats().displaced, scheduler.stats().refused_queue) == (1, 1)
+    assert scheduler.stats().unserved == {"displaced": 1, "queue": 1}
 
 
 def test_a_loser_that_its_client_cancels_first_is_not_told_twice() -> None:
@@ -166,7 +167,7 @@ def test_hastening_who_runs_is_harmless() -> None:
     handed_over(scheduler)
     scheduler.hasten(runs, 7, 1.2)
     scheduler.finish(runs)
-    assert (scheduler.running, scheduler.reserved_blocks) == (0, 0)
+    assert (scheduler.running, scheduler.admission.reserved_blocks) == (0, 0)
 
 
 def test_those_that_wait_outlive_the_engine() -> None:
@@ -176,7 +177,7 @@ def test_those_that_wait_outlive_the_engine() -> None:
         scheduler.admit(each)
     assert handed_over(scheduler) == [1]
     scheduler.reopen(info(blocks=10, seqs=1))
-    assert (scheduler.running, scheduler.waiting, scheduler.reserved_blocks) == (0, 2, 0)
+    assert (scheduler.running, scheduler.waiting, scheduler.admission.reserved_blocks) == (0, 2, 0)
     scheduler.leave(runs)  # its owner may come late
     assert handed_over(scheduler) == []
     assert scheduler.stranded() == [big]
@@ -210,6 +211,6 @@ def test_what_was_spared_is_not_counted_as_work() -> None:
 
 def test_stats_are_plain_figures_from_the_start() -> None:
     stats = make()[0].stats()
-    assert (stats.refused_deadline, stats.refused_queue, stats.expired, stats.displaced) == (0, 0, 0, 0)
+    assert not stats.unserved
     assert math.isnan(stats.error_p50_s)
     assert make()[0].advice == ""

@@ -1,7 +1,4 @@
-"""Starts an engine's process, sends it commands and receives its steps.
-
-Tests, and engines that release the global lock, run in a thread of this process instead.
-"""
+"""Starts an engine's process, sends it commands and receives its steps."""
 
 from __future__ import annotations
 
@@ -10,13 +7,12 @@ import logging
 import queue
 import socket
 import threading
-from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import Connection
 
 from trimodal.errors import OperatorError
-from trimodal.llm.engine_core.core import run_engine
-from trimodal.llm.engine_core.messages import Add, Cancel, Close, Failed, Opened, Stepped
+from trimodal.llm.engine_core.messages import Cancel, Close, Failed, Stepped
 from trimodal.llm.engine_core.process import EngineProcess
-from trimodal.llm.engines.protocol import Engine, EngineInfo, EngineLost, EngineRequest
+from trimodal.llm.engines.protocol import EngineInfo, EngineRequest
 from trimodal.llm.settings import LlmSettings
 
 logger = logging.getLogger(__name__)
@@ -26,7 +22,7 @@ _GLANCE_SECONDS = 1.0
 
 
 class EngineCoreClient:
-    """Our end of the connection to a running engine loop."""
+    """Our end of the connection to a running engine. `process`: None where a test runs it in a thread."""
 
     def __init__(self, connection: Connection, process: EngineProcess | None = None) -> None:
         self._connection = connection
@@ -40,12 +36,11 @@ class EngineCoreClient:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the engine; None when it runs in a thread."""
         return self._process.pid if self._process else None
 
     def add(self, request: EngineRequest) -> None:
         """Hands a sequence over; never waits, not even for an engine that reads nothing during a step."""
-        self._commands.put(Add(request))
+        self._commands.put(request)
 
     def cancel(self, id: int) -> None:
         """Drops a sequence; never waits."""
@@ -105,8 +100,8 @@ class EngineCoreClient:
             )
         if isinstance(message, Failed):
             raise OperatorError(message.error)
-        assert isinstance(message, Opened)
-        return message.info
+        assert isinstance(message, EngineInfo)
+        return message
 
     def _receive(self) -> object | None:
         """The next message; None when the engine is gone."""
@@ -144,19 +139,3 @@ def start_process(settings: LlmSettings) -> EngineCoreClient:
         process.kill()
         process.end(_CLOSE_SECONDS)
         raise
-
-
-def start_thread(engine: Engine) -> EngineCoreClient:
-    """An engine on a thread of this process."""
-    ours, theirs = Pipe()
-    arguments = (engine, theirs)
-    threading.Thread(target=_run_and_close, args=arguments, name="llm-engine-core", daemon=True).start()
-    return EngineCoreClient(ours)
-
-
-def _run_and_close(engine: Engine, connection: Connection) -> None:
-    with connection:
-        try:
-            run_engine(engine, connection)
-        except EngineLost as error:
-            logger.error("the engine is lost: %s", error)

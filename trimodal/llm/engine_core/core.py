@@ -14,14 +14,8 @@ import sys
 from multiprocessing.connection import Connection
 
 from trimodal.errors import OperatorError
-from trimodal.llm.engine_core.messages import Add, Cancel, Close, Failed, Opened, Stepped
-from trimodal.llm.engines.protocol import (
-    Engine,
-    EngineLost,
-    EngineStats,
-    Output,
-    open_engine,
-)
+from trimodal.llm.engine_core.messages import Cancel, Close, Failed, Stepped
+from trimodal.llm.engines.protocol import Engine, EngineLost, EngineRequest, EngineStats, Output, open_engine
 from trimodal.llm.settings import LlmSettings
 
 logger = logging.getLogger(__name__)
@@ -36,7 +30,7 @@ def run_engine(engine: Engine, connection: Connection) -> None:
         EngineLost: the engine cannot go on.
     """
     try:
-        connection.send(Opened(engine.info))
+        connection.send(engine.info)
         sent = EngineStats()
         while True:
             refused: list[Output] = []
@@ -70,15 +64,13 @@ def _commands_wait(engine: Engine, connection: Connection, *, idle: bool) -> boo
 def _apply(engine: Engine, command: object) -> list[Output]:
     if isinstance(command, Cancel):
         engine.cancel(command.id)
-    elif isinstance(command, Add):
+    elif isinstance(command, EngineRequest):
         try:
-            engine.add(command.request)
+            engine.add(command)
         except Exception as error:
             # One sequence that the engine will not take must not take the others down.
-            logger.warning(
-                "the engine refused a sequence: %s", error, extra={"request_id": command.request.id}
-            )
-            return [Output(command.request.id, [], "error", error="the engine refused this prompt")]
+            logger.warning("the engine refused a sequence: %s", error, extra={"request_id": command.id})
+            return [Output(command.id, [], "error", error="the engine refused this prompt")]
     return []
 
 

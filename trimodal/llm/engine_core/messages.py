@@ -1,20 +1,14 @@
-"""Messages between the server's process and the engine's process."""
+"""Messages between the server's process and the engine's process.
+
+To the engine: an EngineRequest, which it takes in, Cancel and Close.
+From the engine: Failed, or its EngineInfo and then Stepped.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trimodal.llm.engines.protocol import (
-    EngineInfo,
-    EngineRequest,
-    EngineStats,
-    Output,
-)
-
-
-@dataclass(frozen=True)
-class Add:
-    request: EngineRequest
+from trimodal.llm.engines.protocol import EngineStats, Output
 
 
 @dataclass(frozen=True)
@@ -28,13 +22,8 @@ class Close:
 
 
 @dataclass(frozen=True)
-class Opened:
-    info: EngineInfo
-
-
-@dataclass(frozen=True)
 class Failed:
-    """The engine could not be opened, or a step failed; one sentence."""
+    """The engine could not be opened; one sentence."""
 
     error: str
 

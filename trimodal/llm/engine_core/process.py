@@ -45,7 +45,7 @@ class EngineProcess:
         # These engines have children (MPI ranks, vLLM's core), which keep the GPU's memory when only their
         # parent is killed. The CPU engines stay in tritonserver's group, which its guard ends as a whole.
         self._own_group = settings.engine in GPU_ENGINES
-        self._reaping = threading.Lock()
+        self._reaping = threading.RLock()
         self._process = subprocess.Popen(
             command(settings.python, descriptor),
             pass_fds=[descriptor],
@@ -61,12 +61,14 @@ class EngineProcess:
     def exited(self) -> bool:
         """Whether it is gone, reaped or not."""
         with self._reaping:
-            return self._exited()
+            if self._process.returncode is not None:
+                return True
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def kill(self) -> None:
         """Kills it; end() still has to be called."""
         with self._reaping:
-            if not self._exited():
+            if not self.exited():
                 os.kill(self.pid, signal.SIGKILL)  # Popen's own kill() would reap one that just ended
 
     def end(self, seconds: float) -> int:
@@ -83,11 +85,6 @@ class EngineProcess:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self.pid, signal.SIGKILL)
             return self._process.wait()
-
-    def _exited(self) -> bool:
-        if self._process.returncode is not None:
-            return True
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def command(python: str, descriptor: int) -> list[str]:
@@ -118,6 +115,6 @@ def _own_python() -> str:
     """The interpreter of this environment; inside Triton's stub sys.executable may be empty or the stub."""
     candidates = [sys.executable, os.path.join(sys.prefix, "bin", "python3"), shutil.which("python3") or ""]
     for path in candidates:
-        if path and os.path.basename(path).startswith("python") and os.access(path, os.X_OK):
+        if os.path.basename(path).startswith("python") and os.access(path, os.X_OK):
             return path
     raise OperatorError("no Python interpreter found to run the engine in")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from trimodal.llm.engine_core.client import EngineCoreClient
 from trimodal.llm.engine_core.messages import Stepped
-from trimodal.llm.engines.protocol import EngineInfo, EngineRequest
+from trimodal.llm.engines.protocol import EngineInfo
 from trimodal.llm.settings import LlmSettings
 from trimodal.metrics import Metric
 
@@ -47,9 +47,10 @@ EngineEvent = Stepped | EngineLost | EngineReopened | EngineGivenUp
 class EngineSupervisor:
     """One engine after the other; the caller reads `events` and fails the requests of a lost engine.
 
+    `client` is the present one. A dead one ignores what it is given: EngineLost follows.
+
     Args:
-        start: opens an engine.
-        restarts: counts engines lost.
+        start: opens an engine. restarts: counts engines lost.
 
     Raises:
         OperatorError: the first engine could not be opened.
@@ -64,18 +65,13 @@ class EngineSupervisor:
         self._losses: list[float] = []
         self._lock = threading.Lock()  # guards the two below
         self._closed = False
-        self._client = start(settings)
-
-    @property
-    def info(self) -> EngineInfo:
-        """What the present engine is and can hold."""
-        return self._client.info
+        self.client = start(settings)
 
     def events(self) -> Iterator[EngineEvent]:
         """Waits for what happens next, until the engine is closed or given up. Read by one thread."""
         while True:
-            yield from iter(self._client.receive, None)
-            self._client.close()
+            yield from iter(self.client.receive, None)
+            self.client.close()
             if self._closed:
                 return
             yield EngineLost()
@@ -87,23 +83,11 @@ class EngineSupervisor:
                 return
             yield EngineReopened(client.info)
 
-    def add(self, request: EngineRequest) -> None:
-        """Hands a sequence over; never waits. A dead engine ignores it: EngineLost follows."""
-        self._client.add(request)
-
-    def cancel(self, id: int) -> None:
-        """Drops a sequence; never waits."""
-        self._client.cancel(id)
-
-    def abandon(self) -> None:
-        """Gives the present engine up as lost."""
-        self._client.abandon()
-
     def close(self) -> None:
         """Ends the engine; no other one is opened."""
         with self._lock:
             self._closed = True
-        self._client.close()
+        self.client.close()
 
     def _reopen(self) -> EngineCoreClient | None:
         """Another engine; None after too many losses, or when closed."""
@@ -115,7 +99,7 @@ class EngineSupervisor:
                 continue
             with self._lock:
                 if not self._closed:
-                    self._client = client
+                    self.client = client
                     return client
             client.close()
         return None

@@ -31,10 +31,6 @@ class GpuArtefact:
         """Tokens of one KV block, as an engine was compiled; the library's default where it can choose."""
         return int(self.manifest.shapes.get("tokens_per_block", KV_BLOCK_TOKENS))
 
-    def facts(self, library: str, version: str) -> dict[str, str]:
-        """What an operator asks of an open engine."""
-        return {"source": self.manifest.source, library: version}
-
 
 def compiled(settings: LlmSettings) -> GpuArtefact:
     """A compiled engine of TensorRT-LLM, checked against the settings and the GPUs that can be seen.
@@ -42,9 +38,7 @@ def compiled(settings: LlmSettings) -> GpuArtefact:
     Raises:
         OperatorError: it is missing, or does not fit; one sentence with the command that builds it again.
     """
-    directory = settings.artefact_directory
-    manifest = read_manifest(directory, task="llm", runtime="tensorrt_llm")
-    _check_wanted(settings, directory, manifest)
+    directory, manifest = _read(settings, "tensorrt_llm")
     for limit, parameter in (
         ("max_batch_size", "max_num_seqs"),
         ("max_num_tokens", "max_num_batched_tokens"),
@@ -61,26 +55,24 @@ def checkpoint(settings: LlmSettings) -> GpuArtefact:
     Raises:
         OperatorError: it is missing or another one, or GPUs are.
     """
-    directory = settings.artefact_directory
-    manifest = read_manifest(directory, task="llm", runtime="checkpoint")
-    _check_wanted(settings, directory, manifest)
-    gpu_fit.check_limit(
-        directory, manifest, "max_position_embeddings", "max_model_len", settings.max_model_len
-    )
+    directory, manifest = _read(settings, "checkpoint")
+    limit = "max_position_embeddings"
+    gpu_fit.check_limit(directory, manifest, limit, "max_model_len", settings.max_model_len)
     wanted, found = settings.tensor_parallel_size * settings.pipeline_parallel_size, len(visible_gpus())
     if found < wanted:
         raise OperatorError(
             f"tensor_parallel_size {settings.tensor_parallel_size} × pipeline_parallel_size "
             f"{settings.pipeline_parallel_size} needs {wanted} GPUs, and {found or 'none'} can be seen here"
         )
-    return GpuArtefact(
-        directory, manifest, _longest(settings, directory, manifest, "max_position_embeddings")
-    )
+    return GpuArtefact(directory, manifest, _longest(settings, directory, manifest, limit))
 
 
-def _check_wanted(settings: LlmSettings, directory: Path, manifest: Manifest) -> None:
+def _read(settings: LlmSettings, runtime: str) -> tuple[Path, Manifest]:
+    directory = settings.artefact_directory
+    manifest = read_manifest(directory, task="llm", runtime=runtime)
     gpu_fit.check_precision(directory, manifest, settings.precision)
     gpu_fit.check_checkpoint(directory, manifest, settings.checkpoint_sha256)
+    return directory, manifest
 
 
 def _longest(settings: LlmSettings, directory: Path, manifest: Manifest, limit: str) -> int:

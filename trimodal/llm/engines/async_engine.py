@@ -13,38 +13,34 @@ import queue
 import threading
 import time
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from trimodal.llm.engines.async_runtime import AsyncRuntime, LoopThread
 from trimodal.llm.engines.protocol import EngineInfo, EngineLost, EngineRequest, EngineStats, Output
 
 logger = logging.getLogger(__name__)
 
-_STEP_SECONDS = 0.002
-"""How long a step waits for an output: as long may a new command wait for the step."""
+_STEP_SECONDS = 0.002  # how long a step waits for an output: as long may a new command wait for the step
 _ALIVE_SECONDS = 1.0
 _CLOSE_SECONDS = 8.0
 
 
+@dataclass
 class _Sequence:
     """One sequence on its way; `dropped` once no tokens of it are wanted any more."""
 
-    def __init__(self, request: EngineRequest) -> None:
-        self.request = request
-        self.task: asyncio.Task[None] | None = None
-        self.dropped = False
-        self.cached_tokens = 0
-        self.begun = False
+    request: EngineRequest
+    task: asyncio.Task[None] | None = None
+    dropped: bool = False
+    cached_tokens: int = 0
+    begun: bool = False
 
 
 class AsyncEngine:
     """The Engine Protocol over an AsyncRuntime: owned by one thread, and only its queue is the loop's too.
 
-    Args:
-        loop: where the runtime lives; closed with the engine.
-        runtime: an opened library.
-        info: what it is and can hold.
-        stall_s: seconds without a token of any sequence after which the engine counts as lost; 0: never.
+    `loop`, where the runtime lives, is closed with it. After `stall_s` seconds without any token the engine
+    counts as lost; 0: never.
     """
 
     def __init__(self, loop: LoopThread, runtime: AsyncRuntime, info: EngineInfo, stall_s: float) -> None:
@@ -86,7 +82,6 @@ class AsyncEngine:
         outputs = [output for item in found if (output := self._take(item))]
         now = time.monotonic()
         if outputs:
-            self._stats = replace(self._stats, steps=self._stats.steps + 1, step_seconds=now - self._moved)
             self._moved = now
         elif self._sequences:
             self._watch(now)
@@ -107,17 +102,9 @@ class AsyncEngine:
             return
         self._closed = True
         self._sequences.clear()
-        ending = threading.Thread(target=self._end, name="llm-end", daemon=True)
+        ending = threading.Thread(target=self._loop.close, args=(self._runtime,), name="llm-end", daemon=True)
         ending.start()
         ending.join(_CLOSE_SECONDS)  # one that hangs ends with its process
-
-    def _end(self) -> None:
-        self._loop.cancel_tasks()
-        try:
-            self._runtime.close()
-        except Exception:
-            logger.exception("%s did not close", self.info.name)
-        self._loop.close()
 
     def _begin(self, sequence: _Sequence) -> None:
         if not sequence.dropped:
@@ -132,13 +119,12 @@ class AsyncEngine:
         id = sequence.request.id
         problem, ended = "the engine failed on this request", False
         try:
-            async with aclosing(self._runtime.stream(sequence.request)) as chunks:
-                # Read to its own end: closed after its last chunk, a stream would abort what is finished.
-                async for chunk in chunks:
-                    error = problem if chunk.finish_reason == "error" else ""
-                    output = Output(id, chunk.token_ids, chunk.finish_reason, chunk.cached_tokens, error)
-                    self._outputs.put((sequence, output))
-                    ended = ended or chunk.finish_reason is not None
+            async with aclosing(self._runtime.stream(sequence.request)) as outputs:
+                # Read to its own end: closed after its last output, a stream would abort what is finished.
+                async for output in outputs:
+                    error = problem if output.finish_reason == "error" else ""
+                    self._outputs.put((sequence, replace(output, error=error)))
+                    ended = ended or output.finish_reason is not None
             problem = "the engine ended this request before its end"
         except Exception as error:
             if not self._runtime.alive():
@@ -157,23 +143,17 @@ class AsyncEngine:
         if output.finish_reason:
             sequence.dropped = True  # nothing follows a last output
             self._sequences.pop(output.id, None)
-        # Some chunks do not report cached tokens: keep what was known.
+        # Some outputs do not report cached tokens: keep what was known.
         sequence.cached_tokens = max(sequence.cached_tokens, output.cached_tokens)
         if output.token_ids:
-            self._count(len(output.token_ids), decoding=sequence.begun)
+            if sequence.begun:  # the first tokens come out of the prompt's computation
+                stats, tokens = self._stats, len(output.token_ids)
+                slots, decoded = stats.decode_slots + 1, stats.decoded_tokens + tokens
+                self._stats = replace(stats, decode_slots=slots, decoded_tokens=decoded)
             sequence.begun = True
         elif not output.finish_reason:
             return None
         return replace(output, cached_tokens=sequence.cached_tokens)
-
-    def _count(self, tokens: int, *, decoding: bool) -> None:
-        if decoding:  # the first tokens come out of the prompt's computation
-            stats = self._stats
-            self._stats = replace(
-                stats,
-                decode_slots=stats.decode_slots + 1,
-                decoded_tokens=stats.decoded_tokens + tokens,
-            )
 
     def _watch(self, now: float) -> None:
         if now - self._asked > _ALIVE_SECONDS:

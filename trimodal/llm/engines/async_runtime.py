@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 from collections.abc import AsyncGenerator, Coroutine
 from concurrent.futures import TimeoutError as FutureTimeoutError  # not the built-in one before Python 3.11
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from trimodal.errors import OperatorError
-from trimodal.llm.engines.protocol import EngineRequest, Sampling
+from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _END_SECONDS = 2.0
@@ -39,14 +41,20 @@ class LoopThread:
             future.cancel()
             raise TimeoutError from None
 
-    def cancel_tasks(self) -> None:
-        """Cancels all tasks and waits for their last steps, for a moment."""
+    def close(self, runtime: AsyncRuntime | None = None) -> None:
+        """Cancels all tasks, closes the runtime that lives here, and stops the loop.
+
+        A thread that hangs in a library's call is left to the end of the process.
+        """
         with contextlib.suppress(TimeoutError):
             self.run(_cancel_all(), _END_SECONDS)
-
-    def close(self) -> None:
-        """Stops the loop. A thread that hangs in a library's call is left to the end of the process."""
-        self.cancel_tasks()
+        if runtime:
+            try:
+                runtime.close()
+            except Exception:
+                logger.exception("the engine's library did not close")
+        with contextlib.suppress(TimeoutError):  # what closing began
+            self.run(_cancel_all(), _END_SECONDS)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_END_SECONDS)
         if not self._thread.is_alive():
@@ -60,24 +68,15 @@ async def _cancel_all() -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """What the library made of one sequence since its last chunk.
-
-    `finish_reason` is set on the last one: "stop", "length", or "error" when the library ended the
-    sequence for a reason of its own. `cached_tokens` is 0 as long as it is not known.
-    """
-
-    token_ids: list[int]
-    finish_reason: str | None = None
-    cached_tokens: int = 0
-
-
 class AsyncRuntime(Protocol):
     """One opened library."""
 
-    def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
-        """Runs a sequence, on the loop. Closed or cancelled before its end, it aborts it in the library."""
+    def stream(self, request: EngineRequest) -> AsyncGenerator[Output, None]:
+        """Runs a sequence, on the loop. Closed or cancelled before its end, it aborts it in the library.
+
+        "error" is for one that the library ended for a reason of its own; `cached_tokens` is 0 as long as it
+        is not known.
+        """
 
     def alive(self) -> bool:
         """Whether the library can still serve; false is for good. From any thread."""
@@ -89,6 +88,11 @@ class AsyncRuntime(Protocol):
         """Ends the library and its processes; not on the loop, and it may take its time."""
 
 
+def finish_reason(reason: str | None) -> str | None:
+    """Ours for a library's: what nobody asked for (its own abort, a timeout, a repetition) is an error."""
+    return reason if reason in (None, "stop", "length") else "error"
+
+
 async def warm_up(runtime: AsyncRuntime) -> None:
     """One short request, so that the first client does not pay for first use, and there are figures.
 
@@ -97,8 +101,8 @@ async def warm_up(runtime: AsyncRuntime) -> None:
     """
     request = EngineRequest(0, [1] * 8, Sampling(max_tokens=4))
     reason = None
-    async with aclosing(runtime.stream(request)) as chunks:
-        async for chunk in chunks:
-            reason = chunk.finish_reason or reason
+    async with aclosing(runtime.stream(request)) as outputs:
+        async for output in outputs:
+            reason = output.finish_reason or reason
     if reason not in ("stop", "length"):
         raise OperatorError("the engine opened, but did not answer a short prompt: its log says why")

@@ -39,16 +39,16 @@ class FakeEngine:
         self._running: dict[int, _Sequence] = {}
         self._prefix = PrefixMirror(settings.num_kv_blocks, KV_BLOCK_TOKENS)
         self._stats = EngineStats()
+        self._steps = 0
 
     @property
     def info(self) -> EngineInfo:
         s = self._settings
-        return EngineInfo("fake", "none", s.num_kv_blocks, KV_BLOCK_TOKENS, s.max_num_seqs, 1 << 20)
+        return EngineInfo("fake", s.num_kv_blocks, KV_BLOCK_TOKENS, s.max_num_seqs, 1 << 20)
 
     def add(self, request: EngineRequest) -> None:
-        cached = 0
-        if self._settings.enable_prefix_caching:
-            cached = self._prefix.add(request.id, request.prompt_ids)
+        caching = self._settings.enable_prefix_caching
+        cached = self._prefix.add(request.id, request.prompt_ids) if caching else 0
         self._waiting.append(_Sequence(request, cached, prefilled=cached))
 
     def cancel(self, id: int) -> None:
@@ -81,23 +81,15 @@ class FakeEngine:
             else:
                 decoded, budget = decoded + 1, budget - 1
             outputs.append(self._advance(sequence))
-        time.sleep(
-            max(
-                0.0,
-                settings.fake_step_ms / 1e3
-                + prefill * settings.fake_prefill_us / 1e6
-                - (time.monotonic() - began),
-            )
-        )
-        steps = self._stats.steps + 1
-        if steps == settings.fake_crash_after:
+        takes = settings.fake_step_ms / 1e3 + prefill * settings.fake_prefill_us / 1e6
+        time.sleep(max(0.0, takes - (time.monotonic() - began)))
+        self._steps += 1
+        if self._steps == settings.fake_crash_after:
             os._exit(9)
         self._stats = replace(
             self._stats,
-            steps=steps,
             decode_slots=self._stats.decode_slots + decoded,
             decoded_tokens=self._stats.decoded_tokens + decoded,
-            step_seconds=time.monotonic() - began,
         )
         return outputs
 

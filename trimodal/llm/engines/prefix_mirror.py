@@ -1,10 +1,9 @@
 """Counts the prompt tokens that the engine's prefix cache will serve, in a mirror of its block table.
 
-OpenVINO GenAI keeps the KV blocks of ended sequences, keyed by a hash over all
-tokens up to the block's end, and hands them to a later prompt with the same beginning;
-it does not say how many it found. This mirror replays the same rule on whole
-blocks, so its count is a lower bound: a partly filled last block may be reused as
-well, and is not counted.
+OpenVINO GenAI keeps the KV blocks of ended sequences, keyed by a hash over all tokens up to the block's end,
+and hands them to a later prompt with the same beginning; it does not say how many it found. This mirror
+replays the same rule on whole blocks, so its count is a lower bound: a partly filled last block may be reused
+as well, and is not counted.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ thread.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
@@ -59,7 +59,6 @@ class EngineStats:
     running: int = 0
     kv_usage: float = 0.0
     """Share of the KV blocks held by running sequences, 0 to 1; what only the prefix cache keeps is free."""
-    steps: int = 0
     decode_slots: int = 0
     """Sum over steps of sequences that decoded: completion tokens / decode_slots is tokens per step."""
     decoded_tokens: int = 0
@@ -67,7 +66,6 @@ class EngineStats:
     accepted_tokens: int = 0
     speculating: bool = False
     speculation_note: str = ""
-    step_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -75,15 +73,11 @@ class EngineInfo:
     """What an opened engine is and can hold."""
 
     name: str
-    precision: str
     num_kv_blocks: int
     block_tokens: int
     max_num_seqs: int
-    max_model_len: int
-    """Longest sequence, prompt and answer together, in tokens."""
-    lookahead: int = 0
-    """Tokens beyond the answer for which a sequence may hold KV blocks (speculation)."""
-    extra: dict[str, str] = field(default_factory=dict)
+    max_model_len: int  # longest sequence, prompt and answer together, in tokens
+    lookahead: int = 0  # tokens beyond the answer for which a sequence may hold KV blocks (speculation)
 
 
 class Engine(Protocol):

@@ -14,8 +14,8 @@ from typing import Any
 from trimodal.llm.engines import artefact as gpu_artefact
 from trimodal.llm.engines.artefact import GpuArtefact
 from trimodal.llm.engines.async_engine import AsyncEngine
-from trimodal.llm.engines.async_runtime import Chunk, LoopThread, warm_up
-from trimodal.llm.engines.protocol import Engine, EngineInfo, EngineRequest, Sampling
+from trimodal.llm.engines.async_runtime import LoopThread, finish_reason, warm_up
+from trimodal.llm.engines.protocol import Engine, EngineInfo, EngineRequest, Output, Sampling
 from trimodal.llm.settings import LlmSettings
 
 _ENVIRONMENT = {
@@ -33,9 +33,8 @@ def open_vllm(settings: LlmSettings) -> Engine:
         OperatorError: the artefact is missing or another one, or GPUs are.
     """
     artefact = gpu_artefact.checkpoint(settings)
-    for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)  # read while vllm is imported
-    import vllm
+    os.environ.update({**_ENVIRONMENT, **os.environ})  # read while vllm is imported
+    import vllm  # noqa: F401 - here, and not on the loop's thread
 
     loop = LoopThread()
     runtime = None
@@ -43,20 +42,18 @@ def open_vllm(settings: LlmSettings) -> Engine:
         runtime = loop.run(_open(settings, artefact))
         loop.run(warm_up(runtime))
     except BaseException:
-        loop.cancel_tasks()
-        if runtime:
-            runtime.close()
-        loop.close()
+        loop.close(runtime)
         raise
-    tokens, block_tokens = runtime.kv_pool()
+    config = runtime.config
+    block_tokens = int(config.cache_config.block_size)
+    # Layers with sliding windows share the blocks: there the product would say too much.
+    tokens = getattr(config.cache_config, "kv_cache_size_tokens", None)
     info = EngineInfo(
         name="vllm",
-        precision=artefact.manifest.precision,
-        num_kv_blocks=tokens // block_tokens,
+        num_kv_blocks=int(tokens) // block_tokens if tokens else int(config.cache_config.num_gpu_blocks),
         block_tokens=block_tokens,
         max_num_seqs=settings.max_num_seqs,
-        max_model_len=runtime.max_model_len,
-        extra=artefact.facts("vllm", vllm.__version__),
+        max_model_len=int(config.model_config.max_model_len),  # as vLLM fitted it to its memory
     )
     return AsyncEngine(loop, runtime, info, settings.stall_timeout_s)
 
@@ -76,11 +73,7 @@ async def _open(settings: LlmSettings, artefact: GpuArtefact) -> VllmRuntime:
             usages.append(self)
 
         def record(
-            self,
-            scheduler_stats: Any,
-            iteration_stats: Any,
-            mm_cache_stats: Any = None,
-            engine_idx: int = 0,
+            self, scheduler_stats: Any, iteration_stats: Any, mm_cache_stats: Any = None, engine_idx: int = 0
         ) -> None:
             if scheduler_stats is not None:
                 self.usage = float(scheduler_stats.kv_cache_usage)
@@ -110,45 +103,28 @@ async def _open(settings: LlmSettings, artefact: GpuArtefact) -> VllmRuntime:
 
 
 class VllmRuntime:
-    """An opened AsyncLLM as an AsyncRuntime.
-
-    Args:
-        engine: vLLM's AsyncLLM.
-        eos_ids: what ends an answer; without a tokenizer vLLM knows them only from here.
-        usages: of the KV pool, one an engine core.
-    """
+    """An opened AsyncLLM as an AsyncRuntime."""
 
     def __init__(self, engine: Any, eos_ids: list[int], usages: list[Any]) -> None:
         self._engine = engine
-        self._eos_ids = eos_ids
-        self._usages = usages
+        self._eos_ids = eos_ids  # without a tokenizer vLLM knows them only from here
+        self._usages = usages  # of the KV pool, one an engine core
 
     @property
-    def max_model_len(self) -> int:
-        """In tokens, prompt and answer together; as vLLM fitted it to its memory."""
-        return int(self._engine.vllm_config.model_config.max_model_len)
+    def config(self) -> Any:
+        """A VllmConfig, as vLLM completed it when it opened."""
+        return self._engine.vllm_config
 
-    def kv_pool(self) -> tuple[int, int]:
-        """Tokens that the KV pool holds, and tokens of a block."""
-        cache = self._engine.vllm_config.cache_config
-        # Layers with sliding windows share the blocks: there the product would say too much.
-        tokens = getattr(cache, "kv_cache_size_tokens", None) or cache.num_gpu_blocks * cache.block_size
-        return int(tokens), int(cache.block_size)
-
-    async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: EngineRequest) -> AsyncGenerator[Output, None]:
         updates = self._engine.generate(
-            {"prompt_token_ids": request.prompt_ids},
-            self._sampling_params(request.sampling),
-            str(request.id),
+            {"prompt_token_ids": request.prompt_ids}, self._sampling_params(request.sampling), str(request.id)
         )
         # Cancelled or closed, generate() aborts the request itself.
         async with aclosing(updates):
             async for update in updates:
                 completion = update.outputs[0]
-                reason = completion.finish_reason
-                if reason not in (None, "stop", "length"):
-                    reason = "error"  # abort, error or repetition: none of them was asked for
-                yield Chunk(list(completion.token_ids), reason, update.num_cached_tokens or 0)
+                reason = finish_reason(completion.finish_reason)
+                yield Output(request.id, list(completion.token_ids), reason, update.num_cached_tokens or 0)
 
     def alive(self) -> bool:
         return not self._engine.errored

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 from trimodal.cache.keys import question
 from trimodal.cache.protocol import Answers, Lookup
@@ -20,9 +19,7 @@ _COMPLETE = ("stop", "length")
 class CacheLookup:
     """The cache of one model, with the rules on who may be answered from it.
 
-    Args:
-        fingerprint: of model and engine.
-        templated: a bare prompt becomes a user message; otherwise it is continued as it stands.
+    `templated`: a bare prompt becomes a user message; otherwise it is continued as it stands.
     """
 
     def __init__(
@@ -30,7 +27,7 @@ class CacheLookup:
     ) -> None:
         self._settings = settings
         self._templated = templated
-        self._answers = answers
+        self.answers = answers
         self._fingerprint = fingerprint
 
     def question(self, state: RequestState) -> Question | None:
@@ -60,11 +57,7 @@ class CacheLookup:
         state.question = self.question(state)
         if state.question is None or "no-cache" in state.request.terms.cache_control:
             return None
-        return self._answers.lookup(state.question)
-
-    def submit(self, job: Callable[..., None], *args: Any) -> bool:
-        """Runs a job on one of the cache's threads; False: too many wait for one."""
-        return self._answers.submit(job, *args)
+        return self.answers.lookup(state.question)
 
     def find(self, lookup: Lookup) -> Iterator[Hit | None]:
         """Asks one layer after the other, the next one when the caller goes on; None: a miss."""
@@ -81,13 +74,9 @@ class CacheLookup:
     def keep(self, generation: Generation) -> None:
         """Stores a complete answer in the background."""
         if generation.question and generation.storable:
-            self._answers.keep(
+            self.answers.keep(
                 generation.question,
                 generation.answer,
                 generation.finish_reason,
                 generation.ticket.completion_tokens,
             )
-
-    def close(self) -> None:
-        """Ends the lookups, then the cache."""
-        self._answers.close()

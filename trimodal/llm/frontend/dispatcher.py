@@ -13,9 +13,8 @@ from trimodal.llm.engines.protocol import EngineInfo, EngineStats, Output
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.registry import RequestRegistry
 from trimodal.llm.frontend.request_state import Generation, RequestState
-from trimodal.llm.frontend.ticketing import ticket_of, ttft_deadline
-from trimodal.llm.scheduler import Scheduler
 from trimodal.llm.scheduler.admission import Admission
+from trimodal.llm.scheduler.scheduler import Scheduler
 from trimodal.llm.settings import LlmSettings
 
 logger = logging.getLogger(__name__)
@@ -24,39 +23,25 @@ logger = logging.getLogger(__name__)
 class Dispatcher:
     """The way of generations through scheduler and engine. Guarded by the service's lock.
 
-    Methods return the requests that have something to send.
-
-    Attributes:
-        info: what the engine is and can hold. stats: its last snapshot.
-        unavailable_reason: message for clients while no engine is running; empty while one is.
+    Methods return the requests that have something to send. `stats` is the engine's last snapshot.
     """
 
     def __init__(
-        self,
-        settings: LlmSettings,
-        metrics: LlmMetrics,
-        engine: EngineSupervisor,
-        registry: RequestRegistry,
+        self, settings: LlmSettings, metrics: LlmMetrics, engine: EngineSupervisor, registry: RequestRegistry
     ) -> None:
         self._metrics = metrics
         self._engine = engine
         self._registry = registry
         self._ids = itertools.count(1)
         self._advised = False
-        self.info: EngineInfo = engine.info
         self.stats = EngineStats()
-        self.unavailable_reason = ""
-        self._scheduler = Scheduler(settings, self.info)
+        self._unavailable = ""  # message for clients while no engine is running
+        self._scheduler = Scheduler(settings, engine.client.info)
 
     @property
     def admission(self) -> Admission:
         """What the engine has room for."""
         return self._scheduler.admission
-
-    @property
-    def counts(self) -> tuple[int, int, int]:
-        """Running generations, waiting ones, reserved KV blocks."""
-        return self._scheduler.running, self._scheduler.waiting, self._scheduler.reserved_blocks
 
     def add(self, state: RequestState, text: TextStream) -> None:
         """Queues a generation for a request.
@@ -64,11 +49,11 @@ class Dispatcher:
         Raises:
             Unavailable: no engine, no room, or too late for its deadline.
         """
-        if self.unavailable_reason:
-            raise Unavailable(self.unavailable_reason)
-        ticket = ticket_of(next(self._ids), state)
+        if self._unavailable:
+            raise Unavailable(self._unavailable)
+        ticket = state.ticket(next(self._ids))
         self._scheduler.admit(ticket)
-        self._registry.begin(Generation(ticket, state, text, state.question))
+        self._registry.begin(Generation(ticket, state, text))
 
     def join(self, state: RequestState) -> bool:
         """Lets a request listen to an identical one under way; False: there is none."""
@@ -81,7 +66,7 @@ class Dispatcher:
     def hasten(self, state: RequestState) -> None:
         """Gives the generation that a request joined the stricter terms of both."""
         assert state.generation
-        self._scheduler.hasten(state.generation.ticket, state.priority, ttft_deadline(state))
+        self._scheduler.hasten(state.generation.ticket, state.priority, state.ttft_deadline)
 
     def schedule(self) -> list[RequestState]:
         """Ends what cannot be served any more and hands over what may run now."""
@@ -89,12 +74,12 @@ class Dispatcher:
         for overdue in self._scheduler.overdue():
             error = Unavailable(overdue.problem, overdue.retry_after_s)
             ended += self.end(self._registry.generations[overdue.id], error)
-        if self.unavailable_reason:
+        if self._unavailable:
             return ended
         while ticket := self._scheduler.next():
             generation = self._registry.generations[ticket.id]
             generation.handed_over()
-            self._engine.add(generation.engine_request())
+            self._engine.client.add(generation.engine_request())
         for stranded in self._scheduler.stranded():
             error = Unavailable("the engine was opened anew with less memory than this needs")
             ended += self.end(self._registry.generations[stranded.id], error)
@@ -134,32 +119,30 @@ class Dispatcher:
         self._registry.drop(generation)
         self._scheduler.leave(generation.ticket)
         if generation.ticket.started:
-            self._engine.cancel(generation.id)
+            self._engine.client.cancel(generation.id)
 
     def lost(self, reason: str) -> list[RequestState]:
         """The engine died: fails what was in it; what waits goes on waiting."""
         self.stats = EngineStats()
-        self.unavailable_reason = reason
+        self._unavailable = reason
         error = InternalError("the engine stopped unexpectedly; send the request again")
-        running = [one for one in self._registry.generations.values() if one.ticket.started]
-        return [state for generation in running for state in self.end(generation, error)]
+        started = [one for one in self._registry.generations.values() if one.ticket.started]
+        return self._end_all(started, error)
 
     def reopened(self, info: EngineInfo) -> None:
         """Another engine is open, perhaps with another capacity."""
-        self.info = info
-        self.unavailable_reason = ""
+        self._unavailable = ""
         self._scheduler.reopen(info)
 
     def given_up(self, reason: str) -> list[RequestState]:
         """There will be no engine any more: fails everything."""
-        self.unavailable_reason = reason
-        error = Unavailable(reason)
-        return [s for one in list(self._registry.generations.values()) for s in self.end(one, error)]
+        self._unavailable = reason
+        return self._end_all(list(self._registry.generations.values()), Unavailable(reason))
 
     def show(self) -> None:
         """Updates the gauges."""
-        running, waiting, _ = self.counts
-        self._metrics.state(running, waiting + self._registry.looking, self.stats)
+        waiting = self._scheduler.waiting + self._registry.looking
+        self._metrics.state(self._scheduler.running, waiting, self.stats)
 
     def report(self) -> None:
         """Updates the scheduler's figures, and logs its advice once; called about once a second."""
@@ -167,6 +150,9 @@ class Dispatcher:
         if not self._advised and (advice := self._scheduler.advice):
             self._advised = True  # the figures in it change with every request
             logger.warning("%s", advice)
+
+    def _end_all(self, generations: list[Generation], error: RequestError) -> list[RequestState]:
+        return [state for generation in generations for state in self.end(generation, error)]
 
     def _take(self, generation: Generation, output: Output) -> bool:
         """Gives an output to the listeners; True when the answer is complete."""
@@ -177,7 +163,7 @@ class Dispatcher:
         if not generation.push(output.token_ids, output.finish_reason, output.cached_tokens):
             return False
         if output.finish_reason is None:  # a stop string, which the engine does not know
-            self._engine.cancel(generation.id)
+            self._engine.client.cancel(generation.id)
         self._scheduler.finish(generation.ticket)
         self._registry.drop(generation)
         for state in list(generation.listeners):

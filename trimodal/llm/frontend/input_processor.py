@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from trimodal.errors import InvalidArgument
 from trimodal.llm.frontend.request_state import RequestState
-from trimodal.llm.frontend.ticketing import deadline, priority
 from trimodal.llm.request.outputs import Sink
 from trimodal.llm.request.request import GenerationRequest
+from trimodal.llm.request.terms import Terms
 from trimodal.llm.request.tiers import Tier, Tiers, Trim, read_tiers
 from trimodal.llm.scheduler.admission import Admission
 from trimodal.llm.settings import LlmSettings
@@ -39,14 +39,22 @@ def within_output(request: GenerationRequest, tier: Tier, name: str) -> Generati
     Raises:
         InvalidArgument: the client asked for more.
     """
-    most = tier.max_output_tokens
-    if most is None or request.sampling.max_tokens <= most:
+    wanted, most = request.sampling.max_tokens, tier.max_output_tokens
+    if most is None or wanted <= most:
         return request
     if not request.default_length:
-        raise InvalidArgument(
-            f"max_tokens is {request.sampling.max_tokens}: tier '{name}' allows at most {most}"
-        )
+        raise InvalidArgument(f"max_tokens is {wanted}: tier '{name}' allows at most {most}")
     return request.within(most)
+
+
+def priority_of(terms: Terms, tier: Tier, name: str) -> int:
+    """The request's priority. Raises InvalidArgument: it asks for more than its tier gives."""
+    wanted, most = terms.priority, tier.priority
+    if wanted is None:
+        return most
+    if wanted > most:
+        raise InvalidArgument(f"priority is {wanted}: tier '{name}' allows at most {most} (lower is fine)")
+    return wanted
 
 
 def fit(request: GenerationRequest, tier: Tier, limit: int, token_ids: Count, size: Size) -> Prompt:
@@ -136,7 +144,8 @@ class InputProcessor:
         self.tokenizer: ByteTokenizer | CheckpointTokenizer = (
             ByteTokenizer() if settings.engine == "fake" else CheckpointTokenizer(settings.artefact_directory)
         )
-        self._tiers = read_tiers(settings.tiers_file) if settings.tiers else Tiers()
+        tiers = settings.beside_config(settings.tiers)
+        self._tiers = read_tiers(tiers) if tiers else Tiers()
 
     def process(
         self, request: GenerationRequest, sink: Sink, admission: Admission, request_id: str = ""
@@ -149,30 +158,20 @@ class InputProcessor:
         arrived = time.perf_counter()
         terms = request.terms
         tier, name = self._tiers.named(terms.tier), terms.tier or self._tiers.default
-        urgency = priority(terms, tier, name)
+        priority = priority_of(terms, tier, name)
         request = within_output(request, tier, name)
         most = self._settings.max_prompt_tokens
         limit = min(most, tier.max_prompt_tokens or most)
         # A default length gives way to the prompt, one that the client named does not.
         answer = 1 if request.default_length else request.sampling.max_tokens
         prompt = fit(request, tier, min(limit, admission.room(answer)), self._tokens, self._size)
-        request = prompt.request.within(admission.room(len(prompt.ids)))
-        if len(prompt.ids) > limit < most:
-            raise InvalidArgument(
-                f"the prompt has {len(prompt.ids)} tokens: tier '{name}' allows at most {limit}"
-            )
-        admission.check_size(len(prompt.ids), request.sampling.max_tokens)
+        tokens = len(prompt.ids)
+        request = prompt.request.within(admission.room(tokens))
+        if tokens > limit < most:
+            raise InvalidArgument(f"the prompt has {tokens} tokens: tier '{name}' allows at most {limit}")
+        admission.check_size(tokens, request.sampling.max_tokens)
         return RequestState(
-            request,
-            prompt.ids,
-            sink,
-            request_id=request_id,
-            arrived=arrived,
-            tier=tier,
-            tier_name=name,
-            priority=urgency,
-            deadline=deadline(arrived, terms, tier),
-            trimmed=prompt.trimmed,
+            request, prompt.ids, sink, arrived, request_id, tier, name, priority, prompt.trimmed
         )
 
     def _tokens(self, request: GenerationRequest) -> list[int]:

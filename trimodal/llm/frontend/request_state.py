@@ -5,20 +5,23 @@ from __future__ import annotations
 import logging
 import math
 import time
+from dataclasses import dataclass, field
 
 from trimodal.cache.protocol import Lookup
 from trimodal.cache.values import Hit, Question
-from trimodal.errors import RequestError
+from trimodal.errors import RequestError, Unavailable
 from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engines.protocol import EngineRequest
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.request.outputs import Delta, Note, Sink
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.tiers import Tier
-from trimodal.llm.scheduler import Ticket
+from trimodal.llm.scheduler.retry_after import bounded
+from trimodal.llm.scheduler.ticket import Ticket
 
 logger = logging.getLogger(__name__)
 
+_PREFIX_TOKENS = 64
 _MAX_LISTENERS = 1024
 """Upper bound on requests that share one generation. They bypass the queue limit, so without it a client
 that repeats one prompt could exhaust the memory."""
@@ -27,26 +30,21 @@ that repeats one prompt could exhaust the memory."""
 class Generation:
     """One sequence in the queue or in the engine, and the requests that listen to it.
 
-    Guarded by the service's lock.
-
-    Attributes:
-        question: the cache keeps the answer under it; None: the answer is neither kept nor shared.
-        storable: whether the answer may be kept: no listener has forbidden it.
+    Guarded by the service's lock. The cache keeps the answer under `question` (None: it is neither kept nor
+    shared) if it is `storable`: no listener has forbidden it.
     """
 
-    def __init__(
-        self, ticket: Ticket, first: RequestState, text: TextStream, question: Question | None = None
-    ) -> None:
+    def __init__(self, ticket: Ticket, first: RequestState, text: TextStream) -> None:
         self.ticket = ticket
-        self.question = question
-        self.storable = question is not None
+        self.question = first.question
+        self.storable = first.question is not None
         self.listeners: list[RequestState] = []
         self.prompt_ids = first.prompt_ids
         self.sampling = first.request.sampling
         self.finish_reason = ""
         self._text = text
         # The text so far is only needed by listeners that join later, and by the cache.
-        self._texts: list[str] | None = [] if question else None
+        self._texts: list[str] | None = [] if first.question else None
         self.join(first)
 
     @property
@@ -115,66 +113,83 @@ class Generation:
         return seconds if math.isnan(seconds) else max(0.0, seconds)
 
 
+@dataclass(eq=False, repr=False)
 class RequestState:
     """One request from its submission to its final response.
 
     While the client's transport is slow, its text piles up into one longer delta.
 
-    Guarded by the service's lock, but for `sink`, `sent` and `client_left`.
-
-    Attributes:
-        request_id: the client's, for the log.
-        arrived, deadline: seconds of `time.perf_counter`.
-        started: when the engine got it; 0: it has not.
-        ended: set once, by `refuse`, `fail`, `push` or `answer`, whichever comes first; that one decides the
-            final response, and all later calls change nothing.
-        sending: a sender has it, or it waits for one.
-        question: what the cache knows it by; None: its answer is neither shared nor kept.
-        lookup: its lookup in the cache while that is under way.
-        generation: what it listens to; None before and after.
-        shared: the generation was begun for another request.
+    Guarded by the service's lock, but for `sink`, `sent` and `client_left`. Times are `time.perf_counter`.
+    It has `deadline`, when its answer is to be complete, and `ttft_deadline`, when its first text is due,
+    which the end's deadline bounds too; inf: never.
     """
 
-    def __init__(
-        self,
-        request: GenerationRequest,
-        prompt_ids: list[int],
-        sink: Sink,
-        *,
-        request_id: str = "",
-        arrived: float | None = None,
-        tier: Tier | None = None,
-        tier_name: str = "standard",
-        priority: int = 0,
-        deadline: float = math.inf,
-        trimmed: str = "",
-    ) -> None:
-        self.request = request
-        self.prompt_ids = prompt_ids
-        self.sink = sink
-        self.request_id = request_id
-        self.arrived = time.perf_counter() if arrived is None else arrived
-        self.tier = tier or Tier()
-        self.tier_name = tier_name
-        self.priority = priority
-        self.deadline = deadline
-        self.started = 0.0
-        self.predicted_ttft = math.nan
-        self.cached_tokens = 0
-        self.completion_tokens = 0
-        self.ended = False
-        self.sending = False
-        self.question: Question | None = None
-        self.lookup: Lookup | None = None
-        self.generation: Generation | None = None
-        self.shared = False
-        self._trimmed = trimmed
-        self._cache, self._similarity = "", 0.0
-        self._pending = ""
-        self._pending_tokens = 0
-        self._finish = ""
-        self._error: RequestError | None = None
-        self._last_sent = 0.0
+    request: GenerationRequest
+    prompt_ids: list[int]
+    sink: Sink
+    arrived: float
+    request_id: str = ""  # the client's, for the log
+    tier: Tier = field(default_factory=Tier)
+    tier_name: str = "standard"
+    priority: int = 0
+    trimmed: str = ""  # what the prompt lost, as in `Note`
+    started: float = 0.0  # when the engine got it; 0: it has not
+    predicted_ttft: float = math.nan
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    # Set once, by `break_off`, `fail`, `push` or `answer`, whichever comes first; that one decides the final
+    # response, and all later calls but `break_off` change nothing.
+    ended: bool = False
+    sending: bool = False  # a sender has it, or it waits for one
+    question: Question | None = None  # in the cache; None: its answer is neither shared nor kept
+    lookup: Lookup | None = None  # its lookup in the cache while that is under way
+    generation: Generation | None = None  # what it listens to; None before and after
+    shared: bool = False  # the generation was begun for another request
+    _cache: str = ""
+    _similarity: float = 0.0
+    _pending: str = ""
+    _pending_tokens: int = 0
+    _finish: str = ""
+    _error: RequestError | None = None
+    _last_sent: float = 0.0
+
+    def __post_init__(self) -> None:
+        terms, tier = self.request.terms, self.tier
+        self.deadline = self._due(terms.deadline_ms, tier.deadline_ms)
+        self.ttft_deadline = min(self.deadline, self._due(terms.ttft_deadline_ms, tier.ttft_deadline_ms))
+
+    def ticket(self, id: int) -> Ticket:
+        """The ticket of a generation that is begun for it, on its terms."""
+        return Ticket(
+            id=id,
+            prompt_tokens=len(self.prompt_ids),
+            max_tokens=self.request.sampling.max_tokens,
+            tier=self.tier,
+            tier_name=self.tier_name,
+            priority=self.priority,
+            prefix=hash(tuple(self.prompt_ids[:_PREFIX_TOKENS])),
+            arrived=self.arrived,
+            ttft_deadline=self.ttft_deadline,
+            bound="deadline_ms" if self.ttft_deadline == self.deadline else "ttft_deadline_ms",
+        )
+
+    def too_late(self, now: float, *, ttft_deadlines: bool) -> Unavailable | None:
+        """Why a request without any text cannot be answered in time any more.
+
+        Args:
+            ttft_deadlines: whether a first text that comes too late ends a request.
+        """
+        waited = now - self.arrived
+        if now > self.deadline and not self.completion_tokens:
+            return Unavailable(f"deadline_ms passed: no text yet after {waited * 1e3:.0f} ms")
+        if not ttft_deadlines or not self.generation:
+            return None
+        ticket = self.generation.ticket
+        # A shared generation expires on the latest deadline of its listeners; this one's may be earlier.
+        if ticket.started or self.ttft_deadline >= min(now, ticket.expires):
+            return None
+        problem = f"ttft_deadline_ms cannot be kept any more after {waited * 1e3:.0f} ms in the queue"
+        return Unavailable(problem, bounded(waited))
 
     def client_left(self) -> bool:
         """Whether the client cancelled or left. Asks the sink: not to be called under the lock."""
@@ -208,28 +223,22 @@ class RequestState:
         """Ends the request with an error and drops unsent text; False: it had ended before."""
         if self.ended:
             return False
-        self._drop_unsent()
-        self._error = error
-        self.ended = True
+        self.break_off(error)
         return True
 
-    def refuse(self) -> None:
-        """Ends the request without a response: `submit` raises the error instead."""
-        self._drop_unsent()
-        self.ended = True
-
-    def break_off(self, error: RequestError) -> None:
-        """Replaces all that was to come, the end too: a response could not be sent."""
+    def break_off(self, error: RequestError | None) -> None:
+        """Replaces all that was to come, the end too; None: nothing comes, as `submit` raises the error."""
         self._drop_unsent()
         self._error = error
         self.ended = True
 
     def take(self) -> Delta | RequestError | None:
-        """What is ready to be sent, once: a delta, the error that ends the request, or None."""
+        """What is ready to be sent, once: a delta, the error that ends the request, or None, unqueued."""
         if self._error:
             error, self._error = self._error, None
             return error
         if not self._pending and not self._finish:
+            self.sending = False
             return None
         delta = Delta(
             self._pending,
@@ -261,6 +270,10 @@ class RequestState:
             metrics.e2e.observe(now - self.arrived)
             metrics.finished(item)
 
+    def _due(self, wanted_ms: int | None, tier_ms: int) -> float:
+        milliseconds = tier_ms if wanted_ms is None else wanted_ms
+        return self.arrived + milliseconds / 1e3 if milliseconds else math.inf
+
     def _drop_unsent(self) -> None:
         self._pending, self._finish, self._pending_tokens = "", "", 0
 
@@ -268,7 +281,7 @@ class RequestState:
         return Note(
             cache=self._cache or ("coalesced" if self.shared else ""),
             similarity=self._similarity,
-            trimmed=self._trimmed,
+            trimmed=self.trimmed,
             queue_s=max(0.0, self.started - self.arrived) if self.started else 0.0,
             predicted_ttft_s=self.predicted_ttft,
         )

@@ -24,21 +24,16 @@ class ResponseSender:
         self._metrics = metrics
         self._ready: queue.SimpleQueue[RequestState | None] = queue.SimpleQueue()
 
-    def notify(self, state: RequestState) -> None:
-        """Queues a request that has something to send. Called under the service's lock."""
-        if not state.sending:
-            state.sending = True
-            self._ready.put(state)
+    def notify(self, *states: RequestState) -> None:
+        """Queues requests that have something to send. Called under the service's lock."""
+        for state in states:
+            if not state.sending:
+                state.sending = True
+                self._ready.put(state)
 
     def next(self) -> RequestState | None:
         """Waits for a request that has something to send; None after `close`."""
         return self._ready.get()
-
-    def take(self, state: RequestState) -> Delta | RequestError | None:
-        """What the request has to send; None: it leaves the queue. Called under the service's lock."""
-        item = state.take()
-        state.sending = item is not None
-        return item
 
     def send(self, state: RequestState, item: Delta | RequestError) -> bool:
         """Sends a response without any lock; False: a delta could not be sent, the answer has a hole."""

@@ -1,31 +1,26 @@
-"""Values that a client of the llm gets, and the sink that takes them."""
+"""Values that a client of the llm gets, as output tensors too, and the sink that takes them."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from trimodal.errors import RequestError
 
 
 @dataclass(frozen=True)
 class Note:
-    """How an answer came about; sent with its last delta.
+    """How an answer came about; sent with its last delta."""
 
-    Attributes:
-        cache: "exact", "semantic", "coalesced" (generated for another client with the same question), or "".
-        similarity: cosine of this question and the stored one; 1 for an exact hit, 0 without a hit.
-        trimmed: what the prompt lost to its tier's budget, as JSON; "" when nothing.
-        queue_s: arrival to the engine, seconds.
-        predicted_ttft_s: TTFT as predicted at admission, seconds; nan when it was not.
-    """
-
-    cache: str = ""
-    similarity: float = 0.0
-    trimmed: str = ""
-    queue_s: float = 0.0
-    predicted_ttft_s: float = math.nan
+    cache: str = ""  # "exact", "semantic", "coalesced" (generated for another who asked the same), or ""
+    similarity: float = 0.0  # cosine of this question and the stored one; 1 for an exact hit, 0 without a hit
+    trimmed: str = ""  # what the prompt lost to its tier's budget, as JSON; "" when nothing
+    queue_s: float = 0.0  # arrival to the engine, seconds
+    predicted_ttft_s: float = math.nan  # TTFT as predicted at admission, seconds; nan when it was not
 
 
 @dataclass(frozen=True)
@@ -42,6 +37,31 @@ class Delta:
     completion_tokens: int
     tokens: int
     note: Note | None = None
+
+
+def columns(delta: Delta) -> dict[str, NDArray[Any]]:
+    """Tensor name → array [1]; the names and types of model_repository/llm/config.pbtxt.
+
+    `predicted_ttft_ms` is -1 when it was not predicted.
+    """
+    rows: dict[str, tuple[Any, type]] = {
+        "text_output": (delta.text.encode(), np.object_),
+        "finish_reason": (delta.finish_reason.encode(), np.object_),
+        "prompt_tokens": (delta.prompt_tokens, np.int32),
+        "cached_tokens": (delta.cached_tokens, np.int32),
+        "completion_tokens": (delta.completion_tokens, np.int32),
+    }
+    if note := delta.note:
+        # JSON has no nan, and Triton's HTTP endpoint would write one all the same.
+        predicted = note.predicted_ttft_s * 1e3 if math.isfinite(note.predicted_ttft_s) else -1.0
+        rows |= {
+            "cache": (note.cache.encode(), np.object_),
+            "similarity": (note.similarity, np.float32),
+            "trimmed": (note.trimmed.encode(), np.object_),
+            "queue_ms": (note.queue_s * 1e3, np.float32),
+            "predicted_ttft_ms": (predicted, np.float32),
+        }
+    return {name: np.array([value], kind) for name, (value, kind) in rows.items()}
 
 
 class Sink(Protocol):

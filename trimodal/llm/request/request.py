@@ -108,19 +108,16 @@ def read_request(
 
 
 def _stops(inputs: Inputs, settings: LlmSettings) -> tuple[str, ...]:
-    array = inputs.get("stop")
+    array, most = inputs.get("stop"), settings.max_stop_strings
     if array is None:
         return ()
-    if array.size > settings.max_stop_strings:
-        raise InvalidArgument(
-            f"stop holds {array.size} strings: at most {settings.max_stop_strings} are taken"
-        )
+    if array.size > most:
+        raise InvalidArgument(f"stop holds {array.size} strings: at most {most} are taken")
     stops = []
     for raw in array.reshape(-1):
-        if not 0 < len(raw) <= _MAX_STOP_BYTES:
-            raise InvalidArgument(
-                f"stop holds a string of {len(raw)} bytes: 1 to {_MAX_STOP_BYTES} are taken"
-            )
+        size = len(raw)
+        if not 0 < size <= _MAX_STOP_BYTES:
+            raise InvalidArgument(f"stop holds a string of {size} bytes: 1 to {_MAX_STOP_BYTES} are taken")
         stops.append(decode("stop", raw))
     return tuple(stops)
 

@@ -26,23 +26,18 @@ _CANCEL_KEY_BYTES = (16, 128)
 
 @dataclass(frozen=True)
 class Terms:
-    """None: as the tier says.
-
-    Attributes:
-        cache_control: of "no-cache" (do not answer from the cache), "no-store" (do not keep the answer) and
-            "store" (keep it although it was sampled).
-        cache_namespace: one of the model's `cache_ttl_s`; "" is the first of them.
-        cancel_key: a request with it as `cancel` ends this one; "" is none.
-    """
+    """None: as the tier says."""
 
     tenant: str = ""
     tier: str = ""
     priority: int | None = None
     ttft_deadline_ms: int | None = None
     deadline_ms: int | None = None
+    # "no-cache": do not answer from the cache. "no-store": do not keep the answer. "store": keep it although
+    # it was sampled.
     cache_control: frozenset[str] = frozenset()
-    cache_namespace: str = ""
-    cancel_key: str = ""
+    cache_namespace: str = ""  # one of the model's `cache_ttl_s`; "" is the first of them
+    cancel_key: str = ""  # a request with it as `cancel` ends this one; "" is none
 
 
 @dataclass(frozen=True)

@@ -33,14 +33,14 @@ class Tier(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    priority: int = Field(0, ge=-100, le=100, description="higher goes first; a request may lower its own")
+    priority: int = Field(0, ge=-100, le=100)  # higher goes first; a request may lower its own
     max_prompt_tokens: int | None = Field(None, ge=1)
     max_output_tokens: int | None = Field(None, ge=1)
-    kv_share: float = Field(1.0, gt=0, le=1, description="of the KV blocks, for all its requests together")
-    ttft_deadline_ms: int = Field(0, ge=0, le=3_600_000, description="to the first text; 0: none")
-    deadline_ms: int = Field(0, ge=0, le=86_400_000, description="to the end of the answer; 0: none")
-    itl_bound_ms: float = Field(0, ge=0, description="gap that prefill of others may make; 0: none")
-    trim: Trim = Field("refuse", description="what a chat beyond max_prompt_tokens loses")
+    kv_share: float = Field(1.0, gt=0, le=1)  # of the KV blocks, for all its requests together
+    ttft_deadline_ms: int = Field(0, ge=0, le=3_600_000)  # to the first text; 0: none
+    deadline_ms: int = Field(0, ge=0, le=86_400_000)  # to the end of the answer; 0: none
+    itl_bound_ms: float = Field(0, ge=0)  # gap that prefill of others may make; 0: none
+    trim: Trim = "refuse"  # what a chat beyond max_prompt_tokens loses
 
 
 class Tiers(BaseModel):
@@ -70,11 +70,7 @@ class Tiers(BaseModel):
 
 
 def read_tiers(path: Path) -> Tiers:
-    """The tiers in a TOML file.
-
-    Raises:
-        SettingsError: names the file and the key.
-    """
+    """The tiers in a TOML file. Raises SettingsError: names the file and the key."""
     try:
         values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
         return Tiers.model_validate(values)

@@ -13,12 +13,10 @@ from trimodal.llm.scheduler.queue_simulation import FirstText, QueueSimulation
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.scheduler.waiting_queue import Key
 
-_SPAN_S = 30.0
-"""Time constant of the decay of a priority's load."""
+_SPAN_S = 30.0  # time constant of the decay of a priority's load
 _STEPS = 256
 _GOLDEN = (math.sqrt(5) - 1) / 2
-_FEW = 96
-"""With up to so many tickets, the next few ends decide: the queue is simulated several times."""
+_FEW = 96  # with up to so many tickets, the next few ends decide: the queue is simulated several times
 _RUNS = 4
 
 

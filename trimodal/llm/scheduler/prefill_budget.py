@@ -12,8 +12,7 @@ from collections import Counter
 from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
 from trimodal.llm.scheduler.ticket import Ticket
 
-_SAFETY = 0.9
-"""Of the bound: steps of one size differ."""
+_SAFETY = 0.9  # of the bound: steps of one size differ
 
 
 class PrefillBudget:

@@ -17,8 +17,7 @@ from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.scheduler.waiting_queue import Key
 
-_PLAYED = 256
-"""Hand-overs that are simulated; a longer queue is taken to go on at their rate."""
+_PLAYED = 256  # hand-overs that are simulated; a longer queue is taken to go on at their rate
 
 
 @dataclass(frozen=True)
@@ -30,14 +29,11 @@ class FirstText:
 
 
 class QueueSimulation:
-    """One run.
+    """One run, on two clocks: seconds, and tokens that each stream has made since (all at the same rate).
 
     Args:
-        limit: prompt tokens that may be in the engine's hands together.
-        batch_tokens: prompt tokens that the engine takes into a step.
+        limit: prompt tokens that may be in the engine's hands together. batch_tokens: those of a step.
         left: tokens still to come of a ticket's answer.
-
-    Two clocks: seconds, and tokens that each stream has made since (all at the same rate).
     """
 
     def __init__(
@@ -55,8 +51,8 @@ class QueueSimulation:
         self._base, self._token_s, self._stream_s = latency.ttft_weights
         self._gap, self._gap_stream = latency.gap_weights
         self._prefill_s = latency.prefill_s
-        self._slots = admission.max_num_seqs - admission.reserved
-        self._blocks = admission.num_kv_blocks - admission.reserved_blocks
+        self._slots = admission.info.max_num_seqs - len(admission.reserved)
+        self._blocks = admission.info.num_kv_blocks - admission.reserved_blocks
         self._used = dict(admission.reserved_by_tier)
         self._ends: list[tuple[float, int, Ticket]] = []
         self._seconds = self._tokens = 0.0

@@ -6,13 +6,16 @@ retry at once. Nothing is reserved for them.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 _TURNS = 16
-_MOST_S = 10.0
-"""At most so long for the others that were rejected: not all of them come again."""
-LEAST_S, LONGEST_S = 0.05, 60.0
-"""Bounds of a hint."""
+_MOST_S = 10.0  # at most so long for the others that were rejected: not all of them come again
+
+
+def bounded(seconds: float) -> float:
+    """A hint within its bounds."""
+    return max(0.05, min(seconds, 60.0))
 
 
 class RetryAfter:
@@ -28,7 +31,7 @@ class RetryAfter:
 
     def idle_s(self, now: float) -> float:
         """How long ago the last ticket was handed over; inf: none was."""
-        return now - self._turns[-1] if self._turns else float("inf")
+        return now - self._turns[-1] if self._turns else math.inf
 
     def turn_s(self, now: float) -> float:
         """Mean time between the last hand-overs; 1 before there was one."""
@@ -44,4 +47,4 @@ class RetryAfter:
             for other, (expected, since) in self._expected.items()
             if other > priority
         )
-        return max(LEAST_S, min(late + min(_MOST_S, mine + sum(above)), LONGEST_S))
+        return bounded(late + min(_MOST_S, mine + sum(above)))

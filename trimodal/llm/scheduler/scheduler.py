@@ -1,4 +1,4 @@
-"""Admits, orders and expires the tickets in front of one engine."""
+"""Admits, orders and expires the tickets in front of one engine, on what it learns of that engine."""
 
 from __future__ import annotations
 
@@ -6,26 +6,43 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from trimodal.errors import Unavailable
 from trimodal.llm.engines.protocol import EngineInfo
 from trimodal.llm.scheduler.admission import Admission
-from trimodal.llm.scheduler.predictor import Predictor
-from trimodal.llm.scheduler.stats import SchedulerStats
+from trimodal.llm.scheduler.deadlines import Deadlines
+from trimodal.llm.scheduler.estimators.answer_lengths import AnswerLengths
+from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
+from trimodal.llm.scheduler.estimators.prefix_hits import PrefixHits
+from trimodal.llm.scheduler.first_token import FirstTokenForecast, LoadShare
+from trimodal.llm.scheduler.prefill_budget import PrefillBudget
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.scheduler.waiting_queue import WaitingQueue
 from trimodal.llm.settings import LlmSettings
 
 
+@dataclass(frozen=True)
+class SchedulerStats:
+    """The figures as of now.
+
+    `unserved` counts by reason: refused on arrival, as the first text would have come too late ("deadline")
+    or the queue was full ("queue"); taken out of the queue, as the first text could not be in time any more
+    ("expired") or for a request of a higher class ("displaced").
+    """
+
+    unserved: Counter[str]
+    error_p50_s: float  # size of the last predictions' errors; nan before there is one
+    error_p90_s: float
+    token_s: float  # between two tokens of a stream at the present batch; nan: unknown
+    prefill_token_s: float  # what a prompt token takes; 0: unknown
+
+
 class Scheduler:
     """Tickets that wait and tickets that run. Not thread-safe: its owner locks.
 
-    With `scheduler` "fifo" tickets go in the order of coming; only a full queue refuses one.
-
-    Args:
-        settings: the model's parameters.
-        info: what the engine can hold.
-        clock: seconds, as `Ticket`'s times; another one is for tests.
+    With `scheduler` "fifo" tickets go in the order of coming; only a full queue refuses one. `clock` gives
+    all times, in seconds.
     """
 
     def __init__(
@@ -38,9 +55,18 @@ class Scheduler:
         self._waiting = WaitingQueue(settings.ageing_s, self._fifo)
         self._running: dict[int, Ticket] = {}
         self._dropped: dict[int, Ticket] = {}
-        self._counts: Counter[str] = Counter()
+        self._unserved: Counter[str] = Counter()
         self._longest = 0
-        self._predictor = Predictor(settings, clock)
+        batch = settings.max_num_batched_tokens
+        self._latency = LatencyModel()
+        self._lengths = AnswerLengths()
+        self._prefixes = PrefixHits()
+        self._load = LoadShare(clock())
+        self._prefill_budget = PrefillBudget(self._latency, batch)
+        self._forecast = FirstTokenForecast(self._latency, self._lengths, self._prefill_budget, batch)
+        self._deadlines = Deadlines(
+            self._latency, self._load, settings.admission_confidence, settings.ageing_s
+        )
 
     @property
     def waiting(self) -> int:
@@ -51,17 +77,15 @@ class Scheduler:
         return len(self._running)
 
     @property
-    def reserved_blocks(self) -> int:
-        return self.admission.reserved_blocks
-
-    @property
     def advice(self) -> str:
         """A setting that would keep the tiers' ITL bounds; empty: they hold, or too little is known."""
-        return self._predictor.advice
+        return self._prefill_budget.advice
 
     def stats(self) -> SchedulerStats:
         """The figures as of now."""
-        return self._predictor.stats(self._counts)
+        latency = self._latency
+        gap = latency.gap(max(1, latency.streams))
+        return SchedulerStats(self._unserved.copy(), *self._deadlines.margin.errors(), gap, latency.prefill_s)
 
     def admit(self, ticket: Ticket) -> None:
         """Lets a ticket into the queue and predicts its TTFT (`ticket.predicted_ttft`).
@@ -72,18 +96,21 @@ class Scheduler:
         now = self._clock()
         ticket.blocks = self.admission.blocks(ticket.prompt_tokens, ticket.max_tokens)
         ticket.expires = ticket.ttft_deadline
-        ticket.uncached = self._predictor.uncached(ticket)
+        ticket.uncached = self._prefixes.uncached(ticket.prefix, ticket.prompt_tokens)
         self._waiting.age(now)
         rank = self._waiting.rank(ticket, now)
         loser = self._loser(ticket, rank, now)
+        ticket.expected_tokens = self._forecast.left(ticket)
         lines = self._waiting.before(ticket)
-        try:
-            # First in, first out: no newcomer goes before it.
-            above = math.inf if self._fifo else rank
-            self._predictor.check_deadline(ticket, above, lines, self._running.values(), self.admission)
-        except Unavailable:
-            self._counts["refused_deadline"] += 1
-            raise
+        forecast = self._forecast.first_text(lines, ticket, self._running.values(), self.admission)
+        # First in, first out: no newcomer goes before it.
+        self._deadlines.predict(ticket, forecast, math.inf if self._fifo else rank, now)
+        if not self._fifo:
+            try:
+                self._deadlines.check(ticket, now)
+            except Unavailable:
+                self._unserved["deadline"] += 1
+                raise
         if loser:
             self._drop(loser, now)
         self._longest = max(self._longest, ticket.uncached) if self._waiting else ticket.uncached
@@ -113,12 +140,13 @@ class Scheduler:
         for ticket in self._waiting.heads():
             if not self.admission.in_share(ticket):
                 continue
-            if not (self._predictor.may_prefill(ticket) and self.admission.reserve(ticket)):
+            if not (self._prefill_budget.allows(ticket.uncached) and self.admission.reserve(ticket)):
                 return None
             self._waiting.remove(ticket)
             ticket.started = self._clock()
             self._running[ticket.id] = ticket
-            self._predictor.handed_over(ticket)
+            self._latency.started(ticket)
+            self._deadlines.retry_after.handed_over(ticket.started)
             return ticket
         return None
 
@@ -127,14 +155,14 @@ class Scheduler:
         had to make room; each says why (`problem`, `retry_after_s`)."""
         now = self._clock()
         if not self._fifo:
-            for ticket in self._waiting.expiring(self._predictor.soonest(self._longest)):
+            for ticket in self._waiting.expiring(self._deadlines.soonest(self._longest, now)):
                 soonest = now
                 if self._running and not ticket.trial:  # else it goes at once: try it whatever the forecast
-                    soonest = self._predictor.soonest(ticket.uncached)
+                    soonest = self._deadlines.soonest(ticket.uncached, now)
                 if soonest > ticket.expires:
                     self._waiting.remove(ticket)
-                    self._predictor.missed(ticket, soonest)
-                    self._counts["expired"] += 1
+                    self._deadlines.missed(ticket, soonest, now)
+                    self._unserved["expired"] += 1
                     self._dropped[ticket.id] = ticket
         dropped = list(self._dropped.values())
         self._dropped.clear()
@@ -150,11 +178,21 @@ class Scheduler:
         return stranded
 
     def progress(self, ticket: Ticket, tokens: int, cached_tokens: int) -> None:
-        """Counts the new tokens of a running ticket."""
+        """Counts the new tokens of a running ticket, and learns from them."""
         ticket.cached_tokens = cached_tokens
-        if tokens and ticket.id in self._running:
-            ticket.completion_tokens += tokens
-            self._predictor.progressed(ticket, tokens)
+        if not tokens or ticket.id not in self._running:
+            return
+        ticket.completion_tokens += tokens
+        now = self._clock()
+        if ticket.first_token:
+            self._latency.went_on(ticket, tokens, now)
+            return
+        ticket.first_token = now
+        self._latency.first(ticket, now)
+        self._prefixes.learn(ticket.prefix, cached_tokens)
+        self._deadlines.answered(ticket, now)
+        if not self._fifo:
+            self._prefill_budget.began(ticket)
 
     def finish(self, ticket: Ticket) -> None:
         """Ends a running ticket whose answer is complete: learns from it and frees what it held."""
@@ -166,10 +204,12 @@ class Scheduler:
             self._end(ticket, finished=False)
 
     def reopen(self, info: EngineInfo) -> None:
-        """Takes a new engine for a lost one. Those that wait stay; the owner has failed the others."""
+        """Takes a new engine for a lost one. Those that wait stay, and so does how fast it is."""
         self.admission = Admission(self._settings, info)
         self._running.clear()
-        self._predictor.emptied()
+        self._latency.emptied()
+        self._prefill_budget.emptied()
+        self._prefixes.clear()
         for ticket in self._waiting:
             ticket.blocks = self.admission.blocks(ticket.prompt_tokens, ticket.max_tokens)
             ticket.uncached = ticket.prompt_tokens
@@ -180,27 +220,35 @@ class Scheduler:
         Raises:
             Unavailable: the queue is full, and none in it has a lower rank.
         """
-        if not self._waiting and self.admission.fits(ticket) and self._predictor.may_prefill(ticket):
+        waiting, most = len(self._waiting), self._settings.max_queue
+        if waiting < most:
             return None
-        try:
-            self.admission.check_queue(len(self._waiting))
-        except Unavailable as full:
-            last = self._waiting.last()
-            if last and self._waiting.rank(last, now) < rank:
-                return last
-            self._counts["refused_queue"] += 1
-            raise Unavailable(str(full), self._predictor.again_s(ticket)) from None
-        return None
+        if not waiting and self.admission.fits(ticket) and self._prefill_budget.allows(ticket.uncached):
+            return None
+        last = self._waiting.last()
+        if last and self._waiting.rank(last, now) < rank:
+            return last
+        self._unserved["queue"] += 1
+        again_s = self._deadlines.retry_after.hint(ticket.priority, 0.0, now)
+        raise Unavailable(f"{waiting} requests wait already: max_queue is {most}", again_s)
 
     def _drop(self, loser: Ticket, now: float) -> None:
         self._waiting.remove(loser)
         waited = (now - loser.arrived) * 1e3
         loser.problem = f"the queue is full, and a request of higher priority came after {waited:.0f} ms"
-        loser.retry_after_s = self._predictor.again_s(loser)
-        self._counts["displaced"] += 1
+        loser.retry_after_s = self._deadlines.retry_after.hint(loser.priority, 0.0, now)
+        self._unserved["displaced"] += 1
         self._dropped[loser.id] = loser
 
     def _end(self, ticket: Ticket, finished: bool) -> None:
-        if self._running.pop(ticket.id, None):
-            self.admission.release(ticket)
-            self._predictor.ended(ticket, finished, self.admission.share(ticket))
+        if not self._running.pop(ticket.id, None):
+            return
+        now = self._clock()
+        self.admission.release(ticket)
+        self._latency.gone(ticket)
+        self._load.add(ticket.priority, self.admission.share(ticket) * (now - ticket.started), now)
+        if not ticket.first_token:
+            return
+        self._lengths.learn(ticket.tier_name, ticket.completion_tokens, ticket.max_tokens, finished)
+        if not self._fifo:
+            self._prefill_budget.ended(ticket)

@@ -31,8 +31,7 @@ class _Sequence:
     handle: Any
     cached: int
     made: list[int] = field(default_factory=list)
-    begun: bool = False
-    """Whether a step ran since it was added: the pipeline may have taken blocks for it."""
+    begun: bool = False  # whether a step ran since it was added: the pipeline may have taken blocks for it
 
 
 class OpenVinoEngine:
@@ -47,32 +46,29 @@ class OpenVinoEngine:
         self._judge: SpeculationJudge | None = None
         self._pipeline: Any = None
         self._stats = EngineStats()
-        if settings.speculation == "none":
-            self._open(speculate=False)
-        else:
-            self._open_speculating()
+        self._open(speculate=False)
+        if settings.speculation != "none":
+            # Plain decoding is timed first, so that speculation can be judged against it.
+            self._judge = SpeculationJudge(time_plain_steps(self._pipeline, settings.max_num_seqs))
+            self._open(speculate=True)
 
     @property
     def info(self) -> EngineInfo:
         settings = self._settings
         return EngineInfo(
             name="openvino",
-            precision=self._manifest.precision,
             num_kv_blocks=settings.num_kv_blocks,
             block_tokens=KV_BLOCK_TOKENS,
             max_num_seqs=settings.max_num_seqs,
             max_model_len=int(self._manifest.shapes["max_position_embeddings"]),
             lookahead=settings.num_assistant_tokens + 1 if settings.speculation != "none" else 0,
-            extra={"source": self._manifest.source, "kv_cache_precision": settings.kv_cache_precision},
         )
 
     def add(self, request: EngineRequest) -> None:
         handle = self._pipeline.add_request(
             request.id, token_tensor(request.prompt_ids), self._config(request)
         )
-        cached = 0
-        if self._caching:
-            cached = self._prefix.add(request.id, request.prompt_ids)
+        cached = self._prefix.add(request.id, request.prompt_ids) if self._caching else 0
         self._sequences[request.id] = _Sequence(request, handle, cached)
 
     def cancel(self, id: int) -> None:
@@ -137,6 +133,7 @@ class OpenVinoEngine:
 
         sequence = self._sequences[id]
         tokens: list[int] = []
+        stop, length = GenerationFinishReason.STOP, GenerationFinishReason.LENGTH
         reason = GenerationFinishReason.NONE
         while sequence.handle.can_read():  # read() without it never returns
             for output in sequence.handle.read().values():
@@ -145,12 +142,8 @@ class OpenVinoEngine:
         if tokens and not sequence.made:
             self._prefix.prefilled(id)
         sequence.made += tokens
-        finish, error = None, ""
-        if reason == GenerationFinishReason.STOP:
-            finish = "stop"
-        elif reason == GenerationFinishReason.LENGTH:
-            finish = "length"
-        elif sequence.handle.get_status() == GenerationStatus.IGNORED:
+        finish, error = {stop: "stop", length: "length"}.get(reason), ""
+        if not finish and sequence.handle.get_status() == GenerationStatus.IGNORED:
             finish, error = "error", "the engine ran out of KV blocks for this request"
         if finish:
             del self._sequences[id]
@@ -166,12 +159,10 @@ class OpenVinoEngine:
         drafted = len(slots) * self._settings.num_assistant_tokens if self._judge else 0
         self._stats = replace(
             stats,
-            steps=stats.steps + 1,
             decode_slots=stats.decode_slots + len(slots),
             decoded_tokens=stats.decoded_tokens + sum(slots),
             drafted_tokens=stats.drafted_tokens + drafted,
             accepted_tokens=stats.accepted_tokens + (sum(slots) - len(slots) if self._judge else 0),
-            step_seconds=seconds,
         )
         if self._judge and slots and not prefilling:
             self._judge.observe(len(slots), sum(slots), seconds)
@@ -198,12 +189,6 @@ class OpenVinoEngine:
             warm_up(self._pipeline)
         self._prefix = PrefixMirror(self._settings.num_kv_blocks, KV_BLOCK_TOKENS)
         self._stats = replace(self._stats, speculating=speculate)
-
-    def _open_speculating(self) -> None:
-        """Times plain decoding first, so that speculation can be judged against it."""
-        self._open(speculate=False)
-        self._judge = SpeculationJudge(time_plain_steps(self._pipeline, self._settings.max_num_seqs))
-        self._open(speculate=True)
 
     def _stop_speculating(self) -> None:
         self._judge = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,12 +46,13 @@ def open_pipeline(settings: LlmSettings, manifest: Manifest, *, speculate: bool)
     if settings.numerics == "reproducible":
         properties |= REPRODUCIBLE
     if speculate and settings.speculation == "draft":
-        _check_draft(manifest, settings)
+        draft = settings.version_directory / settings.draft_artefact
+        _check_draft(manifest, draft, settings)
         # Beside a draft model a prompt that is computed in parts comes out with its first tokens doubled
         # (2026.4, seen with prompts of mixed lengths). So a prompt is one step here, whatever its length.
         scheduler.dynamic_split_fuse = False
         scheduler.max_num_batched_tokens = max(settings.max_num_batched_tokens, settings.max_prompt_tokens)
-        properties["draft_model"] = genai.draft_model(str(settings.draft_directory), "CPU", **properties)
+        properties["draft_model"] = genai.draft_model(str(draft), "CPU", **properties)
     elif speculate:
         properties["prompt_lookup"] = True
     return genai.ContinuousBatchingPipeline(str(settings.artefact_directory), scheduler, "CPU", properties)
@@ -129,9 +131,9 @@ def _time_step(pipeline: Any, batch: int) -> float:
     return float(np.median(times[2:]))
 
 
-def _check_draft(manifest: Manifest, settings: LlmSettings) -> None:
+def _check_draft(manifest: Manifest, directory: Path, settings: LlmSettings) -> None:
     """A draft with another vocabulary would propose other words."""
-    draft = read_manifest(settings.draft_directory, task="llm", runtime="openvino")
+    draft = read_manifest(directory, task="llm", runtime="openvino")
     ours, theirs = (one.shapes.get("vocab_size") for one in (manifest, draft))
     if ours != theirs:
         raise ArtefactError(

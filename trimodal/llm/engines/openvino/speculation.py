@@ -1,8 +1,7 @@
 """Judges whether speculation wins: its tokens per second against plain decoding at the same batch size.
 
-Plain step times are measured once, when the engine opens. The verdict is final for
-an opened engine: a server that goes back and forth would be harder to predict than
-either choice.
+Plain step times are measured once, when the engine opens. The verdict is final for an opened engine: a server
+that goes back and forth would be harder to predict than either choice.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ import numpy as np
 _WINDOW = 128
 """Steps that are judged together: seconds of decoding with a model that is worth speculating for."""
 
-_MARGIN = 0.97
-"""A speed-up below this is a loss; between it and 1 the measurement could be noise."""
+_MARGIN = 0.97  # a speed-up below this is a loss; between it and 1 the measurement could be noise
 
 
 class SpeculationJudge:
@@ -28,8 +26,6 @@ class SpeculationJudge:
     """
 
     def __init__(self, plain_step_seconds: Mapping[int, float]) -> None:
-        if not plain_step_seconds:
-            raise ValueError("at least one plain step time is needed")
         self._batches, self._seconds = zip(*sorted(plain_step_seconds.items()), strict=True)
         self._window: deque[tuple[int, int, float]] = deque(maxlen=_WINDOW)
         self.loses = False
@@ -47,8 +43,6 @@ class SpeculationJudge:
         The median, because the plain times are medians too, and on a shared machine a few steps take
         many times as long as the rest.
         """
-        if not self._window:
-            return 1.0
         return median(
             tokens / sequences * self.plain_seconds(sequences) / seconds
             for sequences, tokens, seconds in self._window
@@ -57,9 +51,7 @@ class SpeculationJudge:
     @property
     def note(self) -> str:
         """One line for people: the measured speed-up and tokens per step."""
-        sequences = sum(entry[0] for entry in self._window)
-        tokens = sum(entry[1] for entry in self._window)
-        per_step = tokens / sequences if sequences else 1.0
+        per_step = sum(entry[1] for entry in self._window) / sum(entry[0] for entry in self._window)
         return f"{self.speedup:.2f} x plain decoding, {per_step:.2f} tokens per step"
 
     def plain_seconds(self, sequences: float) -> float:

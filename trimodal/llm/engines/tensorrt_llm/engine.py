@@ -6,20 +6,20 @@ Signatures are those of 1.2.1; nothing here was run with the library.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from trimodal.errors import OperatorError
 from trimodal.llm.engines import artefact as gpu_artefact
 from trimodal.llm.engines.artefact import GpuArtefact
 from trimodal.llm.engines.async_engine import AsyncEngine
 from trimodal.llm.engines.async_runtime import LoopThread
 from trimodal.llm.engines.protocol import Engine, EngineInfo
-from trimodal.llm.engines.tensorrt_llm.runtime import TensorRtLlmRuntime, first_figures
+from trimodal.llm.engines.tensorrt_llm.runtime import TensorRtLlmRuntime
 from trimodal.llm.engines.tensorrt_llm.speculation import drafted_tokens, speculative_config
 from trimodal.llm.settings import LlmSettings
 from trimodal.runtimes.gpu_fit import check_version
 
 if TYPE_CHECKING:
-    from tensorrt_llm.llmapi import KvCacheConfig, SchedulerConfig
     from tensorrt_llm.llmapi.llm import BaseLLM
 
 
@@ -35,23 +35,14 @@ def open_compiled(settings: LlmSettings) -> Engine:
     """
     artefact = gpu_artefact.compiled(settings)
     drafted = drafted_tokens(artefact, settings.lookahead_sizes)
-    _prepare()
+    os.environ.update({**_ENVIRONMENT, **os.environ})
     import tensorrt_llm
 
     check_version(artefact.directory, artefact.manifest, tensorrt_llm.__version__)
     from tensorrt_llm._tensorrt_engine import LLM
 
-    llm = LLM(
-        model=str(artefact.directory),
-        skip_tokenizer_init=True,
-        kv_cache_config=_kv_cache_config(settings, artefact),
-        enable_chunked_prefill=settings.enable_chunked_prefill,
-        scheduler_config=_scheduler_config(settings),
-        speculative_config=speculative_config(artefact, settings.lookahead_sizes),
-        max_batch_size=settings.max_num_seqs,
-        max_num_tokens=settings.max_num_batched_tokens,
-        max_seq_len=artefact.max_model_len,
-    )
+    speculative = speculative_config(artefact, settings.lookahead_sizes)
+    llm = LLM(**_arguments(settings, artefact), speculative_config=speculative)
     return _follow(settings, artefact, llm, drafted=drafted)
 
 
@@ -62,34 +53,20 @@ def open_pytorch(settings: LlmSettings) -> Engine:
         OperatorError: the artefact is missing or another one, or GPUs are.
     """
     artefact = gpu_artefact.checkpoint(settings)
-    _prepare()
+    os.environ.update({**_ENVIRONMENT, **os.environ})
     from tensorrt_llm import LLM
 
     llm = LLM(
-        model=str(artefact.directory),
-        skip_tokenizer_init=True,
+        **_arguments(settings, artefact),
         tensor_parallel_size=settings.tensor_parallel_size,
         pipeline_parallel_size=settings.pipeline_parallel_size,
-        kv_cache_config=_kv_cache_config(settings, artefact),
-        enable_chunked_prefill=settings.enable_chunked_prefill,
-        scheduler_config=_scheduler_config(settings),
-        max_batch_size=settings.max_num_seqs,
-        max_num_tokens=settings.max_num_batched_tokens,
-        max_seq_len=artefact.max_model_len,
         enable_iter_perf_stats=True,  # KV figures; off by default on this backend
     )
     return _follow(settings, artefact, llm, drafted=0)
 
 
-def _prepare() -> None:
-    for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-
-
 def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, drafted: int) -> Engine:
     """The opened library, warm, with its KV pool's size known."""
-    import tensorrt_llm
-
     runtime = TensorRtLlmRuntime(
         llm,
         artefact.eos_ids,
@@ -98,40 +75,42 @@ def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, draft
     )
     loop = LoopThread()
     try:
-        kv = first_figures(loop.run(runtime.begin()), settings.num_kv_blocks, artefact.block_tokens)
+        kv = loop.run(runtime.begin())
+        if not kv and not settings.num_kv_blocks:
+            raise OperatorError("TensorRT-LLM does not tell how many KV blocks it has: set num_kv_blocks")
     except BaseException:
-        loop.cancel_tasks()
-        runtime.close()
-        loop.close()
+        loop.close(runtime)
         raise
     info = EngineInfo(
         name=settings.engine,
-        precision=artefact.manifest.precision,
-        num_kv_blocks=kv.total,
-        block_tokens=kv.block_tokens,
+        num_kv_blocks=kv.total if kv else settings.num_kv_blocks,
+        block_tokens=kv.block_tokens if kv else artefact.block_tokens,
         max_num_seqs=settings.max_num_seqs,
         max_model_len=artefact.max_model_len,
         lookahead=drafted,
-        extra=artefact.facts("tensorrt_llm", tensorrt_llm.__version__),
     )
     return AsyncEngine(loop, runtime, info, settings.stall_timeout_s)
 
 
-def _kv_cache_config(settings: LlmSettings, artefact: GpuArtefact) -> KvCacheConfig:
-    from tensorrt_llm.llmapi import KvCacheConfig
+def _arguments(settings: LlmSettings, artefact: GpuArtefact) -> dict[str, Any]:
+    """Of the LLM class, for both backends."""
+    from tensorrt_llm.llmapi import CapacitySchedulerPolicy, KvCacheConfig, SchedulerConfig
 
-    return KvCacheConfig(
+    kv_cache = KvCacheConfig(
         enable_block_reuse=settings.enable_prefix_caching,
         free_gpu_memory_fraction=settings.kv_cache_free_gpu_memory_fraction,
         host_cache_size=settings.host_cache_bytes or None,
         max_tokens=settings.num_kv_blocks * artefact.block_tokens or None,
         dtype=settings.kv_cache_dtype,  # "auto" for a compiled engine: it was built with one
     )
-
-
-def _scheduler_config(settings: LlmSettings) -> SchedulerConfig:
-    from tensorrt_llm.llmapi import CapacitySchedulerPolicy, SchedulerConfig
-
-    return SchedulerConfig(
-        capacity_scheduler_policy=CapacitySchedulerPolicy(settings.capacity_scheduler_policy)
-    )
+    policy = CapacitySchedulerPolicy(settings.capacity_scheduler_policy)
+    return {
+        "model": str(artefact.directory),
+        "skip_tokenizer_init": True,
+        "kv_cache_config": kv_cache,
+        "enable_chunked_prefill": settings.enable_chunked_prefill,
+        "scheduler_config": SchedulerConfig(capacity_scheduler_policy=policy),
+        "max_batch_size": settings.max_num_seqs,
+        "max_num_tokens": settings.max_num_batched_tokens,
+        "max_seq_len": artefact.max_model_len,
+    }

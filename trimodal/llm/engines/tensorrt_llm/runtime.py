@@ -13,9 +13,8 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trimodal.errors import OperatorError
-from trimodal.llm.engines.async_runtime import Chunk, warm_up
-from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS, EngineRequest, Sampling
+from trimodal.llm.engines.async_runtime import finish_reason, warm_up
+from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS, EngineRequest, Output, Sampling
 
 if TYPE_CHECKING:
     from tensorrt_llm import SamplingParams
@@ -39,11 +38,9 @@ class KvFigures:
 
 
 class TensorRtLlmRuntime:
-    """An opened LLM.
+    """An opened LLM of either backend, without its tokenizer.
 
     Args:
-        llm: of either backend, opened without its tokenizer.
-        eos_ids: what ends an answer.
         host_cache: whether blocks of host memory were asked for.
         reused_blocks: whether a request's cached tokens are read from its performance metrics; the
             compiled engines do not report them otherwise.
@@ -69,7 +66,7 @@ class TensorRtLlmRuntime:
             await asyncio.sleep(0.01)
         return self._kv
 
-    async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: EngineRequest) -> AsyncGenerator[Output, None]:
         result = self._llm.generate_async(
             request.prompt_ids, self._sampling_params(request.sampling), streaming=True
         )
@@ -81,7 +78,7 @@ class TensorRtLlmRuntime:
                 tokens = list((completion.token_ids or [])[made:])
                 made += len(tokens)
                 cached = self._cached_tokens(update.cached_tokens, completion, len(request.prompt_ids))
-                yield Chunk(tokens, _finish_reason(completion), cached)
+                yield Output(request.id, tokens, finish_reason(completion.finish_reason), cached)
         finally:
             if not result.finished:
                 with contextlib.suppress(Exception):  # a library that is gone holds nothing any more
@@ -138,21 +135,3 @@ class TensorRtLlmRuntime:
             # that were ever free (the first figures come when nothing runs) are all that the GPU has.
             total = max(free, self._kv.total if self._kv else 0)
         return KvFigures(max(total, 1), free, int(kv.get("tokensPerBlock") or KV_BLOCK_TOKENS))
-
-
-def first_figures(kv: KvFigures | None, num_kv_blocks: int, block_tokens: int) -> KvFigures:
-    """The pool's size: as reported, else as set.
-
-    Raises:
-        OperatorError: neither is known.
-    """
-    if kv:
-        return kv
-    if not num_kv_blocks:
-        raise OperatorError("TensorRT-LLM does not tell how many KV blocks it has: set num_kv_blocks")
-    return KvFigures(num_kv_blocks, num_kv_blocks, block_tokens)
-
-
-def _finish_reason(completion: CompletionOutput) -> str | None:
-    reason: str | None = completion.finish_reason
-    return reason if reason in (None, "stop", "length") else "error"  # timeout, or the library's own abort

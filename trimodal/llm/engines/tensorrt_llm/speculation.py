@@ -25,10 +25,7 @@ def lookahead_tokens(window: int, ngram: int, verification: int) -> int:
 
 
 def drafted_tokens(artefact: GpuArtefact, wanted: tuple[int, int, int] | None) -> int:
-    """Tokens drafted in a step, 0 without speculation.
-
-    Args:
-        wanted: lookahead's sizes in the settings, None for those that were built.
+    """Tokens drafted in a step, 0 without speculation; with lookahead for sizes `wanted`, None: as built.
 
     Raises:
         ArtefactError: the engine was built without lookahead, or for smaller sizes.

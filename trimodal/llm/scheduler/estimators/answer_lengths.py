@@ -12,12 +12,9 @@ from collections import deque
 from collections.abc import Iterable
 
 _WINDOW = 256
-_READY = 8
-"""Complete answers before anything is predicted."""
-_OWN = 32
-"""Complete answers before a tier has a table of its own."""
-_STALE = 16
-"""New answers that make a table be drawn anew."""
+_READY = 8  # complete answers before anything is predicted
+_OWN = 32  # complete answers before a tier has a table of its own
+_STALE = 16  # new answers that make a table be drawn anew
 
 
 def _edges() -> list[int]:

@@ -13,12 +13,10 @@ from trimodal.llm.scheduler.estimators.least_squares import LeastSquares
 from trimodal.llm.scheduler.estimators.safety_margin import Residuals
 from trimodal.llm.scheduler.ticket import Ticket
 
-_READY = 5
-"""Observations before anything is predicted."""
+_READY = 5  # observations before anything is predicted
 _WINDOW_TOKENS = 16
 """Tokens of a stream that make one observation of the decode latency: one for each would cost too much."""
-_PATIENCE = 3
-"""Multiple of the usual time without any token from which on the engine counts as stalled."""
+_PATIENCE = 3  # multiple of the usual time without any token from which on the engine counts as stalled
 
 
 @dataclass
@@ -47,8 +45,7 @@ class LatencyModel:
         self.errors = Residuals()
         self.pending = 0
         """Prompt tokens handed over and not answered yet, without those that the prefix cache spares."""
-        self.streams = 0
-        """Streams that decode."""
+        self.streams = 0  # streams that decode
 
     @property
     def ready(self) -> bool:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 _SWEEPS = 25
-_OUTLIER = 5.0
-"""Beyond so many mean errors an observation counts as if it were just there."""
-_LEAST = 1e-4
-"""No observation weighs more than one of this size."""
-_SETTLED = 10
-"""Observations before one can be told from an outlier."""
+_OUTLIER = 5.0  # beyond so many mean errors an observation counts as if it were just there
+_LEAST = 1e-4  # no observation weighs more than one of this size
+_SETTLED = 10  # observations before one can be told from an outlier
 
 
 class LeastSquares:

@@ -49,12 +49,9 @@ class Residuals:
         return self._ordered[min(rank, len(self._ordered)) - 1]
 
 
-_LAST = 512
-"""Errors that `errors` sums up."""
-_OWN = 40
-"""Errors of its own before a tier's margin is from those alone."""
-_RATE, _HIGHEST = 0.02, 0.99
-"""By how much one late answer moves the quantile, and how far it may go."""
+_LAST = 512  # errors that `errors` sums up
+_OWN = 40  # errors of its own before a tier's margin is from those alone
+_RATE, _HIGHEST = 0.02, 0.99  # by how much one late answer moves the quantile, and how far it may go
 
 
 class SafetyMargin:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.llm.doubles.answers import Answers, ask
-from tests.llm.doubles.sinks import FakeServer, eventually
+from tests.llm.doubles.sinks import FakeServer, counts, eventually
 from trimodal.errors import Cancelled, Unavailable
 from trimodal.llm.frontend.dispatcher import Dispatcher
 
@@ -15,33 +15,33 @@ from trimodal.llm.frontend.dispatcher import Dispatcher
 def held(server: FakeServer, max_tokens: int = 400) -> None:
     """The engine's only slot is taken."""
     ask(server, "holds the engine", max_tokens=max_tokens, cache_control=frozenset({"no-cache"}))
-    eventually(lambda: server.service.counts[0] == 1)
+    eventually(lambda: counts(server.service)[0] == 1)
 
 
 def test_who_has_less_time_than_the_others_is_told_so_alone() -> None:
     with FakeServer(answers=Answers(), max_num_seqs=1, fake_step_ms=2.0) as server:
         held(server)
         patient = ask(server, max_tokens=5)
-        eventually(lambda: server.service.counts[1] == 1)
+        eventually(lambda: counts(server.service)[1] == 1)
         hasty = ask(server, max_tokens=5, ttft_deadline_ms=100)
         assert isinstance(hasty.wait().error, Unavailable)
         assert "ttft_deadline_ms cannot be kept" in str(hasty.error)
         assert hasty.error.retry_after_s
         assert not patient.ended.is_set()
         assert patient.wait().deltas[-1].finish_reason == "length"
-        eventually(lambda: server.service.counts == (0, 0, 0))
+        eventually(lambda: counts(server.service) == (0, 0, 0))
 
 
 def test_who_has_less_time_leaves_when_the_patient_one_has_gone() -> None:
     with FakeServer(answers=Answers(), max_num_seqs=1, fake_step_ms=2.0) as server:
         held(server)
         patient = ask(server, max_tokens=5, ttft_deadline_ms=3_000_000)
-        eventually(lambda: server.service.counts[1] == 1)
+        eventually(lambda: counts(server.service)[1] == 1)
         hasty = ask(server, max_tokens=5, ttft_deadline_ms=150)
         patient.cancelled = True
         assert isinstance(patient.wait().error, Cancelled)
         assert isinstance(hasty.wait().error, Unavailable)
-        assert server.service.counts[:2] == (1, 0), "nobody waits for it: it is not generated"
+        assert counts(server.service)[:2] == (1, 0), "nobody waits for it: it is not generated"
 
 
 def test_without_deadlines_there_is_none_for_listeners_either() -> None:
@@ -72,9 +72,9 @@ def test_a_premium_request_does_not_wait_behind_the_share_of_batch(tmp_path: Pat
         answers=Answers(), tiers=str(tiers), num_kv_blocks=32, max_num_seqs=8, fake_step_ms=5.0
     ) as server:
         ask(server, "fills the share", max_tokens=250, tier="batch")
-        eventually(lambda: server.service.counts[0] == 1)
+        eventually(lambda: counts(server.service)[0] == 1)
         batch = ask(server, max_tokens=200, tier="batch")
-        eventually(lambda: server.service.counts[1] == 1)
+        eventually(lambda: counts(server.service)[1] == 1)
         standard = ask(server, max_tokens=200)
         eventually(lambda: standard.deltas != [])
         assert not batch.deltas
@@ -90,7 +90,7 @@ def test_a_deadline_passes_while_the_cache_is_asked() -> None:
         assert "deadline_ms passed: no text yet" in str(sink.error)
         answers.gate.set()
         eventually(lambda: server.value("queued_requests") == 0)
-        assert server.service.counts == (0, 0, 0)
+        assert counts(server.service) == (0, 0, 0)
         assert not sink.after_end
 
 

@@ -1,9 +1,8 @@
 import numpy as np
 
 from tests.project.test_configs import profiles
-from trimodal.llm.request.outputs import Delta, Note
+from trimodal.llm.request.outputs import Delta, Note, columns
 from trimodal.llm.request.request import INPUTS
-from trimodal.llm.request.tensors import columns
 
 KINDS = {"TYPE_STRING": np.object_, "TYPE_INT32": np.int32, "TYPE_FP32": np.float32}
 FIRST = Delta("naïve", "", 3, 1, 2, 2)
