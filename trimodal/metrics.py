@@ -36,6 +36,13 @@ class Metrics(Protocol):
     def histogram(self, name: str, description: str, labels: Labels, buckets: Sequence[float]) -> Metric: ...
 
 
+def counters(
+    name: str, metrics: Metrics, description: str, label: str, values: Sequence[str], **labels: str
+) -> dict[str, Metric]:
+    """One counter for each value of a label, by that value: all of them show from the start, at zero."""
+    return {value: metrics.counter(name, description, {**labels, label: value}) for value in values}
+
+
 class _MemoryMetric:
     def __init__(self) -> None:
         self.value = 0.0

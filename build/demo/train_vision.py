@@ -24,8 +24,8 @@ from PIL import Image
 
 from trimodal.build_support import progress, report
 from trimodal.vision.artefact import InputSpec
-from trimodal.vision.image import Limits
 from trimodal.vision.preprocess import Preprocessor
+from trimodal.vision.settings import Limits
 
 if TYPE_CHECKING:
     import torch

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from trimodal.assistant.tensors import Columns
-from trimodal.assistant.values import Piece, Saw
+from trimodal.assistant.values import Columns, Piece, Saw
 from trimodal.errors import Cancelled, RequestError
 
 BOUND = 10.0
@@ -25,9 +24,9 @@ class Models:
         self.errors: dict[str, Exception] = {}
         self.heard = "what is said"
         self.saw = Saw(("seven", "one"), (0.9, 0.1))
-        self.pieces = [*(Piece(word) for word in WORDS), Piece("", "stop", 9, 3, len(WORDS), note())]
+        self.pieces = [*(piece(word) for word in WORDS), piece("", "stop", (9, 3, len(WORDS)), **note())]
         self.asked: list[dict[str, np.ndarray]] = []
-        self.cancelled: list[str] = []
+        self.cancelled: list[int] = []
         self.stopped: list[int] = []
         self._ended = threading.Event()
 
@@ -44,18 +43,19 @@ class Models:
         self._work("saw")
         return self.saw
 
-    def answer(self, key, inputs, check) -> Iterator[Piece]:
-        check()
-        self.asked.append({**inputs, "cancel_key": np.array([key.encode()], object)})
-        for number, piece in enumerate(self.pieces):
-            if number == 2:
-                self._work("answer")
-            if self._ended.is_set():
-                raise Cancelled("the client cancelled the request")
-            yield piece
+    def answer(self, inputs, on_cancel) -> Iterator[Piece]:
+        number = len(self.asked)
+        with on_cancel(lambda: self.cancel(number)):
+            self.asked.append(dict(inputs))
+            for at, piece in enumerate(self.pieces):
+                if at == 2:
+                    self._work("answer")
+                if self._ended.is_set():
+                    raise Cancelled("the client cancelled the request")
+                yield piece
 
-    def cancel(self, key) -> None:
-        self.cancelled.append(key)
+    def cancel(self, number) -> None:
+        self.cancelled.append(number)
         self._ended.set()
         self.go["answer"].set()
 
@@ -120,6 +120,15 @@ class Sink:
     def _end(self) -> None:
         self.ends += 1
         self._ended.set()
+
+
+def piece(text: str, finish_reason: str = "", usage=(0, 0, 0), **note: np.ndarray) -> Piece:
+    """What the llm's outputs become."""
+    texts = {"text_output": text, "finish_reason": finish_reason}
+    counts = zip(("prompt_tokens", "cached_tokens", "completion_tokens"), usage, strict=True)
+    columns = {name: np.array([value.encode()], object) for name, value in texts.items()}
+    columns |= {name: np.array([count], np.int32) for name, count in counts}
+    return Piece(text, finish_reason, columns | note)
 
 
 def note(**changes) -> dict[str, np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -20,8 +21,8 @@ from trimodal.paths import ADDRESS_VARIABLE
 QUESTION = {"text_input": np.array([b"q"], object), "max_tokens": np.array([7], np.int32)}
 
 
-def never():
-    pass
+def never(stop):
+    return nullcontext()
 
 
 @pytest.fixture
@@ -48,10 +49,13 @@ def test_an_answer_streams_and_its_last_piece_has_a_note(endpoint):
         yield {}  # as the empty final response
 
     served = endpoint(llm)
-    first, last = models(served).answer("key", QUESTION, never)
-    assert (first.text, first.finish_reason, first.note) == ("é", "", {})
-    assert (last.finish_reason, last.completion_tokens) == ("stop", 2)
-    assert {name: array[0] for name, array in last.note.items()} == {"cache": b"exact", "queue_ms": 2.5}
+    first, last = models(served).answer(QUESTION, never)
+    usage = dict.fromkeys(("prompt_tokens", "cached_tokens", "completion_tokens"), 2)
+    assert (first.text, first.finish_reason) == ("é", "")
+    said = {"text_output": "é".encode(), "finish_reason": b""}
+    assert {name: array[0] for name, array in first.columns.items()} == {**said, **usage}
+    told = {"text_output": b"", "finish_reason": b"stop", "cache": b"exact", "queue_ms": 2.5}
+    assert {name: array[0] for name, array in last.columns.items()} == {**told, **usage}
     (asked,) = served.asked
     assert {name: array.tolist() for name, array in asked.items()} == {
         "text_input": [b"q"],
@@ -64,7 +68,7 @@ def test_an_error_in_the_middle_has_its_code(endpoint):
         yield response(b"so far")
         yield "UNAVAILABLE: the queue is full; retry after 0.4 s"
 
-    pieces = models(endpoint(llm)).answer("key", QUESTION, never)
+    pieces = models(endpoint(llm)).answer(QUESTION, never)
     assert next(pieces).text == "so far"
     with pytest.raises(Unavailable, match="the queue is full") as caught:
         next(pieces)
@@ -81,31 +85,31 @@ def test_cancelling_ends_the_call_at_the_server_and_no_other(endpoint):
 
     served = endpoint(llm)
     line = models(served)
-    one, other = (line.answer(key, QUESTION, never) for key in ("one", "other"))
+    stops = []
+    one, other = (line.answer(QUESTION, lambda stop: nullcontext(stops.append(stop))) for _ in range(2))
     assert (next(one).text, next(other).text) == ("first", "first")
-    line.cancel("nobody's")
-    line.cancel("one")
+    stops[0]()
     with pytest.raises(Cancelled):
         next(one)
     assert served.ended.wait(BOUND)
-    line.cancel("one")
+    stops[0]()
     go.set()
     assert next(other).finish_reason == "stop"
 
 
 def test_one_that_was_stopped_before_it_began_ends(endpoint):
-    def check():
+    def over(stop):
         raise Stopped
 
     served = endpoint(lambda inputs: iter([response(b"a")]))
     with pytest.raises(Stopped):
-        next(models(served).answer("key", QUESTION, check))
+        next(models(served).answer(QUESTION, over))
 
 
 def test_more_answers_at_once_than_a_backend_has_threads(endpoint):
     served = endpoint(lambda inputs: iter([response(b"a"), response(b"", b"stop")]))
     line = models(served)
-    under_way = [line.answer(str(number), QUESTION, never) for number in range(40)]
+    under_way = [line.answer(QUESTION, never) for _ in range(40)]
     assert {next(answer).text for answer in under_way[:16]} == {"a"}
     assert {piece.finish_reason for answer in under_way for piece in answer} == {"", "stop"}
 
@@ -113,10 +117,10 @@ def test_more_answers_at_once_than_a_backend_has_threads(endpoint):
 def test_an_endpoint_that_is_not_there():
     line = LlmConnection("127.0.0.1:1", "llm")
     with pytest.raises(InternalError, match="the server's own gRPC endpoint 127.0.0.1:1 fails: no server at"):
-        next(line.responses("key", QUESTION, never))
+        next(line.responses(QUESTION, never))
 
 
 def test_where_it_is_comes_from_the_server_that_started_the_process(endpoint, monkeypatch):
     served = endpoint(lambda inputs: iter([response(b"a", b"stop")]))
     monkeypatch.setenv(ADDRESS_VARIABLE, served.address)
-    assert next(LlmConnection("", "llm").responses("key", QUESTION, never))["text_output"].tolist() == [b"a"]
+    assert next(LlmConnection("", "llm").responses(QUESTION, never))["text_output"].tolist() == [b"a"]

@@ -134,7 +134,7 @@ def test_a_client_that_leaves_gets_one_end_and_is_not_looked_at_again(glue):
     sender.cancelled = True
     assert sender.ended.wait(BOUND)
     assert sender.error().code == TritonError.CANCELLED
-    eventually(lambda: glue.model.service.active == 0)
+    eventually(lambda: not glue.model.service._requests)
     assert (sender.finals, sender.looks_after_final) == (1, 0)
     assert glue.endpoint.ended.wait(BOUND), "the llm's answer is ended, too"
 

@@ -315,7 +315,7 @@ def test_every_metric_family_is_described_and_every_one_described_exists() -> No
 
 @cache
 def families() -> dict[str, str]:
-    """Name → kind of each family that the package declares in calls of counter, gauge and histogram."""
+    """Name → kind of each family that the package declares in calls of counter(s), gauge and histogram."""
     return dict(declared())
 
 
@@ -344,7 +344,8 @@ def declared() -> Iterator[tuple[str, str]]:
 def kind_of(call: ast.Call) -> str:
     """counter, gauge or histogram; empty for any other call."""
     called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    return called.strip("_") if called.strip("_") in ("counter", "gauge", "histogram") else ""
+    kind = called.strip("_").removesuffix("s")
+    return kind if kind in ("counter", "gauge", "histogram") else ""
 
 
 def name_of(node: ast.expr, texts: dict[str, str]) -> str:

@@ -16,7 +16,8 @@ from tests.vision.pictures import (
     webp_claiming,
 )
 from trimodal.errors import InvalidArgument
-from trimodal.vision.image import Limits, decode
+from trimodal.vision.image import decode
+from trimodal.vision.settings import Limits
 
 LIMITS = Limits()
 
@@ -171,7 +172,10 @@ def test_the_limits_are_the_callers_and_the_field_is_named():
         with pytest.raises(InvalidArgument) as caught:
             decode(data, limits, name="image[3]")
         assert str(caught.value) == told
-    assert decode(data, Limits(len(data), 3072, 64, 48)).rgb.size == (64, 48)
+    assert decode(data, Limits(max_bytes=len(data), max_pixels=3072, max_side=64, min_side=48)).rgb.size == (
+        64,
+        48,
+    )
 
 
 FILES = {

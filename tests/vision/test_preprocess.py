@@ -4,8 +4,9 @@ from PIL import Image
 
 from tests.vision.pictures import encode, exif, noise, quarters
 from trimodal.vision.artefact import InputSpec
-from trimodal.vision.image import Limits, Picture
+from trimodal.vision.image import Picture
 from trimodal.vision.preprocess import UPRIGHT, Preprocessor
+from trimodal.vision.settings import Limits
 
 
 def prepared(data: bytes, **spec: object) -> np.ndarray:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from trimodal.errors import InvalidArgument
-from trimodal.vision.rank import Ranker, softmax
+from trimodal.vision.rank import RankStep, softmax
 
 
 def test_softmax_sums_to_one_and_does_not_overflow():
@@ -11,14 +11,14 @@ def test_softmax_sums_to_one_and_does_not_overflow():
 
 
 def test_best_first_and_ties_in_the_order_of_the_labels():
-    labels, scores = Ranker(["a", "b", "ç"], top_k=2).rank(np.array([[0, 5, 1], [2, 2, 2]], np.float32))
+    labels, scores = RankStep(["a", "b", "ç"], top_k=2).rank_one(np.array([[0, 5, 1], [2, 2, 2]], np.float32))
     assert labels.tolist() == [[b"b", "ç".encode()], [b"a", b"b"]]
     assert scores.dtype == np.float32
     assert scores[0, 0] > scores[0, 1]
 
 
 def test_no_more_labels_than_classes():
-    labels, _ = Ranker(["a", "b"], top_k=5).rank(np.zeros((1, 2), np.float32))
+    labels, _ = RankStep(["a", "b"], top_k=5).rank_one(np.zeros((1, 2), np.float32))
     assert labels.shape == (1, 2)
 
 
@@ -27,4 +27,4 @@ def test_no_more_labels_than_classes():
 )
 def test_refuses_other_shapes_and_numbers_that_are_none(bad):
     with pytest.raises(InvalidArgument, match="logits: "):
-        Ranker(["a", "b", "c"], top_k=1).rank(bad.astype(np.float32))
+        RankStep(["a", "b", "c"], top_k=1).rank_one(bad.astype(np.float32))

@@ -8,8 +8,9 @@ from trimodal.errors import ArtefactError, InvalidArgument
 from trimodal.metrics import MemoryMetrics
 from trimodal.vision.artefact import InputSpec
 from trimodal.vision.engines.fake import FakeClassifier
+from trimodal.vision.rank import RankStep
 from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
-from trimodal.vision.steps import ClassifyStep, PreprocessStep, RankStep
+from trimodal.vision.steps import ClassifyStep, PreprocessStep
 
 SPEC = InputSpec(height=8, width=8, resize="exact")
 
@@ -65,13 +66,13 @@ def test_settings_limits_reach_the_decoder(metrics):
 
 
 def test_one_run_for_all_requests_and_each_gets_its_own(metrics):
-    engine = FakeClassifier(3, script=[2, 0, 1])
+    engine = FakeClassifier(3)
     service = ClassifyStep(engine, SPEC, metrics)
     first, wrong, second = service.classify(
         [
-            np.zeros((2, 3, 8, 8), np.uint8),
+            np.repeat([2, 0], 3 * 8 * 8).reshape(2, 3, 8, 8).astype(np.uint8),
             np.zeros((1, 3, 9, 8), np.uint8),
-            np.zeros((1, 3, 8, 8), np.uint8),
+            np.ones((1, 3, 8, 8), np.uint8),
         ]
     )
     assert first.argmax(1).tolist() == [2, 0]

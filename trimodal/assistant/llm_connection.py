@@ -8,8 +8,8 @@ lock held), an error in the middle of an answer is lost, and a call cannot be ca
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from numpy.typing import NDArray
@@ -19,29 +19,29 @@ from trimodal.paths import ADDRESS_VARIABLE
 
 DEFAULT_ADDRESS = "127.0.0.1:8001"
 _MESSAGE_BYTES = 64 << 20
+OnCancel = Callable[[Callable[[], None]], AbstractContextManager[None]]
 
 
 class LlmConnection:
-    """Streamed calls of one model.
-
-    Args:
-        address: host:port; empty: of the server that this process belongs to.
-    """
+    """Streamed calls of one model at `address`, host:port; empty: of the server that runs this process."""
 
     def __init__(self, address: str, model: str) -> None:
+        import grpc
+        from tritonclient.grpc import service_pb2_grpc
+
         self._address = address or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
         self._model = model
-        self._lock = threading.Lock()
-        self._stub: Any = None
-        self._calls: dict[str, Any] = {}
+        sizes = ("grpc.max_receive_message_length", "grpc.max_send_message_length")
+        # Connects with the first call, when the server listens.
+        channel = grpc.insecure_channel(self._address, [(size, _MESSAGE_BYTES) for size in sizes])
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
 
     def responses(
-        self, key: str, inputs: Mapping[str, NDArray[Any]], check: Callable[[], None]
+        self, inputs: Mapping[str, NDArray[Any]], on_cancel: OnCancel
     ) -> Iterator[Mapping[str, NDArray[Any]]]:
-        """Streams the outputs of each response. `cancel(key)` ends it; `check` raises if that came first.
+        """Streams the outputs of each response; `on_cancel` is entered with what ends the call.
 
-        Raises:
-            RequestError: the model's own, or InternalError: the endpoint cannot be reached.
+        Raises RequestError: the model's own, or InternalError where the endpoint cannot be reached.
         """
         import grpc
 
@@ -49,48 +49,19 @@ class LlmConnection:
         from trimodal.client.transports.base import Request
         from trimodal.client.transports.tensors import decode, encode
 
-        message = encode(Request(self._model, inputs))
-        call = self._connected().ModelStreamInfer(iter([message]))
-        with self._lock:
-            self._calls[key] = call
+        call = self._stub.ModelStreamInfer(iter([encode(Request(self._model, inputs))]))
         try:
-            check()
-            for response in call:
-                if response.error_message:
-                    by_model = bool(response.infer_response.model_name)
-                    raise from_message(response.error_message, by_model=by_model)
-                if outputs := decode(response.infer_response):
-                    yield outputs
+            with on_cancel(call.cancel):
+                for response in call:
+                    if response.error_message:
+                        by_model = bool(response.infer_response.model_name)
+                        raise from_message(response.error_message, by_model=by_model)
+                    if outputs := decode(response.infer_response):
+                        yield outputs
         except grpc.RpcError as error:
             told = from_status(error.code(), error.details(), self._address)
             if isinstance(told, RequestError):
                 raise told from None
             raise InternalError(f"the server's own gRPC endpoint {self._address} fails: {told}") from None
         finally:
-            with self._lock:
-                self._calls.pop(key, None)
             call.cancel()  # nothing if it is over
-
-    def cancel(self, key: str) -> None:
-        """Ends the call, if it is under way."""
-        with self._lock:
-            call = self._calls.get(key)
-        if call is not None:
-            call.cancel()
-
-    def _connected(self) -> Any:
-        """Returns the stub; its connection is made with the first call, when the server listens."""
-        with self._lock:
-            if self._stub is None:
-                import grpc
-                from tritonclient.grpc import service_pb2_grpc
-
-                channel = grpc.insecure_channel(
-                    self._address,
-                    [
-                        ("grpc.max_receive_message_length", _MESSAGE_BYTES),
-                        ("grpc.max_send_message_length", _MESSAGE_BYTES),
-                    ],
-                )
-                self._stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-            return self._stub

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trimodal.assistant.values import STAGES
 from trimodal.errors import RequestError
-from trimodal.metrics import Metrics
+from trimodal.metrics import Metrics, counters
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _P = "trimodal_assistant"
@@ -17,24 +17,23 @@ class AssistantMetrics:
     def __init__(self, metrics: Metrics, model: str = "assistant") -> None:
         label = {"model": model}
         self.active = metrics.gauge(f"{_P}_active_requests", "Requests with a stage under way", label)
-        self._requests = {
-            outcome: metrics.counter(
-                f"{_P}_requests_total", "Requests by outcome", label | {"outcome": outcome}
-            )
-            for outcome in _OUTCOMES
-        }
+        self._requests = counters(
+            f"{_P}_requests_total", metrics, "Requests by outcome", "outcome", _OUTCOMES, **label
+        )
         self.stages = {
             stage: metrics.histogram(
                 f"{_P}_stage_seconds", "How long a stage took", label | {"stage": stage}, _SECONDS
             )
             for stage in STAGES
         }
-        self.failures = {
-            stage: metrics.counter(
-                f"{_P}_stage_failures_total", "Requests that a stage failed", label | {"stage": stage}
-            )
-            for stage in STAGES
-        }
+        self.failures = counters(
+            f"{_P}_stage_failures_total",
+            metrics,
+            "Requests that a stage failed",
+            "stage",
+            STAGES,
+            model=model,
+        )
         self.ttft = metrics.histogram(
             f"{_P}_ttft_seconds", "Arrival to the first text of the answer", label, _SECONDS
         )

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trimodal.assistant.llm_connection import LlmConnection
+from trimodal.assistant.llm_connection import LlmConnection, OnCancel
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.assistant.values import Piece, Saw
 from trimodal.audio.values import SAMPLE_RATE, Samples
@@ -21,6 +22,7 @@ from trimodal.triton.calls import Gate, infer
 
 Check = Callable[[], None]
 _CLIENTS_FIELDS = ("image", "audio", "audio_int16", "policy", "language")
+_TEXTS, _USAGE = ("text_output", "finish_reason"), ("prompt_tokens", "cached_tokens", "completion_tokens")
 _NOTE = ("cache", "similarity", "trimmed", "queue_ms", "predicted_ttft_ms")
 
 
@@ -29,16 +31,13 @@ class Models:
 
     def __init__(self, pb_utils: Any, settings: AssistantSettings) -> None:
         self._pb_utils = pb_utils
+        self._infer = partial(infer, pb_utils, fields=_CLIENTS_FIELDS)
         self._settings = settings
         self._gate = Gate()
         self._llm = LlmConnection(settings.grpc_address, settings.llm)
 
     def hear(self, samples: Samples, stream: int, check: Check) -> str:
-        """Recognises the words in float32[n], 16 kHz mono, n > 0; calls `check` between pieces.
-
-        Args:
-            stream: a random id, 1 to 2^63 - 1; `stop_hearing` takes it.
-        """
+        """Recognises float32[n], 16 kHz mono, n > 0, as the stream of a random id, 1 to 2^63 - 1."""
         pb = self._pb_utils
         size = round(self._settings.chunk_s * SAMPLE_RATE)
         pieces = [samples[at : at + size] for at in range(0, len(samples), size)]
@@ -56,12 +55,13 @@ class Models:
                 flags = pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START if number == 0 else 0
                 ended = len(pieces) == 1
                 flags |= pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END if ended else 0
-                words.append(self._chunk(stream, piece, flags, options if number == 0 else {}, check))
+                with self._gate.waiting(check):
+                    words.append(self._chunk(stream, piece, flags, {} if number else options))
             if not ended:
                 check()
                 ended = True
-                flags = pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
-                words.append(self._chunk(stream, None, flags, {}, check))
+                with self._gate.waiting(check):
+                    words.append(self._chunk(stream, None, pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END))
         finally:
             if not ended:
                 self.stop_hearing(stream)
@@ -74,63 +74,33 @@ class Models:
         # to be heard at its END is not dropped: the number is free by then.
         flags = pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START | pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
         with suppress(RequestError):
-            self._chunk(stream, None, flags, {}, lambda: None, gated=False)
+            self._chunk(stream, None, flags)
 
     def see(self, image: bytes, check: Check) -> Saw:
         """What the image file shows."""
         with self._gate.waiting(check):
-            outputs = self._infer(
-                self._settings.vision,
-                {"image": np.array([[image]], dtype=object)},
-                ("labels", "scores"),
-            )
+            inputs = {"image": np.array([[image]], dtype=object)}
+            outputs = self._infer(self._settings.vision, inputs, ("labels", "scores"))
         return Saw(
             tuple(bytes(label).decode(errors="replace") for label in outputs["labels"]),
             tuple(float(score) for score in outputs["scores"]),
         )
 
-    def answer(self, key: str, inputs: Mapping[str, NDArray[Any]], check: Check) -> Iterator[Piece]:
-        """Streams the llm's answer, piece by piece; `cancel(key)` ends it."""
-        for outputs in self._llm.responses(key, inputs, check):
-            yield _piece(outputs)
-
-    def cancel(self, key: str) -> None:
-        """Ends the answer that was asked for with `key`."""
-        self._llm.cancel(key)
+    def answer(self, inputs: Mapping[str, NDArray[Any]], on_cancel: OnCancel) -> Iterator[Piece]:
+        """Streams the llm's answer, piece by piece; `on_cancel` is entered with what ends it."""
+        return map(_piece, self._llm.responses(inputs, on_cancel))
 
     def _chunk(
-        self,
-        stream: int,
-        samples: Samples | None,
-        flags: int,
-        parameters: dict[str, Any],
-        check: Check,
-        *,
-        gated: bool = True,
+        self, stream: int, samples: Samples | None, flags: int, parameters: Mapping[str, Any] | None = None
     ) -> str:
         inputs = {} if samples is None else {"audio": samples[None]}
-        more = {"correlation_id": stream, "flags": flags, "parameters": parameters}
-        if not gated:
-            outputs = self._infer(self._settings.speech, inputs, ("committed",), **more)
-        else:
-            with self._gate.waiting(check):
-                outputs = self._infer(self._settings.speech, inputs, ("committed",), **more)
+        more: dict[str, Any] = {"correlation_id": stream, "flags": flags, "parameters": parameters or {}}
+        outputs = self._infer(self._settings.speech, inputs, ("committed",), **more)
         return bytes(outputs["committed"][0]).decode()
-
-    def _infer(
-        self, model: str, inputs: Mapping[str, NDArray[Any]], outputs: tuple[str, ...], **more: Any
-    ) -> dict[str, NDArray[Any]]:
-        return infer(self._pb_utils, model, inputs, outputs, _CLIENTS_FIELDS, **more)
 
 
 def _piece(outputs: Mapping[str, NDArray[Any]]) -> Piece:
-    finish_reason = bytes(outputs["finish_reason"][0]).decode()
-    return Piece(
-        bytes(outputs["text_output"][0]).decode(),
-        finish_reason,
-        prompt_tokens=int(outputs["prompt_tokens"][0]),
-        cached_tokens=int(outputs["cached_tokens"][0]),
-        completion_tokens=int(outputs["completion_tokens"][0]),
-        # Copies: what Triton handed over lies in memory that it takes back.
-        note={name: np.array(outputs[name]) for name in _NOTE if name in outputs},
-    )
+    text, finish_reason = (bytes(outputs[name][0]).decode() for name in _TEXTS)
+    names = [*_TEXTS, *_USAGE, *(_NOTE if finish_reason else ())]
+    # Copies: what Triton handed over lies in memory that it takes back.
+    return Piece(text, finish_reason, {name: np.array(outputs[name]) for name in names if name in outputs})

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trimodal.assistant import values
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.models import Models
 from trimodal.assistant.prompt import Prompt
 from trimodal.assistant.request_state import RequestState
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.assistant.tensors import answer_columns, heard_columns, saw_columns
 from trimodal.assistant.values import ANSWER, HEARD, SAW, Piece, Saw, Stopped
 from trimodal.errors import InternalError, InvalidArgument, RequestError, as_request_error
 
@@ -65,37 +65,35 @@ class Pipeline:
         stream = secrets.randbelow(MAX_STREAM) + 1
         with self._stage(state, HEARD):
             assert state.request.samples is not None
-            with state.token.on_cancel(lambda: self._models.stop_hearing(stream)):
-                heard = self._models.hear(state.request.samples, stream, state.token.check)
+            with state.on_cancel(lambda: self._models.stop_hearing(stream)):
+                heard = self._models.hear(state.request.samples, stream, state.check)
             if not heard and state.request.text is None:
                 raise InvalidArgument("audio: no words are heard in it, and there is no text_input to answer")
-            state.send(heard_columns(heard))
+            state.send(values.heard_columns(heard))
             return heard
 
     def _see(self, state: RequestState, image: bytes) -> Saw:
         with self._stage(state, SAW):
-            saw = self._models.see(image, state.token.check)
-            state.send(saw_columns(saw))
+            saw = self._models.see(image, state.check)
+            state.send(values.saw_columns(saw))
             return saw
 
     def _answer(self, state: RequestState, heard: str, saw: Saw) -> None:
-        key = secrets.token_urlsafe(24)
         with self._stage(state, ANSWER):
             asked = self._asked(self._prompt.render(state.request.text or "", heard, saw))
             inputs = {**asked, **state.request.options, **_limits(state)}
             finish_reason = ""
-            with state.token.on_cancel(lambda: self._models.cancel(key)):
-                for piece in self._models.answer(key, inputs, state.token.check):
-                    finish_reason = piece.finish_reason or finish_reason
-                    if not state.token.done:  # else it is read to the end that its cancellation brings
-                        self._tell(state, piece)
+            for piece in self._models.answer(inputs, state.on_cancel):
+                finish_reason = piece.finish_reason or finish_reason
+                if not state.done:  # else it is read to the end that its cancellation brings
+                    self._tell(state, piece)
             if not finish_reason:
                 raise InternalError("the model ended its answer without a finish_reason")
 
     def _tell(self, state: RequestState, piece: Piece) -> None:
         state.wrote(piece)
         try:
-            state.send(answer_columns(piece, state.timing), finish_reason=piece.finish_reason)
+            state.send(values.answer_columns(piece, state.timing), finish_reason=piece.finish_reason)
         except Stopped:
             pass
         except Exception as error:  # what would follow is not the answer any more
@@ -112,14 +110,14 @@ class Pipeline:
     @contextmanager
     def _stage(self, state: RequestState, name: str) -> Iterator[None]:
         """Times a stage. Its error ends the request, with the stage's name in front, and raises Stopped."""
-        state.token.check()
+        state.check()
         try:
             with state.stage(name):
                 yield
         except Stopped:
             raise
         except Exception as error:
-            told = as_request_error(error) if not state.token.done else error
+            told = as_request_error(error) if not state.done else error
             if isinstance(told, RequestError) and state.fail(type(told)(f"{name}: {told}")):
                 self._metrics.failures[name].increment(1)
             raise Stopped from None

@@ -23,8 +23,7 @@ _TRIED = (
 class Prompt:
     """One template. Its names: `text`, `heard` (each may be empty) and `labels`, of {label, score}.
 
-    Raises:
-        SettingsError: the file cannot be read, is no template, uses other names, or renders nothing.
+    Raises SettingsError: the file cannot be read, is no template, uses other names, or renders nothing.
     """
 
     def __init__(self, file: Path) -> None:
@@ -48,11 +47,7 @@ class Prompt:
             raise SettingsError(f"parameter 'template': {file} renders an empty prompt")
 
     def render(self, text: str, heard: str, saw: Saw) -> str:
-        """Renders the user's message.
-
-        Raises:
-            InternalError: the template fails on these values.
-        """
+        """Renders the user's message. Raises InternalError: the template fails on these values."""
         try:
             return self._template.render(**_names(text, heard, saw)).strip()
         except Exception as error:

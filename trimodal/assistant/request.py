@@ -47,11 +47,7 @@ class AskRequest:
 
 
 def read_request(inputs: Inputs, parameters: Mapping[str, Any], settings: AssistantSettings) -> AskRequest:
-    """Reads the question in `inputs` (tensor name → array) and Triton's request `parameters`.
-
-    Raises:
-        InvalidArgument: a field is missing, malformed or beyond its limit.
-    """
+    """Reads the question in tensors (name → array) and Triton's request `parameters`, or refuses it."""
     inputs = with_parameters(inputs, parameters)
     question = text(inputs, "text_input", settings.max_text_bytes) or None
     image, samples = _image(inputs, settings), _audio(inputs, settings)

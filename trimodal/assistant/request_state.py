@@ -9,15 +9,14 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import Protocol
 
-from trimodal.assistant.cancel_token import CancelToken
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.request import AskRequest
-from trimodal.assistant.tensors import Columns
-from trimodal.assistant.values import ANSWER, Piece
+from trimodal.assistant.values import ANSWER, Columns, Piece, Stopped
 from trimodal.errors import RequestError, Unavailable, as_request_error
 
 # The llm ends its answer at the deadline by itself and keeps what it has said; it gets this long for it.
@@ -40,47 +39,67 @@ class RequestState:
 
     Args:
         metrics: where its end is counted.
+        threads: run the stops, so that its end waits for no other model.
 
     Attributes:
         arrived: time.perf_counter() of its arrival.
         timing: milliseconds by name, as the last response tells them.
-        token: over when the request is.
+        done: whether the client has been told the end. Guarded by the lock, read without it.
     """
 
-    def __init__(
-        self, request: AskRequest, sink: Sink, token: CancelToken, metrics: AssistantMetrics
-    ) -> None:
+    def __init__(self, request: AskRequest, sink: Sink, metrics: AssistantMetrics, threads: Executor) -> None:
         self.request = request
         self.sink = sink
-        self.token = token
+        self.done = False
         self.arrived = time.perf_counter()
         self.timing: dict[str, float | None] = dict.fromkeys(
             ("heard", "saw", "queue", "ttft", "answer", "total")
         )
         self._metrics = metrics
+        self._threads = threads
+        self._stops: dict[int, Callable[[], None]] = {}
         self._lock = threading.RLock()
         self._stages: dict[str, float] = {}
         self._deadline = self.arrived + (request.deadline_ms or math.inf) / 1e3
 
+    def check(self) -> None:
+        """Raises Stopped when the request is over."""
+        if self.done:
+            raise Stopped
+
+    @contextmanager
+    def on_cancel(self, stop: Callable[[], None]) -> Iterator[None]:
+        """Calls `stop` if the request is cancelled inside. Raises Stopped when it is over already."""
+        with self._lock:
+            self.check()
+            self._stops[id(stop)] = stop
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._stops.pop(id(stop), None)
+
     def send(self, columns: Columns, *, finish_reason: str = "") -> None:
         """Sends a response; with a finish_reason it is the last. Raises Stopped when the request is over."""
         with self._lock:
-            self.token.check()
+            self.check()
             self.sink.send(columns, final=bool(finish_reason))
-            if finish_reason:
-                self.token.finish()
+            if finish_reason:  # its stages have come to their end, so nothing is stopped
+                self.done = True
                 self._count(finish_reason)
 
     def fail(self, error: RequestError) -> bool:
         """Ends the request with an error and cancels its stages; False: it was over."""
         with self._lock:
-            if self.token.done:
+            if self.done:
                 return False
             try:
                 self.sink.fail(error)
             except Exception as defect:  # the transport is gone: logged, the caller's thread must live
                 as_request_error(defect)
-            self.token.cancel()
+            self.done = True
+            for stop in self._stops.values():
+                self._threads.submit(_logged, stop)
             self._count(error)
             return True
 
@@ -90,7 +109,7 @@ class RequestState:
         if piece.text and self.timing["ttft"] is None:
             self.timing["ttft"] = _ms(now - self.arrived)
         if piece.finish_reason:
-            queue_ms = piece.note.get("queue_ms")
+            queue_ms = piece.columns.get("queue_ms")
             self.timing["queue"] = None if queue_ms is None else round(float(queue_ms[0]), 3)
             self.timing["answer"] = _ms(now - self._stages[ANSWER])
             self.timing["total"] = _ms(now - self.arrived)
@@ -109,11 +128,7 @@ class RequestState:
             self.timing[name] = _ms(time.perf_counter() - began)
 
     def left_ms(self, name: str, limit_ms: int | None) -> int | None:
-        """Milliseconds left of a limit that began at the arrival; None: there is no limit.
-
-        Raises:
-            Unavailable: nothing is left.
-        """
+        """Milliseconds left of a limit since the arrival, None for none. Raises Unavailable: it passed."""
         if limit_ms is None:
             return None
         waited = (time.perf_counter() - self.arrived) * 1e3
@@ -136,6 +151,13 @@ class RequestState:
         self._metrics.e2e.observe(time.perf_counter() - self.arrived)
         if (ttft := self.timing["ttft"]) is not None:
             self._metrics.ttft.observe(ttft / 1e3)
+
+
+def _logged(stop: Callable[[], None]) -> None:
+    try:
+        stop()
+    except Exception as error:  # the other model failed: so did what was to be stopped there
+        as_request_error(error)
 
 
 def _ms(seconds: float) -> float:

@@ -9,7 +9,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from trimodal.assistant.cancel_token import CancelToken
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.models import Models
 from trimodal.assistant.pipeline import Pipeline
@@ -17,23 +16,14 @@ from trimodal.assistant.prompt import Prompt
 from trimodal.assistant.request import AskRequest
 from trimodal.assistant.request_state import RequestState, Sink
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.errors import Cancelled, RequestError, Unavailable
+from trimodal.errors import Cancelled, Unavailable
 
 # Cancellations under way at the other models; each takes about a millisecond.
 STOPPERS = 4
 
 
 class AssistantService:
-    """All requests of one assistant.
-
-    Args:
-        settings: the model's parameters.
-        models: the models that it asks.
-        metrics: where to count.
-
-    Raises:
-        SettingsError: the prompt template cannot be used.
-    """
+    """All requests of one assistant. Raises SettingsError: the prompt template cannot be used."""
 
     def __init__(self, settings: AssistantSettings, models: Models, metrics: AssistantMetrics) -> None:
         self._settings = settings
@@ -49,18 +39,9 @@ class AssistantService:
         self._watch = threading.Thread(target=self._look, name="assistant-watch", daemon=True)
         self._watch.start()
 
-    @property
-    def active(self) -> int:
-        """Requests with a stage under way, also of clients that have left."""
-        return len(self._requests)
-
     def submit(self, request: AskRequest, sink: Sink) -> None:
-        """Takes a question in; what comes of it goes to `sink`, from other threads.
-
-        Raises:
-            Unavailable: no room, or the model is being unloaded; `sink` is not called.
-        """
-        state = RequestState(request, sink, CancelToken(self._stoppers), self._metrics)
+        """Takes a question in; `sink` gets what comes of it. Raises Unavailable: no room, or unloading."""
+        state = RequestState(request, sink, self._metrics, self._stoppers)
         most = self._settings.max_requests
         with self._lock:
             if self._closing.is_set():
@@ -70,10 +51,6 @@ class AssistantService:
             self._requests.add(state)
             self._metrics.active.set(len(self._requests))
             self._threads.submit(self._run, state)
-
-    def refused(self, error: RequestError) -> None:
-        """Counts a request that did not get in."""
-        self._metrics.ended(error)
 
     def close(self) -> None:
         """Fails what is left with UNAVAILABLE, stops it at the other models, and ends all threads."""
@@ -100,7 +77,7 @@ class AssistantService:
                 states = list(self._requests)
             now = time.perf_counter()
             for state in states:
-                if state.token.done:
+                if state.done:
                     continue  # its stages are on their way out
                 if state.sink.is_cancelled():
                     state.fail(Cancelled("the client cancelled the request"))

@@ -1,15 +1,18 @@
-"""Values of the stages: labels seen, pieces of the answer, and the exception that stops a stage."""
+"""Defines what the stages hand on, labels seen and pieces of the answer, and makes output tensors of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 HEARD, SAW, ANSWER = "heard", "saw", "answer"
 STAGES = (HEARD, SAW, ANSWER)
+Columns = dict[str, NDArray[Any]]
 
 
 class Stopped(Exception):
@@ -26,15 +29,37 @@ class Saw:
 
 @dataclass(frozen=True)
 class Piece:
-    """New text of the answer, with the usage so far; `finish_reason` is empty until the last one.
+    """New text of the answer; `finish_reason` is empty until the last one.
 
     Attributes:
-        note: with the last, how the answer came about: the llm's other outputs, name → array [1].
+        columns: the llm's outputs, name → array [1]: the usage so far, and with the last how it came about.
     """
 
     text: str
     finish_reason: str = ""
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-    note: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+
+def heard_columns(heard: str) -> Columns:
+    """What was said in the audio."""
+    return _texts(stage=HEARD, text_output=heard)
+
+
+def saw_columns(saw: Saw) -> Columns:
+    """What the image shows; `labels` and `scores` are [k], best first."""
+    labels = {"labels": _strings(saw.labels), "scores": np.array(saw.scores, np.float32)}
+    return _texts(stage=SAW, text_output="") | labels
+
+
+def answer_columns(piece: Piece, timing: Mapping[str, float | None]) -> Columns:
+    """New text of the answer; with the last, how it came about and how long each stage took (ms)."""
+    times = _texts(timing=json.dumps(timing)) if piece.finish_reason else {}
+    return {**_texts(stage=ANSWER), **piece.columns, **times}
+
+
+def _texts(**values: str) -> Columns:
+    return {name: _strings([value]) for name, value in values.items()}
+
+
+def _strings(values: Iterable[str]) -> NDArray[np.object_]:
+    return np.array([value.encode() for value in values], dtype=object)

@@ -42,10 +42,8 @@ class Cue:
 def render(words: Sequence[Word], form: Format, *, seconds: float = 0.0, name: str = "") -> str:
     """A transcript in one of `FORMATS`, with a newline at its end unless it is empty text or SRT.
 
-    Args:
-        words: in order of time, their texts with the spaces before them.
-        seconds: length of the recording, for JSON.
-        name: of the recording, for JSON.
+    `words` are in order of time, with the spaces before them; `seconds` and `name` of the recording are
+    for JSON.
     """
     if form == "srt":
         return as_srt(words)
@@ -154,7 +152,8 @@ def _groups(units: Sequence[Word]) -> list[list[Word]]:
     group: list[Word] = []
     for unit in units:
         if group:
-            sentence = _ends_sentence(group[-1]) and group[-1].end - group[0].start >= SHORTEST_S
+            ends = group[-1].text.rstrip("\"'”’)»").endswith(_SENTENCE)
+            sentence = ends and group[-1].end - group[0].start >= SHORTEST_S
             if sentence or unit.start - group[-1].end >= PAUSE_S:
                 groups.append(group)
                 group = []
@@ -181,10 +180,6 @@ def _best_cut(group: Sequence[Word]) -> int:
             cut,
         ),
     )
-
-
-def _ends_sentence(unit: Word) -> bool:
-    return unit.text.rstrip("\"'”’)»").endswith(_SENTENCE)
 
 
 def _lines(text: str) -> tuple[str, ...]:

@@ -31,13 +31,8 @@ class AudioError(TrimodalError):
 def read_blocks(path: str | Path, block_s: float) -> Generator[Samples, None, None]:
     """The audio of a file, or with "-" of raw 16 kHz 16-bit little-endian mono samples on stdin.
 
-    Channels are averaged; another rate is resampled.
-
-    Args:
-        block_s: seconds of each block, but for the last, which may be shorter.
-
-    Yields:
-        float32[n], n = 16,000 · block_s.
+    Yields float32[n], n = 16,000 · block_s, but the last may be shorter. Channels are averaged; another rate
+    is resampled.
 
     Raises:
         AudioError: no such file, not audio, none in it, a rate that cannot be, or a missing package.

@@ -14,16 +14,9 @@ PATIENCE_S = 60.0
 
 
 def record(chunk_s: float) -> Generator[Samples, None, None]:
-    """What the default microphone hears, from the first item asked for until it is closed.
+    """What the default microphone hears until it is closed: float32[n], n = 16,000 · chunk_s.
 
-    Args:
-        chunk_s: seconds of each block.
-
-    Yields:
-        float32[n], n = 16,000 · chunk_s.
-
-    Raises:
-        AudioError: no PortAudio, no microphone, or the audio was not taken for a minute.
+    Raises AudioError: no PortAudio, no microphone, or the audio was not taken for a minute.
     """
     sounddevice = package("sounddevice")
     try:

@@ -18,8 +18,7 @@ MAX_LEVEL = 8.0
 def one_channel(inputs: Mapping[str, Any]) -> tuple[str, NDArray[Any]] | None:
     """Name and flat values of the field that was given, `audio` (FP32) or `audio_int16`; None: neither was.
 
-    Raises:
-        InvalidArgument: both were, or there is more than one channel.
+    Raises InvalidArgument: both were, or there is more than one channel.
     """
     given = [name for name in ("audio", "audio_int16") if inputs.get(name) is not None]
     if not given:
@@ -34,11 +33,7 @@ def one_channel(inputs: Mapping[str, Any]) -> tuple[str, NDArray[Any]] | None:
 
 
 def to_float(name: str, flat: NDArray[Any]) -> Samples:
-    """A copy as float32: integers become fractions of full scale, floats are checked.
-
-    Raises:
-        InvalidArgument: as `check_samples`.
-    """
+    """A copy as float32: integers become fractions of full scale, floats go through `check_samples`."""
     if name == "audio_int16":
         return np.asarray(flat / np.float32(32768), np.float32)
     samples = np.array(flat, np.float32)  # a copy: the tensor's memory is the server's
@@ -47,11 +42,7 @@ def to_float(name: str, flat: NDArray[Any]) -> Samples:
 
 
 def check_samples(samples: Samples, name: str) -> None:
-    """Refuses samples that are no audio in [-1, 1].
-
-    Raises:
-        InvalidArgument: one is not finite, or far beyond full scale.
-    """
+    """Refuses samples that are not finite or far beyond full scale, [-1, 1], with InvalidArgument."""
     if not len(samples):
         return
     # Where there is a NaN, minimum and maximum are NaN too.

@@ -12,7 +12,7 @@ from pathlib import Path
 from trimodal.embedding.engines.protocol import TextEmbedder, Vectors, open_engine
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.errors import InternalError, InvalidArgument, RequestError
-from trimodal.metrics import Metrics
+from trimodal.metrics import Metrics, counters
 from trimodal.triton.fields import decode
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -31,12 +31,10 @@ class EmbeddingService:
         self._batches = metrics.histogram(
             "trimodal_embedding_batch_size", "Texts in one run of the embedder", {}, BATCHES
         )
-        self._texts = {
-            outcome: metrics.counter(
-                "trimodal_embedding_texts_total", "Texts by outcome", {"outcome": outcome}
-            )
-            for outcome in ("whole", "truncated", "refused")
-        }
+        outcomes = ("whole", "truncated", "refused")
+        self._texts = counters(
+            "trimodal_embedding_texts_total", metrics, "Texts by outcome", "outcome", outcomes
+        )
 
     @classmethod
     def open(cls, version: Path, settings: EmbeddingSettings, metrics: Metrics) -> EmbeddingService:

@@ -21,9 +21,7 @@ class RecogniseSettings(EngineSettings):
     beam_size: Annotated[int, Field(ge=1, le=10, description="1 is greedy")] = 1
     language: str = Field("", description="of windows that name none; empty: the only one, or detected")
     precision: str = Field("", description="that the artefact must have, as fp16; empty: any")
-    checkpoint_sha256: str = Field(
-        "", pattern="^[0-9a-f]*$", description="of the checkpoint, or its beginning; empty: any"
-    )
+    checkpoint_sha256: str = Field("", pattern="^[0-9a-f]*$", description="checkpoint's, or how it begins")
     # Guards: the field's names and defaults (openai-whisper, faster-whisper).
     no_speech_threshold: Annotated[float, Field(ge=0, le=1)] = 0.6
     log_prob_threshold: Annotated[float, Field(le=0)] = -1.0
@@ -43,19 +41,13 @@ class SpeechSettings(Settings):
     max_step_s: Annotated[float, Field(ge=0.1, le=30, description="to which it widens when behind")] = 5.0
     window_s: Annotated[float, Field(ge=1, le=MAX_WINDOW_S, description="of policy window")] = 5.0
     overlap_s: Annotated[float, Field(ge=0.1, le=5, description="of policy window")] = 0.5
-    max_window_s: Annotated[
-        float, Field(ge=2, le=MAX_WINDOW_S, description="longest stretch recognised at once")
-    ] = 10.0
+    max_window_s: float = Field(10.0, ge=2, le=MAX_WINDOW_S, description="longest stretch recognised at once")
     pause_s: Annotated[float, Field(ge=0.1, le=5, description="silence that ends a segment")] = 0.5
     vad: Literal["silero", "energy"] = "silero"
     vad_threshold: Annotated[float, Field(ge=0.05, le=0.95)] = 0.35
     prompt_chars: Annotated[int, Field(ge=0, le=800, description="committed text given as prompt")] = 0
-    speech_pad_s: Annotated[
-        float, Field(ge=0.15, le=1, description="heard before and after speech: onsets are soft")
-    ] = 0.4
+    speech_pad_s: float = Field(0.4, ge=0.15, le=1, description="heard around speech: onsets are soft")
     max_streams: Annotated[int, Field(ge=1, le=4096)] = 256
     max_windows_in_flight: Annotated[int, Field(ge=1, le=64, description="recogniser calls at once")] = 16
     refuse_lag_s: Annotated[float, Field(ge=1, description="a stream is behind by this: no new ones")] = 4.0
-    max_pending_s: Annotated[
-        float, Field(ge=5, le=600, description="audio held and not yet heard: above it, answers wait")
-    ] = 60.0
+    max_pending_s: float = Field(60.0, ge=5, le=600, description="audio not heard: above it, answers wait")

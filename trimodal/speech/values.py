@@ -5,13 +5,17 @@ Audio is 16 kHz mono float32 in [-1, 1] everywhere; other formats are converted 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from trimodal.audio.values import Samples, Word
 
 # Whisper's encoder takes 30 s; what is longer must be cut by the caller.
 MAX_WINDOW_S = 30.0
 MAX_PROMPT = 1000  # characters
+FIGURES = ("no_speech_probability", "average_log_probability", "compression_ratio")  # of a Recognition
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +58,17 @@ class Recognition:
     def text(self) -> str:
         """The words joined as they are written."""
         return "".join(word.text for word in self.words)
+
+
+def batches(
+    items: Iterable[Item], key: Callable[[Item], Hashable], most: int | None = None
+) -> list[list[Item]]:
+    """Items that agree in `key`, at most `most` together, in order of first appearance."""
+    groups: dict[Hashable, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return [
+        group[first : first + (most or len(group))]
+        for group in groups.values()
+        for first in range(0, len(group), most or len(group))
+    ]

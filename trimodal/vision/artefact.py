@@ -66,9 +66,7 @@ class ClassifierArtefact:
 def read_classifier(directory: Path, *, runtime: str | None = None) -> ClassifierArtefact:
     """Reads the classifier in `directory`, whatever runtime it is for unless `runtime` asks for one.
 
-    Raises:
-        ArtefactError: missing, damaged, of an older form, for another runtime, or labels that do not match;
-            says the remedy.
+    Raises ArtefactError: missing, damaged, of an older form, for another runtime, or with other labels.
     """
     manifest = read_manifest(directory, task="vision", runtime=runtime)
     if (pixels := manifest.extra.get("pixels")) != PIXELS:

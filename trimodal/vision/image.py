@@ -18,16 +18,7 @@ from PIL import Image, ImageFile, JpegImagePlugin, PngImagePlugin, WebPImagePlug
 
 from trimodal.errors import InvalidArgument
 from trimodal.vision.header import Damaged, Header, orientation, read_header
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Bytes, pixels and sides (in pixels) that one image may have."""
-
-    max_bytes: int = 16 << 20
-    max_pixels: int = 40_000_000
-    max_side: int = 16384
-    min_side: int = 1
+from trimodal.vision.settings import Limits
 
 
 @dataclass(frozen=True)
@@ -52,17 +43,12 @@ READERS: dict[str, type[ImageFile.ImageFile]] = {
 
 
 def decode(data: bytes, limits: Limits, *, at_least: int = 0, name: str = "image") -> Picture:
-    """Decodes the picture in `data`.
+    """Decodes the picture in a file's bytes; `name` is the field that errors name, as "image[3]".
 
-    Args:
-        data: the file's bytes.
-        limits: what is refused.
-        at_least: pixels of the shorter side that are needed; a larger JPEG may be decoded at
-            1/2, 1/4 or 1/8 of its size as long as it stays at or above that. 0: full size.
-        name: the field to name in errors, e.g. "image[3]".
+    `at_least` are the pixels of the shorter side that are needed (0: full size): a larger JPEG may be decoded
+    at 1/2, 1/4 or 1/8 of its size as long as it stays at or above that.
 
-    Raises:
-        InvalidArgument: not such a file, damaged, truncated, animated or over a limit.
+    Raises InvalidArgument: not such a file, damaged, truncated, animated or over a limit.
     """
     if not data:
         raise InvalidArgument(f"{name}: empty; JPEG, PNG or WebP bytes are needed")
@@ -73,13 +59,6 @@ def decode(data: bytes, limits: Limits, *, at_least: int = 0, name: str = "image
         return _decode(data, header, limits, at_least, name)
     except Damaged as problem:
         raise InvalidArgument(f"{name}: {problem}") from None
-
-
-def blank_jpeg(width: int, height: int) -> bytes:
-    """Makes a black JPEG file of that size, for warm-ups."""
-    file = io.BytesIO()
-    Image.new("RGB", (width, height)).save(file, "JPEG")
-    return file.getvalue()
 
 
 def _decode(data: bytes, header: Header, limits: Limits, at_least: int, name: str) -> Picture:

@@ -11,7 +11,8 @@ from PIL import Image
 
 from trimodal.vision.artefact import InputSpec
 from trimodal.vision.engines.protocol import Pixels
-from trimodal.vision.image import Limits, Picture, decode
+from trimodal.vision.image import Picture, decode
+from trimodal.vision.settings import Limits
 
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 # What to do with stored pixels so that they are seen upright, by EXIF orientation.
@@ -40,11 +41,7 @@ class Preprocessor:
         return 3, self.spec.height, self.spec.width
 
     def prepare(self, data: bytes, out: Pixels, *, name: str = "image") -> None:
-        """Decodes the bytes of one image and writes uint8[3, H, W] into `out`.
-
-        Raises:
-            InvalidArgument: the bytes are refused; see `image.decode`.
-        """
+        """Decodes one image into `out`, uint8[3, H, W]. Raises InvalidArgument as `image.decode` does."""
         self.lay_out(self.fit(decode(data, self._limits, at_least=self._at_least, name=name)), out)
 
     def fit(self, picture: Picture) -> Image.Image:

@@ -13,15 +13,20 @@ from trimodal.runtimes.onnx_session import Device
 from trimodal.settings import EngineSettings, Settings
 
 
-class PreprocessSettings(Settings):
-    """vision_preprocess: limits of one image, and the threads that decode a batch."""
+class Limits(Settings):
+    """Bytes, pixels and sides (in pixels) that one image may have."""
 
-    classifier: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
-    threads: Annotated[int, Field(ge=1, le=256)] = 2
     max_bytes: Annotated[int, Field(ge=64)] = 16 << 20
     max_pixels: Annotated[int, Field(ge=1)] = 40_000_000
     max_side: Annotated[int, Field(ge=1, le=65535)] = 16384
     min_side: Annotated[int, Field(ge=1)] = 1
+
+
+class PreprocessSettings(Limits):
+    """vision_preprocess: limits of one image, and the threads that decode a batch."""
+
+    classifier: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
+    threads: Annotated[int, Field(ge=1, le=256)] = 2
 
 
 class ClassifySettings(EngineSettings):

@@ -1,50 +1,43 @@
-"""Runs the three steps of the vision pipeline, each over a batch of requests with one outcome a request.
+"""Runs the steps before the ranking, each over a batch of requests with one outcome a request.
 
 A refused request never harms its neighbours in the batch.
 """
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trimodal.errors import InvalidArgument, RequestError
-from trimodal.metrics import Metrics
+from trimodal.metrics import Metrics, counters
 from trimodal.vision.artefact import InputSpec, read_classifier
 from trimodal.vision.engines.protocol import ImageClassifier, Logits, Pixels, open_engine, runtime_of
-from trimodal.vision.rank import Ranker
-from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
+from trimodal.vision.settings import ClassifySettings, Limits, PreprocessSettings
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
-Ranked = tuple[NDArray[np.object_], NDArray[np.float32]]
 
 
 class PreprocessStep:
     """Turns image bytes into pixels, the images of a batch side by side on a few threads."""
 
     def __init__(self, spec: InputSpec, settings: PreprocessSettings, metrics: Metrics) -> None:
-        from trimodal.vision.image import Limits
         from trimodal.vision.preprocess import Preprocessor
 
-        limits = Limits(settings.max_bytes, settings.max_pixels, settings.max_side, settings.min_side)
-        self._preprocessor = Preprocessor(spec, limits)
+        self._preprocessor = Preprocessor(spec, settings)
         self._threads = settings.threads
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="decode")
         self._seconds = metrics.histogram(
             "trimodal_vision_decode_seconds", "Bytes of one image to prepared pixels", {}, SECONDS
         )
-        self._images = {
-            outcome: metrics.counter(
-                "trimodal_vision_images_total", "Images by outcome", {"outcome": outcome}
-            )
-            for outcome in ("prepared", "refused")
-        }
+        self._images = counters(
+            "trimodal_vision_images_total", metrics, "Images by outcome", "outcome", ("prepared", "refused")
+        )
 
     @classmethod
     def open(cls, version: Path, settings: PreprocessSettings, metrics: Metrics) -> PreprocessStep:
@@ -55,14 +48,17 @@ class PreprocessStep:
 
     def warm_up(self) -> None:
         """Prepares a blank picture on each thread: the first request finds all loaded. Not counted."""
-        from trimodal.vision.image import Limits, blank_jpeg, decode
+        from PIL import Image
+
+        from trimodal.vision.image import decode
 
         _, height, width = self._preprocessor.shape
-        data = blank_jpeg(width + 1, height + 1)  # another size: resizing is part of it
+        file = io.BytesIO()
+        Image.new("RGB", (width + 1, height + 1)).save(file, "JPEG")  # another size: resizing is part of it
 
         def one(out: Pixels) -> None:
             # Default limits: those of the settings may be for other pictures.
-            self._preprocessor.lay_out(self._preprocessor.fit(decode(data, Limits())), out)
+            self._preprocessor.lay_out(self._preprocessor.fit(decode(file.getvalue(), Limits())), out)
 
         list(self._pool.map(one, np.empty((self._threads, *self._preprocessor.shape), np.uint8)))
 
@@ -128,44 +124,13 @@ class ClassifyStep:
 
     def classify(self, requests: Sequence[Pixels]) -> list[Logits | RequestError]:
         """Logits float32[B, C] for each request of pixels uint8[B, 3, H, W], or why it is refused."""
-        accepted = [index for index, pixels in enumerate(requests) if pixels.shape[1:] == self._shape]
-        outcomes: list[Logits | RequestError] = [self._refusal] * len(requests)
-        if not accepted:
-            return outcomes
-        batch = [requests[index] for index in accepted]
+        batch = [pixels for pixels in requests if pixels.shape[1:] == self._shape]
+        if not batch:
+            return [self._refusal] * len(requests)
         pixels = batch[0] if len(batch) == 1 else np.concatenate(batch)
         started = time.perf_counter()
         logits = self._engine.classify(pixels)
         self._seconds.observe(time.perf_counter() - started)
         self._batches.observe(len(pixels))
-        start = 0
-        for index in accepted:
-            stop = start + len(requests[index])
-            outcomes[index] = logits[start:stop]
-            start = stop
-        return outcomes
-
-
-class RankStep:
-    """Turns logits into the best labels and their scores."""
-
-    def __init__(self, ranker: Ranker) -> None:
-        self._ranker = ranker
-
-    @classmethod
-    def open(cls, version: Path, settings: RankSettings) -> RankStep:
-        """Opens the step with the labels of the classifier that `settings` names."""
-        labels = read_classifier((version / settings.classifier).resolve()).labels
-        service = cls(Ranker(labels, settings.top_k))
-        service.rank([np.zeros((1, len(labels)), np.float32)])  # numpy loads parts of itself at first use
-        return service
-
-    def rank(self, requests: Sequence[Logits]) -> list[Ranked | RequestError]:
-        """Labels bytes[B, k] and scores float32[B, k] for each request, or why it is refused."""
-        return [self._one(logits) for logits in requests]
-
-    def _one(self, logits: Logits) -> Ranked | RequestError:
-        try:
-            return self._ranker.rank(logits)
-        except RequestError as error:
-            return error
+        parts = iter(np.split(logits, np.cumsum([len(each) for each in batch])))
+        return [next(parts) if each.shape[1:] == self._shape else self._refusal for each in requests]

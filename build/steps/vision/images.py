@@ -17,8 +17,9 @@ from PIL import Image
 from trimodal.errors import ArtefactError, RequestError
 from trimodal.vision.artefact import InputSpec
 from trimodal.vision.engines.protocol import Pixels
-from trimodal.vision.image import Limits, Picture
+from trimodal.vision.image import Picture
 from trimodal.vision.preprocess import Preprocessor
+from trimodal.vision.settings import Limits
 
 FEWEST, MOST = 16, 512
 Item = TypeVar("Item")

@@ -23,8 +23,8 @@ class TritonPythonModel:
         parameters = parameters_of(args["model_config"]) | {"version_directory": str(version_directory(args))}
         self.settings = parse_parameters(AssistantSettings, parameters, source="assistant/config.pbtxt")
         self.metrics = TritonMetrics(pb_utils)
-        counts = AssistantMetrics(self.metrics, args["model_name"])
-        self.service = AssistantService(self.settings, Models(pb_utils, self.settings), counts)
+        self.counts = AssistantMetrics(self.metrics, args["model_name"])
+        self.service = AssistantService(self.settings, Models(pb_utils, self.settings), self.counts)
 
     def execute(self, requests):
         for request in requests:
@@ -36,7 +36,7 @@ class TritonPythonModel:
                 self.service.submit(read_request(inputs, parameters, self.settings), sink)
             except Exception as error:
                 told = as_request_error(error, request.request_id())
-                self.service.refused(told)
+                self.counts.ended(told)
                 sink.fail(told)
 
     def finalize(self):

@@ -1,6 +1,7 @@
 """Glue of speech: chunks of many streams in, words out. What is done lies in trimodal.speech."""
 
 import json
+from functools import partial
 
 import triton_python_backend_utils as pb_utils
 
@@ -9,10 +10,9 @@ from trimodal.errors import InvalidArgument, as_request_error
 from trimodal.runtimes.heap import give_back_large_blocks
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.speech.live.metrics import SpeechMetrics
-from trimodal.speech.live.recogniser import TritonRecogniser
+from trimodal.speech.live.recogniser import recognise
 from trimodal.speech.live.request import read_chunk
 from trimodal.speech.live.service import SpeechService
-from trimodal.speech.live.tensors import columns
 from trimodal.speech.session.vad import detectors
 from trimodal.speech.settings import SpeechSettings
 from trimodal.triton.metrics import TritonMetrics
@@ -30,7 +30,7 @@ class TritonPythonModel:
         self.metrics = TritonMetrics(pb_utils)
         self.service = SpeechService(
             settings,
-            TritonRecogniser(pb_utils, settings.recognizer),
+            partial(recognise, pb_utils, settings.recognizer),
             detectors(settings.vad, settings.vad_threshold),
             SpeechMetrics(self.metrics, args["model_name"]),
             # Triton's own limit: a stream is never forgotten here while Triton would take its next chunk.
@@ -73,7 +73,7 @@ class ResponseSink:
         self.sender = sender
 
     def answer(self, update, *, final):
-        outputs = [pb_utils.Tensor(name, array) for name, array in columns(update, final=final).items()]
+        outputs = [pb_utils.Tensor(name, array) for name, array in update.tensors(final=final).items()]
         self.sender.send(pb_utils.InferenceResponse(output_tensors=outputs), flags=FINAL)
 
     def fail(self, error):

@@ -5,8 +5,8 @@ import triton_python_backend_utils as pb_utils
 from trimodal import logs
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.triton.batch import answer_batch, version_directory
+from trimodal.vision.rank import RankStep
 from trimodal.vision.settings import RankSettings
-from trimodal.vision.steps import RankStep
 
 
 class TritonPythonModel:

@@ -16,8 +16,9 @@ from PIL import Image
 from tests.builders.scripts import BUILD, importable, refusal, run
 from trimodal.manifest import read_manifest
 from trimodal.metrics import MemoryMetrics
+from trimodal.vision.rank import RankStep
 from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
-from trimodal.vision.steps import ClassifyStep, PreprocessStep, RankStep
+from trimodal.vision.steps import ClassifyStep, PreprocessStep
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 DEMO = BUILD / "demo" / "vision"

@@ -39,9 +39,6 @@ class ScriptedSession:
     max_pending_s = property(lambda self: self.settings.max_pending_s)
     waiting = property(lambda self: self.outstanding or self.heard + 1 <= self.received_s)
     behind_s = property(lambda self: self.received_s - self.heard - 1 if self.waiting else 0.0)
-    finished = property(
-        lambda self: self.ended and not self.outstanding and self.heard >= int(self.received_s)
-    )
 
     def feed(self, samples) -> None:
         if len(samples) and samples[0] == 0.625:
@@ -57,12 +54,10 @@ class ScriptedSession:
         self.outstanding = True
         return SimpleNamespace(window=Window(np.zeros(8, np.float32), self.language, str(self.heard)))
 
-    def accept(self, planned, heard) -> tuple[Word, ...]:
+    def accept(self, planned, heard) -> None:
         self.outstanding = False
-        words = tuple(word.shifted(self.heard) for word in heard.words)
+        self.fresh += [word.shifted(self.heard) for word in heard.words]
         self.heard += 1
-        self.fresh += words
-        return words
 
     def take(self):
         fresh, self.fresh = tuple(self.fresh), []

@@ -10,7 +10,7 @@ import pytest
 from tests.doubles.pb_utils import Tensor, TritonError
 from trimodal.audio.values import Word
 from trimodal.errors import InternalError, InvalidArgument, RequestError, Unavailable
-from trimodal.speech.live.recogniser import OUTPUTS, TritonRecogniser
+from trimodal.speech.live.recogniser import OUTPUTS, recognise
 from trimodal.speech.values import Recognition, Window
 
 HEARD = {
@@ -52,7 +52,7 @@ class FakeStub:
 def test_a_window_goes_out_and_its_words_come_back():
     stub = FakeStub(HEARD)
     samples = np.arange(4, dtype=np.float32)
-    heard = TritonRecogniser(stub, "other")(Window(samples, language="en", prompt="naïve"))
+    heard = recognise(stub, "other", Window(samples, language="en", prompt="naïve"))
     words = (Word(" what", 0.25, 0.5, 0.5), Word(" naïve", 0.5, 1.0, 0.75))
     assert heard == Recognition(words, "en", 0.125, -0.25, 1.5, "")
     (asked,) = stub.asked
@@ -66,15 +66,14 @@ def test_a_window_goes_out_and_its_words_come_back():
 def test_nothing_heard_is_an_empty_recognition():
     silence = HEARD | {name: np.zeros((1, 0), HEARD[name].dtype) for name in OUTPUTS[:4]}
     silence["rejected"] = np.array([[b"silence"]], object)
-    heard = TritonRecogniser(FakeStub(silence), "other")(Window(np.zeros(4, np.float32)))
+    heard = recognise(FakeStub(silence), "other", Window(np.zeros(4, np.float32)))
     assert (heard.words, heard.text, heard.rejected) == ((), "", "silence")
 
 
 def test_every_call_has_the_same_inputs_so_that_triton_batches_them():
     stub = FakeStub(HEARD)
-    recognise = TritonRecogniser(stub, "other")
-    recognise(Window(np.zeros(4, np.float32)))
-    recognise(Window(np.zeros(9, np.float32), language="de", prompt="x"))
+    recognise(stub, "other", Window(np.zeros(4, np.float32)))
+    recognise(stub, "other", Window(np.zeros(9, np.float32), language="de", prompt="x"))
     first, second = ([tensor.name() for tensor in asked["inputs"]] for asked in stub.asked)
     assert first == second
 
@@ -91,7 +90,7 @@ def test_every_call_has_the_same_inputs_so_that_triton_batches_them():
 def test_an_error_keeps_its_kind_and_names_the_model(code, kind):
     stub = FakeStub(error=TritonError("not today", code))
     with pytest.raises(RequestError, match="other: not today") as caught:
-        TritonRecogniser(stub, "other")(Window(np.zeros(4, np.float32)))
+        recognise(stub, "other", Window(np.zeros(4, np.float32)))
     assert type(caught.value) is kind
 
 
@@ -108,12 +107,12 @@ def test_an_error_keeps_its_kind_and_names_the_model(code, kind):
 def test_a_refusal_is_known_by_its_sentence_when_the_code_is_lost(told, kind):
     stub = FakeStub(error=TritonError(told, TritonError.INTERNAL))
     with pytest.raises(RequestError) as caught:
-        TritonRecogniser(stub, "other")(Window(np.zeros(4, np.float32)))
+        recognise(stub, "other", Window(np.zeros(4, np.float32)))
     assert type(caught.value) is kind
 
 
 def test_of_a_prompt_that_is_too_long_the_end_is_sent():
     stub = FakeStub(HEARD)
-    TritonRecogniser(stub, "other")(Window(np.zeros(4, np.float32), prompt="a" * 900 + "b" * 900))
+    recognise(stub, "other", Window(np.zeros(4, np.float32), prompt="a" * 900 + "b" * 900))
     (prompt,) = (t.as_numpy().item() for t in stub.asked[0]["inputs"] if t.name() == "prompt")
     assert prompt == b"a" * 100 + b"b" * 900

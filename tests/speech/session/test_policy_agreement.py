@@ -181,9 +181,9 @@ def test_no_window_is_needed_when_the_last_step_heard_the_pause() -> None:
     step = it.plan(Timeline(S, False, spans))
     assert step == Stretch(round(0.1 * S), S, S, Kind.STEP)
     it.accept(step, [SpokenWord("one", 5000, 12_000)])
-    assert it.transcript.count == 0
+    assert len(it.transcript.recent) == 0
     assert it.plan(Timeline(round(1.25 * S), False, spans)) is None
-    assert it.transcript.count == 1
+    assert len(it.transcript.recent) == 1
     assert it.unsettled(Timeline(round(1.25 * S), False, spans)) == 0
 
 
@@ -194,7 +194,7 @@ def test_a_segment_that_needs_no_window_does_not_hide_the_next() -> None:
     it.accept(step, [SpokenWord("one", 5000, 12_000)])
     following = it.plan(Timeline(4 * S, True, spans))
     assert following is not None
-    assert (it.transcript.count, following.start) == (1, round(1.8 * S))
+    assert (len(it.transcript.recent), following.start) == (1, round(1.8 * S))
 
 
 def test_a_window_that_was_not_believed_is_heard_again_at_the_pause() -> None:

@@ -1,5 +1,4 @@
-from trimodal.speech.session.policy import Kind, Stretch, Timeline
-from trimodal.speech.session.policy_vad import VadPolicy
+from trimodal.speech.session.policy import Kind, Stretch, Timeline, VadPolicy
 from trimodal.speech.session.transcript import SpokenWord, Transcript
 from trimodal.speech.session.vad import SpeechSpan
 from trimodal.speech.settings import SpeechSettings
@@ -23,7 +22,7 @@ def test_nothing_is_heard_before_the_pause_then_the_segment_with_its_pads() -> N
     assert planned == Stretch(round(0.8 * S), round(4.2 * S), round(4.5 * S), Kind.FINAL)
     assert it.plan(Timeline(9 * S, False, speech)) == planned  # the same however late it is asked for
     it.accept(planned, [SpokenWord("a", S, 2 * S)])
-    assert (it.transcript.count, it.tentative) == (1, ())
+    assert (len(it.transcript.recent), it.tentative) == (1, ())
     assert it.plan(Timeline(99 * S, True, speech)) is None
 
 

@@ -35,7 +35,7 @@ def check(outcome: Outcome, speech: Speech, *, off_s: float) -> None:
         assert abs(word.start - heard.start) <= off_s
         assert abs(word.end - heard.end) <= off_s
     assert all(before.end <= after.start for before, after in pairwise(outcome.words))
-    assert outcome.session.finished
+    assert not outcome.session.waiting
     assert outcome.tentative[-1] == ()
     assert outcome.session.pending_s == outcome.session.behind_s == 0
 

@@ -4,12 +4,12 @@ from faster_whisper.vad import get_vad_model
 
 from tests.speech.session.spoken import chunks_of, random_lengths, speak
 from trimodal.audio.values import Samples
-from trimodal.speech.session.vad import FRAME, EnergyDetector, FramedDetector, SpeechSpan, StreamingSilero
+from trimodal.speech.session.vad import FRAME, EnergyDetector, SpeechDetector, SpeechSpan, StreamingSilero
 
 THRESHOLD, BETWEEN, LOW = 0.9, 0.4, 0.1  # at least 0.5; neither; below 0.35
 
 
-class Scripted(FramedDetector):
+class Scripted(SpeechDetector):
     """Judges by a script; notes the frames that it was shown."""
 
     def __init__(self, probabilities: list[float]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from trimodal.speech.whisper.graphs import HostScores
 from trimodal.speech.whisper.greedy import Greedy, Row
-from trimodal.speech.whisper.scores import HostScores
 
 END, WORDS = 4, 4  # ids 0 to 3 are words
 

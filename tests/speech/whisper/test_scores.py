@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trimodal.speech.whisper.scores import HostScores, log_sum
+from trimodal.speech.whisper.graphs import HostScores, log_sum
 
 torch = pytest.importorskip("torch")
 

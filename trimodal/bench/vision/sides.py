@@ -87,7 +87,8 @@ def random_pixels(directory: Path) -> Pixels:
 def open_bare(repository: Path, settings: Mapping[str, Settings], files: Sequence[bytes]) -> Works:
     """`engine` and `pipeline`, each on a batch; opened in the bare side's process."""
     from trimodal.vision.engines.protocol import open_engine, runtime_of
-    from trimodal.vision.steps import ClassifyStep, PreprocessStep, RankStep
+    from trimodal.vision.rank import RankStep
+    from trimodal.vision.steps import ClassifyStep, PreprocessStep
 
     metrics = MemoryMetrics()
     preprocess, classify, rank = (settings[name] for name in STEPS)

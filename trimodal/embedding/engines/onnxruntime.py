@@ -69,16 +69,11 @@ def groups(lengths: Sequence[int]) -> Iterator[list[int]]:
 def open_engine(directory: Path, settings: EmbeddingSettings) -> OnnxRuntimeEmbedder:
     """Opens a session on `model.onnx` and the `tokenizer.json` beside it.
 
-    Raises:
-        ArtefactError: missing, damaged, of another checkpoint than the settings name, or refused.
-        ServerError: CUDA is asked for and does not start.
+    Raises ArtefactError: missing, damaged, refused or of another checkpoint; ServerError: no CUDA.
     """
     manifest = read_manifest(directory, task="embedding", runtime="onnxruntime")
     check_checkpoint(directory, manifest, settings.checkpoint_sha256)
-    dimension, max_length = (
-        _shape(directory, manifest, "dimension"),
-        _shape(directory, manifest, "max_length"),
-    )
+    dimension, max_length = (_shape(directory, manifest, name) for name in ("dimension", "max_length"))
     tokenizer = _tokenizer(directory, manifest, max_length)
 
     def open_one() -> Any:

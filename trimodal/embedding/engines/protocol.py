@@ -5,11 +5,11 @@ The service has checked limits and UTF-8; the engine cuts a text to the model's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,20 +42,9 @@ class TextEmbedder(Protocol):
         """Embeds `texts`, in order."""
 
 
-Opener = Callable[[Path, EmbeddingSettings], TextEmbedder]
-
-# Engine → module with `open_engine`. Imported when opened.
-ENGINES = {
-    "onnxruntime": "trimodal.embedding.engines.onnxruntime",
-    "fake": "trimodal.embedding.engines.fake",
-}
-
-
 def open_engine(directory: Path, settings: EmbeddingSettings) -> TextEmbedder:
-    """Opens the engine that `settings.engine` names, on the artefact in `directory`.
-
-    Raises:
-        ArtefactError: the artefact is missing, damaged or for another runtime.
-    """
-    opener = cast(Opener, import_module(ENGINES[settings.engine]).open_engine)
-    return opener(directory, settings)
+    """Opens the engine that `settings.engine` names. Raises ArtefactError: `directory` does not fit it."""
+    engine: TextEmbedder = import_module(f"trimodal.embedding.engines.{settings.engine}").open_engine(
+        directory, settings
+    )
+    return engine

@@ -9,28 +9,20 @@ window's result never depends on its neighbours: windows that CTranslate2 would 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, Word
-from trimodal.manifest import read_manifest
-from trimodal.runtimes.gpu_fit import check_checkpoint, check_precision
-from trimodal.speech.batches import batches
 from trimodal.speech.engines.ctranslate2_model import open_model
 from trimodal.speech.settings import RecogniseSettings
-from trimodal.speech.values import Recognition, Window
-from trimodal.speech.whisper.artefact import SpeechShapes, read_shapes, unopened
+from trimodal.speech.values import Recognition, Window, batches
+from trimodal.speech.whisper.artefact import SpeechShapes, open_artefact, read_tokens
 from trimodal.speech.whisper.features import HOP, log_mel_batch, smallest_context
 from trimodal.speech.whisper.tokens import WhisperTokens
-from trimodal.speech.whisper.word_timestamps import (
-    compression_ratio,
-    most_tokens,
-    timed_words,
-    token_starts,
-)
+from trimodal.speech.whisper.word_timestamps import compression_ratio, most_tokens, timed_words, token_starts
 
 # CTranslate2 draws from one generator a thread that cannot be seeded again: a draw would depend on all before
 # it. So a temperature above zero searches instead: wider, and without the loops of greedy decoding.
@@ -78,14 +70,8 @@ class CTranslate2Whisper:
         self._max_batch = max_batch
         # -1 stands for those that the checkpoint's own configuration names.
         self._suppressed = [-1, *tokens.never_made()]
-
-    @property
-    def contexts_s(self) -> tuple[float, ...]:
-        return self._shapes.contexts_s
-
-    @property
-    def languages(self) -> tuple[str, ...]:
-        return tuple(self._tokens.languages) or ("en",)
+        self.contexts_s = shapes.contexts_s
+        self.languages = tuple(tokens.languages) or ("en",)
 
     def recognise(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
         """What is heard in each window, in order; above temperature 0 by a wider search without loops."""
@@ -94,7 +80,16 @@ class CTranslate2Whisper:
             rows, lambda row: smallest_context(self.contexts_s, row.samples), self._max_batch
         ):
             self._run(batch, temperature)
-        return [self._recognition(row) for row in rows]
+        return [
+            Recognition(
+                words=row.words,
+                language=row.language,
+                no_speech_probability=row.no_speech,
+                average_log_probability=row.log_probability,
+                compression_ratio=compression_ratio("".join(word.text for word in row.words)),
+            )
+            for row in rows
+        ]
 
     def close(self) -> None:
         """Frees the weights."""
@@ -160,21 +155,16 @@ class CTranslate2Whisper:
     def _align(self, encoded: Any, rows: list[_Row]) -> None:
         """Words of windows of one language, by dynamic time warping over cross-attention."""
         aligned = list(rows)
-        if len({row.frames for row in rows}) == 1 and len({len(row.tokens) for row in rows}) > 1:
+        tokens, frames = [row.tokens for row in rows], [row.frames for row in rows]
+        if len(set(frames)) == 1 and len(set(map(len, tokens))) > 1:
             # Windows of one length are aligned without a mask, and then the others' longer texts would
             # count: one more row, a little shorter, brings the mask. Its result is thrown away.
-            odd = replace(rows[0], tokens=rows[0].tokens[:1])
-            aligned.append(odd)
-        frames = [row.frames for row in aligned]
-        if len(aligned) > len(rows):
-            frames[-1] = max(2, frames[-1] - 2)
-        results = self._model.align(
-            _rows_of(encoded, aligned),
-            self._tokens.start_sequence(rows[0].language),
-            [row.tokens for row in aligned],
-            frames,
-        )[: len(rows)]
-        for row, result in zip(rows, results, strict=True):
+            aligned.append(rows[0])
+            tokens.append(tokens[0][:1])
+            frames.append(max(2, frames[0] - 2))
+        start = self._tokens.start_sequence(rows[0].language)
+        results = self._model.align(_rows_of(encoded, aligned), start, tokens, frames)
+        for row, result in zip(rows, results, strict=False):
             texts, times = [pair[0] for pair in result.alignments], [pair[1] for pair in result.alignments]
             row.words = timed_words(
                 self._tokens.pieces(row.tokens, row.language),
@@ -185,11 +175,6 @@ class CTranslate2Whisper:
             if row.looped:  # The score counts what was cut off, which depends on the neighbours' bounds.
                 likely = np.maximum(result.text_token_probs, np.finfo(np.float32).tiny)
                 row.log_probability = float(np.log(likely).mean())
-
-    @staticmethod
-    def _recognition(row: _Row) -> Recognition:
-        ratio = compression_ratio("".join(word.text for word in row.words))
-        return Recognition(row.words, row.language, row.no_speech, row.log_probability, ratio)
 
 
 def _rows_of(encoded: Any, rows: Sequence[_Row]) -> Any:
@@ -209,21 +194,10 @@ def _storage(array: Any) -> Any:
 
 
 def open_engine(directory: Path, settings: RecogniseSettings) -> CTranslate2Whisper:
-    """The model in `directory` with the `tokenizer.json` beside it.
-
-    Raises:
-        ArtefactError: missing, damaged, of another checkpoint, refused by the runtime, or of a precision that
-            is not known.
-    """
-    manifest = read_manifest(directory, task="speech", runtime="ctranslate2")
-    check_precision(directory, manifest, settings.precision)
-    check_checkpoint(directory, manifest, settings.checkpoint_sha256)
-    shapes = read_shapes(directory, manifest)
+    """The model in `directory` with its tokenizer. Raises ArtefactError: refused, or unfit for `settings`."""
+    manifest, shapes = open_artefact(directory, settings, runtime="ctranslate2", greedy=False)
     model = open_model(directory, manifest, settings)
-    try:
-        tokens = WhisperTokens(directory, shapes.languages, multilingual=model.is_multilingual)
-    except Exception as error:  # `tokenizers` raises plain Exception.
-        raise unopened(directory, manifest, error) from None
+    tokens = read_tokens(directory, manifest, shapes, multilingual=model.is_multilingual)
     return CTranslate2Whisper(
         model, tokens, shapes, beam_size=settings.beam_size, max_batch=settings.max_batch_windows
     )

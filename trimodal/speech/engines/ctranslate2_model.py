@@ -19,9 +19,7 @@ COMPUTE_TYPES = {
     "int8": ("int8", "int8_float16"),
     "int8_float16": ("int8", "int8_float16"),
     "float16": ("float32", "float16"),
-    "fp16": ("float32", "float16"),
     "float32": ("float32", "float32"),
-    "fp32": ("float32", "float32"),
 }
 WEIGHTS = "model.bin"
 # What the wheel of CTranslate2 looks up by name on a GPU: it is built for CUDA 12, whatever the driver has.
@@ -38,11 +36,7 @@ def threads(directory: Path, settings: RecogniseSettings) -> int:
 
 
 def compute_type(directory: Path, manifest: Manifest, device: str) -> str:
-    """How the artefact is computed with on `device`.
-
-    Raises:
-        ArtefactError: its precision is not known.
-    """
+    """How the artefact is computed with on `device`. Raises ArtefactError: its precision is not known."""
     if manifest.precision not in COMPUTE_TYPES:
         raise ArtefactError(
             f"{directory} has precision {manifest.precision} (known: {', '.join(COMPUTE_TYPES)})"
@@ -51,11 +45,7 @@ def compute_type(directory: Path, manifest: Manifest, device: str) -> str:
 
 
 def open_model(directory: Path, manifest: Manifest, settings: RecogniseSettings) -> Any:
-    """A `ctranslate2.models.Whisper`.
-
-    Raises:
-        ArtefactError: damaged, of a precision that is not known, or refused by the runtime.
-    """
+    """A `ctranslate2.models.Whisper`. Raises ArtefactError: refused, or of unknown precision."""
     computed = compute_type(directory, manifest, settings.device)
     # Triton's own threads, other engines and clients share these cores: a thread that waits spins for a
     # fraction of a millisecond, which makes a run some per cent quicker, and then sleeps. OpenMP reads

@@ -34,15 +34,10 @@ PARTING_S = 0.005
 def speak(
     words: Iterable[str | float], gap_s: float = 0.15, lead_s: float = 0.3
 ) -> tuple[Samples, list[Word]]:
-    """Samples that say these words, and the words with their times.
+    """Samples that say words of `VOCABULARY`, and the words with their times; a number is a pause in seconds.
 
-    Args:
-        words: of `VOCABULARY`; a number among them is a pause of so many seconds.
-        gap_s: silence after each word.
-        lead_s: silence before the first.
-
-    Raises:
-        ValueError: a word that is not in the vocabulary, or no gap between words.
+    `gap_s` is the silence after each word, `lead_s` that before the first. Raises ValueError: a word that is
+    not in the vocabulary, or no gap between words.
     """
     if gap_s <= 2 * PARTING_S:
         raise ValueError(f"a gap of {gap_s} s does not part two words")
@@ -106,18 +101,17 @@ class FakeWhisper:
 
     def recognise(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
         """The words of each window, in order; the temperature changes nothing."""
-        heard = [self._recognition(hear(window.samples)) for window in windows]
+        heard = [
+            Recognition(
+                words=words,
+                no_speech_probability=0.01 if words else 0.99,
+                average_log_probability=-0.01 if words else -2.0,
+                compression_ratio=compression_ratio("".join(word.text for word in words)),
+            )
+            for words in (hear(window.samples) for window in windows)
+        ]
         time.sleep(self._batch_s + self._window_s * len(windows))
         return heard
-
-    @staticmethod
-    def _recognition(words: tuple[Word, ...]) -> Recognition:
-        return Recognition(
-            words=words,
-            no_speech_probability=0.01 if words else 0.99,
-            average_log_probability=-0.01 if words else -2.0,
-            compression_ratio=compression_ratio("".join(word.text for word in words)),
-        )
 
     def close(self) -> None:
         """Holds nothing."""

@@ -12,16 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimodal.errors import SettingsError
-from trimodal.manifest import read_manifest
-from trimodal.runtimes.gpu_fit import check_checkpoint, check_precision
 from trimodal.runtimes.onnx_session import Device, open_session
 from trimodal.speech.settings import RecogniseSettings
-from trimodal.speech.whisper.artefact import read_shapes, read_spec, read_tokens
+from trimodal.speech.whisper.artefact import open_artefact, read_spec, read_tokens
 from trimodal.speech.whisper.features import Features
-from trimodal.speech.whisper.graphs import Floats, Tokens, layer_names
+from trimodal.speech.whisper.graphs import Floats, HostScores, Tokens, layer_names
 from trimodal.speech.whisper.model import GraphWhisper
-from trimodal.speech.whisper.scores import HostScores
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 # Takes rows out of all caches at once; artefacts of before it take theirs on the host.
@@ -35,9 +31,7 @@ class WhisperGraphs:
     def __init__(self, directory: Path, *, device: Device, threads: int, command: str = "") -> None:
         """Opens the graphs; `command` builds them again, for the message.
 
-        Raises:
-            ArtefactError: ONNX Runtime cannot load one.
-            ServerError: it has no provider for the device.
+        Raises ArtefactError: ONNX Runtime cannot load one; ServerError: it has no provider for the device.
         """
 
         def opened(name: str) -> Any:
@@ -91,11 +85,7 @@ class OnnxDecoding:
         self.length = 0  # tokens so far
 
     def step(self, tokens: Tokens) -> tuple[HostScores, Floats]:
-        """Appends tokens int64[rows, n].
-
-        Returns:
-            Scores after the last, alignment float32[rows, heads, n, positions].
-        """
+        """As in graphs.Decoding."""
         graphs = self._graphs
         binding = graphs.decoder.io_binding()
         binding.bind_cpu_input("tokens", np.ascontiguousarray(tokens, np.int64))
@@ -112,24 +102,20 @@ class OnnxDecoding:
 
     def keep(self, rows: Sequence[int]) -> None:
         """Drops all rows but these, whose numbers become 0, 1, …; copies the caches."""
+        before = self._crossed | self._present
         if self._graphs.keep is not None and self._present:
-            self._keep_on_device(self._graphs.keep, rows)
-        else:
-            for caches in (self._crossed, self._present):
-                for name, value in caches.items():
-                    caches[name] = self._value(value.numpy()[list(rows)])
-        self.rows = len(rows)
-
-    def _keep_on_device(self, session: Any, rows: Sequence[int]) -> None:
-        binding = session.io_binding()
-        binding.bind_cpu_input("rows", np.array(rows, np.int64))
-        for caches in (self._crossed, self._present):
-            for name, value in caches.items():
+            binding = self._graphs.keep.io_binding()
+            binding.bind_cpu_input("rows", np.array(rows, np.int64))
+            for name, value in before.items():
                 binding.bind_ortvalue_input(name, value)
-        names = [f"kept_{name}" for name in (*self._crossed, *self._present)]
-        kept = self._graphs.run(session, binding, names, on_host=())
-        for caches in (self._crossed, self._present):
-            caches.update({name: kept[f"kept_{name}"] for name in caches})
+            names = [f"kept_{name}" for name in before]
+            kept = self._graphs.run(self._graphs.keep, binding, names, on_host=())
+            kept = dict(zip(before, kept.values(), strict=True))
+        else:
+            kept = {name: self._value(value.numpy()[list(rows)]) for name, value in before.items()}
+        self._crossed = {name: kept[name] for name in self._crossed}
+        self._present = {name: kept[name] for name in self._present}
+        self.rows = len(rows)
 
     def _nothing(self) -> Any:
         graphs = self._graphs
@@ -144,19 +130,11 @@ class OnnxDecoding:
 def open_engine(directory: Path, settings: RecogniseSettings) -> GraphWhisper:
     """The graphs in `directory` with the `tokenizer.json` beside them.
 
-    Raises:
-        ArtefactError: missing, damaged, of another checkpoint or precision, or refused by the runtime.
-        ServerError: the runtime has no provider for the device.
-        SettingsError: more than one beam.
+    Raises what `open_artefact` and `WhisperGraphs` do.
     """
-    if settings.beam_size != 1:
-        raise SettingsError("parameter 'beam_size': the engine onnxruntime decodes greedily, 1 only")
-    manifest = read_manifest(directory, task="speech", runtime="onnxruntime")
-    check_precision(directory, manifest, settings.precision)
-    check_checkpoint(directory, manifest, settings.checkpoint_sha256)
-    shapes = read_shapes(directory, manifest)
+    manifest, shapes = open_artefact(directory, settings, runtime="onnxruntime")
     spec = read_spec(directory, manifest)
-    tokens = read_tokens(directory, manifest, shapes, spec)
+    tokens = read_tokens(directory, manifest, shapes, multilingual=spec.multilingual)
     graphs = WhisperGraphs(
         directory, device=settings.device, threads=settings.threads, command=manifest.command
     )

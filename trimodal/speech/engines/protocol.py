@@ -6,10 +6,10 @@ hallucinations afterwards. The engine pads windows and puts them into batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol
 
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition, Window
@@ -40,8 +40,6 @@ class SpeechEngine(Protocol):
         """Frees what the engine holds; it is not used afterwards."""
 
 
-Opener = Callable[[Path, RecogniseSettings], SpeechEngine]
-
 # Engine → module with `open_engine`. Imported when opened.
 ENGINES = {
     "ctranslate2": "trimodal.speech.engines.ctranslate2",
@@ -52,10 +50,6 @@ ENGINES = {
 
 
 def open_engine(directory: Path, settings: RecogniseSettings) -> SpeechEngine:
-    """The engine that `settings.engine` names, on the artefact in `directory`.
-
-    Raises:
-        ArtefactError: the artefact is missing, damaged or for another runtime.
-    """
-    opener = cast(Opener, import_module(ENGINES[settings.engine]).open_engine)
-    return opener(directory, settings)
+    """Opens the engine that `settings.engine` names. Raises ArtefactError: `directory` does not fit it."""
+    engine: SpeechEngine = import_module(ENGINES[settings.engine]).open_engine(directory, settings)
+    return engine

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from trimodal.metrics import Metric, Metrics
+from trimodal.metrics import Metric, Metrics, counters
 
 SECONDS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 30.0)
-STREAMS = ("finished", "refused", "idle", "restarted", "failed")
 
 
 class SpeechMetrics:
@@ -14,8 +13,8 @@ class SpeechMetrics:
     def __init__(self, metrics: Metrics, model: str = "speech") -> None:
         label = {"model": model}
 
-        def counter(name: str, description: str, **labels: str) -> Metric:
-            return metrics.counter(f"trimodal_speech_{name}", description, labels)
+        def counter(name: str, description: str) -> Metric:
+            return metrics.counter(f"trimodal_speech_{name}", description, {})
 
         self.active_streams = metrics.gauge(
             "trimodal_speech_active_streams", "Live streams that are open", label
@@ -27,14 +26,13 @@ class SpeechMetrics:
         self.windows_in_flight = metrics.gauge(
             "trimodal_speech_windows_in_flight", "Windows of live streams at the recogniser", label
         )
-        self.streams = {
-            outcome: counter("streams_total", "Streams by how they ended", outcome=outcome)
-            for outcome in STREAMS
-        }
-        self.chunks = {
-            outcome: counter("chunks_total", "Chunks by outcome", outcome=outcome)
-            for outcome in ("taken", "refused")
-        }
+        outcomes = ("finished", "refused", "idle", "restarted", "failed")
+        self.streams = counters(
+            "trimodal_speech_streams_total", metrics, "Streams by how they ended", "outcome", outcomes
+        )
+        self.chunks = counters(
+            "trimodal_speech_chunks_total", metrics, "Chunks by outcome", "outcome", ("taken", "refused")
+        )
         self.received = counter("received_seconds_total", "Audio taken in")
         self.voiced = counter("voiced_seconds_total", "Audio that voice activity detection took for speech")
         self.retries = counter(

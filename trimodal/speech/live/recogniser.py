@@ -11,54 +11,34 @@ import numpy as np
 
 from trimodal.audio.values import Word
 from trimodal.errors import RequestError
-from trimodal.speech.values import MAX_PROMPT, Recognition, Window
+from trimodal.speech.values import FIGURES, MAX_PROMPT, Recognition, Window
 from trimodal.triton.calls import infer
 
 WORDS = ("words", "word_starts", "word_ends", "word_probabilities")
-OUTPUTS = (
-    *WORDS,
-    "language",
-    "no_speech_probability",
-    "average_log_probability",
-    "compression_ratio",
-    "rejected",
-)
+OUTPUTS = (*WORDS, "language", *FIGURES, "rejected")
 # What a client chose; a window that does not fit (max_window_s above the model's context) is our fault.
 CLIENTS_FIELDS = ("prompt", "language")
 
 
-class TritonRecogniser:
-    """Recognises windows with the model named `model`."""
-
-    def __init__(self, pb_utils: Any, model: str) -> None:
-        self._pb_utils = pb_utils
-        self._model = model
-
-    def __call__(self, window: Window) -> Recognition:
-        """What is heard in `window`.
-
-        Raises:
-            RequestError: of the kind that the recogniser answered with; names it.
-        """
-        # Always the same three inputs: Triton only batches requests that have the same set.
-        inputs = {
-            "window": window.samples[None],
-            "prompt": np.array([[window.prompt[-MAX_PROMPT:].encode()]], dtype=object),
-            "language": np.array([[window.language.encode()]], dtype=object),
-        }
-        try:
-            out = infer(self._pb_utils, self._model, inputs, OUTPUTS, CLIENTS_FIELDS)
-        except RequestError as error:
-            raise type(error)(f"{self._model}: {error}") from None
-        words = (
-            Word(text.decode(), float(start), float(end), float(probability))
-            for text, start, end, probability in zip(*(out[name] for name in WORDS), strict=True)
-        )
-        return Recognition(
-            tuple(words),
-            language=out["language"][0].decode(),
-            no_speech_probability=float(out["no_speech_probability"][0]),
-            average_log_probability=float(out["average_log_probability"][0]),
-            compression_ratio=float(out["compression_ratio"][0]),
-            rejected=out["rejected"][0].decode(),
-        )
+def recognise(pb_utils: Any, model: str, window: Window) -> Recognition:
+    """What `model` hears in `window`. Raises RequestError of the kind that it answered with; names it."""
+    # Always the same three inputs: Triton only batches requests that have the same set.
+    inputs = {
+        "window": window.samples[None],
+        "prompt": np.array([[window.prompt[-MAX_PROMPT:].encode()]], dtype=object),
+        "language": np.array([[window.language.encode()]], dtype=object),
+    }
+    try:
+        out = infer(pb_utils, model, inputs, OUTPUTS, CLIENTS_FIELDS)
+    except RequestError as error:
+        raise type(error)(f"{model}: {error}") from None
+    words = (
+        Word(text.decode(), float(start), float(end), float(probability))
+        for text, start, end, probability in zip(*(out[name] for name in WORDS), strict=True)
+    )
+    return Recognition(
+        tuple(words),
+        language=out["language"][0].decode(),
+        **{name: float(out[name][0]) for name in FIGURES},
+        rejected=out["rejected"][0].decode(),
+    )

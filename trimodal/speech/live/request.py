@@ -59,13 +59,9 @@ class Chunk:
 def read_chunk(
     stream: int | str, start: bool, end: bool, inputs: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> Chunk:
-    """The chunk that the request's tensors (name → array [1, n]) and parameters describe.
+    """The chunk that tensors (name → array [1, n]) and parameters describe, or InvalidArgument.
 
-    Args:
-        stream: correlation id; texts are refused, though Triton takes them.
-
-    Raises:
-        InvalidArgument: names the field and the limit.
+    `stream` is the correlation id; texts are refused, though Triton takes them.
     """
     if isinstance(stream, str):
         raise InvalidArgument(

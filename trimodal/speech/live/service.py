@@ -58,23 +58,17 @@ class SpeechService:
         self._metrics = metrics
         self._idle_s = idle_s
         self._clock = clock
-        self._table = StreamTable(
-            max_streams=settings.max_streams,
-            refuse_lag_s=settings.refuse_lag_s,
-            idle_s=idle_s,
-            clock=clock,
-            metrics=metrics,
-        )
+        self._table = StreamTable(settings, metrics, idle_s=idle_s, clock=clock)
         self._closing = threading.Event()
         self._to_take_in: SimpleQueue[LiveStream | None] = SimpleQueue()
         self._to_recognise: SimpleQueue[LiveStream | None] = SimpleQueue()
-        # Daemons: a recogniser that never returns must not keep the process from ending.
-        windows = range(settings.max_windows_in_flight)
-        self._threads = [
-            *(self._thread(f"listener-{n}", self._take_in_all) for n in range(LISTENERS)),
-            *(self._thread(f"window-{n}", self._recognise_all) for n in windows),
-            self._thread("sweeper", self._close_idle_streams),
+        runs = [
+            *((f"listener-{n}", self._take_in_all) for n in range(LISTENERS)),
+            *((f"window-{n}", self._recognise_all) for n in range(settings.max_windows_in_flight)),
+            ("sweeper", self._close_idle_streams),
         ]
+        # Daemons: a recogniser that never returns must not keep the process from ending.
+        self._threads = [threading.Thread(target=run, name=name, daemon=True) for name, run in runs]
         for thread in self._threads:
             thread.start()
 
@@ -129,14 +123,13 @@ class SpeechService:
 
     def _session(self, chunk: Chunk) -> LiveSession:
         settings, options = self._settings, chunk.options
+        own: dict[str, float] = {}
         if options.step_s is not None:
-            widest = max(options.step_s, settings.max_step_s)
-            settings = settings.model_copy(update={"step_s": options.step_s, "max_step_s": widest})
+            own |= {"step_s": options.step_s, "max_step_s": max(options.step_s, settings.max_step_s)}
         if options.max_pending_s is not None:
-            least = min(options.max_pending_s, settings.max_pending_s)
-            settings = settings.model_copy(update={"max_pending_s": least})
+            own["max_pending_s"] = min(options.max_pending_s, settings.max_pending_s)
         return LiveSession(
-            settings,
+            settings.model_copy(update=own),
             policy=options.policy or settings.policy,
             language=options.language,
             prompt=options.prompt,
@@ -174,9 +167,6 @@ class SpeechService:
 
     # What the threads do
 
-    def _thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
-        return threading.Thread(target=run, name=name, daemon=True)
-
     def _take_in_all(self) -> None:
         while stream := self._to_take_in.get():
             try:
@@ -199,8 +189,7 @@ class SpeechService:
     def _recognise(self, stream: LiveStream, window: Window) -> Recognition:
         """What is heard in `window`; a recogniser that fails is tried again a little later, a few times.
 
-        Raises:
-            RequestError: the window is wrong, the recogniser failed too often, or no client waits any more.
+        Raises RequestError: the window is wrong, it failed too often, or no client waits any more.
         """
         failures = 0
         while True:

@@ -127,11 +127,9 @@ class LiveStream:
         return self._state == "closed"
 
     def put(self, chunk: Chunk, sink: Sink) -> list[Action]:
-        """Takes a chunk into the inbox.
+        """Takes a chunk into the inbox; an END always.
 
-        Raises:
-            Unavailable: the client sent too far ahead of its answers. An END is always taken.
-            RequestError: the stream is over, or its END came; says why.
+        Raises Unavailable: the client sent too far ahead of its answers; RequestError: why it is over.
         """
         with self._lock:
             if self._state in ("ending", "closed"):  # since it was found
@@ -223,9 +221,7 @@ class LiveStream:
             return 0.0
         progress, due = self.progress, self.due
         wait_s = 0.0 if due is None else now - due
-        spoken_s = min(
-            progress.received_s, now - self._began
-        )  # what came before its time was not spoken live
+        spoken_s = min(progress.received_s, now - self._began)  # what came before its time was not live
         return max(wait_s, 0.0 if progress.faster_than_realtime else spoken_s - progress.heard_s)
 
     # With the lock held
@@ -253,10 +249,8 @@ class LiveStream:
     def _must_wait(self, final: bool) -> bool:
         """The last answer waits for all words; the others only while too much waits for a window."""
         session = self._session
-        if final:
-            return not session.finished
         # Where no window is on its way only more audio helps.
-        return session.waiting and session.pending_s > session.max_pending_s
+        return session.waiting and (final or session.pending_s > session.max_pending_s)
 
     def _close(self, outcome: Outcome, error: RequestError) -> list[Action]:
         if self._state == "closed":

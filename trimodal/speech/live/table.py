@@ -8,23 +8,16 @@ from collections.abc import Callable
 from trimodal.errors import InvalidArgument, RequestError, Unavailable
 from trimodal.speech.live.metrics import SpeechMetrics
 from trimodal.speech.live.stream import LiveStream
+from trimodal.speech.settings import SpeechSettings
 
 
 class StreamTable:
     """Open streams by correlation id, and those whose END came and whose last words are still to come."""
 
     def __init__(
-        self,
-        *,
-        max_streams: int,
-        refuse_lag_s: float,
-        idle_s: float,
-        clock: Callable[[], float],
-        metrics: SpeechMetrics,
+        self, settings: SpeechSettings, metrics: SpeechMetrics, *, idle_s: float, clock: Callable[[], float]
     ) -> None:
-        self._max_streams, self._refuse_lag_s, self._idle_s = max_streams, refuse_lag_s, idle_s
-        self._clock = clock
-        self._metrics = metrics
+        self._settings, self._metrics, self._idle_s, self._clock = settings, metrics, idle_s, clock
         # Guards all below; no stream's lock is taken while it is held.
         self._lock = threading.Lock()
         self._open: dict[int, LiveStream] = {}
@@ -32,12 +25,9 @@ class StreamTable:
         self._closed: RequestError | None = None
 
     def admit(self, stream: LiveStream) -> None:
-        """Opens a new stream under its number.
+        """Opens a new stream under its number, unless the table is closed.
 
-        Raises:
-            Unavailable: as many are open as are allowed, the recogniser is too far behind, or the number
-                was given to another stream meanwhile.
-            RequestError: the table is closed.
+        Raises Unavailable: no room, the recogniser is too far behind, or the number is taken meanwhile.
         """
         with self._lock:
             if self._closed:
@@ -106,16 +96,16 @@ class StreamTable:
         return len(self._open) + len(self._ending)
 
     def _check_room(self) -> None:
-        if self._count >= self._max_streams:
+        if self._count >= self._settings.max_streams:
             raise Unavailable(
                 f"speech: {self._count} streams are open, as many as max_streams allows; try again later"
             )
-        now = self._clock()
+        now, refuse_lag_s = self._clock(), self._settings.refuse_lag_s
         streams = (*self._open.values(), *self._ending)
         # A window's wait alone would not do: a stream may get each window soon enough, and too few of them.
         behind_s = max((stream.behind_s(now) for stream in streams), default=0.0)
-        if behind_s > self._refuse_lag_s:
+        if behind_s > refuse_lag_s:
             raise Unavailable(
                 f"speech: open streams are heard {behind_s:.1f} s late, more than refuse_lag_s "
-                f"({self._refuse_lag_s:g} s); try again later"
+                f"({refuse_lag_s:g} s); try again later"
             )

@@ -28,23 +28,14 @@ def rejected_by(heard: Recognition, settings: RecogniseSettings) -> str:
     """The first of `GUARDS` that rejects what was heard, or ""; nothing heard is never rejected."""
     if not heard.words:
         return ""
-    if is_silence(heard, settings):
+    unsure = heard.average_log_probability < settings.log_prob_threshold
+    if heard.no_speech_probability > settings.no_speech_threshold and unsure:
         return "silence"
     if is_repetition(heard):
         return "repetition"
     if heard.compression_ratio > settings.compression_ratio_threshold:
         return "compression"
-    if heard.average_log_probability < settings.log_prob_threshold:
-        return "probability"
-    return ""
-
-
-def is_silence(heard: Recognition, settings: RecogniseSettings) -> bool:
-    """The model takes it for no speech, and it is not sure of the words either."""
-    return (
-        heard.no_speech_probability > settings.no_speech_threshold
-        and heard.average_log_probability < settings.log_prob_threshold
-    )
+    return "probability" if unsure else ""
 
 
 def is_repetition(heard: Recognition) -> bool:
@@ -54,11 +45,11 @@ def is_repetition(heard: Recognition) -> bool:
     if len(heard.words) > most and _rate(heard, 0, len(heard.words)) > most:
         return True
     words = [word.text.strip().lower() for word in heard.words]
-    for length, times in LOOPS.items():
-        for start, end in loops(words, length, times):
-            if _rate(heard, start, end) > parts * LOOP_WORDS_PER_S:
-                return True
-    return False
+    return any(
+        _rate(heard, start, end) > parts * LOOP_WORDS_PER_S
+        for length, times in LOOPS.items()
+        for start, end in loops(words, length, times)
+    )
 
 
 def loops(words: Sequence[str], length: int, times: int) -> list[tuple[int, int]]:

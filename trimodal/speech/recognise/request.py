@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from trimodal.audio.samples import check_samples
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import InvalidArgument
-from trimodal.speech.values import MAX_PROMPT, Recognition, Window
+from trimodal.speech.values import FIGURES, MAX_PROMPT, Recognition, Window
 from trimodal.triton.fields import decode
 
 
@@ -29,14 +29,9 @@ class RecogniseRequest:
     languages: Sequence[bytes] | None = None
 
     def checked(self, longest: int, languages: Sequence[str]) -> list[Window]:
-        """The request's windows; language "" where none is named.
+        """The request's windows of at most `longest` samples; language "" where none is named.
 
-        Args:
-            longest: samples that a window may have.
-            languages: codes that the model knows.
-
-        Raises:
-            InvalidArgument: the first thing that is wrong, with its row if there are several.
+        Raises InvalidArgument: the first thing that is wrong, with its row if there are several.
         """
         rows = len(self.windows)
         if self.windows.ndim != 2 or not rows:
@@ -84,9 +79,6 @@ class Recognised:
                 times[:, index, at] = word.start, word.end, word.probability
         starts, ends, probabilities = times
 
-        def column(name: str, kind: type[np.generic]) -> NDArray[np.generic]:
-            return np.array([[getattr(row, name)] for row in self.rows], kind)
-
         def texts(name: str) -> NDArray[np.generic]:
             return np.array([[getattr(row, name).encode()] for row in self.rows], object)
 
@@ -98,9 +90,7 @@ class Recognised:
             "word_probabilities": probabilities,
             "word_count": np.array([[len(row.words)] for row in self.rows], np.int32),
             "language": texts("language"),
-            "no_speech_probability": column("no_speech_probability", np.float32),
-            "average_log_probability": column("average_log_probability", np.float32),
-            "compression_ratio": column("compression_ratio", np.float32),
+            **{name: np.array([[getattr(row, name)] for row in self.rows], np.float32) for name in FIGURES},
             "rejected": texts("rejected"),
             "batch_size": np.array([[size] for size in self.batch_sizes], np.int32),
         }

@@ -15,13 +15,12 @@ import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import RequestError, SettingsError, as_request_error
-from trimodal.metrics import Metrics
-from trimodal.speech.batches import batches
+from trimodal.metrics import Metrics, counters
 from trimodal.speech.engines.protocol import SpeechEngine, open_engine
 from trimodal.speech.recognise.hallucinations import GUARDS, RETRIED, rejected_by
 from trimodal.speech.recognise.request import Recognised, RecogniseRequest
 from trimodal.speech.settings import RecogniseSettings
-from trimodal.speech.values import Recognition, Window
+from trimodal.speech.values import Recognition, Window, batches
 from trimodal.speech.whisper.features import smallest_context
 from trimodal.speech.whisper.word_timestamps import without_silence_before
 
@@ -63,31 +62,22 @@ class RecogniseService:
         self._retries = metrics.counter(
             f"{name}fallbacks_total", "Windows decoded again because a guard rejected them", {}
         )
-        self._windows = {
-            outcome: metrics.counter(
-                f"{name}windows_total", "Windows by what came of them", {"outcome": outcome}
-            )
-            for outcome in ("heard", "empty", "rejected", "refused", "failed")
-        }
-        self._rejected = {
-            guard: metrics.counter(f"{name}rejected_total", "Windows emptied by a guard", {"guard": guard})
-            for guard in GUARDS
-        }
+        told, outcomes = "Windows by what came of them", ("heard", "empty", "rejected", "refused", "failed")
+        self._windows = counters(f"{name}windows_total", metrics, told, "outcome", outcomes)
+        told = "Windows emptied by a guard"
+        self._rejected = counters(f"{name}rejected_total", metrics, told, "guard", GUARDS)
 
     @classmethod
     def open(cls, version: Path, settings: RecogniseSettings, metrics: Metrics) -> RecogniseService:
         """Opens the artefact that `settings` names and runs it once in each shape."""
         engine = open_engine((version / settings.artefact).resolve(), settings)
         service = cls(engine, settings, metrics)
-        service.warm_up()
+        # One window and a full batch of each context: the first stream finds all loaded. Not counted.
+        for context_s in engine.contexts_s:
+            quiet = Window(np.zeros(round(context_s * SAMPLE_RATE), np.float32), engine.languages[0])
+            for count in sorted({1, settings.max_batch_windows}):
+                engine.recognise([quiet] * count)
         return service
-
-    def warm_up(self) -> None:
-        """One window and a full batch of each context: the first stream finds all loaded. Not counted."""
-        for context_s in self._engine.contexts_s:
-            quiet = Window(np.zeros(round(context_s * SAMPLE_RATE), np.float32), self._engine.languages[0])
-            for count in sorted({1, self._settings.max_batch_windows}):
-                self._engine.recognise([quiet] * count)
 
     def close(self) -> None:
         """Frees the engine."""

@@ -1,4 +1,4 @@
-"""Defines what the window policies share: the protocol, segments of speech, and where the next window begins.
+"""Defines segments of speech, what the window policies share, and the simplest of them.
 
 A policy says which stretch of audio is recognised next, and which of the words in it are final. It decides by
 what was known at a moment of the stream, so the size of the chunks does not change the result.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol
 
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.speech.session.transcript import SpokenWord, Transcript, repeated
@@ -64,38 +63,12 @@ class Segment:
     final: int | None = None
 
 
-class Policy(Protocol):
-    """One instance a stream, called under its lock. All times are samples of the stream.
-
-    Attributes:
-        transcript: where it commits words.
-        tentative: its guess of the words after the committed ones.
-        floor: nothing before this sample is heard again.
-    """
-
-    transcript: Transcript
-    tentative: tuple[SpokenWord, ...]
-    floor: int
-
-    def plan(self, timeline: Timeline) -> Stretch | None:
-        """What is due to be heard; the same again until `accept`. Cheap: asked at each chunk."""
-
-    def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
-        """Takes the words of the planned stretch in; None: a guard rejected them."""
-
-    def unsettled(self, timeline: Timeline) -> int:
-        """Samples of speech, and what follows it, that are neither committed nor known to be silence."""
-
-    def needed(self, timeline: Timeline, look_back: int) -> int:
-        """The first sample that a later window may hold; in silence the last `look_back` samples are kept."""
-
-
 def first_segment(timeline: Timeline, floor: int, pause: int) -> Segment | None:
     """The first speech that ends after `floor`, up to the first pause of at least `pause` samples.
 
     A pause counts when it lasted before the next speech was known; the end of the stream is one.
     """
-    segment: Segment | None = None
+    segment = None
     for span in timeline.spans:
         if span.end is not None and span.end <= floor:
             continue
@@ -112,15 +85,35 @@ def first_segment(timeline: Timeline, floor: int, pause: int) -> Segment | None:
 
 
 class SegmentPolicy:
-    """Keeps the state and steps that every policy has."""
+    """Keeps the state and steps that every policy has. One instance a stream, called under its lock.
+
+    Attributes:
+        transcript: where it commits words.
+        tentative: its guess of the words after the committed ones.
+        floor: nothing before this sample of the stream is heard again.
+        overlap: samples heard again after a cut.
+    """
 
     def __init__(self, settings: SpeechSettings, transcript: Transcript) -> None:
         self.transcript = transcript
         self.tentative: tuple[SpokenWord, ...] = ()
         self.floor = 0
+        self.overlap = SAMPLE_RATE // 2
         self.pause = round(settings.pause_s * SAMPLE_RATE)
         self.pad = round(settings.speech_pad_s * SAMPLE_RATE)
         self.max_window = round(settings.max_window_s * SAMPLE_RATE)
+
+    def plan(self, timeline: Timeline) -> Stretch | None:
+        """What is due to be heard; the same again until `accept`. Cheap: asked at each chunk."""
+        raise NotImplementedError
+
+    def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
+        """Takes the words of the planned stretch in; None: a guard rejected them."""
+        if stretch.kind is Kind.FINAL:
+            self.settle(self.new_words(stretch, words or ()))
+            self.floor = stretch.end
+        else:
+            self.carry_on(stretch, words or (), self.overlap)
 
     def segment(self, timeline: Timeline) -> Segment | None:
         """The segment to be worked on; without one, words that still wait are final."""
@@ -134,12 +127,14 @@ class SegmentPolicy:
         return max(self.floor, segment.start - self.pad)
 
     def unsettled(self, timeline: Timeline) -> int:
+        """Samples of speech, and what follows it, that are neither committed nor known to be silence."""
         segment = first_segment(timeline, self.floor, self.pause)
         if segment is None:
             return 0
         return timeline.received - max(self.begin(segment), min(self.transcript.end, timeline.received))
 
     def needed(self, timeline: Timeline, look_back: int) -> int:
+        """The first sample that a later window may hold; in silence the last `look_back` samples are kept."""
         segment = first_segment(timeline, self.floor, self.pause)
         return self.begin(segment) if segment else max(self.floor, timeline.received - look_back)
 
@@ -151,11 +146,6 @@ class SegmentPolicy:
         """Commits words after which nothing is awaited."""
         self.transcript.commit(words)
         self.tentative = ()
-
-    def finalise(self, stretch: Stretch, words: Sequence[SpokenWord]) -> None:
-        """Commits all that is new in a FINAL stretch."""
-        self.settle(self.new_words(stretch, words))
-        self.floor = stretch.end
 
     def carry_on(self, stretch: Stretch, words: Sequence[SpokenWord], overlap: int) -> None:
         """Commits what is new in a FULL stretch up to its last whole word, before which the next one begins.
@@ -174,3 +164,25 @@ class SegmentPolicy:
         gone = [replace(word, end=min(word.end, self.floor)) for word in new[whole:sure]]
         self.transcript.commit([*new[:whole], *gone])
         self.tentative = new[sure:]
+
+
+class VadPolicy(SegmentPolicy):
+    """Policy `vad`: recognises a segment once, when its speaker pauses; there are no tentative words.
+
+    Least compute and most context; the lag is as long as the segment. A speaker who does not pause is cut
+    at a word border of the longest window.
+    """
+
+    def plan(self, timeline: Timeline) -> Stretch | None:
+        segment = self.segment(timeline)
+        if segment is None:
+            return None
+        begin = self.begin(segment)
+        limit = begin + self.max_window
+        # Whether somebody still spoke at the limit is known only a pause later.
+        late = limit + self.pause
+        if segment.final is not None and segment.end is not None and segment.final <= late:
+            end = min(segment.end + self.pad, segment.final)
+            kind = Kind.FINAL if end <= limit else Kind.FULL
+            return Stretch(begin, min(end, limit), segment.final, kind)
+        return Stretch(begin, limit, late, Kind.FULL) if timeline.received >= late else None

@@ -15,7 +15,6 @@ from trimodal.speech.session.policy import EDGE, LEAD, Kind, Segment, SegmentPol
 from trimodal.speech.session.transcript import SpokenWord, Transcript, agreed
 from trimodal.speech.settings import SpeechSettings
 
-_OVERLAP = SAMPLE_RATE // 2  # heard again after a cut
 _CONTEXT = 2 * SAMPLE_RATE  # committed speech that a trimmed buffer still begins with
 _SENTENCE_ENDS = (".", "?", "!", "。", "？", "！")
 
@@ -60,13 +59,11 @@ class AgreementPolicy(SegmentPolicy):
         return timeline.received if timeline.ended else -(-paused // self._step) * self._step
 
     def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
-        if stretch.kind is Kind.FINAL:
-            self.finalise(stretch, words or ())
-            return
-        self._cursor = stretch.end
-        if stretch.kind is Kind.FULL:
+        if stretch.kind is not Kind.FINAL:
+            self._cursor = stretch.end
+        if stretch.kind is not Kind.STEP:
             self.heard = 0  # the words at its edge are cut
-            self.carry_on(stretch, words or (), _OVERLAP)
+            super().accept(stretch, words)
         elif words is not None:
             self.heard = stretch.end
             new = self.new_words(stretch, words)

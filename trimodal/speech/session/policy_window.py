@@ -6,11 +6,9 @@ silence ends within it instead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.speech.session.policy import Kind, SegmentPolicy, Stretch, Timeline
-from trimodal.speech.session.transcript import SpokenWord, Transcript
+from trimodal.speech.session.transcript import Transcript
 from trimodal.speech.settings import SpeechSettings
 
 _SILENCE = 3 * SAMPLE_RATE // 10  # the shortest in which a window may end
@@ -26,37 +24,26 @@ class WindowPolicy(SegmentPolicy):
     def __init__(self, settings: SpeechSettings, transcript: Transcript) -> None:
         super().__init__(settings, transcript)
         self._window = round(settings.window_s * SAMPLE_RATE)
-        self._overlap = min(round(settings.overlap_s * SAMPLE_RATE), self._window // 2)
+        self.overlap = min(round(settings.overlap_s * SAMPLE_RATE), self._window // 2)
 
     def plan(self, timeline: Timeline) -> Stretch | None:
         segment = self.segment(timeline)
         if segment is None:
             return None
         begin = self.begin(segment)
-        target = begin + self._window
-        moment = target
-        if timeline.received < target:
-            if not timeline.ended:
-                return None
-            target = moment = timeline.received
-        silence = self._silence(timeline, begin, target, moment)
-        if silence is not None:
-            return Stretch(begin, silence, moment, Kind.FINAL)
-        final = timeline.ended and target == timeline.received
-        return Stretch(begin, target, moment, Kind.FINAL if final else Kind.FULL)
+        target = min(begin + self._window, timeline.received)
+        if target < begin + self._window and not timeline.ended:
+            return None
+        silence = self._silence(timeline, begin, target)
+        final = silence is not None or (timeline.ended and target == timeline.received)
+        return Stretch(begin, silence or target, target, Kind.FINAL if final else Kind.FULL)
 
-    def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
-        if stretch.kind is Kind.FINAL:
-            self.finalise(stretch, words or ())
-        else:
-            self.carry_on(stretch, words or (), self._overlap)
-
-    def _silence(self, timeline: Timeline, begin: int, target: int, moment: int) -> int | None:
+    def _silence(self, timeline: Timeline, begin: int, target: int) -> int | None:
         """Where to end in the last silence of the window, if it reaches into its last fifth."""
-        spans = [span for span in timeline.spans if span.known <= moment and span.start < target]
+        spans = [span for span in timeline.spans if span.known <= target and span.start < target]
         found = None
         for n, span in enumerate(spans):
-            if span.end is None or span.closed is None or span.closed > moment or span.end <= begin:
+            if span.end is None or span.closed is None or span.closed > target or span.end <= begin:
                 continue
             following = spans[n + 1].start if n + 1 < len(spans) else target
             if following - span.end >= _SILENCE and following > target - self._window // 5:

@@ -29,26 +29,17 @@ class Ring:
     def __len__(self) -> int:
         return self.end - self.start
 
-    @property
-    def capacity(self) -> int:
-        """Samples for which there is memory."""
-        return len(self._buffer)
-
     def append(self, samples: Samples) -> None:
         """Takes float32[n] in; they are copied, the caller may reuse its array."""
         held, new = len(self), len(samples)
-        if self._offset + held + new > self.capacity:
+        if self._offset + held + new > len(self._buffer):
             self._move(held + new)
         at = self._offset + held
         self._buffer[at : at + new] = samples
         self.end += new
 
     def view(self, start: int, end: int) -> Samples:
-        """A copy of [start, end), one contiguous block: it outlives later appends and drops.
-
-        Raises:
-            IndexError: part of it was dropped, or has not come yet.
-        """
+        """A copy of [start, end) that outlives later appends and drops. Raises IndexError: it is not held."""
         if not self.start <= start <= end <= self.end:
             raise IndexError(f"samples {start} to {end} are not within {self.start} to {self.end}")
         at = self._offset - self.start
@@ -56,20 +47,15 @@ class Ring:
 
     def drop(self, before: int) -> None:
         """Forgets the samples before `before`, at most all; never takes back what was dropped."""
-        step = min(before, self.end) - self.start
-        if step > 0:
-            self.start += step
-            self._offset += step
+        step = max(min(before, self.end) - self.start, 0)
+        self.start += step
+        self._offset += step
 
     def _move(self, needed: int) -> None:
-        """Brings what is held to the front of a buffer with room for twice `needed`.
-
-        Room for twice as much makes moves rare: a sample is moved about once. A
-        buffer that has become far too big (one long chunk) is given back.
-        """
+        """Brings what is held to the front; a buffer far too big (after one long chunk) is given back."""
         held = self._buffer[self._offset : self._offset + len(self)]
         wanted = max(_LEAST, 2 * needed)
-        if not wanted <= self.capacity <= 2 * wanted:
+        if not wanted <= len(self._buffer) <= 2 * wanted:
             self._buffer = np.empty(wanted, np.float32)
         self._buffer[: len(held)] = held  # numpy copies overlapping slices correctly
         self._offset = 0

@@ -6,13 +6,16 @@ the results back.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples, Word
-from trimodal.speech.session.policy import Policy, Stretch, Timeline
+from trimodal.speech.session.policy import SegmentPolicy, Stretch, Timeline, VadPolicy
 from trimodal.speech.session.policy_agreement import AgreementPolicy, LivePolicy
-from trimodal.speech.session.policy_vad import VadPolicy
 from trimodal.speech.session.policy_window import WindowPolicy
 from trimodal.speech.session.ring_buffer import Ring
 from trimodal.speech.session.transcript import SpokenWord, Transcript, on_stream
@@ -20,7 +23,7 @@ from trimodal.speech.session.vad import SpeechDetector
 from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import Recognition, Window
 
-POLICIES: dict[PolicyName, Callable[[SpeechSettings, Transcript], Policy]] = {
+POLICIES: dict[PolicyName, type[SegmentPolicy]] = {
     "live": LivePolicy,
     "agreement": AgreementPolicy,
     "vad": VadPolicy,
@@ -58,15 +61,35 @@ class Update:
     received_s: float
     lag_s: float
 
+    def tensors(self, *, final: bool) -> dict[str, NDArray[Any]]:
+        """Output name → array [1, n]; the names and types of model_repository/speech/config.pbtxt."""
+        words = self.committed
+        committed, tentative = (
+            "".join(word.text for word in some).encode() for some in (words, self.tentative)
+        )
+        rows: dict[str, tuple[list[Any], type]] = {
+            "committed": ([_joined(words)], np.object_),
+            "tentative": ([_joined(self.tentative)], np.object_),
+            "words": ([word.text.encode() for word in words], np.object_),
+            "word_starts": ([word.start for word in words], np.float64),
+            "word_ends": ([word.end for word in words], np.float64),
+            "word_probabilities": ([word.probability for word in words], np.float32),
+            "received_s": ([self.received_s], np.float64),
+            "lag_s": ([self.lag_s], np.float64),
+            "final": ([final], np.bool_),
+        }
+        return {name: np.array([row], kind) for name, (row, kind) in rows.items()}
+
+
+def _joined(words: Sequence[Word]) -> bytes:
+    return "".join(word.text for word in words).encode()
+
 
 class LiveSession:
     """The state of one stream.
 
     A language that is not given is the one detected in the first window of 3 s or more with words:
     detected anew in each, it would change within sentences.
-
-    Attributes:
-        dropped_words: recognised where the detector found no speech: made up, so not committed.
     """
 
     def __init__(
@@ -78,8 +101,8 @@ class LiveSession:
         prompt: str = "",
         detector: SpeechDetector,
     ) -> None:
-        self.dropped_words = 0
-        self._settings = settings
+        self.max_pending_s = settings.max_pending_s  # above it answers wait
+        self._prompt_chars = settings.prompt_chars
         self._language = language
         self._prompt = prompt
         self._detector = detector
@@ -91,13 +114,8 @@ class LiveSession:
         self._out: Stretch | None = None  # being recognised
 
     @property
-    def finished(self) -> bool:
-        """The stream ended and every word is committed."""
-        return self._ended and not self.waiting
-
-    @property
     def waiting(self) -> bool:
-        """A window is being recognised, or due."""
+        """A window is being recognised, or due: after the end, words are still to come."""
         return self._due() is not None
 
     @property
@@ -116,11 +134,6 @@ class LiveSession:
         return self._policy.unsettled(self._timeline()) / SAMPLE_RATE
 
     @property
-    def max_pending_s(self) -> float:
-        """Audio that may be pending before answers wait."""
-        return self._settings.max_pending_s
-
-    @property
     def behind_s(self) -> float:
         """Audio received since the window that is out, or due, could have been heard; 0 without one."""
         due = self._due()
@@ -132,11 +145,7 @@ class LiveSession:
         return self._detector.speech / SAMPLE_RATE
 
     def feed(self, samples: Samples) -> None:
-        """Takes float32[n] in: finite, 16 kHz mono.
-
-        Raises:
-            RuntimeError: the stream was ended.
-        """
+        """Takes float32[n] in: finite, 16 kHz mono. Raises RuntimeError: the stream was ended."""
         if self._ended:
             raise RuntimeError("audio after the end of the stream")
         self._ring.append(samples)
@@ -155,29 +164,32 @@ class LiveSession:
         if self._out or stretch is None:
             return None
         self._out = stretch
-        room = self._settings.prompt_chars
-        prompt = " ".join(filter(None, (self._prompt, self._transcript.before(stretch.start, room))))
+        before = self._transcript.before(stretch.start, self._prompt_chars)
+        prompt = " ".join(filter(None, (self._prompt, before)))
         samples = self._ring.view(stretch.start, stretch.end)
         return PlannedWindow(stretch.start, stretch.end, Window(samples, self._language, prompt))
 
-    def accept(self, planned: PlannedWindow, heard: Recognition) -> tuple[Word, ...]:
-        """Takes in what was heard in the window that is out; the words that it committed."""
-        stretch = self._return(planned)
+    def accept(self, planned: PlannedWindow, heard: Recognition) -> None:
+        """Takes in what was heard in the window that is out; words where nobody spoke are made up.
+
+        Raises ValueError: `planned` is not what was handed out last.
+        """
+        stretch = self._out
+        if stretch is None or (stretch.start, stretch.end) != (planned.start, planned.end):
+            raise ValueError(f"window [{planned.start}, {planned.end}) is not out")
+        self._out = None
         words = [on_stream(word, stretch.start, stretch.end) for word in heard.words]
         spoken = [word for word in words if self._was_speech(word, stretch.moment)]
-        self.dropped_words += len(words) - len(spoken)
-        before = self._transcript.count
         self._policy.accept(stretch, None if heard.rejected else spoken)
         if spoken and not heard.rejected and stretch.end - stretch.start >= _LANGUAGE:
             self._language = self._language or heard.language
         self._forget()
-        return self._transcript.last(self._transcript.count - before)
 
     def take(self) -> Update:
         """What is new since the last call."""
         self._due()  # a pause may have settled words without a window
         self._forget()
-        lag = self._ring.end - self._transcript.end if self._transcript.count else 0
+        lag = self._ring.end - self._transcript.end if self._transcript.recent else 0
         return Update(
             self._transcript.take(),
             tuple(word.to_word() for word in self._policy.tentative),
@@ -192,26 +204,15 @@ class LiveSession:
         """The stretch that is out, or to be handed out."""
         return self._out or self._policy.plan(self._timeline())
 
-    def _return(self, planned: PlannedWindow) -> Stretch:
-        """The stretch that is out, taken back.
-
-        Raises:
-            ValueError: `planned` is not what was handed out last.
-        """
-        stretch = self._out
-        if stretch is None or (stretch.start, stretch.end) != (planned.start, planned.end):
-            raise ValueError(f"window [{planned.start}, {planned.end}) is not out")
-        self._out = None
-        return stretch
-
     def _was_speech(self, word: SpokenWord, moment: int) -> bool:
         """Whether the detector, at that moment, knew of speech at the word or near it."""
-        for span in self._detector.spans:
-            # An end needs no such care: the pad is longer than a detector takes to be sure of it.
-            ended = span.end is not None and span.end + self._pad <= word.start
-            if span.known <= moment and span.start - self._pad < word.end and not ended:
-                return True
-        return False
+        # An end needs no such care: the pad is longer than a detector takes to be sure of it.
+        return any(
+            span.known <= moment
+            and span.start - self._pad < word.end
+            and (span.end is None or span.end + self._pad > word.start)
+            for span in self._detector.spans
+        )
 
     def _forget(self) -> None:
         """Drops audio and spans that no window can need any more."""

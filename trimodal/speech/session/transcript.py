@@ -8,7 +8,7 @@ from __future__ import annotations
 import unicodedata
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from trimodal.audio.values import SAMPLE_RATE, Word
@@ -94,13 +94,9 @@ def repeated(committed: Sequence[SpokenWord], words: Sequence[SpokenWord], start
 
 
 class Transcript:
-    """The words that never change any more, in order of time, none of them twice.
-
-    Keeps only what later windows may repeat or take as their prompt.
-    """
+    """The words that never change any more, in order of time; `recent` is what later windows may repeat."""
 
     def __init__(self) -> None:
-        self.count = 0
         self.recent: deque[SpokenWord] = deque(maxlen=_REMEMBERED)
         self._new: list[SpokenWord] = []
 
@@ -113,19 +109,13 @@ class Transcript:
         """Adds words; times that reach back behind the last word are moved to its end."""
         for word in words:
             start = max(word.start, self.end)
-            kept = SpokenWord(word.text, start, max(word.end, start), word.probability)
-            self.recent.append(kept)
-            self._new.append(kept)
-        self.count += len(words)
+            self.recent.append(replace(word, start=start, end=max(word.end, start)))
+            self._new.append(self.recent[-1])
 
     def take(self) -> tuple[Word, ...]:
         """The words committed since the last call, in seconds."""
         new, self._new = self._new, []
         return tuple(word.to_word() for word in new)
-
-    def last(self, count: int) -> tuple[Word, ...]:
-        """The last `count` words, in seconds; at most as many as are remembered."""
-        return tuple(word.to_word() for word in list(self.recent)[len(self.recent) - count :])
 
     def before(self, sample: int, chars: int) -> str:
         """The last words that end by `sample`: whole words, at most `chars` characters of them."""

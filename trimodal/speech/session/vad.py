@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,33 +42,15 @@ class SpeechSpan:
     closed: int | None = None
 
 
-class SpeechDetector(Protocol):
-    """Judges a stream's audio as it comes. One instance a stream."""
+class SpeechDetector(ABC):
+    """Judges a stream's audio as it comes: cuts it into frames, and turns a probability a frame into spans.
 
-    @property
-    def spans(self) -> Sequence[SpeechSpan]:
-        """Speech that is not forgotten yet, in order; only the last may be open."""
-
-    @property
-    def speech(self) -> int:
-        """Samples of speech since the stream began, forgotten ones included."""
-
-    def feed(self, samples: Samples) -> None:
-        """Judges float32[n], any n; what does not fill a frame waits for the next samples."""
-
-    def finish(self) -> None:
-        """No more audio comes: judges the rest and closes an open span."""
-
-    def forget(self, before: int) -> None:
-        """Drops spans that ended before this sample."""
-
-
-class FramedDetector(ABC):
-    """Cuts samples into frames, and turns a probability a frame into spans by hysteresis.
-
-    Speech begins at a frame of at least `threshold` and is known after 96 ms in
+    One instance a stream. Speech begins at a frame of at least `threshold` and is known after 96 ms in
     which no frame fell below `threshold` − 0.15; it ends where 96 ms of frames
     below that begin, none of them at `threshold` again (Silero's own rule).
+
+    Attributes:
+        spans: speech that is not forgotten yet, in order; only the last may be open.
     """
 
     def __init__(self, threshold: float = 0.5) -> None:
@@ -80,22 +62,20 @@ class FramedDetector(ABC):
         self._onset: int | None = None  # of speech that is not known yet
         self._quiet: int | None = None  # where the open span may turn out to have ended
         self._closed_speech = 0
-        self._spans: deque[SpeechSpan] = deque()
-
-    @property
-    def spans(self) -> Sequence[SpeechSpan]:
-        return self._spans
+        self.spans: deque[SpeechSpan] = deque()
 
     @property
     def speech(self) -> int:
-        still = self._judged - self._spans[-1].start if self._is_open else 0
+        """Samples of speech since the stream began, forgotten ones included."""
+        still = self._judged - self.spans[-1].start if self._is_open else 0
         return self._closed_speech + still
 
     @property
     def _is_open(self) -> bool:
-        return bool(self._spans) and self._spans[-1].end is None
+        return bool(self.spans) and self.spans[-1].end is None
 
     def feed(self, samples: Samples) -> None:
+        """Judges float32[n], any n; what does not fill a frame waits for the next samples."""
         self._received += len(samples)
         samples = np.concatenate((self._rest, samples))
         whole = len(samples) // FRAME * FRAME
@@ -105,20 +85,22 @@ class FramedDetector(ABC):
                 self._push(probability)
 
     def finish(self) -> None:
+        """No more audio comes: judges the rest and closes an open span."""
         missing = -len(self._rest) % FRAME
         received = self._received
         if missing:
             self.feed(np.zeros(missing, np.float32))
         if self._is_open:
             self._close(received if self._quiet is None else self._quiet, received)
-        if self._spans:  # the padding is no audio
-            last = self._spans[-1]
+        if self.spans:  # the padding is no audio
+            last = self.spans[-1]
             last.known = min(last.known, received)
             last.closed = min(last.closed or received, received)
 
     def forget(self, before: int) -> None:
-        while self._spans and (end := self._spans[0].end) is not None and end < before:
-            self._spans.popleft()
+        """Drops spans that ended before this sample."""
+        while self.spans and (end := self.spans[0].end) is not None and end < before:
+            self.spans.popleft()
 
     @abstractmethod
     def judge(self, frames: Samples) -> NDArray[np.float32]:
@@ -139,34 +121,28 @@ class FramedDetector(ABC):
         elif probability < self._low:
             self._onset = None
         if self._onset is not None and self._judged - self._onset >= _LEAST_SPEECH:
-            self._spans.append(SpeechSpan(self._onset, self._judged))
+            self.spans.append(SpeechSpan(self._onset, self._judged))
             self._onset = None
 
     def _close(self, end: int, closed: int) -> None:
-        span = self._spans[-1]
+        span = self.spans[-1]
         span.end, span.closed = end, closed
         self._closed_speech += end - span.start
         self._quiet = None
 
 
-class EnergyDetector(FramedDetector):
-    """Loud is speech: for tests and for load tests with synthetic sound.
+class EnergyDetector(SpeechDetector):
+    """Loud is speech, for tests and load tests: `LEVEL` is the RMS without DC of probability 0.5."""
 
-    A frame counts as speech when its RMS without DC is at least `level`
-    (probability 0.5 there, more above).
-    """
-
-    def __init__(self, threshold: float = 0.5, *, level: float = 0.01) -> None:
-        super().__init__(threshold)
-        self._level = level
+    LEVEL = 0.01
 
     def judge(self, frames: Samples) -> NDArray[np.float32]:
         """RMS / (RMS + level) of each frame."""
         rms = frames.std(axis=1)
-        return np.asarray(rms / (rms + self._level), np.float32)
+        return np.asarray(rms / (rms + self.LEVEL), np.float32)
 
 
-class StreamingSilero(FramedDetector):
+class StreamingSilero(SpeechDetector):
     """Silero VAD v6, as faster-whisper bundles it, with its state carried from chunk to chunk.
 
     The graph takes frames in sequence, so that a chunk is one call. All streams
@@ -197,8 +173,7 @@ class StreamingSilero(FramedDetector):
 def _silero() -> Any:
     """The one session. Its single thread is the caller's: no pool, nothing spins.
 
-    Raises:
-        ArtefactError: faster-whisper, which brings the graph, is not installed.
+    Raises ArtefactError: faster-whisper, which brings the graph, is not installed.
     """
     import onnxruntime
 

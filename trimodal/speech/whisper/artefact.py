@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from trimodal.audio.values import SAMPLE_RATE
-from trimodal.errors import ArtefactError
-from trimodal.manifest import MANIFEST, Manifest
+from trimodal.errors import ArtefactError, SettingsError
+from trimodal.manifest import MANIFEST, Manifest, read_manifest
+from trimodal.runtimes.gpu_fit import check_checkpoint, check_precision
+from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import MAX_WINDOW_S
 from trimodal.speech.whisper.features import Padding
 from trimodal.speech.whisper.tokens import WhisperTokens
+
+Part = TypeVar("Part", bound=BaseModel)
 
 
 class SpeechShapes(BaseModel):
@@ -50,40 +54,38 @@ class GenerationSpec(BaseModel):
     suppressed_first: tuple[int, ...]
 
 
-def read_shapes(directory: Path, manifest: Manifest) -> SpeechShapes:
-    """The shapes of the artefact in `directory`.
+def open_artefact(
+    directory: Path, settings: RecogniseSettings, *, runtime: str, greedy: bool = True
+) -> tuple[Manifest, SpeechShapes]:
+    """The manifest of an artefact for `runtime`, checked against the settings, and its shapes.
 
-    Raises:
-        ArtefactError: one is missing or makes no sense; names it.
+    Raises ArtefactError: missing, damaged, or of another runtime, checkpoint or precision; SettingsError:
+    more than one beam, where the engine is `greedy`.
     """
-    try:
-        return SpeechShapes.model_validate(manifest.shapes)
-    except ValidationError as error:
-        raise _damaged(directory, manifest, "shapes", error) from None
+    if greedy and settings.beam_size != 1:
+        raise SettingsError(f"parameter 'beam_size': the engine {runtime} decodes greedily, 1 only")
+    manifest = read_manifest(directory, task="speech", runtime=runtime)
+    check_precision(directory, manifest, settings.precision)
+    check_checkpoint(directory, manifest, settings.checkpoint_sha256)
+    return manifest, read_shapes(directory, manifest)
+
+
+def read_shapes(directory: Path, manifest: Manifest) -> SpeechShapes:
+    """The shapes. Raises: ArtefactError when one is missing or makes no sense; names it."""
+    return _validated(SpeechShapes, directory, manifest, "shapes")
 
 
 def read_spec(directory: Path, manifest: Manifest) -> GenerationSpec:
-    """Which tokens may be written.
-
-    Raises:
-        ArtefactError: the manifest does not say; names what is missing.
-    """
-    try:
-        return GenerationSpec.model_validate(manifest.extra)
-    except ValidationError as error:
-        raise _damaged(directory, manifest, "extra", error) from None
+    """Which tokens may be written. Raises: ArtefactError when the manifest does not say; names it."""
+    return _validated(GenerationSpec, directory, manifest, "extra")
 
 
 def read_tokens(
-    directory: Path, manifest: Manifest, shapes: SpeechShapes, spec: GenerationSpec
+    directory: Path, manifest: Manifest, shapes: SpeechShapes, *, multilingual: bool
 ) -> WhisperTokens:
-    """The vocabulary in `tokenizer.json`.
-
-    Raises:
-        ArtefactError: it is missing or damaged, or lacks what a Whisper writes.
-    """
+    """The vocabulary. Raises: ArtefactError: damaged, or without what a Whisper writes."""
     try:
-        return WhisperTokens(directory, shapes.languages, multilingual=spec.multilingual)
+        return WhisperTokens(directory, shapes.languages, multilingual=multilingual)
     except Exception as error:  # `tokenizers` raises plain Exception.
         raise unopened(directory, manifest, error) from None
 
@@ -96,6 +98,9 @@ def unopened(directory: Path, manifest: Manifest, error: Exception) -> ArtefactE
     )
 
 
-def _damaged(directory: Path, manifest: Manifest, field: str, error: ValidationError) -> ArtefactError:
-    names = ", ".join(f"{field}.{problem['loc'][0]}" for problem in error.errors())
-    return ArtefactError(f"{directory / MANIFEST} is damaged ({names}): build again with: {manifest.command}")
+def _validated(model: type[Part], directory: Path, manifest: Manifest, field: str) -> Part:
+    try:
+        return model.model_validate(getattr(manifest, field))
+    except ValidationError as error:
+        names = ", ".join(f"{field}.{problem['loc'][0]}" for problem in error.errors())
+    raise ArtefactError(f"{directory / MANIFEST} is damaged ({names}): build again with: {manifest.command}")

@@ -27,13 +27,10 @@ Padding = Literal["silence", "zeros"]
 
 
 def log_mel(samples: Samples, context_s: float, bands: int, padding: Padding = "silence") -> Features:
-    """float32[bands, 100 · context_s] of float32[n] at 16 kHz, n ≤ 16,000 · context_s.
+    """float32[bands, 100 · context_s] of float32[n] at 16 kHz, n ≤ 16,000 · context_s (ValueError: more).
 
     With silence the numbers are those of transformers' WhisperFeatureExtractor for that
     length; with zeros they are those of faster-whisper: 0 where no whole frame of samples is left.
-
-    Raises:
-        ValueError: more samples than the context holds.
     """
     frames = round(context_s * FRAMES_PER_S)
     length = frames * HOP
@@ -79,11 +76,7 @@ def log_mel_batch(
 
 
 def smallest_context(contexts_s: Sequence[float], samples: int) -> float:
-    """The first of ascending `contexts_s` that holds so many samples.
-
-    Raises:
-        ValueError: none does.
-    """
+    """The first of ascending `contexts_s` that holds so many samples. Raises ValueError: none does."""
     for context_s in contexts_s:
         if samples <= round(context_s * SAMPLE_RATE):
             return context_s

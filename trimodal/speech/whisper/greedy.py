@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trimodal.speech.whisper.graphs import Decoding, Floats, Scores
-from trimodal.speech.whisper.scores import log_probabilities, without
+from trimodal.speech.whisper.graphs import Decoding, Floats, Scores, log_probabilities, without
 
 SEED = 0
 

@@ -15,21 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, Word
-from trimodal.speech.batches import batches
-from trimodal.speech.values import Recognition, Window
+from trimodal.speech.values import Recognition, Window, batches
 from trimodal.speech.whisper.alignment import token_path
 from trimodal.speech.whisper.artefact import GenerationSpec, SpeechShapes
 from trimodal.speech.whisper.features import HOP, log_mel_batch, smallest_context
-from trimodal.speech.whisper.graphs import Floats, Graphs
+from trimodal.speech.whisper.graphs import Floats, Graphs, log_sum
 from trimodal.speech.whisper.greedy import Greedy, Row
-from trimodal.speech.whisper.scores import log_sum
 from trimodal.speech.whisper.tokens import WhisperTokens
-from trimodal.speech.whisper.word_timestamps import (
-    compression_ratio,
-    most_tokens,
-    timed_words,
-    token_starts,
-)
+from trimodal.speech.whisper.word_timestamps import compression_ratio, most_tokens, timed_words, token_starts
 
 
 @dataclass(slots=True)
@@ -77,14 +70,8 @@ class GraphWhisper:
             not_first=spec.suppressed_first,
             positions=shapes.positions,
         )
-
-    @property
-    def contexts_s(self) -> tuple[float, ...]:
-        return self._shapes.contexts_s
-
-    @property
-    def languages(self) -> tuple[str, ...]:
-        return tuple(self._tokens.languages) or ("en",)
+        self.contexts_s = shapes.contexts_s
+        self.languages = tuple(tokens.languages) or ("en",)
 
     def recognise(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
         """What is heard in each window, in order; above temperature 0 drawn with one fixed seed a window."""

@@ -30,15 +30,9 @@ class WhisperTokens:
     """
 
     def __init__(self, directory: Path, languages: Sequence[str], *, multilingual: bool) -> None:
-        """Reads `tokenizer.json`.
+        """Reads `tokenizer.json`; one that is not `multilingual` takes neither language nor task token.
 
-        Args:
-            languages: codes that the model knows.
-            multilingual: False if it takes neither a language nor a task token, as Whisper's `.en` models.
-
-        Raises:
-            ValueError: a special token is missing.
-            Exception: the file cannot be read (`tokenizers` has no class of its own for it).
+        Raises ValueError: a special token is missing; Exception: unreadable (`tokenizers` has no other).
         """
         import tokenizers
 
@@ -68,11 +62,7 @@ class WhisperTokens:
         return [self.start, self.languages[language], *self._task]
 
     def prompt(self, language: str, text: str, room: int) -> list[int]:
-        """What the decoder is given before its first token.
-
-        Args:
-            text: what was said before, "" for none; of more than `room` tokens only the last are taken.
-        """
+        """What the decoder is given first; of `text`, what was said before, the last `room` tokens."""
         given = self.encode(" " + text.strip()) if text.strip() else []
         kept = min(len(given), room)
         if kept > PROMPT_STEP:

@@ -70,11 +70,8 @@ def timed_words(
 ) -> tuple[Word, ...]:
     """Words in order, within the window, none beginning before the one before it ended.
 
-    Args:
-        pieces: words with their numbers of tokens, n tokens in all.
-        starts: seconds float64[n + 1], as `token_starts` gives them.
-        probabilities: float[n], of each token.
-        samples: length of the window.
+    `pieces` are words with their numbers of tokens, n in all; `starts` those of
+    `token_starts`, float64[n + 1]; `probabilities` float[n]; `samples` the length of the window.
     """
     if not pieces:
         return ()
@@ -143,10 +140,7 @@ def _shorten(texts: Sequence[str], begins: NDArray[np.float64], ends: NDArray[np
 
 
 def _with_punctuation(
-    texts: Sequence[str],
-    begins: NDArray[np.float64],
-    ends: NDArray[np.float64],
-    chances: Sequence[float],
+    texts: Sequence[str], begins: NDArray[np.float64], ends: NDArray[np.float64], chances: Sequence[float]
 ) -> list[Word]:
     """Opening marks go to the word after, closing ones to the word before; times stay the word's own."""
     words: list[Word] = []

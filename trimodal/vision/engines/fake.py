@@ -1,12 +1,11 @@
 """Fakes a classifier, for tests and for load tests of the serving path alone.
 
-Its answer depends on the pixels in a way that a test can foresee, or follows a script of classes.
+Its answer depends on the pixels in a way that a test can foresee.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -16,24 +15,18 @@ from trimodal.vision.settings import ClassifySettings
 
 
 class FakeClassifier:
-    """Gives one class logit 10 and the others 0, after `delay` seconds a batch.
+    """Gives logit 10 to one class, the rounded mean of the first channel, and 0 to the others."""
 
-    The class is the next of `script`; without one (or after its end) it is the
-    mean of the image's first channel, rounded, modulo the number of classes.
-    """
-
-    def __init__(self, classes: int, *, delay: float = 0.0, script: Iterable[int] = ()) -> None:
+    def __init__(self, classes: int, *, delay: float = 0.0) -> None:
         self.classes = classes
         self.batch_sizes: list[int] = []
         self._delay = delay
-        self._script: Iterator[int] = iter(script)
 
     def classify(self, pixels: Pixels) -> Logits:
         """Logits float32[B, C] of pixels uint8[B, 3, H, W]."""
         self.batch_sizes.append(len(pixels))
         time.sleep(self._delay)
-        seen = np.rint(pixels[:, 0].mean(axis=(1, 2))).astype(int)
-        chosen = [next(self._script, int(value)) % self.classes for value in seen]
+        chosen = np.rint(pixels[:, 0].mean(axis=(1, 2))).astype(int) % self.classes
         logits = np.zeros((len(pixels), self.classes), np.float32)
         logits[np.arange(len(pixels)), chosen] = 10
         return logits

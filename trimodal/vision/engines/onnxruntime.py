@@ -31,9 +31,7 @@ class OnnxRuntimeClassifier:
 def open_engine(artefact: ClassifierArtefact, settings: ClassifySettings) -> OnnxRuntimeClassifier:
     """Runs `model.onnx` of the artefact's directory; on CUDA each warm-up size gets a session of its own.
 
-    Raises:
-        ArtefactError: FP8, built from another checkpoint than the settings name, or refused by ONNX Runtime.
-        ServerError: CUDA is asked for and does not start.
+    Raises ArtefactError: FP8, of another checkpoint, or refused by ONNX Runtime; ServerError: no CUDA.
     """
     options = {"prefer_nhwc": settings.prefer_nhwc, "fuse_conv_bias": settings.fuse_conv_bias}
     check_checkpoint(artefact.directory, artefact.manifest, settings.checkpoint_sha256)

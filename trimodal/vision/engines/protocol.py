@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,25 +22,14 @@ class ImageClassifier(Protocol):
         """Logits float32[B, C] of pixels uint8[B, 3, H, W], RGB as decoded; the engine normalises them."""
 
 
-Opener = Callable[[ClassifierArtefact, ClassifySettings], ImageClassifier]
-
-# Engine → module with `open_engine`, and the runtime that its artefacts are for. Imported when opened.
-ENGINES: dict[str, tuple[str, str | None]] = {
-    "onnxruntime": ("trimodal.vision.engines.onnxruntime", "onnxruntime"),
-    "fake": ("trimodal.vision.engines.fake", None),
-}
-
-
 def runtime_of(engine: str) -> str | None:
     """Returns the runtime that an engine's artefact must be built for; None: any."""
-    return ENGINES[engine][1]
+    return None if engine == "fake" else engine
 
 
 def open_engine(artefact: ClassifierArtefact, settings: ClassifySettings) -> ImageClassifier:
-    """Opens the engine that `settings.engine` names, opened on `artefact`.
-
-    Raises:
-        ArtefactError: the runtime refuses the built file.
-    """
-    opener = cast(Opener, import_module(ENGINES[settings.engine][0]).open_engine)
-    return opener(artefact, settings)
+    """Opens the engine that `settings.engine` names. Raises ArtefactError: the runtime refuses the file."""
+    engine: ImageClassifier = import_module(f"trimodal.vision.engines.{settings.engine}").open_engine(
+        artefact, settings
+    )
+    return engine

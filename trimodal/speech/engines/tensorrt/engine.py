@@ -10,18 +10,12 @@ from importlib import import_module
 from pathlib import Path
 
 from trimodal.errors import OperatorError, ServerError, SettingsError
-from trimodal.manifest import Manifest, Shape, read_manifest
+from trimodal.manifest import Manifest, Shape
 from trimodal.runtimes.gpu_device import visible_gpus
-from trimodal.runtimes.gpu_fit import (
-    check_checkpoint,
-    check_gpu,
-    check_precision,
-    check_shapes,
-    check_version,
-)
+from trimodal.runtimes.gpu_fit import check_gpu, check_shapes, check_version
 from trimodal.speech.engines.tensorrt.graphs import TensorRTGraphs
 from trimodal.speech.settings import RecogniseSettings
-from trimodal.speech.whisper.artefact import SpeechShapes, read_shapes, read_spec, read_tokens, unopened
+from trimodal.speech.whisper.artefact import SpeechShapes, open_artefact, read_spec, read_tokens, unopened
 from trimodal.speech.whisper.features import FRAMES_PER_S
 from trimodal.speech.whisper.model import GraphWhisper
 
@@ -29,19 +23,12 @@ from trimodal.speech.whisper.model import GraphWhisper
 def open_engine(directory: Path, settings: RecogniseSettings) -> GraphWhisper:
     """The plans in `directory` with the `tokenizer.json` beside them, on the first visible GPU.
 
-    Raises:
-        ArtefactError: missing, damaged, or built for another checkpoint, precision, TensorRT, GPU or batch.
-        ServerError: TensorRT, torch or the GPU is missing.
-        SettingsError: more than one beam, or a device that is no GPU.
+    Raises ArtefactError: damaged or built for something else; ServerError: TensorRT, torch or the GPU is
+    missing; SettingsError: more than one beam, or a device that is no GPU.
     """
-    if settings.beam_size != 1:
-        raise SettingsError("parameter 'beam_size': the engine tensorrt decodes greedily, 1 only")
     if settings.device != "cuda":
         raise SettingsError("parameter 'device': the engine tensorrt runs on a GPU, cuda only")
-    manifest = read_manifest(directory, task="speech", runtime="tensorrt")
-    check_precision(directory, manifest, settings.precision)
-    check_checkpoint(directory, manifest, settings.checkpoint_sha256)
-    shapes = read_shapes(directory, manifest)
+    manifest, shapes = open_artefact(directory, settings, runtime="tensorrt")
     check_windows(directory, manifest, shapes, settings.max_batch_windows)
     check_gpu(directory, manifest, visible_gpus())
     check_version(directory, manifest, tensorrt_version())
@@ -51,13 +38,9 @@ def open_engine(directory: Path, settings: RecogniseSettings) -> GraphWhisper:
 def open_plans(
     directory: Path, manifest: Manifest, shapes: SpeechShapes, max_batch: int, *, device: str
 ) -> GraphWhisper:
-    """What fits, opened, with its memory on torch's `device`.
-
-    Raises:
-        ArtefactError: the plans or the vocabulary are damaged, or the GPU's memory does not hold them.
-    """
+    """What fits, opened, with its memory on torch's `device`. Raises ArtefactError: damaged, or no memory."""
     spec = read_spec(directory, manifest)
-    tokens = read_tokens(directory, manifest, shapes, spec)
+    tokens = read_tokens(directory, manifest, shapes, multilingual=spec.multilingual)
     frames = round(shapes.contexts_s[-1] * FRAMES_PER_S)
     try:
         graphs = TensorRTGraphs(

@@ -33,17 +33,9 @@ class TensorRTGraphs:
     def __init__(
         self, directory: Path, *, max_batch: int, frames: int, places: int, device: str = "cuda"
     ) -> None:
-        """Deserialises the plans and allocates.
+        """Deserialises the plans and allocates for `max_batch` rows, `frames` of features, `places` tokens.
 
-        Args:
-            max_batch: rows at most.
-            frames: feature frames of the longest context.
-            places: tokens of a row at most, prompt included.
-
-        Raises:
-            TensorRTError: TensorRT does not take a plan.
-            OSError: a plan cannot be read.
-            torch.OutOfMemoryError: weights or caches do not fit into the GPU.
+        Raises TensorRTError, OSError or torch.OutOfMemoryError: a plan is refused, unreadable or too large.
         """
         import torch
 
@@ -118,15 +110,9 @@ class TensorRTDecoding:
         self.length = 0
 
     def step(self, tokens: Tokens) -> tuple[DeviceScores, Floats]:
-        """Appends tokens int64[rows, n].
+        """As in graphs.Decoding. What the last step was asked for, this one chooses: one wait for all.
 
-        What the last step was asked for, this one chooses at once, so that the host waits only one time.
-
-        Returns:
-            Scores after the last, alignment float32[rows, heads, n, positions].
-
-        Raises:
-            TensorRTError: more tokens than there are places, or TensorRT refuses the run.
+        Raises TensorRTError: more tokens than there are places, or TensorRT refuses the run.
         """
         graphs, count = self._graphs, tokens.shape[1]
         if self.length + count > graphs.bounds[1]:

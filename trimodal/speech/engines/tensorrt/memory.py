@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from trimodal.manifest import Shape
+
 if TYPE_CHECKING:
     import torch
-
-Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

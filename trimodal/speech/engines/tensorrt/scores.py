@@ -60,8 +60,7 @@ class Chooser:
 class DeviceScores:
     """Scores of one step, whose logits stay on the device unless they are asked for.
 
-    Attributes:
-        asked: which banned tokens best() was called with last; the next step is likely to be asked the same.
+    `asked`: which banned tokens best() was called with last; the next step is likely to be asked the same.
     """
 
     def __init__(self, chooser: Chooser, logits: View) -> None:

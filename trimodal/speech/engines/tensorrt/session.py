@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trimodal.speech.engines.tensorrt.memory import Shape, View
+from trimodal.manifest import Shape
+from trimodal.runtimes.gpu_fit import within
+from trimodal.speech.engines.tensorrt.memory import View
 
 if TYPE_CHECKING:
     import tensorrt
@@ -83,7 +85,7 @@ class Plan:
     def profile(self, shapes: Mapping[str, Shape]) -> int:
         """The first profile that holds these inputs. Raises: TensorRTError when none does."""
         for number, ranges in enumerate(self._ranges):
-            if all(_within(shape, *ranges[name]) for name, shape in shapes.items()):
+            if all(within(shape, *ranges[name]) for name, shape in shapes.items()):
                 return number
         wanted = ", ".join(f"{name} {'×'.join(map(str, shape))}" for name, shape in shapes.items())
         raise TensorRTError(f"no profile of {self._name} holds {wanted}")
@@ -91,8 +93,7 @@ class Plan:
     def run(self, profile: int, tensors: Mapping[str, View], stream: int) -> None:
         """Puts one run into the stream; what `tensors` names must live until the stream is through with it.
 
-        Raises:
-            TensorRTError: TensorRT refuses a shape or an address, or the run.
+        Raises TensorRTError: TensorRT refuses a shape or an address, or the run.
         """
         context = self._context(profile, stream)
         told = self._told[profile]
@@ -128,12 +129,6 @@ class Plan:
             low, _, high = self._engine.get_tensor_profile_shape(name, profile)
             ranges[name] = _shape(low), _shape(high)
         return ranges
-
-
-def _within(shape: Shape, low: Shape, high: Shape) -> bool:
-    return len(shape) == len(low) and all(
-        least <= size <= most for size, least, most in zip(shape, low, high, strict=True)
-    )
 
 
 def _shape(dims: tensorrt.Dims) -> Shape:
