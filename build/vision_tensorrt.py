@@ -43,7 +43,7 @@ def main() -> None:
     options = arguments()
     # What costs least is asked first: library, GPU, torch, then the graph and the config, then the build.
     version, gpu = tensorrt_plan.tensorrt_version(), tensorrt_plan.gpu_target()
-    plan_options = PlanOptions.of(options)
+    plan_options = PlanOptions(options.workspace_gib, options.optimization_level, options.timing_cache)
     if options.check:
         run.require_cuda()
     artefact = find_graph(options)
@@ -94,7 +94,20 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--out-dir", type=Path, default=DEFAULT_OUT, help="where tensorrt-<precision> is put")
     vision_profiles.add_arguments(parser)
-    PlanOptions.add_arguments(parser, DEFAULT_OUT / "timing-cache")
+    parser.add_argument("--workspace-gib", type=float, help="scratch memory at most (all of the GPU's)")
+    parser.add_argument(
+        "--optimization-level",
+        type=int,
+        choices=range(6),
+        default=3,
+        help="0 builds in seconds, 5 searches longest; 3",
+    )
+    parser.add_argument(
+        "--timing-cache",
+        type=Path,
+        default=DEFAULT_OUT / "timing-cache",
+        help="file, or directory with one per TensorRT version and SM; builds again in a fraction",
+    )
     parser.add_argument(
         "--min-agreement", type=float, help="top-1 against the graph (0.95; random weights: 0)"
     )

@@ -8,7 +8,7 @@ caller sets the threshold.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,29 +118,28 @@ def check(checkpoint: Checkpoint, directory: Path, reference: Reference) -> dict
 
     threads = torch.get_num_threads()
     with progress("Comparing with torch", total=len(reference.compared)) as advance:
-        built = StatefulModel(directory / MODEL, threads)
+        built = open_ir(directory / MODEL, threads)
         figures = compare(checkpoint.model, built, reference.compared, advance)
         del built  # Its weights need not be in memory twice.
     ends = set(checkpoint.special_ids()["eos_token_ids"])
     with progress("Answering in the serving pipeline"):
-        identical = identical_answers(directory, reference.answers, ends, threads)
-    return figures | {"greedy_answers": len(reference.answers), "greedy_answers_identical": identical}
+        same = identical_answers(directory, reference.answers, ends, threads)
+    return figures | {"greedy_answers": len(reference.answers), "greedy_answers_identical": same}
 
 
-class StatefulModel:
-    """The built IR outside the serving pipeline: one text in, the logits of all its positions out."""
+def open_ir(xml: Path, threads: int) -> Callable[[list[int]], Logits]:
+    """The built IR outside the serving pipeline: one text in, FP32 logits [len(ids), vocabulary] out."""
+    import openvino
 
-    def __init__(self, xml: Path, threads: int) -> None:
-        import openvino
+    request = openvino.Core().compile_model(xml, "CPU", numerics(threads)).create_infer_request()
+    inputs = {name for port in request.model_inputs for name in port.get_names()}
 
-        self._request = openvino.Core().compile_model(xml, "CPU", numerics(threads)).create_infer_request()
-        self._inputs = {name for port in self._request.model_inputs for name in port.get_names()}
+    def logits(ids: list[int]) -> Logits:
+        request.reset_state()
+        request.infer(feeds(ids, inputs))
+        return np.array(request.get_tensor("logits").data[0], np.float32)
 
-    def logits(self, ids: list[int]) -> Logits:
-        """[len(ids), vocabulary] in FP32."""
-        self._request.reset_state()
-        self._request.infer(feeds(ids, self._inputs))
-        return np.array(self._request.get_tensor("logits").data[0], np.float32)
+    return logits
 
 
 def numerics(threads: int) -> dict[str, Any]:
@@ -152,7 +151,7 @@ def numerics(threads: int) -> dict[str, Any]:
 
 
 def compare(
-    reference: Any, built: StatefulModel, samples: list[Sample], advance: Callable[[], None]
+    reference: Any, built: Callable[[list[int]], Logits], samples: list[Sample], advance: Callable[[], None]
 ) -> dict[str, Any]:
     """Figures of `built` against the torch model `reference` over all compared positions."""
     import torch
@@ -163,7 +162,7 @@ def compare(
         with torch.inference_mode():
             expected = reference(torch.tensor([sample.ids])).logits[0].float().numpy()
         window = slice(sample.start - 1, len(sample.ids) - 1)
-        pair = expected[window], built.logits(sample.ids)[window]
+        pair = expected[window], built(sample.ids)[window]
         targets = sample.ids[sample.start :]
         for index, logits in enumerate(pair):
             losses[index] += _negative_log_likelihood(logits, targets)
@@ -206,13 +205,59 @@ def identical_answers(directory: Path, samples: list[Sample], ends: set[int], th
     except RuntimeError as error:
         reason = str(error).strip().split("\n")[-1][:200]
         raise ArtefactError(f"the serving pipeline does not take this model: {reason}") from error
-    expected = [_before_end(sample.ids[sample.start :], ends) for sample in samples]
-    return sum(
-        _before_end(result.m_generation_ids[0], ends) == answer
-        for result, answer in zip(results, expected, strict=True)
-    )
+    return identical(samples, [result.m_generation_ids[0] for result in results], ends)
 
 
-def _before_end(ids: list[int], ends: set[int]) -> list[int]:
-    """Without the closing end token, which one runtime returns and another may not."""
-    return list(ids[:-1] if ids and ids[-1] in ends else ids)
+def identical(samples: list[Sample], answers: Sequence[Sequence[int]], ends: set[int]) -> int:
+    """How many answers are torch's, but for the end token, which one runtime returns and another may not."""
+
+    def before_end(ids: Sequence[int]) -> list[int]:
+        return list(ids[:-1] if ids and ids[-1] in ends else ids)
+
+    expected = [before_end(sample.ids[sample.start :]) for sample in samples]
+    return sum(one == before_end(other) for one, other in zip(expected, answers, strict=True))
+
+
+def load_reference(checkpoint: Checkpoint) -> None:
+    """Loads the weights in their own type: over the GPUs and, where they end, the CPU's memory."""
+    import torch
+
+    with progress("Loading the checkpoint in torch"):
+        checkpoint.load("auto", "auto" if torch.cuda.is_available() else None)
+
+
+def compare_answers(
+    checkpoint: Checkpoint, prompts: list[list[int]], answers: list[list[int]]
+) -> dict[str, Any]:
+    """`token_agreement` over all positions of the engine's answers, and how many answers are torch's own.
+
+    The engine shows no logits, so its own answers are what torch reads along: at each position torch says
+    which token it would have taken, in the checkpoint's own type.
+
+    Raises:
+        ArtefactError: the engine answered nothing at all.
+    """
+    import torch
+
+    positions = agreed = 0
+    with progress("Reading the engine's answers with torch", total=len(prompts)) as advance:
+        for prompt, answer in zip(prompts, answers, strict=True):
+            if answer:
+                ids = torch.tensor([prompt + answer], device=checkpoint.model.device)
+                with torch.inference_mode():
+                    logits = checkpoint.model(ids).logits[0, len(prompt) - 1 : -1]
+                agreed += sum(
+                    one == other for one, other in zip(logits.argmax(-1).tolist(), answer, strict=True)
+                )
+                positions += len(answer)
+            advance()
+    if not positions:
+        raise ArtefactError("the engine answered every check prompt with nothing: it is not usable")
+    ends = set(checkpoint.special_ids()["eos_token_ids"])
+    return {
+        "positions": positions,
+        "token_agreement": agreed / positions,
+        "greedy_answers": len(prompts),
+        "greedy_answers_identical": identical(greedy_samples(checkpoint, prompts), answers, ends),
+        "reference": f"torch {str(checkpoint.model.dtype).removeprefix('torch.')}",
+    }

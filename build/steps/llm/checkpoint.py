@@ -11,6 +11,9 @@ import logging
 import os
 import shutil
 import warnings
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +73,37 @@ def read_texts(path: Path, *, at_least: int) -> list[str]:
     if len(texts) < at_least:
         raise ArtefactError(f"{path} holds {len(texts)} lines or paragraphs: at least {at_least} are needed")
     return texts
+
+
+def dimensions(value: Callable[[str], Any], name: str) -> dict[str, int]:
+    """The dimensions that a serving engine relies on, by `value` of a key of the text configuration.
+
+    Raises:
+        ArtefactError: the checkpoint `name` lacks one, or it is no number.
+    """
+
+    def size(key: str, otherwise: Any = None) -> int:
+        try:
+            return int(value(key) or otherwise)
+        except (TypeError, ValueError):
+            raise ArtefactError(f"config.json of {name} lacks or garbles {key}") from None
+
+    heads, hidden = size("num_attention_heads"), size("hidden_size")
+    return {
+        "hidden_size": hidden,
+        "num_hidden_layers": size("num_hidden_layers"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": size("num_key_value_heads", heads),
+        "head_dim": size("head_dim", hidden // heads),
+        "vocab_size": size("vocab_size"),
+        "max_position_embeddings": size("max_position_embeddings"),
+    }
+
+
+def end_ids(values: Iterable[Any]) -> list[int]:
+    """All ids among what several files say of `eos_token_id`: a number, a list, or nothing."""
+    lists = (each if isinstance(each, list) else [] if each is None else [each] for each in values)
+    return sorted(set(chain.from_iterable(lists)))
 
 
 class Checkpoint:
@@ -136,36 +170,29 @@ class Checkpoint:
         return list(self.tokenizer(text)["input_ids"])
 
     def shapes(self) -> dict[str, int]:
-        """The dimensions that a serving engine relies on."""
-        config, heads = self.config, self.config.num_attention_heads
-        return {
-            "hidden_size": config.hidden_size,
-            "num_hidden_layers": config.num_hidden_layers,
-            "num_attention_heads": heads,
-            "num_key_value_heads": getattr(config, "num_key_value_heads", None) or heads,
-            "head_dim": getattr(config, "head_dim", None) or config.hidden_size // heads,
-            "vocab_size": config.vocab_size,
-            "max_position_embeddings": config.max_position_embeddings,
-        }
+        """As `dimensions` of the configuration."""
+        return dimensions(lambda name: getattr(self.config, name, None), self.directory.name)
 
     def special_ids(self) -> dict[str, Any]:
         """`eos_token_ids` (every id that ends an answer), `bos_token_id` and `pad_token_id`, where known."""
-        ends: set[int] = set()
         owners = (self.config, self.tokenizer)
-        for value in (*self._generation_ends(), *(getattr(each, "eos_token_id", None) for each in owners)):
-            ends.update(value if isinstance(value, list) else [] if value is None else [value])
+        ends = [getattr(each, "eos_token_id", None) for each in owners]
+        # Many checkpoints have no generation config: the config's and the tokenizer's ids remain.
+        with suppress(OSError, ValueError, AttributeError):
+            settings = json.loads((self.directory / "generation_config.json").read_text(encoding="utf-8"))
+            ends.append(settings.get("eos_token_id"))
         return {
-            "eos_token_ids": sorted(ends),
+            "eos_token_ids": end_ids(ends),
             "bos_token_id": self.tokenizer.bos_token_id,
             "pad_token_id": self.tokenizer.pad_token_id,
         }
 
-    def _generation_ends(self) -> list[Any]:
-        try:
-            settings = json.loads((self.directory / "generation_config.json").read_text(encoding="utf-8"))
-            return [settings.get("eos_token_id")]
-        except (OSError, ValueError, AttributeError):
-            return []  # Many checkpoints have none: the config's and the tokenizer's ids remain.
+    def described(self) -> dict[str, Any]:
+        """What a manifest's `extra` says of it."""
+        return self.special_ids() | {
+            "has_chat_template": self.has_chat_template,
+            "random_weights": self.random_weights,
+        }
 
     def write_tokenizer(self, directory: Path) -> None:
         """Copies the tokenizer's files as they are; the chat template always gets a file of its own."""

@@ -233,10 +233,8 @@ class Checkpoint:
             if (self.directory / name).is_file():
                 shutil.copyfile(self.directory / name, directory / name)
         if not (directory / PREPROCESSOR).is_file():
-            self._write_preprocessor(directory / PREPROCESSOR)
+            from transformers import WhisperFeatureExtractor
+
+            WhisperFeatureExtractor(feature_size=self.config.num_mel_bins).save_pretrained(directory)
         if not (directory / GENERATION).is_file():
             self.model.generation_config.save_pretrained(directory)
-
-    def _write_preprocessor(self, path: Path) -> None:
-        config = {"feature_size": self.config.num_mel_bins, "sampling_rate": SAMPLE_RATE, "chunk_length": 30}
-        path.write_text(json.dumps(config | {"hop_length": 160, "n_fft": 400}, indent=2) + "\n")

@@ -110,21 +110,17 @@ def add_profile(
 
 
 def _check_range(shapes: InputRange, shape: Shape, where: str) -> None:
-    for low, best, high, fixed in _axes(shapes, shape, where):
+    if not len(shapes.min) == len(shapes.opt) == len(shapes.max) == len(shape):
+        raise ArtefactError(
+            f"{where}: {_text(shapes.opt)} has other dimensions than the graph's {_text(shape)}"
+        )
+    for low, best, high, fixed in zip(shapes.min, shapes.opt, shapes.max, shape, strict=True):
         if not 0 <= low <= best <= high:
             raise ArtefactError(f"{where}: min {low}, opt {best}, max {high} are not in order")
         if fixed >= 0 and not low == high == fixed:
             raise ArtefactError(
                 f"{where}: {_text(shapes.min)} to {_text(shapes.max)}, the graph has {_text(shape)}"
             )
-
-
-def _axes(shapes: InputRange, shape: Shape, where: str) -> list[tuple[int, int, int, int]]:
-    if not len(shapes.min) == len(shapes.opt) == len(shapes.max) == len(shape):
-        raise ArtefactError(
-            f"{where}: {_text(shapes.opt)} has other dimensions than the graph's {_text(shape)}"
-        )
-    return list(zip(shapes.min, shapes.opt, shapes.max, shape, strict=True))
 
 
 def _text(shape: Shape) -> str:

@@ -22,7 +22,6 @@ import numpy.typing as npt
 import onnx
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from steps.vision.models import ARCHITECTURES, PATCHES, Model, make
-from torch import Tensor
 
 from trimodal.errors import ArtefactError
 from trimodal.settings import describe
@@ -104,7 +103,9 @@ def load_model(directory: Path, config: CheckpointConfig) -> Model:
     file = _file(directory, "model.safetensors")
     model = make(config.architecture, config.num_classes, config.input)
     try:
-        loaded = model.load_state_dict(_renamed(load_file(file)), strict=False)
+        loaded = model.load_state_dict(
+            {_own_name(name): weight for name, weight in load_file(file).items()}, strict=False
+        )
     except Exception as error:  # safetensors and torch raise errors of their own for damage and for shapes.
         raise ArtefactError(f"{file} does not fit {config.architecture}: {error}") from None
     missing = [key for key in loaded.missing_keys if not key.endswith("num_batches_tracked")]
@@ -176,12 +177,8 @@ def _of_hub_resnet(config: dict[str, Any], preprocessor: dict[str, Any]) -> dict
     }
 
 
-def _renamed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Names of the hub's ResNets, and of torchvision's first ViT weights, as our networks have them."""
-    return {_own_name(name): weight for name, weight in weights.items()}
-
-
 def _own_name(name: str) -> str:
+    """Of the hub's ResNets, and of torchvision's first ViT weights, as our networks have it."""
     for part, own in PLACES.items():
         name = name.replace(part, own)
     if found := HUB_BLOCK.match(name):

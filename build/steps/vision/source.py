@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import torch
+from steps.artefact import source_name
 from steps.vision.check import batched
 from steps.vision.checkpoint import EXPORTED, CheckpointConfig, load_graph, load_model, read_config
 from steps.vision.export import from_onnx, from_torch
@@ -56,7 +57,7 @@ def from_checkpoint(source: str, calibration_from: Path | None) -> Source:
     """
     directory = resolve_checkpoint(source)
     config = read_config(directory)
-    name = directory.resolve().name if Path(source).is_dir() else source
+    name = source_name(directory, source)
     own = {name: directory / f"{name}.npz" for name in ("calibration", "evaluation")}
     calibration = evaluation = None
     if calibration_from or own["calibration"].is_file():
@@ -94,8 +95,7 @@ def _of_model(
             logits = model(torch.from_numpy(normalised(pixels, config.input)))
         return np.asarray(logits.numpy(), np.float32)
 
-    with progress("torch reference", len(evaluation.pixels)) as advance:
-        reference = batched(run, evaluation.pixels, advance)
+    reference = batched(run, evaluation.pixels, "torch reference")
 
     def graph(opset: int) -> onnx.ModelProto:
         return from_torch(model, config.input, opset)
@@ -112,5 +112,4 @@ def _of_graph(model: onnx.ModelProto, pixels: Pixels, spec: InputSpec) -> Logits
     def run(pixels: Pixels) -> Logits:
         return np.asarray(session.run(None, {name: normalised(pixels, spec)})[0], np.float32)
 
-    with progress("reference: the graph as given", len(pixels)) as advance:
-        return batched(run, pixels, advance)
+    return batched(run, pixels, "reference: the graph as given")
