@@ -18,7 +18,7 @@ import typer
 from steps.artefact import evenly, origin, refuse_below, targets, tell_built, tell_check
 from steps.llm.check import check, reference_samples
 from steps.llm.checkpoint import Checkpoint, check_causal, quiet, read_texts
-from steps.llm.export import SAMPLE_TOKENS, Compression, compress, export, group_size, import_converters
+from steps.llm.export import SAMPLE_TOKENS, compress, export, group_size, import_converters
 
 from trimodal.build_support import operator_errors, progress, resolve_checkpoint
 from trimodal.errors import ArtefactError
@@ -74,6 +74,7 @@ def main(
             with progress("Exporting"):
                 export(checkpoint, Path(scratch))
             data = [checkpoint.encode(text)[:SAMPLE_TOKENS] for text in evenly(samples, MOST_SAMPLES)]
+            int4 = {"group_size": group_size(checkpoint), "ratio": ratio, "awq": awq}
             for each, place in places.items():
                 manifest = Manifest(
                     task="llm",
@@ -86,12 +87,11 @@ def main(
                 )
                 with atomic_directory(place) as work:
                     with progress(f"Writing {each}"):
-                        compression = Compression(each, group_size(checkpoint), ratio, awq, data)
-                        manifest.extra |= compress(Path(scratch), work, compression)
+                        manifest.extra |= compress(Path(scratch), work, each, int4, data)
                         checkpoint.write_tokenizer(work)
                     if each == "int4" and calibration:
                         manifest.calibration = {"file": calibration.name, "samples": len(data)}
-                    manifest.check = check(checkpoint, work, reference)
+                    manifest.check = check(checkpoint, work, *reference)
                     tell_check(manifest, place.name, min_agreement, MIN_AGREEMENT[each])
                     refuse_below(manifest)
                     write_manifest(work, manifest)

@@ -155,11 +155,7 @@ def _part(content: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A JSON object; empty when there is no such file.
-
-    Raises:
-        ArtefactError: it is something else.
-    """
+    """A JSON object; empty when there is no such file. Raises: ArtefactError: it is something else."""
     if not path.is_file():
         return {}
     try:

@@ -41,34 +41,22 @@ class Shape:
 SHAPES = {
     "qwen2-0.5b": Shape(
         "qwen2",
-        {
-            "hidden_size": 896,
-            "intermediate_size": 4864,
-            "num_hidden_layers": 24,
-            "num_attention_heads": 14,
-            "num_key_value_heads": 2,
-            "vocab_size": 151936,
-            "max_position_embeddings": 32768,
-            "rope_theta": 1e6,
-            "tie_word_embeddings": True,
-        },
+        dict(
+            hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14,
+            num_key_value_heads=2, vocab_size=151936, max_position_embeddings=32768, rope_theta=1e6,
+            tie_word_embeddings=True,
+        ),
         std=0.05,
     ),
     "llama-tiny": Shape(
         "llama",
-        {
-            "hidden_size": 64,
-            "intermediate_size": 128,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "vocab_size": 512,
-            "max_position_embeddings": 512,
-            "tie_word_embeddings": True,
-        },
+        dict(
+            hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, vocab_size=512, max_position_embeddings=512, tie_word_embeddings=True,
+        ),
         std=0.2,
     ),
-}
+}  # fmt: skip
 ShapeName = Enum("ShapeName", {name: name for name in (*SHAPES, *WHISPER_SHAPES)}, type=str)  # type: ignore[misc]
 
 

@@ -67,11 +67,7 @@ def main(
 
 
 def convert(checkpoint: Checkpoint, directory: Path, precision: str) -> None:
-    """Writes CTranslate2's model.bin, config.json and vocabulary.json into `directory`.
-
-    Raises:
-        ArtefactError: the vocabulary does not say that it is multilingual in the way CTranslate2 needs.
-    """
+    """Writes model.bin, config.json and vocabulary.json. Raises: ArtefactError: a vocabulary misleads."""
     import torch
     from ctranslate2.converters.converter import Converter
     from ctranslate2.converters.transformers import WhisperLoader

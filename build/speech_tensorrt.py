@@ -111,11 +111,7 @@ def main(
 
 
 def find_graphs(source: str, precision: Precision, contexts: str, audio: Path, place: Path) -> Path:
-    """The artefact that `source` is, or the one that build/speech_onnx.py makes of a checkpoint.
-
-    Raises:
-        ArtefactError: it could not be made.
-    """
+    """The artefact that `source` is, or the one that build/speech_onnx.py makes of a checkpoint."""
     if (Path(source) / MANIFEST).is_file():
         return Path(source).resolve()
     graphs = place.with_name(f"onnx-{precision}")
@@ -139,11 +135,7 @@ def check_precision(graphs: Path, manifest: Manifest, precision: Precision) -> N
 def build_plans(
     graphs: Path, work: Path, shapes: SpeechShapes, batch: tuple[int, int, int], options: PlanOptions
 ) -> tuple[dict[str, PlanFigures], list[Any]]:
-    """Both plans in `work`; their figures, and the profiles for the manifest.
-
-    Raises:
-        ArtefactError: TensorRT lacks an operator, or refuses a graph, or builds nothing.
-    """
+    """Both plans in `work`; their figures, and the profiles for the manifest."""
     figures = {}
     with tempfile.TemporaryDirectory(prefix=".graphs-", dir=work.parent) as scratch:
         encoder = without_hidden(graphs / onnxruntime.ENCODER, Path(scratch))

@@ -117,11 +117,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def find_graph(options: argparse.Namespace) -> ClassifierArtefact:
-    """The artefact that `source` is, or the one that build/vision_onnx.py makes of a checkpoint.
-
-    Raises:
-        ArtefactError: it is for another runtime or damaged, or could not be made.
-    """
+    """The artefact that `source` is, or the one that build/vision_onnx.py makes of a checkpoint."""
     if options.source and (Path(options.source) / MANIFEST).is_file():
         return read_classifier(Path(options.source).resolve(), runtime="onnxruntime")
     name = GRAPHS[options.precision or "fp16"]

@@ -36,11 +36,7 @@ def packaged() -> str:
 
 
 def read_contract(directory: Path) -> tuple[int, int]:
-    """Longest sequence and vector size.
-
-    Raises:
-        ArtefactError: not a BERT encoder with mean pooling, or files are missing.
-    """
+    """Longest sequence and vector size. Raises: ArtefactError: no BERT encoder with mean pooling."""
 
     def read(name: str, default: dict[str, Any] | None = None) -> dict[str, Any]:
         try:

@@ -27,23 +27,12 @@ MOST_TEXTS = 64
 KV_BLOCK = 32  # tokens
 TEXT_TOKENS = 256  # A check text is cut here: logits of a large vocabulary take 0.6 MB a token.
 PROMPTS = (
-    "What is a list?",
-    "How do I open a file?",
-    "Name three colours.",
-    "Why is the sky blue?",
-    "What is the capital of France?",
-    "Count from one to ten.",
-    "Translate good morning into Spanish.",
-    "What does a compiler do?",
-    "Write a haiku about rain.",
-    "What is 17 plus 25?",
-    "How does a for loop work?",
-    "Explain what an exception is.",
-    "Who wrote Hamlet?",
-    "What is a dictionary?",
-    "Give me a recipe for pancakes.",
-    "How do I sort a sequence?",
-)
+    "What is a list?", "How do I open a file?", "Name three colours.", "Why is the sky blue?",
+    "What is the capital of France?", "Count from one to ten.", "Translate good morning into Spanish.",
+    "What does a compiler do?", "Write a haiku about rain.", "What is 17 plus 25?",
+    "How does a for loop work?", "Explain what an exception is.", "Who wrote Hamlet?",
+    "What is a dictionary?", "Give me a recipe for pancakes.", "How do I sort a sequence?",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -54,21 +43,9 @@ class Sample:
     start: int
 
 
-@dataclass(frozen=True)
-class Reference:
-    """What the torch model is compared on.
-
-    Attributes:
-        answers: built-in prompts with torch's greedy answers, for the number of identical ones.
-        compared: the texts for teacher forcing: check texts if given, else those answers.
-    """
-
-    answers: list[Sample]
-    compared: list[Sample]
-
-
-def reference_samples(checkpoint: Checkpoint, texts: list[str]) -> Reference:
-    """Answers the built-in prompts with torch, and encodes the check texts.
+def reference_samples(checkpoint: Checkpoint, texts: list[str]) -> tuple[list[Sample], list[Sample]]:
+    """The built-in prompts with torch's greedy answers, and what is compared by teacher forcing: the check
+    texts if given, else those answers.
 
     Raises:
         ArtefactError: no check text has two tokens.
@@ -79,7 +56,7 @@ def reference_samples(checkpoint: Checkpoint, texts: list[str]) -> Reference:
     compared = [Sample(ids, 1) for ids in encoded if len(ids) > 1]
     if texts and not compared:
         raise ArtefactError("the check texts are too short: two tokens are the least")
-    return Reference(answers, compared or answers)
+    return answers, compared or answers
 
 
 def greedy_samples(checkpoint: Checkpoint, prompts: list[list[int]]) -> list[Sample]:
@@ -112,19 +89,21 @@ def greedy_samples(checkpoint: Checkpoint, prompts: list[list[int]]) -> list[Sam
     return samples
 
 
-def check(checkpoint: Checkpoint, directory: Path, reference: Reference) -> dict[str, Any]:
+def check(
+    checkpoint: Checkpoint, directory: Path, answers: list[Sample], compared: list[Sample]
+) -> dict[str, Any]:
     """All figures of the artefact in `directory`, for its manifest."""
     import torch
 
     threads = torch.get_num_threads()
-    with progress("Comparing with torch", total=len(reference.compared)) as advance:
+    with progress("Comparing with torch", total=len(compared)) as advance:
         built = open_ir(directory / MODEL, threads)
-        figures = compare(checkpoint.model, built, reference.compared, advance)
+        figures = compare(checkpoint.model, built, compared, advance)
         del built  # Its weights need not be in memory twice.
     ends = set(checkpoint.special_ids()["eos_token_ids"])
     with progress("Answering in the serving pipeline"):
-        same = identical_answers(directory, reference.answers, ends, threads)
-    return figures | {"greedy_answers": len(reference.answers), "greedy_answers_identical": same}
+        same = identical_answers(directory, answers, ends, threads)
+    return figures | {"greedy_answers": len(answers), "greedy_answers_identical": same}
 
 
 def open_ir(xml: Path, threads: int) -> Callable[[list[int]], Logits]:

@@ -39,23 +39,42 @@ def quiet() -> None:
 
 
 def check_causal(directory: Path, source: str) -> None:
-    """Refuses early, without torch, what is not a causal language model.
-
-    Raises:
-        ArtefactError: no readable config.json, no weights, or another architecture.
-    """
-    try:
-        config = json.loads((directory / "config.json").read_text())
-        architectures = list(config.get("architectures") or [])
-    except (OSError, ValueError, AttributeError):
-        raise ArtefactError(
-            f"{source} holds no readable config.json: not a Hugging Face checkpoint"
-        ) from None
+    """Refuses early, without torch, what is not a causal language model, with an ArtefactError."""
+    architectures = list(read_config(directory, source).get("architectures") or [])
     if not any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in architectures):
         found = ", ".join(architectures) or "none named"
         raise ArtefactError(f"{source} is not a causal language model (architectures: {found})")
+    check_weights(directory, source)
+
+
+def read_config(directory: Path, source: str) -> dict[str, Any]:
+    """config.json of the checkpoint that the user named `source`. Raises: ArtefactError when unreadable."""
+    with suppress(OSError, ValueError):
+        config = json.loads((directory / "config.json").read_text())
+        if isinstance(config, dict):
+            return config
+    raise ArtefactError(f"{source} holds no readable config.json: not a Hugging Face checkpoint")
+
+
+def check_weights(directory: Path, source: str) -> None:
+    """Raises: ArtefactError where the directory has no weights."""
     if not any(path.suffix in (".safetensors", ".bin") for path in directory.iterdir()):
         raise ArtefactError(f"{source} holds no weights (*.safetensors or *.bin)")
+
+
+def unreadable(directory: Path, error: Exception) -> ArtefactError:
+    """What transformers raised, in a sentence: each format of weights has errors of its own."""
+    reason = str(error).strip().split("\n")[0][:200]
+    return ArtefactError(f"{directory.name} cannot be loaded by transformers: {reason}")
+
+
+def copy_files(directory: Path, tokenizer: Any, names: Iterable[str], into: Path) -> None:
+    """Copies those files that are there, as they are, and writes a tokenizer that is not."""
+    if not (directory / "tokenizer.json").is_file():
+        tokenizer.save_pretrained(into)
+    for name in names:
+        if (directory / name).is_file():
+            shutil.copyfile(directory / name, into / name)
 
 
 def read_texts(path: Path, *, at_least: int) -> list[str]:
@@ -124,7 +143,7 @@ class Checkpoint:
             self.tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
             self.config = AutoConfig.from_pretrained(directory, local_files_only=True).get_text_config()
         except Exception as error:  # A missing tokenizer, an unknown architecture, …
-            raise self._unreadable(error) from None
+            raise unreadable(self.directory, error) from None
         if not self.tokenizer.is_fast:
             raise ArtefactError(f"{directory.name} has no fast tokenizer, and serving reads tokenizer.json")
         if load:
@@ -142,12 +161,8 @@ class Checkpoint:
             self.model = AutoModelForCausalLM.from_pretrained(
                 self.directory, dtype=dtype, device_map=device_map, local_files_only=True
             ).eval()
-        except Exception as error:  # Each format of weights has its own errors.
-            raise self._unreadable(error) from None
-
-    def _unreadable(self, error: Exception) -> ArtefactError:
-        reason = str(error).strip().split("\n")[0][:200]
-        return ArtefactError(f"{self.directory.name} cannot be loaded by transformers: {reason}")
+        except Exception as error:
+            raise unreadable(self.directory, error) from None
 
     @property
     def has_chat_template(self) -> bool:
@@ -196,11 +211,7 @@ class Checkpoint:
 
     def write_tokenizer(self, directory: Path) -> None:
         """Copies the tokenizer's files as they are; the chat template always gets a file of its own."""
-        if not (self.directory / "tokenizer.json").is_file():
-            self.tokenizer.save_pretrained(directory)
-        for name in TOKENIZER_FILES:
-            if (self.directory / name).is_file():
-                shutil.copyfile(self.directory / name, directory / name)
+        copy_files(self.directory, self.tokenizer, TOKENIZER_FILES, directory)
         if self.has_chat_template:
             template = self.tokenizer.chat_template
             if isinstance(template, dict):

@@ -154,11 +154,7 @@ def read_choices(path: Path) -> list[list[int]]:
 
 
 def parse_lookahead(text: str) -> tuple[int, int, int]:
-    """ "W,N,G" → three numbers.
-
-    Raises:
-        ArtefactError: it is not of that form.
-    """
+    """Reads "W,N,G" as three numbers. Raises: ArtefactError: it is not of that form."""
     try:
         window, ngram, verification = (int(part) for part in text.split(","))
     except ValueError:

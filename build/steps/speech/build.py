@@ -99,16 +99,11 @@ def prepare(
     source: str, precisions: Iterable[Enum], name: str, out: str, contexts: str, padding: str, audio: Path,
     language: str,
 ) -> Prepared:  # fmt: skip
-    """Takes the options that all scripts have, loads the checkpoint and decodes the audio with torch.
-
-    Raises:
-        ArtefactError: an option, the checkpoint or the audio does not fit.
-    """
+    """Takes the options that all scripts have, loads the checkpoint and decodes the audio with torch."""
     places = targets(MODEL, [each.value for each in precisions], name, out)
     directory = resolve_checkpoint(source)
     with progress("Loading torch and the checkpoint"):
-        checkpoint = load(directory, source)
-    checkpoint.override(padding=padding)
+        checkpoint = load(directory, source, padding)
     contexts_s = checkpoint.contexts_s(parse_contexts(contexts) if contexts else None)
     heard = reference(checkpoint, read_recordings(audio, contexts_s[-1]), contexts_s, language)
     checkpoint.tell()

@@ -173,11 +173,7 @@ def agreement(expected: Sequence[str], found: Sequence[str], least: float = 0.0)
 
 
 def judge(manifest: Manifest, asked: float | None, name: str) -> None:
-    """Prints the figures, and adds the limits to them.
-
-    Raises:
-        ArtefactError: the encoder's error is too large, or the agreement too low.
-    """
+    """Prints figures and limits. Raises: ArtefactError: the encoder errs, or too few tokens agree."""
     check = manifest.check
     check["max_encoder_error"] = MAX_ENCODER_ERROR
     tell_check(manifest, name, asked, MIN_AGREEMENT)

@@ -38,11 +38,7 @@ def made(what: str, make: Callable[[], T], messages: Messages) -> T:
 
 
 def parse(parser: tensorrt.OnnxParser, graph: Path) -> None:
-    """Reads `graph` by its path, so that weights beside it are found.
-
-    Raises:
-        ArtefactError: how many errors, and the first; all of them are on stderr by then.
-    """
+    """Reads `graph` by its path, so that weights beside it are found; prints all errors where it fails."""
     if parser.parse_from_file(str(graph)):
         return
     errors: list[tensorrt.ParserError] = [parser.get_error(index) for index in range(parser.num_errors)]

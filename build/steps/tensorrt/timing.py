@@ -47,11 +47,7 @@ def timing_cache_file(path: Path | None, version: str, target: GpuTarget) -> Pat
 
 
 def load_timing_cache(config: tensorrt.IBuilderConfig, path: Path, version: str, target: GpuTarget) -> None:
-    """Gives the builder the timings of `path`, or an empty cache to fill.
-
-    Raises:
-        ArtefactError: unreadable, damaged, or of another version or GPU.
-    """
+    """Gives the builder the timings of `path`, or an empty cache. Raises: ArtefactError: it is not taken."""
     try:
         timings = path.read_bytes() if path.is_file() else b""
     except OSError as error:

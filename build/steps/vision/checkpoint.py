@@ -93,11 +93,7 @@ def read_config(directory: Path) -> CheckpointConfig:
 
 
 def load_model(directory: Path, config: CheckpointConfig) -> Model:
-    """The model, ready to evaluate.
-
-    Raises:
-        ArtefactError: the weights are missing or damaged, or do not fit the architecture.
-    """
+    """The model, ready to evaluate. Raises: ArtefactError: weights are missing or damaged, or do not fit."""
     from safetensors.torch import load_file
 
     file = _file(directory, "model.safetensors")

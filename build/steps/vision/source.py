@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -50,11 +51,7 @@ def from_random(architecture: str) -> Source:
 
 
 def from_checkpoint(source: str, calibration_from: Path | None) -> Source:
-    """A checkpoint directory or hub id; `calibration_from` comes before its own calibration.npz.
-
-    Raises:
-        ArtefactError: the checkpoint or the images are missing or damaged.
-    """
+    """A checkpoint directory or hub id; `calibration_from` comes before its own calibration.npz."""
     directory = resolve_checkpoint(source)
     config = read_config(directory)
     name = source_name(directory, source)
@@ -75,9 +72,7 @@ def from_checkpoint(source: str, calibration_from: Path | None) -> Source:
     else:
         logits, against = _of_graph(given, evaluation.pixels, config.input), "ONNX Runtime"
 
-    def graph(opset: int) -> onnx.ModelProto:
-        return from_onnx(given, config.input, opset)
-
+    graph = partial(from_onnx, given, config.input)
     return Source(config, name, digest, graph, calibration, evaluation, logits, against)
 
 
@@ -96,10 +91,7 @@ def _of_model(
         return np.asarray(logits.numpy(), np.float32)
 
     reference = batched(run, evaluation.pixels, "torch reference")
-
-    def graph(opset: int) -> onnx.ModelProto:
-        return from_torch(model, config.input, opset)
-
+    graph = partial(from_torch, model, config.input)
     return Source(config, name, digest, graph, calibration, evaluation, reference, "torch")
 
 
