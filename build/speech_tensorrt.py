@@ -25,7 +25,7 @@ from steps.speech.build import MODEL, Name, Out
 from steps.speech.onnx_export import save
 from steps.speech.profiles import decoder_profiles, encoder_profiles, manifest_profiles
 from steps.tensorrt import plan, run
-from steps.tensorrt.operators import unsupported
+from steps.tensorrt.operators import refuse_unsupported
 from steps.tensorrt.plan import PlanFigures, PlanOptions
 
 from trimodal.build_support import build_command, operator_errors, report
@@ -143,8 +143,7 @@ def build_plans(
         ranges = encoder_profiles(encoder, shapes, batch), decoder_profiles(decoder, shapes, batch)
         names = tensorrt_graphs.ENCODER, tensorrt_graphs.DECODER
         for graph, name, profiles in zip((encoder, decoder), names, ranges, strict=True):
-            if lacking := unsupported(onnx.load(graph)):
-                raise ArtefactError(f"TensorRT's ONNX parser lacks what {graph} needs: {'; '.join(lacking)}")
+            refuse_unsupported(graph)
             figures[name] = plan.build_plan(graph, work / name, profiles, options)
     return figures, manifest_profiles(*ranges)
 

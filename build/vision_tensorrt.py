@@ -58,7 +58,10 @@ def main() -> None:
     profiles = vision_profiles.read_profiles(options, artefact.input)
     vision_profiles.check_config(options.config or CONFIG, profiles, artefact.input)
     graph = artefact.directory / GRAPH
-    check_operators(graph)
+    with progress("operators"):
+        from steps.tensorrt.operators import refuse_unsupported
+
+        refuse_unsupported(graph)
     target = options.out_dir / f"tensorrt-{precision}"
     with atomic_directory(target) as work:
         print(f"{graph} → {target / PLAN}: TensorRT {version}, {gpu.name} (SM {gpu.sm})")
@@ -147,17 +150,6 @@ def precision_of(artefact: ClassifierArtefact, wanted: str | None) -> str:
             f"or the graph of build/vision_onnx.py --precision {GRAPHS[wanted]}"
         )
     return found
-
-
-def check_operators(graph: Path) -> None:
-    """Raises: ArtefactError with all operators of the graph that TensorRT's parser is known to lack."""
-    import onnx
-    from steps.tensorrt.operators import unsupported
-
-    with progress("operators"):
-        lacking = unsupported(onnx.load(graph))
-    if lacking:
-        raise ArtefactError(f"TensorRT's ONNX parser lacks what {graph} needs: {'; '.join(lacking)}")
 
 
 def manifest(

@@ -69,13 +69,11 @@ def greedy_samples(checkpoint: Checkpoint, prompts: list[list[int]]) -> list[Sam
     width = max(len(prompt) for prompt in prompts)
     device = checkpoint.model.device
     ids = torch.tensor([[padding] * (width - len(prompt)) + prompt for prompt in prompts], device=device)
-    mask = torch.tensor(
-        [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device
-    )
+    mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
     with torch.inference_mode():
         rows = checkpoint.model.generate(
             ids,
-            attention_mask=mask,
+            attention_mask=torch.tensor(mask, device=device),
             max_new_tokens=GREEDY_TOKENS,
             do_sample=False,
             repetition_penalty=1.0,
@@ -225,9 +223,7 @@ def compare_answers(
                 ids = torch.tensor([prompt + answer], device=checkpoint.model.device)
                 with torch.inference_mode():
                     logits = checkpoint.model(ids).logits[0, len(prompt) - 1 : -1]
-                agreed += sum(
-                    one == other for one, other in zip(logits.argmax(-1).tolist(), answer, strict=True)
-                )
+                agreed += int((logits.argmax(-1).cpu().numpy() == answer).sum())
                 positions += len(answer)
             advance()
     if not positions:

@@ -50,9 +50,8 @@ def export(checkpoint: Checkpoint, directory: Path) -> None:
         )
     except Exception as error:  # An architecture that the converter does not know, out of memory, …
         reason = str(error).strip().split("\n")[0][:200]
-        raise ArtefactError(
-            f"{checkpoint.directory.name} cannot be exported to OpenVINO: {reason}"
-        ) from error
+        name = checkpoint.directory.name
+        raise ArtefactError(f"{name} cannot be exported to OpenVINO: {reason}") from error
     try:
         parts = openvino_tokenizers.convert_tokenizer(checkpoint.tokenizer, with_detokenizer=True)
     except Exception:  # The server encodes and decodes with tokenizer.json, and the pipeline opens without.

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,8 @@ from trimodal.errors import ArtefactError
 from trimodal.settings import describe
 from trimodal.vision.artefact import InputSpec
 
+# What torch answered: pixels uint8[N, 3, H, W] and logits float32[N, C].
+Reference = tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]
 EXPORTED = "onnx"  # `architecture` of a checkpoint with a model.onnx
 OPSETS = range(13, 21)
 HUB_RESNETS = {("basic", (2, 2, 2, 2)): "resnet18", ("bottleneck", (3, 4, 6, 3)): "resnet50"}
@@ -66,14 +67,6 @@ class CheckpointConfig(BaseModel):
         if len(self.labels) != self.num_classes:
             raise ValueError(f"{len(self.labels)} labels for {self.num_classes} classes")
         return self
-
-
-@dataclass(frozen=True)
-class Reference:
-    """What torch answered: `pixels` uint8[N, 3, H, W] and `logits` float32[N, C]."""
-
-    pixels: npt.NDArray[np.uint8]
-    logits: npt.NDArray[np.float32]
 
 
 def read_config(directory: Path) -> CheckpointConfig:
@@ -205,4 +198,4 @@ def _read_reference(file: Path, config: CheckpointConfig) -> Reference:
         raise ArtefactError(
             f"{file}: 'pixels' must be uint8 {list(shape)}, 'logits' one row of {config.num_classes} for each"
         )
-    return Reference(pixels, logits.astype(np.float32))
+    return pixels, logits.astype(np.float32)

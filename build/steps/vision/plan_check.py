@@ -81,12 +81,9 @@ def _compared(
                 # A batch that is larger than the set takes images twice.
                 count = max(1, min(BATCHES, len(pixels) // size)) * size
                 rows = np.arange(count) % len(pixels)
-                logits = np.concatenate(
-                    [
-                        compiled.run({INPUT: pixels[rows[start : start + size]]})[OUTPUT]
-                        for start in range(0, count, size)
-                    ]
-                )
+                starts = range(0, count, size)
+                parts = [compiled.run({INPUT: pixels[rows[at : at + size]]})[OUTPUT] for at in starts]
+                logits = np.concatenate(parts)
                 expected = reference[rows]
                 errors.append(float(np.linalg.norm(logits - expected) / np.linalg.norm(expected)))
                 agreements.append(float((logits.argmax(1) == expected.argmax(1)).mean()))

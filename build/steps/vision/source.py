@@ -68,7 +68,8 @@ def from_checkpoint(source: str, calibration_from: Path | None) -> Source:
         return _of_model(config, name, digest, model, calibration, evaluation)
     given, told = load_graph(directory, config)
     if told:
-        evaluation, logits, against = ImageSet(told.pixels, None, "reference.npz"), told.logits, "torch"
+        pixels, logits = told
+        evaluation, against = ImageSet(pixels, None, "reference.npz"), "torch"
     else:
         logits, against = _of_graph(given, evaluation.pixels, config.input), "ONNX Runtime"
 
