@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import logging
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from steps.onnx.logs import without_advice
 
 from trimodal.build_support import build_command, operator_errors, progress, report, resolve_checkpoint
 from trimodal.manifest import Manifest, atomic_directory, checkpoint_sha256, write_manifest
@@ -103,12 +104,12 @@ def write_graph(model: onnx.ModelProto, precision: str, path: Path, weights: str
         quantise(path)
 
 
+@without_advice()
 def quantise(path: Path) -> None:
     """INT8 weights per channel, activations measured at run time."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    logging.getLogger().setLevel(logging.ERROR)
     prepared = path.with_name("prepared.onnx")
     quant_pre_process(str(path), str(prepared), skip_symbolic_shape=True)
     quantize_dynamic(

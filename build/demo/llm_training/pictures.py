@@ -40,7 +40,29 @@ WHICH = (
     "what's in the {i}", "what's the {p}", "what is the {p}", "and the {p}", "say which {p} it is",
     "what is that", "which {p} was written", "what {p} did i write", "which {p} did somebody write here",
     "is it {one} or {one}", "is this {one} or {one}", "is that {one} or {one}",
-    "does it show {one} or {one}", "which is it, {one} or {one}",
+    "does it show {one} or {one}", "which is it, {one} or {one}", "what would you call this",
+    "what does this look like", "can you make it out", "can you read this", "what is depicted here",
+    "what does this {i} depict", "tell me what it shows", "tell me what you see here", "a {i} of what",
+    "what is that supposed to be", "what would that be", "any idea what this is", "what is your answer",
+    "what is your guess", "your best guess", "what does the classifier say", "what does the model think",
+    "i want the {p}", "give me what you see", "may i know the {p}", "could you name the {p}",
+    "could you read it to me", "read the {p} for me", "help me read this", "have a guess", "what am i shown",
+    "what did i draw", "what stands there", "what stands on the {i}", "please classify", "recognise this",
+    "look at this", "see the {i}, what is it", "this {i} shows what", "i do not know what this is",
+)  # fmt: skip
+# Put together: "which digit was written here", "can you tell me what number you recognise".
+LEADS = (
+    "", "", "", "tell me", "please tell me", "can you tell me", "can you say", "could you say", "do you know",
+    "do you see", "i wonder", "i ask myself", "say", "let me know", "show me", "explain", "find out",
+)  # fmt: skip
+TAILS = (
+    "this is", "that is", "it is", "you see", "you can see", "is shown", "is shown here", "is in the {i}",
+    "is on this {i}", "is written here", "was written", "was drawn here", "is meant", "could be meant",
+    "appears here", "can be read", "can be seen", "you read", "you find", "you recognise", "you recognised",
+    "the {i} shows", "this {i} shows", "the {i} contains", "i drew", "we have here", "they wrote",
+    "you think this is", "it might be", "it should be", "it looks like", "it resembles", "this was",
+    "you would say it is", "the classifier sees", "the model found", "do you see", "do you recognise",
+    "do you read there", "would you guess", "would you call it", "can you read", "can you see in the {i}",
 )  # fmt: skip
 CLAIMS = (
     *(claim for claim in spoken.CLAIMS if " or " not in claim), "isn't it {one}", "is it really {one}",
@@ -61,6 +83,20 @@ SURE = (
     "how sure are you about the {p}", "can i trust you", "how sure are you that it is {one}",
     "is there any doubt", "do you have doubts",
 )  # fmt: skip
+# Put together: "how certain is your guess about the digit", "are you absolutely sure of it".
+SURELY = ("sure", "sure", "certain", "certain", "confident", "safe", "reliable", "likely", "probable", "good")
+WHO = (
+    "are you", "are you", "are you", "is that", "is it", "is this", "is your guess", "is the answer",
+    "is your answer", "is the classifier", "is the model", "can you be", "would you be", "is the result",
+)  # fmt: skip
+OF_WHAT = (
+    "", "", "", "of that", "of it", "about that", "of this", "in that", "with that", "that it is {one}",
+    "that this is {one}", "of the {p}", "about the {p}", "of this {p}", "about this", "of the answer",
+    "about your guess", "that you are right",
+)  # fmt: skip
+HOW = ("how", "how", "how", "how", "just how", "and how")
+SCORES = ("probability", "confidence", "certainty", "likelihood", "score", "chance", "percentage")
+SCORES_OF = ("", "of your guess", "of this", "of the answer", "for that", "here", "of the {p}", "behind it")
 ELSE = (
     *(sure for sure in spoken.SURE if "else" in sure), "what is the second guess",
     "what is your second guess", "what else might it be", "what is the next best guess",
@@ -213,6 +249,10 @@ def ask(
 
 def varied(kind: str, template: str, random_: random.Random) -> str:
     """The template, or one with some words more or less that is not held out."""
+    draw = random_.random()
+    if draw < 0.4 and kind in ("which", "sure"):
+        text = combined(kind, random_)
+        return template if any(text in templates for templates in HELD_OUT.values()) else text
     words = template.split()
     draw = random_.random()
     if draw < 0.15:
@@ -226,6 +266,21 @@ def varied(kind: str, template: str, random_: random.Random) -> str:
         del words[random_.choice(loose)]
     text = " ".join(words)
     return template if any(text in templates for templates in HELD_OUT.values()) else text
+
+
+def combined(kind: str, random_: random.Random) -> str:
+    """A question of kind "which" or "sure" put together from parts."""
+    if kind == "which":
+        parts = (random_.choice(LEADS), random_.choice(("what {p}", "which {p}")), random_.choice(TAILS))
+    elif random_.random() < 0.25:
+        parts = ("what is the", random_.choice(SCORES), random_.choice(SCORES_OF))
+    elif random_.random() < 0.3:
+        degree = random_.choice(("absolutely", "totally", "fairly", "pretty", "completely", ""))
+        parts = ("are you", f"{degree} {random_.choice(SURELY[:5])}", random_.choice(OF_WHAT))
+    else:
+        adjective = random_.choice(SURELY)
+        parts = (f"{random_.choice(HOW)} {adjective}", random_.choice(WHO), random_.choice(OF_WHAT))
+    return " ".join(" ".join(parts).split())
 
 
 def answer(kind: str, saw: Saw, claimed: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,14 +23,15 @@ SAMPLE_TOKENS = 256
 def import_converters() -> None:
     """Imports the heavy packages under a progress display. Raises: ArtefactError: one is missing."""
     try:
-        import nncf
+        import nncf  # noqa: F401
         import openvino_genai  # noqa: F401
         import optimum.exporters.openvino  # noqa: F401
     except ImportError as error:
         raise ArtefactError(f"{error.name} is not installed: the build and cpu extras are needed") from None
     import rich
 
-    nncf.set_log_level("ERROR")
+    # Its import sets INFO. Its own set_log_level also sets every handler on its logger, also others'.
+    logging.getLogger("nncf").setLevel(logging.ERROR)
     rich.get_console().quiet = True  # nncf draws its own bars there; ours has a console of its own.
 
 

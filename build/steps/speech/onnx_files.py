@@ -5,13 +5,13 @@ FP16 keeps features, logits and alignment in FP32; caches are FP16, so nothing i
 
 from __future__ import annotations
 
-import logging
 import shutil
 from pathlib import Path
 
 import onnx
 from onnx import TensorProto, helper
 from steps.onnx.fp16 import to_fp16
+from steps.onnx.logs import without_advice
 from steps.onnx.rounding import rounded
 from steps.speech.onnx_export import OPSET, save
 
@@ -66,11 +66,11 @@ def keep_graph(decoder: onnx.ModelProto) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
 
 
+@without_advice()
 def _quantise(graphs: Path, directory: Path) -> None:
     """8-bit products; convolutions and embeddings stay in FP32."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    logging.getLogger().setLevel(logging.ERROR)  # It advises a preparation that changes nothing here.
     for name, source in ((ENCODER, graphs / ENCODER), (DECODER, _unshared(graphs / DECODER))):
         quantize_dynamic(
             source,

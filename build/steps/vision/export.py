@@ -6,7 +6,6 @@ precisions in `vision_onnx.py`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from types import SimpleNamespace
 
 import onnx
 from onnx import TensorProto, compose, helper, numpy_helper
+from steps.onnx.logs import without_advice
 from steps.vision.models import FromBytes, Model, normalisation
 
 from trimodal.build_support import progress
@@ -73,6 +73,7 @@ def normalisation_nodes(model: onnx.ModelProto) -> list[str]:
     return names
 
 
+@without_advice()
 def quantise(path: Path, pixels: Pixels, *, activations: str, reduce_range: bool) -> None:
     """INT8 for CPUs in place of the FP32 graph in `path`: Q/DQ with zero points and quantised biases.
 
@@ -86,7 +87,6 @@ def quantise(path: Path, pixels: Pixels, *, activations: str, reduce_range: bool
     from onnxruntime import quantization as q
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    logging.getLogger().setLevel(logging.ERROR)
     starts = range(0, len(pixels), BATCH)
     prepared = path.with_name("prepared.onnx")
     quant_pre_process(str(path), str(prepared), skip_symbolic_shape=True)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +14,8 @@ import pytest
 
 from tests.builders.scripts import importable
 from trimodal.errors import ArtefactError
+
+DATASETS = "datasets==5.2.0"
 
 
 @pytest.fixture
@@ -77,12 +82,24 @@ def test_the_data_set_has_one_split_and_one_column(calibration: ModuleType, tmp_
     assert rows == [{"text": "one\nline"}, {"text": "zwei ü"}]
 
 
+@pytest.mark.slow  # installs what only NVIDIA's container has: datasets, pandas and pyarrow
+@pytest.mark.timeout(600)
 def test_the_data_set_is_what_datasets_reads(calibration: ModuleType, tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
-    texts = calibration.Calibration("texts", ["one\nline", "zwei ü"])
+    packages, texts = tmp_path / "packages", calibration.Calibration("texts", ["one\nline", "zwei ü"])
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", packages, DATASETS]
+    subprocess.run(install, check=True, timeout=500)
     folder = calibration.write_dataset(texts, tmp_path)
-    rows = datasets.load_dataset(str(folder), split="train", cache_dir=str(tmp_path / "cache"))
-    assert list(rows["text"]) == texts.texts
+    code = (
+        "import datasets, json, sys\n"
+        "rows = datasets.load_dataset(sys.argv[1], split='train', cache_dir=sys.argv[2])\n"
+        "print(json.dumps(list(rows['text'])))"
+    )
+    read = subprocess.run(
+        [sys.executable, "-c", code, folder, tmp_path / "cache"],
+        env={**os.environ, "PYTHONPATH": str(packages)},
+        check=True, capture_output=True, timeout=120,
+    )  # fmt: skip
+    assert json.loads(read.stdout) == texts.texts
 
 
 def test_paths_that_mislead_the_quantiser_are_refused(calibration: ModuleType, tmp_path: Path) -> None:
