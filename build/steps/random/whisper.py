@@ -52,12 +52,13 @@ def write_whisper(shape: WhisperShape, directory: Path, seed: int, text_tokens: 
     import torch
     from transformers import WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration
 
-    config = WhisperConfig(
+    values: dict[str, Any] = dict(
         vocab_size=VOCABULARY, num_mel_bins=shape.mel_bins, d_model=shape.width, dtype="float16",
         encoder_layers=shape.layers, encoder_attention_heads=shape.heads, encoder_ffn_dim=shape.ffn,
         decoder_layers=shape.layers, decoder_attention_heads=shape.heads, decoder_ffn_dim=shape.ffn,
         decoder_start_token_id=START, bos_token_id=END, eos_token_id=END, pad_token_id=END,
     )  # fmt: skip
+    config = WhisperConfig(**values)
     config.random_weights = True  # Build scripts do not expect agreement with torch of such a model.
     with torch.device("meta"):  # Shapes alone: the weights below are made once.
         model = WhisperForConditionalGeneration(config)
