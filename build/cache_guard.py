@@ -147,13 +147,8 @@ def main(
         bounds = [clopper_pearson(passed, different)[1] for passed in range(min(MOST_PASSED, len(wrong)))]
         curve = [(round(b, 6), round(float(score), 4)) for b, score in zip(bounds, wrong, strict=False)]
         weights, bias = learn(x, y)
-        values = {
-            "checkpoint": checkpoint,
-            "features": FEATURES,
-            "weights": [round(float(weight), 6) for weight in weights],
-            "bias": round(bias, 6),
-            "curve": curve,
-        }
+        rounded = {"weights": [round(float(weight), 6) for weight in weights], "bias": round(bias, 6)}
+        values = {"checkpoint": checkpoint, "features": FEATURES, **rounded, "curve": curve}
         out.write_text(json.dumps(values) + "\n")
         plain = np.array([not example.made for example in kept])
         hard = np.array([example.pair.kind in HARD for example in kept])
@@ -168,13 +163,9 @@ def main(
             rows,
             header=("bound", "score", "paraphrases", "hard pairs", "made ones"),
         )
-        report(
-            "that differ and are nearest to passing",
-            [
-                [f"{scores[at]:.2f}", kept[at].pair.a, kept[at].pair.b]
-                for at in np.argsort(np.where(y, np.inf, -scores))[:20]
-            ],
-        )
+        nearest = np.argsort(np.where(y, np.inf, -scores))[:20]
+        rows = [[f"{scores[at]:.2f}", kept[at].pair.a, kept[at].pair.b] for at in nearest]
+        report("that differ and are nearest to passing", rows)
 
 
 def _lines(path: Path) -> list[tuple[str, str]]:

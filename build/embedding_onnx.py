@@ -32,8 +32,7 @@ PRECISIONS = ["fp32", "fp16", "int8"]
 def main() -> None:
     options = arguments()
     from steps.embedding.check import SENTENCES, compare, judge, run_torch
-    from steps.embedding.checkpoint import encode, load, packaged, read_contract
-    from steps.embedding.export import export
+    from steps.embedding.checkpoint import encode, export, load, packaged, read_contract
 
     directory = resolve_checkpoint(options.source or packaged())
     max_length, dimension = read_contract(directory)
@@ -93,7 +92,7 @@ def arguments() -> argparse.Namespace:
 def write_graph(model: onnx.ModelProto, precision: str, path: Path, weights: str | None = None) -> None:
     """The FP32 graph, in that precision, in `path`; `weights`: fp16 stores them so."""
     import onnx
-    from steps.embedding.export import OUTPUT, pooling
+    from steps.embedding.checkpoint import OUTPUT, pooling
     from steps.onnx.fp16 import store_weights_as_fp16, to_fp16
 
     if precision == "fp16":

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from steps.llm.checkpoint import check_causal
+from steps.artefact import origin, target
+from steps.llm.checkpoint import check_causal, dimensions, end_ids
 
-from trimodal.build_support import build_command, operator_errors, progress, report, resolve_checkpoint
+from trimodal.build_support import operator_errors, progress, report, resolve_checkpoint
 from trimodal.errors import ArtefactError
-from trimodal.manifest import MANIFEST, Manifest, atomic_directory, checkpoint_sha256, write_manifest
-from trimodal.paths import artefact_root
+from trimodal.manifest import MANIFEST, Manifest, atomic_directory, write_manifest
 
 INDEX = "model.safetensors.index.json"
 TOKENIZER = "tokenizer.json"
@@ -36,28 +36,24 @@ def main(
 ) -> None:
     """Put SOURCE in place for engines vllm and tensorrt_llm_pytorch."""
     with operator_errors():
-        if Path(name).name != name:
-            raise ArtefactError(f"--name {name!r} is not a plain directory name: use --out for a path")
-        target = out.resolve() if out else artefact_root("llm") / name
+        place = target("llm", "", name, str(out or ""))
         directory = resolve_checkpoint(source).resolve()
-        if directory == target:
+        if directory == place:
             raise ArtefactError(f"{source} is the artefact itself: name the checkpoint that it came from")
         check_causal(directory, source)
         files = checkpoint_files(directory)
         with progress("Hashing the checkpoint"):
-            digest = checkpoint_sha256(directory)
+            made_of = origin(directory, source, "llm_place")
         manifest = Manifest(
             task="llm",
             runtime="checkpoint",
             runtime_version="",
             precision=precision(directory),
-            source=directory.name if Path(source).is_dir() else source,
-            source_sha256=digest,
-            command=build_command("build/llm_place.py"),
-            shapes=shapes(directory),
+            **made_of,
+            shapes=dimensions(_text(_read(directory / "config.json")).get, directory.name),
             extra=special_ids(directory),
         )
-        with atomic_directory(target) as work:
+        with atomic_directory(place) as work:
             with progress("Copying" if copy else "Linking", total=len(files)) as advance:
                 for file in files:
                     if copy:
@@ -70,8 +66,12 @@ def main(
         size = sum(file.stat().st_size for file in files) / 2**30
         report(
             "In place",
-            {"artefact": target, "files": len(files), "size": f"{size:.2f} GiB"}
-            | {"precision": manifest.precision},
+            {
+                "artefact": place,
+                "files": len(files),
+                "size": f"{size:.2f} GiB",
+                "precision": manifest.precision,
+            },
         )
 
 
@@ -117,50 +117,27 @@ def precision(directory: Path) -> str:
     return DTYPES.get(dtype.removeprefix("torch."), "unknown")
 
 
-def shapes(directory: Path) -> dict[str, int]:
-    """The dimensions that a serving engine relies on.
-
-    Raises:
-        ArtefactError: config.json does not tell one of them.
-    """
-    config = _text(_read(directory / "config.json"))
-    try:
-        heads, hidden = int(config["num_attention_heads"]), int(config["hidden_size"])
-        return {
-            "hidden_size": hidden,
-            "num_hidden_layers": int(config["num_hidden_layers"]),
-            "num_attention_heads": heads,
-            "num_key_value_heads": int(config.get("num_key_value_heads") or heads),
-            "head_dim": int(config.get("head_dim") or hidden // heads),
-            "vocab_size": int(config["vocab_size"]),
-            "max_position_embeddings": int(config["max_position_embeddings"]),
-        }
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise ArtefactError(f"config.json of {directory.name} lacks or garbles {error}") from None
-
-
 def special_ids(directory: Path) -> dict[str, Any]:
     """`eos_token_ids`: every id that ends an answer, by generation config, model or tokenizer."""
     import tokenizers
 
     config, tokenizer_config = _read(directory / "config.json"), _read(directory / "tokenizer_config.json")
-    ends: set[int] = set()
-    for owner in (_read(directory / "generation_config.json"), config, _text(config)):
-        value = owner.get("eos_token_id")
-        ends.update(value if isinstance(value, list) else [] if value is None else [value])
+    owners = (_read(directory / "generation_config.json"), config, _text(config))
+    ends = [owner.get("eos_token_id") for owner in owners]
     token = tokenizer_config.get("eos_token")
     text = token.get("content") if isinstance(token, dict) else token
     if text:
         try:
-            id = tokenizers.Tokenizer.from_file(str(directory / TOKENIZER)).token_to_id(str(text))
+            tokenizer = tokenizers.Tokenizer.from_file(str(directory / TOKENIZER))
         except Exception as error:  # `tokenizers` raises plain Exception.
             raise ArtefactError(f"{TOKENIZER} of {directory.name} cannot be read ({error})") from None
-        ends.update([] if id is None else [id])
-    if not ends:
+        ends.append(tokenizer.token_to_id(str(text)))
+    ids = end_ids(ends)
+    if not ids:
         raise ArtefactError(f"{directory.name} names no eos_token_id: its answers would never end")
     template = "chat_template" in tokenizer_config or (directory / "chat_template.jinja").is_file()
     return {
-        "eos_token_ids": sorted(ends),
+        "eos_token_ids": ids,
         "has_chat_template": template,
         "random_weights": bool(config.get("random_weights")),
     }
@@ -178,11 +155,7 @@ def _part(content: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A JSON object; empty when there is no such file.
-
-    Raises:
-        ArtefactError: it is something else.
-    """
+    """A JSON object; empty when there is no such file. Raises: ArtefactError: it is something else."""
     if not path.is_file():
         return {}
     try:

@@ -13,24 +13,16 @@ import tempfile
 from pathlib import Path
 
 import typer
-from steps.llm.agreement import compare, load_reference
+from steps.artefact import origin, refuse_below, target, tell_check
 from steps.llm.calibration import MODEL_WORDS, check_path, read_calibration, write_dataset
-from steps.llm.check import GREEDY_TOKENS, PROMPTS
+from steps.llm.check import GREEDY_TOKENS, PROMPTS, compare_answers, load_reference
 from steps.llm.checkpoint import Checkpoint, check_causal, quiet
 from steps.llm.engine_build import built_engine, greedy_answers, save_engine
 from steps.llm.engine_plan import EnginePlan, check_disk, check_machine, check_plan, check_runtime
 from steps.llm.speculation import Method, Speculation, parse_lookahead, read_choices
 
-from trimodal.build_support import build_command, operator_errors, progress, report, resolve_checkpoint
-from trimodal.errors import ArtefactError
-from trimodal.manifest import (
-    GpuTarget,
-    Manifest,
-    atomic_directory,
-    checkpoint_sha256,
-    write_manifest,
-)
-from trimodal.paths import artefact_root
+from trimodal.build_support import operator_errors, progress, report, resolve_checkpoint
+from trimodal.manifest import GpuTarget, Manifest, atomic_directory, write_manifest
 from trimodal.plan.architecture import find_config, read_architecture
 from trimodal.plan.memory import KvPrecision, Precision
 
@@ -49,7 +41,7 @@ def main(
     max_seq_len: int = typer.Option(0, min=0, help="prompt and answer; 0: 8192, or the model's most"),
     calibration: Path = typer.Option(None, help="128 to 512 texts: a file, or a directory of .txt, .jsonl"),
     multiple_profiles: bool = typer.Option(False, help="kernels for several step sizes: a longer build"),
-    speculation: Method = typer.Option(Method.none, help="tokens guessed ahead"),
+    speculation: Method = typer.Option("none", help="tokens guessed ahead"),
     lookahead: str = typer.Option("4,3,4", help="lookahead: window,ngram,verification"),
     draft: Path = typer.Option(None, help="medusa, eagle: directory of the heads' checkpoint"),
     draft_len: int = typer.Option(63, min=1, help="medusa, eagle: most tokens of a guess"),
@@ -66,7 +58,7 @@ def main(
 ) -> None:
     """Build SOURCE for TensorRT-LLM, compare it with torch, and put it in place."""
     with operator_errors():
-        target = _target(precision, name, out)
+        place = target("llm", precision.value, name, out)
         model = read_architecture(find_config(source))
         window, ngram, verification = parse_lookahead(lookahead)
         plan = EnginePlan(
@@ -94,30 +86,24 @@ def main(
         check_plan(plan)
         check_runtime()
         gpu = check_machine(plan)
-        check_disk(plan, target.parent)
+        check_disk(plan, place.parent)
         directory = resolve_checkpoint(source)
         check_causal(directory, source)
         if plan.calibration:
             check_path(directory.absolute(), MODEL_WORDS, "the checkpoint")
         quiet()
         checkpoint = Checkpoint(directory, load=False)  # The engine needs the memory first.
-        with atomic_directory(target) as work:
+        with atomic_directory(place) as work:
             answers = _build(plan, checkpoint, work)
             checkpoint.write_tokenizer(work)
             manifest = _manifest(plan, checkpoint, gpu, source)
             load_reference(checkpoint)
-            manifest.check = compare(checkpoint, _prompts(checkpoint), answers)
-            limit = _limit(precision, min_agreement, checkpoint)
-            manifest.check["min_agreement"] = limit
-            report(f"{target.name}: {manifest.source} against torch", manifest.check)
-            if manifest.check["token_agreement"] < limit:
-                raise ArtefactError(
-                    f"{precision.value} agrees with torch on {manifest.check['token_agreement']:.1%} of the "
-                    f"tokens, less than --min-agreement {limit:g}: nothing was replaced"
-                )
+            manifest.check = compare_answers(checkpoint, _prompts(checkpoint), answers)
+            tell_check(manifest, place.name, min_agreement, MIN_AGREEMENT[precision])
+            refuse_below(manifest)
             write_manifest(work, manifest)
-        size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file()) / 2**30
-        report("Built", {"artefact": target, "size": f"{size:.2f} GiB"})
+        size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file()) / 2**30
+        report("Built", {"artefact": place, "size": f"{size:.2f} GiB"})
 
 
 def _build(plan: EnginePlan, checkpoint: Checkpoint, work: Path) -> list[list[int]]:
@@ -144,40 +130,19 @@ def _manifest(plan: EnginePlan, checkpoint: Checkpoint, gpu: GpuTarget, source: 
     import tensorrt_llm
 
     with progress("Hashing the checkpoint"):
-        digest = checkpoint_sha256(checkpoint.directory)
+        made_of = origin(checkpoint.directory, source, "llm_tensorrt_llm")
     return Manifest(
         task="llm",
         runtime="tensorrt_llm",
         runtime_version=tensorrt_llm.__version__,
         precision=plan.precision.value,
-        source=checkpoint.directory.name if Path(source).is_dir() else source,
-        source_sha256=digest,
-        command=build_command("build/llm_tensorrt_llm.py"),
+        **made_of,
         shapes=checkpoint.shapes() | plan.shapes(),
         gpu=gpu,
         calibration=plan.calibration.figures() if plan.calibration else {},
-        extra=checkpoint.special_ids()
-        | {
-            "has_chat_template": checkpoint.has_chat_template,
-            "random_weights": checkpoint.random_weights,
-            "multiple_profiles": plan.multiple_profiles,
-            "speculation": plan.speculation.figures(),
-        },
+        extra=checkpoint.described()
+        | {"multiple_profiles": plan.multiple_profiles, "speculation": plan.speculation.figures()},
     )
-
-
-def _target(precision: Precision, name: str, out: str) -> Path:
-    if out:
-        return Path(out.replace("{precision}", precision.value)).resolve()
-    if Path(name).name != name:
-        raise ArtefactError(f"--name {name!r} is not a plain directory name: use --out for a path")
-    return artefact_root("llm") / name.replace("{precision}", precision.value)
-
-
-def _limit(precision: Precision, asked: float | None, checkpoint: Checkpoint) -> float:
-    if asked is not None:
-        return asked
-    return 0.0 if checkpoint.random_weights else MIN_AGREEMENT[precision]
 
 
 if __name__ == "__main__":

@@ -10,17 +10,16 @@ came from.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import typer
-from steps.random.tokenizer import byte_level_tokenizer
+from steps.random.checkpoint import byte_level_tokenizer, make_weights, save_tokenizer, save_weights
 from steps.random.whisper import WHISPER_SHAPES, write_whisper
 
-from trimodal.build_support import operator_errors, progress, report
+from trimodal.build_support import operator_errors, report
 from trimodal.manifest import atomic_directory
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -42,34 +41,22 @@ class Shape:
 SHAPES = {
     "qwen2-0.5b": Shape(
         "qwen2",
-        {
-            "hidden_size": 896,
-            "intermediate_size": 4864,
-            "num_hidden_layers": 24,
-            "num_attention_heads": 14,
-            "num_key_value_heads": 2,
-            "vocab_size": 151936,
-            "max_position_embeddings": 32768,
-            "rope_theta": 1e6,
-            "tie_word_embeddings": True,
-        },
+        dict(
+            hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14,
+            num_key_value_heads=2, vocab_size=151936, max_position_embeddings=32768, rope_theta=1e6,
+            tie_word_embeddings=True,
+        ),
         std=0.05,
     ),
     "llama-tiny": Shape(
         "llama",
-        {
-            "hidden_size": 64,
-            "intermediate_size": 128,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "vocab_size": 512,
-            "max_position_embeddings": 512,
-            "tie_word_embeddings": True,
-        },
+        dict(
+            hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, vocab_size=512, max_position_embeddings=512, tie_word_embeddings=True,
+        ),
         std=0.2,
     ),
-}
+}  # fmt: skip
 ShapeName = Enum("ShapeName", {name: name for name in (*SHAPES, *WHISPER_SHAPES)}, type=str)  # type: ignore[misc]
 
 
@@ -95,7 +82,6 @@ def main(
 def write_weights(shape: Shape, directory: Path, seed: int) -> int:
     """Saves config.json, generation_config.json and BF16 weights; returns the number of parameters."""
     import torch
-    from safetensors.torch import save_file
     from transformers import AutoConfig, AutoModelForCausalLM
 
     eos = shape.config["vocab_size"] - 1
@@ -106,18 +92,9 @@ def write_weights(shape: Shape, directory: Path, seed: int) -> int:
     with torch.device("meta"):  # Shapes alone: the weights below are made once, in their final type.
         model = AutoModelForCausalLM.from_config(config)
     generator = torch.Generator().manual_seed(seed)
-    named = dict(model.named_parameters())  # Tied weights appear once.
-    weights = {}
-    with progress("Making weights", total=len(named)) as advance:
-        for name, parameter in named.items():
-            weights[name] = _weight(name, tuple(parameter.shape), shape.std, generator)
-            advance()
-    with progress("Saving weights"):
-        save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
-    config.architectures = [type(model).__name__]
-    config.save_pretrained(directory)
+    weights = make_weights(model, lambda name, sizes: _weight(name, sizes, shape.std, generator))
     model.generation_config.save_pretrained(directory)
-    return sum(weight.numel() for weight in weights.values())
+    return save_weights(model, weights, directory)
 
 
 def _weight(name: str, shape: tuple[int, ...], std: float, generator: Any) -> Any:
@@ -140,16 +117,14 @@ def write_tokenizer(vocab_size: int, directory: Path) -> None:
     """A byte-level tokenizer of `vocab_size` ids: 256 bytes, made-up words, three special tokens."""
     tokenizer = byte_level_tokenizer(vocab_size - len(SPECIAL))
     tokenizer.add_special_tokens(list(SPECIAL))
-    tokenizer.save(str(directory / "tokenizer.json"))
-    config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": None,
-        "eos_token": SPECIAL[2],
-        "pad_token": SPECIAL[0],
-        "clean_up_tokenization_spaces": False,
-        "chat_template": CHAT_TEMPLATE,
-    }
-    (directory / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
+    save_tokenizer(
+        tokenizer,
+        directory,
+        bos_token=None,
+        eos_token=SPECIAL[2],
+        pad_token=SPECIAL[0],
+        chat_template=CHAT_TEMPLATE,
+    )
 
 
 if __name__ == "__main__":

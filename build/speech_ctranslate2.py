@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 import typer
-from steps.speech.audio import DEMO_SAMPLES, read_recordings
-from steps.speech.check import compare, compare_words, judge, reference, target
-from steps.speech.checkpoint import Checkpoint, load, parse_contexts
+from steps.speech import build
+from steps.speech.audio import DEMO_SAMPLES
+from steps.speech.check import compare, compare_words
+from steps.speech.checkpoint import Checkpoint
 
-from trimodal.build_support import build_command, operator_errors, progress, report, resolve_checkpoint
+from trimodal.build_support import operator_errors
 from trimodal.errors import ArtefactError
-from trimodal.manifest import Manifest, atomic_directory, checkpoint_sha256, write_manifest
 
 
 class Precision(str, Enum):
@@ -34,83 +34,40 @@ class Precision(str, Enum):
 
 
 def main(
-    source: str = typer.Argument(..., help="checkpoint directory or hub id of a Whisper"),
+    source: build.Source,
     precision: list[Precision] = typer.Option(
         ["int8"], help="of the weights; repeat it to build several; float16 and int8_float16 are for GPUs"
     ),
-    name: str = typer.Option(
-        "ctranslate2-{precision}", help="directory under model_repository/speech_recognize/1"
-    ),
-    out: str = typer.Option("", help="directory of the artefact, in place of --name"),
-    contexts: str = typer.Option(
-        "",
-        help="encoder lengths in seconds, as 5,10,30, in place of the checkpoint's own (30): shorter is "
-        "cheaper, but a Whisper that was not trained for it gets worse, so measure it on your audio",
-    ),
-    padding: str = typer.Option(
-        "", help="silence or zeros: what follows shorter audio, in place of the checkpoint's own (silence)"
-    ),
-    audio: Path = typer.Option(
-        DEMO_SAMPLES, help="check on this folder of wav, flac and ogg files (samples.json: their texts)"
-    ),
-    language: str = typer.Option(
-        "", help="of that audio, as an ISO 639-1 code; the model's first if not told"
-    ),
-    min_agreement: float = typer.Option(
-        None,
-        min=0,
-        max=1,
-        help="refuse a lower token agreement with torch (default 0.9; 0 for random weights)",
-    ),
+    name: build.Name = "ctranslate2-{precision}",
+    out: build.Out = "",
+    contexts: build.Contexts = "",
+    padding: build.Padding = "",
+    audio: build.Audio = DEMO_SAMPLES,
+    language: build.Language = "",
+    min_agreement: build.MinAgreement = None,
 ) -> None:
     """Build SOURCE for CTranslate2, compare it with torch, and put it in place."""
     with operator_errors():
-        targets = {each: target(each.value, name, out) for each in precision}
-        if len(set(targets.values())) < len(targets):
-            raise ArtefactError(
-                "each precision needs its own directory: put {precision} into --name or --out"
-            )
-        directory = resolve_checkpoint(source)
-        with progress("Loading torch and the checkpoint"):
-            checkpoint = load(directory, source)
-        checkpoint.override(padding=padding)
-        contexts_s = checkpoint.contexts_s(parse_contexts(contexts) if contexts else None)
-        recordings = read_recordings(audio, contexts_s[-1])
-        torch_heard = reference(checkpoint, recordings, contexts_s, language)
-        checkpoint.tell()
-        for each, place in targets.items():
-            manifest = Manifest(
-                task="speech",
-                runtime="ctranslate2",
-                runtime_version=version("ctranslate2"),
-                precision=each.value,
-                source=directory.resolve().name if Path(source).is_dir() else source,
-                source_sha256=checkpoint_sha256(directory),
-                command=build_command("build/speech_ctranslate2.py"),
-                shapes=checkpoint.shapes(contexts_s),
-                extra=checkpoint.described(),
-            )
-            with atomic_directory(place) as work:
-                with progress(f"Writing {each.value}"):
-                    convert(checkpoint, work, each.value)
-                    checkpoint.write_files(work)
-                write_manifest(work, manifest)  # The serving engine reads it.
-                manifest.check = compare(checkpoint, torch_heard, *runtime(work, checkpoint, each.value))
-                manifest.check |= compare_words(
-                    torch_heard, work, "ctranslate2", random_weights=checkpoint.random_weights
-                )
-                judge(manifest, checkpoint, min_agreement, place.name)
-                write_manifest(work, manifest)
-            size = sum(path.stat().st_size for path in place.iterdir()) / 1e6
-            report("Built", {"artefact": place, "size": f"{size:.1f} MB"})
+        made = build.prepare(source, precision, name, out, contexts, padding, audio, language)
+        checkpoint = made.checkpoint
+
+        def check(work: Path, precision: str) -> tuple[dict[str, Any], dict[str, Any]]:
+            figures = compare(checkpoint, made.heard, *runtime(work, checkpoint))
+            words = compare_words(made.heard, work, "ctranslate2", random_weights=checkpoint.random_weights)
+            return figures | words, {}
+
+        made.put_in_place(
+            "speech_ctranslate2",
+            {"runtime": "ctranslate2", "runtime_version": version("ctranslate2")},
+            checkpoint.described(),
+            lambda work, precision: convert(checkpoint, work, precision),
+            check,
+            min_agreement,
+        )
 
 
 def convert(checkpoint: Checkpoint, directory: Path, precision: str) -> None:
-    """Writes CTranslate2's model.bin, config.json and vocabulary.json into `directory`.
-
-    Raises:
-        ArtefactError: the vocabulary does not say that it is multilingual in the way CTranslate2 needs.
-    """
+    """Writes model.bin, config.json and vocabulary.json. Raises: ArtefactError: a vocabulary misleads."""
     import torch
     from ctranslate2.converters.converter import Converter
     from ctranslate2.converters.transformers import WhisperLoader
@@ -134,7 +91,7 @@ def convert(checkpoint: Checkpoint, directory: Path, precision: str) -> None:
     Loaded().convert(str(directory), quantization=precision, force=True)
 
 
-def runtime(directory: Path, checkpoint: Checkpoint, precision: str) -> tuple[Any, Any]:
+def runtime(directory: Path, checkpoint: Checkpoint) -> tuple[Any, Any]:
     """The built model's encoder, and its greedy decoder without the serving engine's own limits."""
     import ctranslate2
     import torch

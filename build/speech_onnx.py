@@ -10,122 +10,87 @@ before it replaces an older one; FP16 with every tensor rounded, as a GPU does.
 from __future__ import annotations
 
 import tempfile
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import onnxruntime
 import typer
-from steps.speech.audio import DEMO_SAMPLES, read_recordings
-from steps.speech.check import Reference, compare, compare_words, judge, reference, target
-from steps.speech.checkpoint import Checkpoint, load, parse_contexts
+from steps.speech import build
+from steps.speech.audio import DEMO_SAMPLES
+from steps.speech.check import compare, compare_words
+from steps.speech.checkpoint import Checkpoint
 from steps.speech.onnx_check import largest_errors, refuse_wrong, runtime
 from steps.speech.onnx_export import OPSET, export
-from steps.speech.onnx_files import Precision, write_graphs, write_rounded
+from steps.speech.onnx_files import write_graphs, write_rounded
 
-from trimodal.build_support import build_command, operator_errors, progress, report, resolve_checkpoint
-from trimodal.errors import ArtefactError
-from trimodal.manifest import Manifest, atomic_directory, checkpoint_sha256, write_manifest
+from trimodal.build_support import operator_errors, progress, report
+
+
+class Precision(str, Enum):
+    fp32 = "fp32"
+    fp16 = "fp16"
+    int8 = "int8"
 
 
 def main(
-    source: str = typer.Argument(..., help="checkpoint directory or hub id of a Whisper"),
+    source: build.Source,
     precision: list[Precision] = typer.Option(
         ["fp32"],
         help="repeat it to build several; fp16: for GPUs; int8: for processors, weights, and activations as "
         "they come (no calibration)",
     ),
-    name: str = typer.Option("onnx-{precision}", help="directory under model_repository/speech_recognize/1"),
-    out: str = typer.Option("", help="directory of the artefact, in place of --name"),
-    contexts: str = typer.Option(
-        "",
-        help="encoder lengths in seconds, as 5,10,30, in place of the checkpoint's own (30): shorter is "
-        "cheaper, but a Whisper that was not trained for it gets worse, so measure it on your audio",
-    ),
-    padding: str = typer.Option(
-        "", help="silence or zeros: what follows shorter audio, in place of the checkpoint's own (silence)"
-    ),
-    audio: Path = typer.Option(
-        DEMO_SAMPLES, help="check on this folder of wav, flac and ogg files (samples.json: their texts)"
-    ),
-    language: str = typer.Option(
-        "", help="of that audio, as an ISO 639-1 code; the model's first if not told"
-    ),
-    min_agreement: float = typer.Option(
-        None,
-        min=0,
-        max=1,
-        help="refuse a lower token agreement with torch (default 0.9; 0 for random weights)",
-    ),
+    name: build.Name = "onnx-{precision}",
+    out: build.Out = "",
+    contexts: build.Contexts = "",
+    padding: build.Padding = "",
+    audio: build.Audio = DEMO_SAMPLES,
+    language: build.Language = "",
+    min_agreement: build.MinAgreement = None,
 ) -> None:
     """Export SOURCE to ONNX, compare it with torch, and put it in place."""
     with operator_errors():
-        targets = {each: target(each.value, name, out) for each in precision}
-        if len(set(targets.values())) < len(targets):
-            raise ArtefactError(
-                "each precision needs its own directory: put {precision} into --name or --out"
-            )
-        directory = resolve_checkpoint(source)
-        with progress("Loading torch and the checkpoint"):
-            checkpoint = load(directory, source)
-        checkpoint.override(padding=padding)
-        contexts_s = checkpoint.contexts_s(parse_contexts(contexts) if contexts else None)
-        recordings = read_recordings(audio, contexts_s[-1])
-        torch_heard = reference(checkpoint, recordings, contexts_s, language)
-        checkpoint.tell()
-        folder = next(iter(targets.values())).parent
+        made = build.prepare(source, precision, name, out, contexts, padding, audio, language)
+        folder = next(iter(made.targets.values())).parent
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as scratch:
             graphs = Path(scratch)
             with progress("Exporting"):
-                export(checkpoint, graphs)
-            errors = largest_errors(checkpoint, graphs, contexts_s)
-            report("FP32 graphs against torch", errors)
-            refuse_wrong(errors, "fp32")
-            for each, place in targets.items():
-                manifest = Manifest(
-                    task="speech",
-                    runtime="onnxruntime",
-                    runtime_version=onnxruntime.__version__,
-                    precision=each.value,
-                    source=directory.resolve().name if Path(source).is_dir() else source,
-                    source_sha256=checkpoint_sha256(directory),
-                    command=build_command("build/speech_onnx.py"),
-                    shapes=checkpoint.shapes(contexts_s),
-                    extra=extra(checkpoint),
-                )
-                with atomic_directory(place) as work:
-                    with progress(f"Writing {each.value}"):
-                        write_graphs(graphs, work, each)
-                        checkpoint.write_files(work)
-                    write_manifest(work, manifest)  # The serving engine reads it.
-                    manifest.check, more = check(checkpoint, torch_heard, work, each, contexts_s)
-                    judge(manifest, checkpoint, min_agreement, place.name)
-                    manifest.check |= {"fp32_graphs": errors, **more}
-                    write_manifest(work, manifest)
-                size = sum(path.stat().st_size for path in place.iterdir()) / 1e6
-                report("Built", {"artefact": place, "size": f"{size:.1f} MB"})
+                export(made.checkpoint, graphs)
+            errors = check_graphs(made, graphs, "fp32", "FP32 graphs against torch")
+            made.put_in_place(
+                "speech_onnx",
+                {"runtime": "onnxruntime", "runtime_version": onnxruntime.__version__},
+                extra(made.checkpoint),
+                lambda work, precision: write_graphs(graphs, work, precision),
+                lambda work, precision: check(made, work, precision, {"fp32_graphs": errors}),
+                min_agreement,
+            )
+
+
+def check_graphs(made: build.Prepared, directory: Path, precision: str, title: str) -> dict[str, float]:
+    """Largest errors on random tensors. Raises: ArtefactError where the graphs compute something else."""
+    errors = largest_errors(made.checkpoint, directory, made.contexts_s)
+    report(title, errors)
+    refuse_wrong(errors, precision)
+    return errors
 
 
 def check(
-    checkpoint: Checkpoint, heard: Reference, directory: Path, precision: Precision, contexts_s: list[float]
+    made: build.Prepared, directory: Path, precision: str, graphs: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Figures of the written graphs on audio, and FP16 ones' largest errors on random tensors.
-
-    Raises:
-        ArtefactError: FP16 graphs compute something else.
-    """
-    more: dict[str, Any] = {}
+    """Figures of the written graphs on audio, and `graphs` with those of FP16 ones on random tensors."""
+    checkpoint = made.checkpoint
     with tempfile.TemporaryDirectory(prefix=".rounded-", dir=directory.parent) as scratch:
         measured = directory
-        if precision is Precision.fp16:
+        if precision == "fp16":
             measured = Path(scratch)
             write_rounded(directory, measured)
-            more["fp16_graphs"] = largest_errors(checkpoint, measured, contexts_s)
-            report("FP16 graphs against torch, every tensor rounded", more["fp16_graphs"])
-            refuse_wrong(more["fp16_graphs"], "fp16")
-        figures = compare(checkpoint, heard, *runtime(measured, checkpoint))
-    words = compare_words(heard, directory, "onnxruntime", random_weights=checkpoint.random_weights)
-    return figures | words, more
+            title = "FP16 graphs against torch, every tensor rounded"
+            graphs = graphs | {"fp16_graphs": check_graphs(made, measured, "fp16", title)}
+        figures = compare(checkpoint, made.heard, *runtime(measured, checkpoint))
+    words = compare_words(made.heard, directory, "onnxruntime", random_weights=checkpoint.random_weights)
+    return figures | words, graphs
 
 
 def extra(checkpoint: Checkpoint) -> dict[str, Any]:

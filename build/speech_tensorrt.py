@@ -14,44 +14,39 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import onnx
 import typer
+from steps.artefact import target
 from steps.speech.audio import DEMO_SAMPLES, read_recordings
-from steps.speech.check import REPOSITORY, target
+from steps.speech.build import MODEL, Name, Out
 from steps.speech.onnx_export import save
 from steps.speech.profiles import decoder_profiles, encoder_profiles, manifest_profiles
 from steps.tensorrt import plan, run
-from steps.tensorrt.operators import unsupported
+from steps.tensorrt.operators import refuse_unsupported
 from steps.tensorrt.plan import PlanFigures, PlanOptions
 
 from trimodal.build_support import build_command, operator_errors, report
 from trimodal.errors import ArtefactError
 from trimodal.manifest import MANIFEST, Manifest, atomic_directory, read_manifest, sha256, write_manifest
+from trimodal.paths import artefact_root
 from trimodal.speech.engines import onnxruntime
 from trimodal.speech.engines.tensorrt import graphs as tensorrt_graphs
 from trimodal.speech.engines.tensorrt.engine import open_plans
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.whisper.artefact import SpeechShapes, read_shapes, read_spec
 
-
-class Precision(str, Enum):
-    """Of the graphs."""
-
-    fp16 = "fp16"
-    fp32 = "fp32"
+Precision = Literal["fp16", "fp32"]  # of the graphs
+TIMINGS = artefact_root(MODEL) / "timing-cache"
 
 
 def main(
     source: str = typer.Argument(..., help="onnx-fp16 or onnx-fp32 artefact, checkpoint directory or hub id"),
-    precision: Precision = typer.Option(Precision.fp16, help="of a checkpoint's graphs"),
-    name: str = typer.Option(
-        "tensorrt-{precision}", help="directory under model_repository/speech_recognize/1"
-    ),
-    out: str = typer.Option("", help="directory of the artefact, in place of --name"),
+    precision: Precision = typer.Option("fp16", help="of a checkpoint's graphs"),
+    name: Name = "tensorrt-{precision}",
+    out: Out = "",
     max_batch: int = typer.Option(
         8, min=1, max=256, help="windows of one run; at least max_batch_windows of config.pbtxt"
     ),
@@ -63,7 +58,7 @@ def main(
     workspace_gib: float = typer.Option(None, help="scratch memory at most; all of the GPU's if not told"),
     optimization_level: int = typer.Option(3, min=0, max=5, help="0 builds in seconds, 5 searches longest"),
     timing_cache: Path = typer.Option(
-        REPOSITORY / "timing-cache", help="file, or directory with one per TensorRT version and GPU"
+        TIMINGS, help="file, or directory with one per TensorRT version and GPU"
     ),
     min_agreement: float = typer.Option(
         None, min=0, max=1, help="of words with the graphs' (default 0.95; 0 for random weights)"
@@ -76,7 +71,7 @@ def main(
         version, gpu = plan.tensorrt_version(), plan.gpu_target()
         if check:
             run.require_cuda()
-        place = target(precision.value, name, out)
+        place = target(MODEL, precision, name, out)
         usual = opt_batch or max(1, max_batch // 2)
         if usual > max_batch:
             raise ArtefactError(f"--opt-batch {opt_batch} is more than --max-batch {max_batch}")
@@ -100,7 +95,7 @@ def main(
                 from steps.speech import plan_check
 
                 manifest.check = plan_check.compare_numbers(
-                    work, graphs, shapes, (1, usual, max_batch), precision.value
+                    work, graphs, shapes, (1, usual, max_batch), precision
                 )
                 windows = [
                     each for one in read_recordings(audio, shapes.contexts_s[-1]) for each in one.windows
@@ -116,16 +111,12 @@ def main(
 
 
 def find_graphs(source: str, precision: Precision, contexts: str, audio: Path, place: Path) -> Path:
-    """The artefact that `source` is, or the one that build/speech_onnx.py makes of a checkpoint.
-
-    Raises:
-        ArtefactError: it could not be made.
-    """
+    """The artefact that `source` is, or the one that build/speech_onnx.py makes of a checkpoint."""
     if (Path(source) / MANIFEST).is_file():
         return Path(source).resolve()
-    graphs = place.with_name(f"onnx-{precision.value}")
+    graphs = place.with_name(f"onnx-{precision}")
     command = [sys.executable, str(Path(__file__).with_name("speech_onnx.py")), source]
-    command += ["--precision", precision.value, "--out", str(graphs), "--audio", str(audio)]
+    command += ["--precision", precision, "--out", str(graphs), "--audio", str(audio)]
     # A process of its own: torch's memory is free again before TensorRT measures what there is.
     if subprocess.run([*command, *(["--contexts", contexts] if contexts else [])]).returncode:
         raise ArtefactError("no graphs, so no plans: build/speech_onnx.py says why above")
@@ -134,21 +125,17 @@ def find_graphs(source: str, precision: Precision, contexts: str, audio: Path, p
 
 def check_precision(graphs: Path, manifest: Manifest, precision: Precision) -> None:
     """Raises: ArtefactError when the graphs have another precision than was asked for."""
-    if manifest.precision != precision.value:
+    if manifest.precision != precision:
         raise ArtefactError(
             f"{graphs} is {manifest.precision}, and a plan has its graphs' precision: name --precision "
-            f"{manifest.precision}, or graphs of build/speech_onnx.py --precision {precision.value}"
+            f"{manifest.precision}, or graphs of build/speech_onnx.py --precision {precision}"
         )
 
 
 def build_plans(
     graphs: Path, work: Path, shapes: SpeechShapes, batch: tuple[int, int, int], options: PlanOptions
 ) -> tuple[dict[str, PlanFigures], list[Any]]:
-    """Both plans in `work`; their figures, and the profiles for the manifest.
-
-    Raises:
-        ArtefactError: TensorRT lacks an operator, or refuses a graph, or builds nothing.
-    """
+    """Both plans in `work`; their figures, and the profiles for the manifest."""
     figures = {}
     with tempfile.TemporaryDirectory(prefix=".graphs-", dir=work.parent) as scratch:
         encoder = without_hidden(graphs / onnxruntime.ENCODER, Path(scratch))
@@ -156,8 +143,7 @@ def build_plans(
         ranges = encoder_profiles(encoder, shapes, batch), decoder_profiles(decoder, shapes, batch)
         names = tensorrt_graphs.ENCODER, tensorrt_graphs.DECODER
         for graph, name, profiles in zip((encoder, decoder), names, ranges, strict=True):
-            if lacking := unsupported(onnx.load(graph)):
-                raise ArtefactError(f"TensorRT's ONNX parser lacks what {graph} needs: {'; '.join(lacking)}")
+            refuse_unsupported(graph)
             figures[name] = plan.build_plan(graph, work / name, profiles, options)
     return figures, manifest_profiles(*ranges)
 

@@ -103,20 +103,15 @@ def write_graph(source: Source, precision: str, path: Path, options: argparse.Na
     import onnx
     from steps.onnx import qdq
     from steps.onnx.fp16 import to_fp16
-    from steps.vision.export import OPSET, OUTPUT, normalisation_nodes
-    from steps.vision.quantise import quantise
+    from steps.vision.export import OPSET, OUTPUT, normalisation_nodes, quantise
 
     with progress(f"{precision}: export"):
         model = source.graph(qdq.OPSET if precision in ("int8-gpu", "fp8") else OPSET)
     if precision == "int8":
         onnx.save(model, path)
         assert source.calibration is not None
-        quantise(
-            path,
-            source.calibration.pixels,
-            activations=options.activations,
-            reduce_range=options.reduce_range,
-        )
+        pixels, reduce_range = source.calibration.pixels, options.reduce_range
+        quantise(path, pixels, activations=options.activations, reduce_range=reduce_range)
         return
     kept = normalisation_nodes(model)
     if precision in ("int8-gpu", "fp8"):

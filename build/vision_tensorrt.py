@@ -43,7 +43,7 @@ def main() -> None:
     options = arguments()
     # What costs least is asked first: library, GPU, torch, then the graph and the config, then the build.
     version, gpu = tensorrt_plan.tensorrt_version(), tensorrt_plan.gpu_target()
-    plan_options = PlanOptions.of(options)
+    plan_options = PlanOptions(options.workspace_gib, options.optimization_level, options.timing_cache)
     if options.check:
         run.require_cuda()
     artefact = find_graph(options)
@@ -58,7 +58,10 @@ def main() -> None:
     profiles = vision_profiles.read_profiles(options, artefact.input)
     vision_profiles.check_config(options.config or CONFIG, profiles, artefact.input)
     graph = artefact.directory / GRAPH
-    check_operators(graph)
+    with progress("operators"):
+        from steps.tensorrt.operators import refuse_unsupported
+
+        refuse_unsupported(graph)
     target = options.out_dir / f"tensorrt-{precision}"
     with atomic_directory(target) as work:
         print(f"{graph} → {target / PLAN}: TensorRT {version}, {gpu.name} (SM {gpu.sm})")
@@ -94,7 +97,20 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--out-dir", type=Path, default=DEFAULT_OUT, help="where tensorrt-<precision> is put")
     vision_profiles.add_arguments(parser)
-    PlanOptions.add_arguments(parser, DEFAULT_OUT / "timing-cache")
+    parser.add_argument("--workspace-gib", type=float, help="scratch memory at most (all of the GPU's)")
+    parser.add_argument(
+        "--optimization-level",
+        type=int,
+        choices=range(6),
+        default=3,
+        help="0 builds in seconds, 5 searches longest; 3",
+    )
+    parser.add_argument(
+        "--timing-cache",
+        type=Path,
+        default=DEFAULT_OUT / "timing-cache",
+        help="file, or directory with one per TensorRT version and SM; builds again in a fraction",
+    )
     parser.add_argument(
         "--min-agreement", type=float, help="top-1 against the graph (0.95; random weights: 0)"
     )
@@ -104,11 +120,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def find_graph(options: argparse.Namespace) -> ClassifierArtefact:
-    """The artefact that `source` is, or the one that build/vision_onnx.py makes of a checkpoint.
-
-    Raises:
-        ArtefactError: it is for another runtime or damaged, or could not be made.
-    """
+    """The artefact that `source` is, or the one that build/vision_onnx.py makes of a checkpoint."""
     if options.source and (Path(options.source) / MANIFEST).is_file():
         return read_classifier(Path(options.source).resolve(), runtime="onnxruntime")
     name = GRAPHS[options.precision or "fp16"]
@@ -138,17 +150,6 @@ def precision_of(artefact: ClassifierArtefact, wanted: str | None) -> str:
             f"or the graph of build/vision_onnx.py --precision {GRAPHS[wanted]}"
         )
     return found
-
-
-def check_operators(graph: Path) -> None:
-    """Raises: ArtefactError with all operators of the graph that TensorRT's parser is known to lack."""
-    import onnx
-    from steps.tensorrt.operators import unsupported
-
-    with progress("operators"):
-        lacking = unsupported(onnx.load(graph))
-    if lacking:
-        raise ArtefactError(f"TensorRT's ONNX parser lacks what {graph} needs: {'; '.join(lacking)}")
 
 
 def manifest(

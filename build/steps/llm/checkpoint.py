@@ -11,6 +11,9 @@ import logging
 import os
 import shutil
 import warnings
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -36,23 +39,42 @@ def quiet() -> None:
 
 
 def check_causal(directory: Path, source: str) -> None:
-    """Refuses early, without torch, what is not a causal language model.
-
-    Raises:
-        ArtefactError: no readable config.json, no weights, or another architecture.
-    """
-    try:
-        config = json.loads((directory / "config.json").read_text())
-        architectures = list(config.get("architectures") or [])
-    except (OSError, ValueError, AttributeError):
-        raise ArtefactError(
-            f"{source} holds no readable config.json: not a Hugging Face checkpoint"
-        ) from None
+    """Refuses early, without torch, what is not a causal language model, with an ArtefactError."""
+    architectures = list(read_config(directory, source).get("architectures") or [])
     if not any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in architectures):
         found = ", ".join(architectures) or "none named"
         raise ArtefactError(f"{source} is not a causal language model (architectures: {found})")
+    check_weights(directory, source)
+
+
+def read_config(directory: Path, source: str) -> dict[str, Any]:
+    """config.json of the checkpoint that the user named `source`. Raises: ArtefactError when unreadable."""
+    with suppress(OSError, ValueError):
+        config = json.loads((directory / "config.json").read_text())
+        if isinstance(config, dict):
+            return config
+    raise ArtefactError(f"{source} holds no readable config.json: not a Hugging Face checkpoint")
+
+
+def check_weights(directory: Path, source: str) -> None:
+    """Raises: ArtefactError where the directory has no weights."""
     if not any(path.suffix in (".safetensors", ".bin") for path in directory.iterdir()):
         raise ArtefactError(f"{source} holds no weights (*.safetensors or *.bin)")
+
+
+def unreadable(directory: Path, error: Exception) -> ArtefactError:
+    """What transformers raised, in a sentence: each format of weights has errors of its own."""
+    reason = str(error).strip().split("\n")[0][:200]
+    return ArtefactError(f"{directory.name} cannot be loaded by transformers: {reason}")
+
+
+def copy_files(directory: Path, tokenizer: Any, names: Iterable[str], into: Path) -> None:
+    """Copies those files that are there, as they are, and writes a tokenizer that is not."""
+    if not (directory / "tokenizer.json").is_file():
+        tokenizer.save_pretrained(into)
+    for name in names:
+        if (directory / name).is_file():
+            shutil.copyfile(directory / name, into / name)
 
 
 def read_texts(path: Path, *, at_least: int) -> list[str]:
@@ -70,6 +92,37 @@ def read_texts(path: Path, *, at_least: int) -> list[str]:
     if len(texts) < at_least:
         raise ArtefactError(f"{path} holds {len(texts)} lines or paragraphs: at least {at_least} are needed")
     return texts
+
+
+def dimensions(value: Callable[[str], Any], name: str) -> dict[str, int]:
+    """The dimensions that a serving engine relies on, by `value` of a key of the text configuration.
+
+    Raises:
+        ArtefactError: the checkpoint `name` lacks one, or it is no number.
+    """
+
+    def size(key: str, otherwise: Any = None) -> int:
+        try:
+            return int(value(key) or otherwise)
+        except (TypeError, ValueError):
+            raise ArtefactError(f"config.json of {name} lacks or garbles {key}") from None
+
+    heads, hidden = size("num_attention_heads"), size("hidden_size")
+    return {
+        "hidden_size": hidden,
+        "num_hidden_layers": size("num_hidden_layers"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": size("num_key_value_heads", heads),
+        "head_dim": size("head_dim", hidden // heads),
+        "vocab_size": size("vocab_size"),
+        "max_position_embeddings": size("max_position_embeddings"),
+    }
+
+
+def end_ids(values: Iterable[Any]) -> list[int]:
+    """All ids among what several files say of `eos_token_id`: a number, a list, or nothing."""
+    lists = (each if isinstance(each, list) else [] if each is None else [each] for each in values)
+    return sorted(set(chain.from_iterable(lists)))
 
 
 class Checkpoint:
@@ -90,7 +143,7 @@ class Checkpoint:
             self.tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
             self.config = AutoConfig.from_pretrained(directory, local_files_only=True).get_text_config()
         except Exception as error:  # A missing tokenizer, an unknown architecture, …
-            raise self._unreadable(error) from None
+            raise unreadable(self.directory, error) from None
         if not self.tokenizer.is_fast:
             raise ArtefactError(f"{directory.name} has no fast tokenizer, and serving reads tokenizer.json")
         if load:
@@ -108,12 +161,8 @@ class Checkpoint:
             self.model = AutoModelForCausalLM.from_pretrained(
                 self.directory, dtype=dtype, device_map=device_map, local_files_only=True
             ).eval()
-        except Exception as error:  # Each format of weights has its own errors.
-            raise self._unreadable(error) from None
-
-    def _unreadable(self, error: Exception) -> ArtefactError:
-        reason = str(error).strip().split("\n")[0][:200]
-        return ArtefactError(f"{self.directory.name} cannot be loaded by transformers: {reason}")
+        except Exception as error:
+            raise unreadable(self.directory, error) from None
 
     @property
     def has_chat_template(self) -> bool:
@@ -136,44 +185,33 @@ class Checkpoint:
         return list(self.tokenizer(text)["input_ids"])
 
     def shapes(self) -> dict[str, int]:
-        """The dimensions that a serving engine relies on."""
-        config, heads = self.config, self.config.num_attention_heads
-        return {
-            "hidden_size": config.hidden_size,
-            "num_hidden_layers": config.num_hidden_layers,
-            "num_attention_heads": heads,
-            "num_key_value_heads": getattr(config, "num_key_value_heads", None) or heads,
-            "head_dim": getattr(config, "head_dim", None) or config.hidden_size // heads,
-            "vocab_size": config.vocab_size,
-            "max_position_embeddings": config.max_position_embeddings,
-        }
+        """As `dimensions` of the configuration."""
+        return dimensions(lambda name: getattr(self.config, name, None), self.directory.name)
 
     def special_ids(self) -> dict[str, Any]:
         """`eos_token_ids` (every id that ends an answer), `bos_token_id` and `pad_token_id`, where known."""
-        ends: set[int] = set()
         owners = (self.config, self.tokenizer)
-        for value in (*self._generation_ends(), *(getattr(each, "eos_token_id", None) for each in owners)):
-            ends.update(value if isinstance(value, list) else [] if value is None else [value])
+        ends = [getattr(each, "eos_token_id", None) for each in owners]
+        # Many checkpoints have no generation config: the config's and the tokenizer's ids remain.
+        with suppress(OSError, ValueError, AttributeError):
+            settings = json.loads((self.directory / "generation_config.json").read_text(encoding="utf-8"))
+            ends.append(settings.get("eos_token_id"))
         return {
-            "eos_token_ids": sorted(ends),
+            "eos_token_ids": end_ids(ends),
             "bos_token_id": self.tokenizer.bos_token_id,
             "pad_token_id": self.tokenizer.pad_token_id,
         }
 
-    def _generation_ends(self) -> list[Any]:
-        try:
-            settings = json.loads((self.directory / "generation_config.json").read_text(encoding="utf-8"))
-            return [settings.get("eos_token_id")]
-        except (OSError, ValueError, AttributeError):
-            return []  # Many checkpoints have none: the config's and the tokenizer's ids remain.
+    def described(self) -> dict[str, Any]:
+        """What a manifest's `extra` says of it."""
+        return self.special_ids() | {
+            "has_chat_template": self.has_chat_template,
+            "random_weights": self.random_weights,
+        }
 
     def write_tokenizer(self, directory: Path) -> None:
         """Copies the tokenizer's files as they are; the chat template always gets a file of its own."""
-        if not (self.directory / "tokenizer.json").is_file():
-            self.tokenizer.save_pretrained(directory)
-        for name in TOKENIZER_FILES:
-            if (self.directory / name).is_file():
-                shutil.copyfile(self.directory / name, directory / name)
+        copy_files(self.directory, self.tokenizer, TOKENIZER_FILES, directory)
         if self.has_chat_template:
             template = self.tokenizer.chat_template
             if isinstance(template, dict):

@@ -151,11 +151,7 @@ def greedy_answers(
 
 
 def save_engine(llm: LLM, directory: Path) -> None:
-    """Its files into `directory`.
-
-    Raises:
-        ArtefactError: nothing that looks like an engine came of it.
-    """
+    """Its files into `directory`. Raises: ArtefactError when none looks like an engine."""
     with library_errors():
         llm.save(str(directory))
     if not list(directory.glob("*.engine")) or not (directory / "config.json").is_file():

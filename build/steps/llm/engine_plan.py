@@ -58,15 +58,9 @@ class EnginePlan:
 
     def shapes(self) -> dict[str, int | str]:
         """Limits of the engine, for the manifest."""
-        return {
-            "max_batch_size": self.max_batch_size,
-            "max_num_tokens": self.max_num_tokens,
-            "max_seq_len": self.max_seq_len,
-            "tokens_per_block": TOKENS_PER_BLOCK,
-            "tp": self.tp,
-            "pp": self.pp,
-            "kv_precision": self.kv_precision.value,
-        }
+        names = ("max_batch_size", "max_num_tokens", "max_seq_len", "tp", "pp")
+        limits = {name: getattr(self, name) for name in names}
+        return limits | {"tokens_per_block": TOKENS_PER_BLOCK, "kv_precision": self.kv_precision.value}
 
 
 def needs_calibration(precision: Precision, kv_precision: KvPrecision) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,31 +20,8 @@ LARGEST_GROUP, SMALLEST_GROUP = 64, 16
 SAMPLE_TOKENS = 256
 
 
-@dataclass(frozen=True)
-class Compression:
-    """How the weights are stored. All but `precision` matter to int4 alone.
-
-    Attributes:
-        precision: fp32, fp16, int8 or int4.
-        group_size: weights that share a scale; −1 for a whole row.
-        ratio: share of the layers in int4, the others get int8.
-        awq: activation-aware scaling of the weights first.
-        samples: token ids of calibration texts; with any, scales are fitted to the activations.
-    """
-
-    precision: str
-    group_size: int = LARGEST_GROUP
-    ratio: float = 1.0
-    awq: bool = False
-    samples: list[list[int]] = field(default_factory=list)
-
-
 def import_converters() -> None:
-    """Imports the heavy packages, so that a progress display can cover it.
-
-    Raises:
-        ArtefactError: one is missing.
-    """
+    """Imports the heavy packages under a progress display. Raises: ArtefactError: one is missing."""
     try:
         import nncf  # noqa: F401
         import openvino_genai  # noqa: F401
@@ -75,9 +52,8 @@ def export(checkpoint: Checkpoint, directory: Path) -> None:
         )
     except Exception as error:  # An architecture that the converter does not know, out of memory, …
         reason = str(error).strip().split("\n")[0][:200]
-        raise ArtefactError(
-            f"{checkpoint.directory.name} cannot be exported to OpenVINO: {reason}"
-        ) from error
+        name = checkpoint.directory.name
+        raise ArtefactError(f"{name} cannot be exported to OpenVINO: {reason}") from error
     try:
         parts = openvino_tokenizers.convert_tokenizer(checkpoint.tokenizer, with_detokenizer=True)
     except Exception:  # The server encodes and decodes with tokenizer.json, and the pipeline opens without.
@@ -100,57 +76,47 @@ def group_size(checkpoint: Checkpoint) -> int:
     return size if size >= SMALLEST_GROUP else -1
 
 
-def compress(exported: Path, directory: Path, how: Compression) -> dict[str, Any]:
+def compress(
+    exported: Path, directory: Path, precision: str, int4: Mapping[str, Any], samples: list[list[int]]
+) -> dict[str, Any]:
     """Writes the IR of `exported` with its weights compressed, and what stands beside it.
+
+    Args:
+        precision: fp32, fp16, int8 or int4.
+        int4: `group_size`, weights that share a scale (−1: a whole row); `ratio`, share of the layers (the
+            others get int8); `awq`, activation-aware scaling of the weights first.
+        samples: token ids of calibration texts; with any, scales of int4 are fitted to the activations.
 
     Returns:
         What was done, for the manifest.
     """
+    import nncf
     import openvino
 
     model = openvino.Core().read_model(exported / MODEL)
     done: dict[str, Any] = {}
-    if how.precision == "int8":
-        model, done = _int8(model)
-    elif how.precision == "int4":
-        model, done = _int4(model, how)
-    openvino.save_model(model, directory / MODEL, compress_to_fp16=how.precision == "fp16")
+    if precision == "int8":
+        mode = nncf.CompressWeightsMode.INT8_ASYM
+        model, done = nncf.compress_weights(model, mode=mode), {"mode": mode.value}
+    elif precision == "int4":
+        mode = nncf.CompressWeightsMode.INT4_SYM
+        names = {name for port in model.inputs for name in port.get_names()}
+        done = {"mode": mode.value, **int4, "scale_estimation": bool(samples)}
+        model = nncf.compress_weights(
+            model,
+            mode=mode,
+            group_size=int4["group_size"],
+            ratio=int4["ratio"],
+            awq=int4["awq"] or None,
+            scale_estimation=bool(samples) or None,
+            dataset=nncf.Dataset([feeds(ids, names) for ids in samples]) if samples else None,
+            subset_size=max(len(samples), 1),
+        )
+    openvino.save_model(model, directory / MODEL, compress_to_fp16=precision == "fp16")
     for path in exported.iterdir():
         if path.stem in TOKENIZERS or path.name in CONFIG_FILES:
             shutil.copyfile(path, directory / path.name)
     return done
-
-
-def _int8(model: Any) -> tuple[Any, dict[str, Any]]:
-    import nncf
-
-    mode = nncf.CompressWeightsMode.INT8_ASYM
-    return nncf.compress_weights(model, mode=mode), {"mode": mode.value}
-
-
-def _int4(model: Any, how: Compression) -> tuple[Any, dict[str, Any]]:
-    import nncf
-
-    mode = nncf.CompressWeightsMode.INT4_SYM
-    names = {name for port in model.inputs for name in port.get_names()}
-    data = nncf.Dataset([feeds(ids, names) for ids in how.samples]) if how.samples else None
-    compressed = nncf.compress_weights(
-        model,
-        mode=mode,
-        group_size=how.group_size,
-        ratio=how.ratio,
-        awq=how.awq or None,
-        scale_estimation=True if data else None,
-        dataset=data,
-        subset_size=max(len(how.samples), 1),
-    )
-    return compressed, {
-        "mode": mode.value,
-        "group_size": how.group_size,
-        "ratio": how.ratio,
-        "awq": how.awq,
-        "scale_estimation": data is not None,
-    }
 
 
 def feeds(ids: list[int], names: set[str]) -> dict[str, Any]:

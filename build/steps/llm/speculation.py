@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from trimodal.errors import ArtefactError
 from trimodal.llm.engines.tensorrt_llm.speculation import lookahead_tokens
@@ -23,11 +22,7 @@ EAGLE_BATCH, EAGLE_DRAFT = 512, 256  # Limits of TensorRT-LLM's builder.
 DYNAMIC_TOPK = 10
 
 
-class Method(str, Enum):
-    none = "none"
-    lookahead = "lookahead"
-    medusa = "medusa"
-    eagle = "eagle"
+Method = Literal["none", "lookahead", "medusa", "eagle"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +37,7 @@ class Speculation:
         choices: tree of guesses, a path of ranks each; EAGLE grows one by itself without.
     """
 
-    method: Method = Method.none
+    method: Method = "none"
     window: int = 4
     ngram: int = 3
     verification: int = 4
@@ -54,9 +49,9 @@ class Speculation:
     @property
     def max_draft_len(self) -> int:
         """Tokens that the engine must be able to verify in one step beyond the next."""
-        if self.method is Method.lookahead:
+        if self.method == "lookahead":
             return lookahead_tokens(self.window, self.ngram, self.verification)
-        return 0 if self.method is Method.none else self.draft_len
+        return 0 if self.method == "none" else self.draft_len
 
     @property
     def depth(self) -> int:
@@ -65,33 +60,33 @@ class Speculation:
         Of a tree that is given it must be the tree's own: else TensorRT-LLM takes it for the most tokens of
         a guess as well (EagleDecodingConfig in llm_args.py), and a wide tree does not fit the engine.
         """
-        if self.method is Method.eagle and self.choices:
+        if self.method == "eagle" and self.choices:
             return max(len(path) for path in self.choices)
         return self.heads
 
     def figures(self) -> dict[str, Any]:
         """For the manifest: who opens the engine has to name the same method and sizes."""
-        common = {"method": self.method.value, "max_draft_len": self.max_draft_len}
-        if self.method is Method.none:
+        common = {"method": self.method, "max_draft_len": self.max_draft_len}
+        if self.method == "none":
             return {"method": "none"}
-        if self.method is Method.lookahead:
+        if self.method == "lookahead":
             return common | {"lookahead": [self.window, self.ngram, self.verification]}
         draft = self.draft.name if self.draft else ""
         return common | {"draft": draft, "heads": self.depth, "choices": self.choices}
 
     def config(self) -> SpeculativeConfig:
         """TensorRT-LLM's own; imports it."""
-        if self.method is Method.none:
+        if self.method == "none":
             return None
         from tensorrt_llm.llmapi import EagleDecodingConfig, LookaheadDecodingConfig, MedusaDecodingConfig
 
-        if self.method is Method.lookahead:
+        if self.method == "lookahead":
             return LookaheadDecodingConfig(
                 max_window_size=self.window,
                 max_ngram_size=self.ngram,
                 max_verification_set_size=self.verification,
             )
-        if self.method is Method.medusa:
+        if self.method == "medusa":
             return MedusaDecodingConfig(
                 speculative_model=self.draft,
                 max_draft_len=self.draft_len,
@@ -111,13 +106,13 @@ class Speculation:
 
 def check_speculation(plan: Speculation, precision: Precision, batch: int, pp: int) -> None:
     """Raises: ArtefactError for sizes and combinations that TensorRT-LLM refuses late or not at all."""
-    if plan.method in (Method.none, Method.lookahead):
+    if plan.method in ("none", "lookahead"):
         if plan.draft:
-            raise ArtefactError(f"--draft is of medusa and eagle: --speculation {plan.method.value} has none")
-        if plan.method is Method.lookahead and (min(plan.window, plan.verification) < 1 or plan.ngram < 2):
+            raise ArtefactError(f"--draft is of medusa and eagle: --speculation {plan.method} has none")
+        if plan.method == "lookahead" and (min(plan.window, plan.verification) < 1 or plan.ngram < 2):
             raise ArtefactError("--lookahead W,N,G needs a window and verification set of 1 and n-grams of 2")
         return
-    name = plan.method.value
+    name = plan.method
     if plan.draft is None or not (plan.draft / "config.json").is_file():
         raise ArtefactError(f"--speculation {name} needs --draft: the directory of its heads' checkpoint")
     if precision not in (Precision.fp16, Precision.bf16):
@@ -126,9 +121,9 @@ def check_speculation(plan: Speculation, precision: Precision, batch: int, pp: i
         )
     if pp > 1:
         raise ArtefactError(f"--speculation {name} works without pipeline stages: --pp {pp}")
-    if plan.method is Method.medusa and not plan.choices:
+    if plan.method == "medusa" and not plan.choices:
         raise ArtefactError("--speculation medusa needs --draft-choices: the tree of guesses of its heads")
-    if plan.method is Method.eagle and (batch > EAGLE_BATCH or plan.draft_len > EAGLE_DRAFT):
+    if plan.method == "eagle" and (batch > EAGLE_BATCH or plan.draft_len > EAGLE_DRAFT):
         raise ArtefactError(
             f"--speculation eagle takes at most --max-batch-size {EAGLE_BATCH} and --draft-len {EAGLE_DRAFT}"
         )
@@ -159,11 +154,7 @@ def read_choices(path: Path) -> list[list[int]]:
 
 
 def parse_lookahead(text: str) -> tuple[int, int, int]:
-    """ "W,N,G" → three numbers.
-
-    Raises:
-        ArtefactError: it is not of that form.
-    """
+    """Reads "W,N,G" as three numbers. Raises: ArtefactError: it is not of that form."""
     try:
         window, ngram, verification = (int(part) for part in text.split(","))
     except ValueError:

@@ -5,7 +5,7 @@ points 0, one scale for an activation, one for each output channel of a weight, 
 typing. Which layers are worth it follows NVIDIA's Model Optimizer: no small or odd convolutions, no products
 of two activations (attention keeps FP16), nothing but the branch that joins a convolution quantised before an
 addition. The last layer keeps FP16: it gives the answer. ONNX Runtime on CPUs wants other graphs; see
-`steps/vision/quantise.py`.
+`quantise` of `steps/vision/export.py`.
 """
 
 from __future__ import annotations
@@ -39,19 +39,16 @@ class Plan:
     activations: tuple[str, ...]
 
 
-def choose(model: onnx.ModelProto, kind: Kind, *, keep: Iterable[str] = ()) -> Plan:
-    """Nodes of `model` that are worth quantising. `keep`: names of nodes that stay in floats."""
+def choose(model: onnx.ModelProto, kind: Kind) -> Plan:
+    """Nodes of `model` that are worth quantising."""
     graph = model.graph
     weights = {weight.name: weight for weight in graph.initializer}
-    kept = set(keep)
     weighted = {}
     for node in graph.node:
-        place = _weight(node, weights, kind) if node.name not in kept else None
-        if place is not None:
+        if place := _weight(node, weights, kind):
             weighted[node.name] = place
-    last = [node.name for node in graph.node if node.name in weighted][-1:]
-    for name in last:
-        del weighted[name]
+    if weighted:
+        weighted.popitem()  # the last
     convolved = {node.output[0] for node in graph.node if node.name in weighted and node.op_type == "Conv"}
     joined = {}
     for node in graph.node:

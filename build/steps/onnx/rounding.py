@@ -16,23 +16,10 @@ from steps.onnx.fp16 import infer_shapes
 
 # They hand values on, or choose among them: there is nothing to round.
 EXACT = {
-    *("Constant", "ConstantOfShape", "Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND"),
-    *(
-        "Identity",
-        "Max",
-        "MaxPool",
-        "Min",
-        "Neg",
-        "Pad",
-        "Relu",
-        "Reshape",
-        "Slice",
-        "Split",
-        "Squeeze",
-        "Tile",
-    ),
-    *("Transpose", "Unsqueeze", "Where"),
-}
+    "Constant", "ConstantOfShape", "Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND",
+    "Identity", "Max", "MaxPool", "Min", "Neg", "Pad", "Relu", "Reshape", "Slice", "Split", "Squeeze", "Tile",
+    "Transpose", "Unsqueeze", "Where",
+}  # fmt: skip
 
 
 def rounded(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -88,5 +75,5 @@ def _rounding(node: NodeProto, halves: set[str]) -> Iterator[NodeProto]:
 
 def _widen(tensor: TensorProto) -> None:
     if tensor.data_type == TensorProto.FLOAT16:
-        wide = numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), tensor.name)
-        tensor.CopyFrom(wide)
+        wide = numpy_helper.to_array(tensor).astype(np.float32)
+        tensor.CopyFrom(numpy_helper.from_array(wide, tensor.name))

@@ -8,24 +8,18 @@ writes has nothing to do with the audio.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steps.random.tokenizer import byte_level_tokenizer
+from steps.random.checkpoint import (
+    byte_level_tokenizer,
+    make_weights,
+    save_tokenizer,
+    save_weights,
+    write_json,
+)
 
-from trimodal.build_support import progress
-
-# ISO 639-1 codes in the order of Whisper's ids 50259 to 50357.
-LANGUAGES = [
-    *("en", "zh", "de", "es", "ru", "ko", "fr", "ja", "pt", "tr", "pl", "ca", "nl", "ar", "sv", "it", "id"),
-    *("hi", "fi", "vi", "he", "uk", "el", "ms", "cs", "ro", "da", "hu", "ta", "no", "th", "ur", "hr", "bg"),
-    *("lt", "la", "mi", "ml", "cy", "sk", "te", "fa", "lv", "bn", "sr", "az", "sl", "kn", "et", "mk", "br"),
-    *("eu", "is", "hy", "ne", "mn", "bs", "kk", "sq", "sw", "gl", "mr", "pa", "si", "km", "sn", "yo", "so"),
-    *("af", "oc", "ka", "be", "tg", "sd", "gu", "am", "yi", "lo", "uz", "fo", "ht", "ps", "tk", "nn", "mt"),
-    *("sa", "lb", "my", "bo", "tl", "mg", "as", "tt", "haw", "ln", "ha", "ba", "jw", "su"),
-]
 EMPTY, END, START = 50256, 50257, 50258
 TRANSLATE, TRANSCRIBE, START_OF_LM, START_OF_PREVIOUS, NO_SPEECH, NO_TIMESTAMPS = range(50358, 50364)
 VOCABULARY = 51_865
@@ -56,47 +50,27 @@ WHISPER_SHAPES = {
 def write_whisper(shape: WhisperShape, directory: Path, seed: int, text_tokens: int) -> int:
     """Saves config, generation config, FP16 weights, tokenizer; returns the number of parameters."""
     import torch
-    from safetensors.torch import save_file
-    from transformers import WhisperConfig, WhisperForConditionalGeneration
+    from transformers import WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration
 
-    values: dict[str, Any] = {
-        "vocab_size": VOCABULARY,
-        "num_mel_bins": shape.mel_bins,
-        "d_model": shape.width,
-        "encoder_layers": shape.layers,
-        "decoder_layers": shape.layers,
-        "encoder_attention_heads": shape.heads,
-        "decoder_attention_heads": shape.heads,
-        "encoder_ffn_dim": shape.ffn,
-        "decoder_ffn_dim": shape.ffn,
-        "decoder_start_token_id": START,
-        "bos_token_id": END,
-        "eos_token_id": END,
-        "pad_token_id": END,
-        "dtype": "float16",
-    }
+    values: dict[str, Any] = dict(
+        vocab_size=VOCABULARY, num_mel_bins=shape.mel_bins, d_model=shape.width, dtype="float16",
+        encoder_layers=shape.layers, encoder_attention_heads=shape.heads, encoder_ffn_dim=shape.ffn,
+        decoder_layers=shape.layers, decoder_attention_heads=shape.heads, decoder_ffn_dim=shape.ffn,
+        decoder_start_token_id=START, bos_token_id=END, eos_token_id=END, pad_token_id=END,
+    )  # fmt: skip
     config = WhisperConfig(**values)
     config.random_weights = True  # Build scripts do not expect agreement with torch of such a model.
     with torch.device("meta"):  # Shapes alone: the weights below are made once.
         model = WhisperForConditionalGeneration(config)
     generator = torch.Generator().manual_seed(seed)
-    named = dict(model.named_parameters())  # The tied output projection appears once.
-    weights = {}
-    with progress("Making weights", total=len(named)) as advance:
-        for name, parameter in named.items():
-            weights[name] = _weight(name, tuple(parameter.shape), generator)
-            advance()
-        if text_tokens:
-            _end_after(weights, PROMPT_TOKENS - 1 + text_tokens)
-    with progress("Saving weights"):
-        halves = {name: weight.half().contiguous() for name, weight in weights.items()}
-        save_file(halves, directory / "model.safetensors", metadata={"format": "pt"})
-    config.architectures = [type(model).__name__]
-    config.save_pretrained(directory)
+    weights = make_weights(model, lambda name, sizes: _weight(name, sizes, generator))
+    if text_tokens:
+        _end_after(weights, PROMPT_TOKENS - 1 + text_tokens)
     _write_generation_config(shape, directory)
-    _write_preprocessor_config(shape, directory)
+    WhisperFeatureExtractor(feature_size=shape.mel_bins).save_pretrained(directory)
     _write_tokenizer(directory)
-    return sum(weight.numel() for weight in weights.values())
+    halves = {name: weight.half().contiguous() for name, weight in weights.items()}
+    return save_weights(model, halves, directory)
 
 
 def _weight(name: str, shape: tuple[int, ...], generator: Any) -> Any:
@@ -122,10 +96,7 @@ def _weight(name: str, shape: tuple[int, ...], generator: Any) -> Any:
 
 def _end_after(weights: dict[str, Any], last: int) -> None:
     """Makes <|endoftext|> the certain token from position `last` on, and hardly possible before."""
-    places, tokens = (
-        weights["model.decoder.embed_positions.weight"],
-        weights["model.decoder.embed_tokens.weight"],
-    )
+    places, tokens = (weights[f"model.decoder.embed_{name}.weight"] for name in ("positions", "tokens"))
     direction = tokens[END] / tokens[END].norm()
     places -= (places @ direction)[:, None] * direction  # No place tells of it by chance, …
     tokens -= (tokens @ direction)[:, None] * direction
@@ -136,17 +107,15 @@ def _end_after(weights: dict[str, Any], last: int) -> None:
 
 
 def _write_generation_config(shape: WhisperShape, directory: Path) -> None:
-    heads = [
-        [layer, head] for layer in range(shape.layers // 2, shape.layers) for head in (0, shape.heads - 1)
-    ]
+    layers = range(shape.layers // 2, shape.layers)
     config = {
-        "alignment_heads": heads,
+        "alignment_heads": [[layer, head] for layer in layers for head in (0, shape.heads - 1)],
         "begin_suppress_tokens": [220, END],
         "bos_token_id": END,
         "decoder_start_token_id": START,
         "eos_token_id": END,
         "is_multilingual": True,
-        "lang_to_id": {f"<|{code}|>": START + 1 + index for index, code in enumerate(LANGUAGES)},
+        "lang_to_id": {token: START + 1 + index for index, token in enumerate(_language_tokens())},
         "max_initial_timestamp_index": 50,
         "max_length": 448,
         "no_timestamps_token_id": NO_TIMESTAMPS,
@@ -155,40 +124,23 @@ def _write_generation_config(shape: WhisperShape, directory: Path) -> None:
         "suppress_tokens": [START, TRANSLATE, TRANSCRIBE, START_OF_LM, START_OF_PREVIOUS, NO_SPEECH],
         "task_to_id": {"transcribe": TRANSCRIBE, "translate": TRANSLATE},
     }
-    (directory / "generation_config.json").write_text(json.dumps(config, indent=2) + "\n")
+    write_json(directory / "generation_config.json", config)
 
 
-def _write_preprocessor_config(shape: WhisperShape, directory: Path) -> None:
-    config = {
-        "feature_extractor_type": "WhisperFeatureExtractor",
-        "feature_size": shape.mel_bins,
-        "sampling_rate": 16_000,
-        "hop_length": 160,
-        "n_fft": 400,
-        "chunk_length": 30,
-        "n_samples": 480_000,
-        "nb_max_frames": 3000,
-        "padding_side": "right",
-        "padding_value": 0.0,
-        "return_attention_mask": False,
-    }
-    (directory / "preprocessor_config.json").write_text(json.dumps(config, indent=2) + "\n")
+def _language_tokens() -> list[str]:
+    """Of ids 50259 to 50357: large-v3's hundredth language is not in this vocabulary."""
+    from transformers.models.whisper.tokenization_whisper import LANGUAGES
+
+    return [f"<|{code}|>" for code in list(LANGUAGES)[: TRANSLATE - START - 1]]
 
 
 def _write_tokenizer(directory: Path) -> None:
     """256 bytes, made-up words up to id 50255, "" at 50256 as in the real one, then the special tokens."""
     tokenizer = byte_level_tokenizer(EMPTY, then=("",))
-    special = ["<|endoftext|>", "<|startoftranscript|>", *(f"<|{code}|>" for code in LANGUAGES)]
+    special = ["<|endoftext|>", "<|startoftranscript|>", *_language_tokens()]
     special += ["<|translate|>", "<|transcribe|>", "<|startoflm|>", "<|startofprev|>", "<|nospeech|>"]
     special += ["<|notimestamps|>", *(f"<|{index * 0.02:.2f}|>" for index in range(1501))]
     tokenizer.add_special_tokens(special)
     assert tokenizer.get_vocab_size() == VOCABULARY
-    tokenizer.save(str(directory / "tokenizer.json"))
-    config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": "<|endoftext|>",
-        "eos_token": "<|endoftext|>",
-        "pad_token": "<|endoftext|>",
-        "clean_up_tokenization_spaces": False,
-    }
-    (directory / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
+    end = special[0]
+    save_tokenizer(tokenizer, directory, bos_token=end, eos_token=end, pad_token=end)

@@ -9,9 +9,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from trimodal.audio.values import SAMPLE_RATE, Samples
+from trimodal.audio.files import AudioError, read_blocks
+from trimodal.audio.values import Samples
 from trimodal.errors import ArtefactError
 
 DEMO_SAMPLES = Path(__file__).parents[2] / "demo" / "speech" / "samples"
@@ -24,7 +23,6 @@ MOST_WINDOWS = 64
 class Recording:
     """One file: its windows in order and, where known, what is said in it."""
 
-    name: str
     windows: tuple[Samples, ...]
     text: str | None
 
@@ -41,30 +39,18 @@ def read_recordings(directory: Path, longest_s: float) -> list[Recording]:
         raise ArtefactError(f"no folder {directory} with audio to check on: name one with --audio")
     files = sorted(path for path in directory.iterdir() if path.suffix.lower() in SUFFIXES)
     texts = _texts(directory / TEXTS)
-    recordings, room, length = [], MOST_WINDOWS, round(longest_s * SAMPLE_RATE)
+    recordings, room = [], MOST_WINDOWS
     for path in files:
-        samples = _read(path)
-        windows = [samples[start : start + length] for start in range(0, len(samples), length)]
-        if not windows or len(windows) > room:
-            continue
-        room -= len(windows)
-        recordings.append(Recording(path.name, tuple(windows), texts.get(path.name)))
+        try:
+            windows = tuple(read_blocks(path, longest_s))
+        except AudioError as error:
+            raise ArtefactError(str(error)) from None
+        if len(windows) <= room:
+            room -= len(windows)
+            recordings.append(Recording(windows, texts.get(path.name)))
     if not recordings:
         raise ArtefactError(f"{directory} holds no audio ({', '.join(SUFFIXES)}) to check on")
     return recordings
-
-
-def _read(path: Path) -> Samples:
-    """float32[n] at 16 kHz: channels are averaged, other rates resampled."""
-    import soundfile
-    import soxr
-
-    try:
-        samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
-    except (soundfile.LibsndfileError, OSError) as error:
-        raise ArtefactError(f"{path} cannot be read as audio ({error})") from None
-    mono = samples.mean(axis=1)
-    return np.asarray(mono if rate == SAMPLE_RATE else soxr.resample(mono, rate, SAMPLE_RATE), np.float32)
 
 
 def _texts(path: Path) -> dict[str, str]:

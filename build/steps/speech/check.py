@@ -6,7 +6,6 @@ runtime encodes and writes, and in the words that the serving engine makes of it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,23 +13,20 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from steps.artefact import refuse_below, tell_check
 from steps.speech.audio import Recording
 from steps.speech.checkpoint import Checkpoint
-from steps.speech.torch_reference import encode as encode_with_torch
-from steps.speech.torch_reference import greedy
 
 from trimodal.audio.values import Samples
-from trimodal.audio.word_errors import word_error_rate
-from trimodal.build_support import progress, report
+from trimodal.audio.word_errors import normalise, word_error_rate
+from trimodal.build_support import progress
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest
-from trimodal.paths import artefact_root
-from trimodal.speech.engines.protocol import open_engine
+from trimodal.speech.engines.protocol import SpeechEngine, open_engine
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
 from trimodal.speech.whisper.features import Features, log_mel_batch, smallest_context
 
-REPOSITORY = artefact_root("speech_recognize")
 # What a sound build reaches on clear speech; a wrong tokenizer or graph falls far below.
 MIN_AGREEMENT = 0.9
 # INT8 stays below 0.1 in models of all sizes, also with random weights, which are judged by it alone.
@@ -97,11 +93,58 @@ def reference(
     return Reference(recordings, language or checkpoint.languages[0], batches, texts)
 
 
+def encode_with_torch(checkpoint: Checkpoint, features: Any) -> Any:
+    """Encoder output [batch, frames / 2, width] of features [batch, mel, frames], at most 30 s long.
+
+    transformers insists on 30 s: here, a shorter context uses the first positions.
+    """
+    import torch
+    from torch.nn.functional import gelu
+
+    encoder = checkpoint.model.model.encoder
+    hidden = gelu(encoder.conv2(gelu(encoder.conv1(torch.as_tensor(features))))).permute(0, 2, 1)
+    hidden = hidden + encoder.embed_positions.weight[: hidden.shape[1]]
+    for layer in encoder.layers:
+        hidden = layer(hidden, None)
+    return encoder.layer_norm(hidden)
+
+
+def greedy(checkpoint: Checkpoint, hidden: Any, language: str = "") -> list[list[int]]:
+    """The ids that torch writes for each row of encoder output, the end token included where it came.
+
+    Without the rules that transformers' `generate` adds.
+    """
+    import torch
+    from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+
+    never, not_first = checkpoint.suppressed()
+    end = checkpoint.token_id("<|endoftext|>")
+    ids = torch.tensor([checkpoint.prompt(language)] * len(hidden))
+    cache = EncoderDecoderCache(
+        DynamicCache(config=checkpoint.config), DynamicCache(config=checkpoint.config)
+    )
+    written: list[list[int]] = [[] for _ in hidden]
+    # Half of the decoder's places, as CTranslate2 and openai-whisper allow beside a prompt.
+    for step in range(checkpoint.config.max_target_positions // 2):
+        out = checkpoint.model.model.decoder(
+            input_ids=ids, encoder_hidden_states=hidden, past_key_values=cache, use_cache=True
+        )
+        logits = checkpoint.model.proj_out(out.last_hidden_state[:, -1])
+        logits[:, never + (not_first if step == 0 else [])] = -torch.inf
+        ids = logits.argmax(-1, keepdim=True)
+        for row, token in zip(written, ids[:, 0].tolist(), strict=True):
+            if not row or row[-1] != end:
+                row.append(token)
+        if all(row[-1] == end for row in written):
+            break
+    return written
+
+
 def compare(checkpoint: Checkpoint, reference: Reference, encode: Encode, write: Write) -> dict[str, Any]:
     """Figures of the runtime itself: relative error of the encoder's output, agreement of the ids."""
     error = norm = 0.0
-    expected: list[list[str]] = []
-    found: list[list[str]] = []
+    expected: list[str] = []
+    found: list[str] = []
     total = sum(len(batch.ids) for batch in reference.batches)
     with progress("Comparing with torch", total=total) as advance:
         for batch in reference.batches:
@@ -110,13 +153,12 @@ def compare(checkpoint: Checkpoint, reference: Reference, encode: Encode, write:
                 error += float(np.square(difference, dtype=np.float64).sum())
                 norm += float(np.square(batch.encoded, dtype=np.float64).sum())
             rows = write(batch.features, checkpoint.prompt(reference.language))
-            written = [_before_end(row, checkpoint) for row in rows]
-            expected += [list(map(str, row)) for row in batch.ids]
-            found += [list(map(str, row)) for row in written]
-            advance(len(written))
+            expected += [" ".join(map(str, row)) for row in batch.ids]
+            found += [" ".join(map(str, _before_end(row, checkpoint))) for row in rows]
+            advance(len(rows))
     return {
         "windows": total,
-        "tokens": sum(len(row) for row in expected),
+        "tokens": sum(len(row.split()) for row in expected),
         "encoder_relative_error": (error / norm) ** 0.5,
         "token_agreement": agreement(expected, found),
         "windows_identical": sum(a == b for a, b in zip(expected, found, strict=True)) / total,
@@ -136,36 +178,37 @@ def compare_words(
     }
     engine = open_engine(directory, RecogniseSettings.model_validate(settings))
     windows = [Window(samples, reference.language) for samples in reference.windows]
-    heard: list[str] = []
-    with progress("Hearing it in the serving engine", total=len(windows)) as advance:
-        for start in range(0, len(windows), BATCH):
-            heard += [result.text for result in engine.recognise(windows[start : start + BATCH])]
-            advance(len(windows[start : start + BATCH]))
-    engine.close()
-    figures = {"word_agreement": agreement([spoken(t) for t in reference.texts], [spoken(t) for t in heard])}
+    heard = hear(engine, windows, "Hearing it in the serving engine")
+    figures = {"word_agreement": agreement(reference.texts, heard)}
     truth, torch_words, built_words = [], [], []
     start = 0
     for recording in reference.recordings:
         end = start + len(recording.windows)
         if recording.text is not None:
-            truth.append(spoken(recording.text))
-            torch_words.append(spoken(" ".join(reference.texts[start:end])))
-            built_words.append(spoken(" ".join(heard[start:end])))
+            truth.append(recording.text)
+            torch_words.append(" ".join(reference.texts[start:end]))
+            built_words.append(" ".join(heard[start:end]))
         start = end
-    if any(truth) and not random_weights:
+    if any(map(normalise, truth)) and not random_weights:
         figures["word_error_rate_torch"] = 1 - agreement(truth, torch_words, least=-np.inf)
         figures["word_error_rate_built"] = 1 - agreement(truth, built_words, least=-np.inf)
     return figures
 
 
-def spoken(text: str) -> list[str]:
-    """Words without case and punctuation."""
-    return re.findall(r"[\w']+", text.lower())
+def hear(engine: SpeechEngine, windows: list[Window], title: str) -> list[str]:
+    """The text of each window; closes the engine."""
+    heard: list[str] = []
+    with progress(title, total=len(windows)) as advance:
+        for start in range(0, len(windows), BATCH):
+            heard += [result.text for result in engine.recognise(windows[start : start + BATCH])]
+            advance(len(heard) - start)
+    engine.close()
+    return heard
 
 
-def agreement(expected: Sequence[list[str]], found: Sequence[list[str]], least: float = 0.0) -> float:
-    """1 less the edits for each expected item, at least `least`; 1 where nothing is expected and found."""
-    pairs = [(" ".join(a), " ".join(b)) for a, b in zip(expected, found, strict=True) if a or b]
+def agreement(expected: Sequence[str], found: Sequence[str], least: float = 0.0) -> float:
+    """1 less the edits for each expected word, at least `least`; 1 where nothing is expected and found."""
+    pairs = [(a, b) for a, b in zip(map(normalise, expected), map(normalise, found), strict=True) if a or b]
     if not pairs:
         return 1.0
     references, hypotheses = zip(*pairs, strict=True)
@@ -174,35 +217,17 @@ def agreement(expected: Sequence[list[str]], found: Sequence[list[str]], least: 
     return max(least, 1 - word_error_rate(references, hypotheses))
 
 
-def target(precision: str, name: str, out: str) -> Path:
-    """Where the artefact goes."""
-    if out:
-        return Path(out.replace("{precision}", precision)).resolve()
-    if Path(name).name != name:
-        raise ArtefactError(f"--name {name!r} is not a plain directory name: use --out for a path")
-    return REPOSITORY / name.replace("{precision}", precision)
-
-
-def judge(manifest: Manifest, checkpoint: Checkpoint, asked: float | None, name: str) -> None:
-    """Prints the figures, and adds the limits to them.
-
-    Raises:
-        ArtefactError: the encoder's error is too large, or the agreement too low.
-    """
+def judge(manifest: Manifest, asked: float | None, name: str) -> None:
+    """Prints figures and limits. Raises: ArtefactError: the encoder errs, or too few tokens agree."""
     check = manifest.check
-    limit = asked if asked is not None else 0.0 if checkpoint.random_weights else MIN_AGREEMENT
-    check |= {"min_agreement": limit, "max_encoder_error": MAX_ENCODER_ERROR}
-    report(f"{name}: {manifest.source} against torch", check)
+    check["max_encoder_error"] = MAX_ENCODER_ERROR
+    tell_check(manifest, name, asked, MIN_AGREEMENT)
     if not check["encoder_relative_error"] <= MAX_ENCODER_ERROR:  # so that NaN is above every limit
         raise ArtefactError(
             f"{manifest.precision} encodes audio with an error of {check['encoder_relative_error']:.1%}, "
             f"more than {MAX_ENCODER_ERROR:.0%}: nothing was replaced"
         )
-    if check["token_agreement"] < limit:
-        raise ArtefactError(
-            f"{manifest.precision} agrees with torch on {check['token_agreement']:.1%} of the tokens, less "
-            f"than --min-agreement {limit:g}: nothing was replaced"
-        )
+    refuse_below(manifest)
 
 
 def _before_end(ids: Sequence[int], checkpoint: Checkpoint) -> list[int]:

@@ -6,12 +6,17 @@ reads beside the weights.
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from steps.llm.checkpoint import TOKENIZER_FILES, quiet
+from steps.llm.checkpoint import (
+    TOKENIZER_FILES,
+    check_weights,
+    copy_files,
+    quiet,
+    read_config,
+    unreadable,
+)  # fmt: skip
 
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.build_support import console
@@ -31,37 +36,25 @@ PADDING = "trimodal_padding"
 FRAMES_PER_POSITION = 2
 
 
-def load(directory: Path, source: str) -> Checkpoint:
-    """The checkpoint in `directory`, which the user named `source`.
+def load(directory: Path, source: str, padding: str = "") -> Checkpoint:
+    """The checkpoint in `directory`, which the user named `source`; `padding` in place of its own.
 
     Raises:
         ArtefactError: not a Whisper, or transformers cannot load it.
     """
-    _check_whisper(directory, source)
-    quiet()
-    return Checkpoint(directory)
-
-
-def _check_whisper(directory: Path, source: str) -> None:
-    try:
-        config = json.loads((directory / "config.json").read_text())
-        kind = str(config.get("model_type") or "none named")
-    except (OSError, ValueError, AttributeError):
-        raise ArtefactError(
-            f"{source} holds no readable config.json: not a Hugging Face checkpoint"
-        ) from None
+    kind = read_config(directory, source).get("model_type") or "none named"
     if kind != "whisper":
         raise ArtefactError(f"{source} is not a Whisper (model_type: {kind})")
-    if not any(path.suffix in (".safetensors", ".bin") for path in directory.iterdir()):
-        raise ArtefactError(f"{source} holds no weights (*.safetensors or *.bin)")
+    check_weights(directory, source)
+    quiet()
+    checkpoint = Checkpoint(directory)
+    if padding:
+        setattr(checkpoint.config, PADDING, padding)
+    return checkpoint
 
 
 def parse_contexts(text: str) -> list[float]:
-    """Seconds of `--contexts 5,10,30`, ascending.
-
-    Raises:
-        ArtefactError: not such a list.
-    """
+    """Seconds of `--contexts 5,10,30`, ascending. Raises: ArtefactError: not such a list."""
     try:
         return sorted({float(part) for part in text.split(",")})
     except ValueError:
@@ -95,8 +88,7 @@ class Checkpoint:
             self.model: WhisperForConditionalGeneration
             self.model, loading = loaded
         except Exception as error:  # Damaged weights, a missing tokenizer, …
-            reason = str(error).strip().split("\n")[0][:200]
-            raise ArtefactError(f"{directory.name} cannot be loaded by transformers: {reason}") from None
+            raise unreadable(directory, error) from None
         missing = sorted(set(loading["missing_keys"]) - {"proj_out.weight"})  # Tied to the embeddings.
         if missing:
             raise ArtefactError(f"{directory.name} lacks weights: {', '.join(missing[:3])}")
@@ -124,11 +116,6 @@ class Checkpoint:
         layers, heads = self.config.decoder_layers, self.config.decoder_attention_heads
         return [[layer, head] for layer in range(layers // 2, layers) for head in range(heads)]
 
-    def override(self, *, padding: str) -> None:
-        """Takes another padding than the checkpoint's, if one is named."""
-        if padding:
-            setattr(self.config, PADDING, padding)
-
     @property
     def random_weights(self) -> bool:
         """Made by random_checkpoint.py: its tokens hang on rounding, so agreement says little."""
@@ -152,11 +139,7 @@ class Checkpoint:
 
     @property
     def padding(self) -> Padding:
-        """What follows audio that is shorter than its context.
-
-        Raises:
-            ArtefactError: config.json names something else.
-        """
+        """What follows audio that is shorter than its context. Raises: ArtefactError: it is not known."""
         padding = getattr(self.config, PADDING, "silence")
         if padding not in get_args(Padding):
             raise ArtefactError(
@@ -189,11 +172,7 @@ class Checkpoint:
         return [self.token_id(name) for name in (*names, "<|notimestamps|>")]
 
     def token_id(self, name: str) -> int:
-        """Of a special token.
-
-        Raises:
-            ArtefactError: the tokenizer has no such token.
-        """
+        """Of a special token. Raises: ArtefactError: the tokenizer has no such token."""
         token = self.tokenizer.get_vocab().get(name)
         if token is None:
             raise ArtefactError(f"{self.directory.name}: its tokenizer has no token {name}")
@@ -227,16 +206,11 @@ class Checkpoint:
 
     def write_files(self, directory: Path) -> None:
         """Copies tokenizer, generation config and preprocessor config, or writes what is only implied."""
-        if not (self.directory / "tokenizer.json").is_file():
-            self.tokenizer.save_pretrained(directory)
-        for name in (*TOKENIZER_FILES, PREPROCESSOR, GENERATION):
-            if (self.directory / name).is_file():
-                shutil.copyfile(self.directory / name, directory / name)
+        names = (*TOKENIZER_FILES, PREPROCESSOR, GENERATION)
+        copy_files(self.directory, self.tokenizer, names, directory)
         if not (directory / PREPROCESSOR).is_file():
-            self._write_preprocessor(directory / PREPROCESSOR)
+            from transformers import WhisperFeatureExtractor
+
+            WhisperFeatureExtractor(feature_size=self.config.num_mel_bins).save_pretrained(directory)
         if not (directory / GENERATION).is_file():
             self.model.generation_config.save_pretrained(directory)
-
-    def _write_preprocessor(self, path: Path) -> None:
-        config = {"feature_size": self.config.num_mel_bins, "sampling_rate": SAMPLE_RATE, "chunk_length": 30}
-        path.write_text(json.dumps(config | {"hop_length": 160, "n_fft": 400}, indent=2) + "\n")

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from steps.speech.check import Encode, Write
+from steps.speech.check import Encode, Write, encode_with_torch
 from steps.speech.checkpoint import Checkpoint
-from steps.speech.torch_reference import encode as encode_with_torch
 
 from trimodal.build_support import progress
 from trimodal.errors import ArtefactError

@@ -20,13 +20,11 @@ TensorRT and others can build on them. build/speech_onnx.py checks them.
 
 from __future__ import annotations
 
-import tempfile
-import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from steps.onnx.trace import trace
 from steps.speech.checkpoint import Checkpoint
 from torch import Tensor, nn
 from torch.nn import functional
@@ -149,7 +147,8 @@ def export(checkpoint: Checkpoint, directory: Path) -> None:
     axes = {"features": {0: "batch", 2: "frames"}, "hidden": {0: "batch", 1: "positions"}}
     axes |= {name: {0: "batch", 3 if "key" in name else 2: "positions"} for name in cross}
     encoder = Encoder(checkpoint).eval()
-    _export(encoder, (features,), directory / ENCODER, ["features"], ["hidden", *cross], axes)
+    traced = trace(encoder, (features,), (["features"], ["hidden", *cross]), axes, OPSET, directory)
+    save(traced, directory / ENCODER)
     with torch.inference_mode():
         made = dict(zip(cross, encoder(features)[1:], strict=True))
     heads = config.decoder_attention_heads
@@ -161,40 +160,9 @@ def export(checkpoint: Checkpoint, directory: Path) -> None:
     axes |= {"tokens": {0: "batch", 1: "n"}, "logits": {0: "batch"}}
     axes |= {"alignment": {0: "batch", 2: "n", 3: "positions"}}
     tokens = torch.ones(batch, length, dtype=torch.int64)
-    _export(
-        Decoder(checkpoint).eval(),
-        (tokens, *inputs),
-        directory / DECODER,
-        ["tokens", *caches],
-        ["logits", "alignment", *present],
-        axes,
-    )
-
-
-def _export(
-    module: nn.Module,
-    inputs: tuple[Tensor, ...],
-    path: Path,
-    input_names: Sequence[str],
-    output_names: Sequence[str],
-    axes: dict[str, dict[int, str]],
-) -> None:
-    import onnx
-
-    with tempfile.TemporaryDirectory(dir=path.parent) as scratch, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # The TorchScript exporter announces its successor.
-        traced = Path(scratch) / path.name
-        torch.onnx.export(
-            module,
-            inputs,
-            str(traced),
-            input_names=list(input_names),
-            output_names=list(output_names),
-            dynamic_axes=axes,
-            opset_version=OPSET,
-            dynamo=False,
-        )
-        save(onnx.load(traced), path)
+    names = ["tokens", *caches], ["logits", "alignment", *present]
+    traced = trace(Decoder(checkpoint).eval(), (tokens, *inputs), names, axes, OPSET, directory)
+    save(traced, directory / DECODER)
 
 
 def save(model: Any, path: Path) -> None:

@@ -6,7 +6,6 @@ FP16 keeps features, logits and alignment in FP32; caches are FP16, so nothing i
 from __future__ import annotations
 
 import shutil
-from enum import Enum
 from pathlib import Path
 
 import onnx
@@ -24,15 +23,7 @@ KEPT = {ENCODER: ("features",), DECODER: ("logits", "alignment")}
 CACHES = ("cross_key_{}", "cross_value_{}", "key_{}", "value_{}")
 
 
-class Precision(str, Enum):
-    """Of the graphs; INT8 ones are for processors."""
-
-    fp32 = "fp32"
-    fp16 = "fp16"
-    int8 = "int8"
-
-
-def write_graphs(graphs: Path, directory: Path, precision: Precision) -> None:
+def write_graphs(graphs: Path, directory: Path, precision: str) -> None:
     """Encoder, decoder, and the graph that takes rows out of caches, into `directory`.
 
     Args:
@@ -41,13 +32,13 @@ def write_graphs(graphs: Path, directory: Path, precision: Precision) -> None:
     Raises:
         ArtefactError: a weight is too large for FP16.
     """
-    if precision is Precision.int8:
+    if precision == "int8":
         _quantise(graphs, directory)
     for name in (ENCODER, DECODER):
-        if precision is Precision.fp32:
+        if precision == "fp32":
             for path in graphs.glob(f"{name}*"):  # Large weights lie beside the graph.
                 shutil.copyfile(path, directory / path.name)
-        elif precision is Precision.fp16:
+        elif precision == "fp16":
             save(to_fp16(onnx.load(graphs / name), keep=KEPT[name]), directory / name)
     decoder = onnx.load(directory / DECODER, load_external_data=False)
     save(keep_graph(decoder), directory / KEEP)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from steps.speech.check import BATCH, agreement, spoken
+from steps.speech.check import agreement, hear
 from steps.tensorrt import run
 
 from trimodal.audio.values import Samples
@@ -56,16 +56,7 @@ def compare_numbers(
 def compare_words(engines: tuple[SpeechEngine, SpeechEngine], audio: list[Samples]) -> dict[str, Any]:
     """Agreement of the words that two engines make of windows of audio; closes both."""
     windows = [Window(samples, engines[0].languages[0]) for samples in audio]
-    texts = []
-    for engine in engines:
-        heard: list[list[str]] = []
-        with progress("Hearing the audio", total=len(windows)) as advance:
-            for start in range(0, len(windows), BATCH):
-                heard += [spoken(one.text) for one in engine.recognise(windows[start : start + BATCH])]
-                advance(len(windows[start : start + BATCH]))
-        engine.close()
-        texts.append(heard)
-    expected, found = texts
+    expected, found = (hear(engine, windows, "Hearing the audio") for engine in engines)
     return {"windows": len(windows), "word_agreement": agreement(expected, found)}
 
 

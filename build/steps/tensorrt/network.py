@@ -38,11 +38,7 @@ def made(what: str, make: Callable[[], T], messages: Messages) -> T:
 
 
 def parse(parser: tensorrt.OnnxParser, graph: Path) -> None:
-    """Reads `graph` by its path, so that weights beside it are found.
-
-    Raises:
-        ArtefactError: how many errors, and the first; all of them are on stderr by then.
-    """
+    """Reads `graph` by its path, so that weights beside it are found; prints all errors where it fails."""
     if parser.parse_from_file(str(graph)):
         return
     errors: list[tensorrt.ParserError] = [parser.get_error(index) for index in range(parser.num_errors)]
@@ -110,21 +106,17 @@ def add_profile(
 
 
 def _check_range(shapes: InputRange, shape: Shape, where: str) -> None:
-    for low, best, high, fixed in _axes(shapes, shape, where):
+    if not len(shapes.min) == len(shapes.opt) == len(shapes.max) == len(shape):
+        raise ArtefactError(
+            f"{where}: {_text(shapes.opt)} has other dimensions than the graph's {_text(shape)}"
+        )
+    for low, best, high, fixed in zip(shapes.min, shapes.opt, shapes.max, shape, strict=True):
         if not 0 <= low <= best <= high:
             raise ArtefactError(f"{where}: min {low}, opt {best}, max {high} are not in order")
         if fixed >= 0 and not low == high == fixed:
             raise ArtefactError(
                 f"{where}: {_text(shapes.min)} to {_text(shapes.max)}, the graph has {_text(shape)}"
             )
-
-
-def _axes(shapes: InputRange, shape: Shape, where: str) -> list[tuple[int, int, int, int]]:
-    if not len(shapes.min) == len(shapes.opt) == len(shapes.max) == len(shape):
-        raise ArtefactError(
-            f"{where}: {_text(shapes.opt)} has other dimensions than the graph's {_text(shape)}"
-        )
-    return list(zip(shapes.min, shapes.opt, shapes.max, shape, strict=True))
 
 
 def _text(shape: Shape) -> str:

@@ -8,11 +8,14 @@ word, and build/steps/tensorrt/plan.py prints all of its errors.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, numpy_helper, shape_inference
 from steps.onnx.fp16 import infer_shapes
+
+from trimodal.errors import ArtefactError
 
 SOURCE = "onnx-tensorrt docs/operators.md, TensorRT 10.1 and 10.15"
 OPSETS = range(9, 21)  # 10.1 ends at 20; later ones at 24 or 25
@@ -85,6 +88,12 @@ def unsupported(model: onnx.ModelProto) -> list[str]:
     except shape_inference.InferenceError as error:
         return [*problems, f"its types do not agree: {error}"]
     return [*problems, *_of_graph(graph, {}, {}, top=True)]
+
+
+def refuse_unsupported(graph: Path) -> None:
+    """Raises: ArtefactError with all that the parser is known to lack."""
+    if lacking := unsupported(onnx.load(graph)):
+        raise ArtefactError(f"TensorRT's ONNX parser lacks what {graph} needs: {'; '.join(lacking)}")
 
 
 def _of_graph(

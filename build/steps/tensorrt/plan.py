@@ -7,7 +7,6 @@ used. build/vision_tensorrt.py and build/speech_tensorrt.py say which graphs and
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Sequence
@@ -16,14 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from steps.tensorrt.network import Profile, add_profile, check_profiles, made, parse
-from steps.tensorrt.progress import (
-    Messages,
-    Phases,
-    make_logger,
-    make_monitor,
-    run_cancellable,
-    shown_phases,
-)
+from steps.tensorrt.progress import Messages, Phases, make_logger, make_monitor, run_cancellable, shown_phases
 from steps.tensorrt.timing import load_timing_cache, store_timing_cache, timing_cache_file
 
 from trimodal.build_support import console
@@ -43,40 +35,16 @@ WARNINGS = 5  # shown of a build
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """Options of the builder. The graph sets the precision; only `tf32` is an option."""
+    """Options of the builder. The graph sets the precision."""
 
     workspace_gib: float | None = None  # scratch memory of one layer at most; None: all that the GPU has
     optimization_level: int = 3  # 0 to 5: how long it searches; TensorRT's own choice is 3
     timing_cache: Path | None = None  # a file, or a directory with a file for each version and GPU
-    tf32: bool = False  # FP32 layers may round to 10 bits of mantissa, as TensorRT lets them by default
 
     def __post_init__(self) -> None:
         """Raises: ArtefactError when there is nothing to work in."""
         if self.workspace_gib is not None and not 0 < self.workspace_gib < MOST_GIB:
             raise ArtefactError(f"--workspace-gib {self.workspace_gib:g}: above 0 and below {MOST_GIB}")
-
-    @staticmethod
-    def add_arguments(parser: argparse.ArgumentParser, timing_cache: Path) -> None:
-        """The same three arguments for every script that builds a plan."""
-        parser.add_argument("--workspace-gib", type=float, help="scratch memory at most (all of the GPU's)")
-        parser.add_argument(
-            "--optimization-level",
-            type=int,
-            choices=range(6),
-            default=3,
-            help="0 builds in seconds, 5 searches longest; 3",
-        )
-        parser.add_argument(
-            "--timing-cache",
-            type=Path,
-            default=timing_cache,
-            help="file, or directory with one per TensorRT version and SM; builds again in a fraction",
-        )
-
-    @classmethod
-    def of(cls, arguments: argparse.Namespace) -> PlanOptions:
-        """Of what was parsed. Raises: ArtefactError as above."""
-        return cls(arguments.workspace_gib, arguments.optimization_level, arguments.timing_cache)
 
 
 @dataclass(frozen=True)
@@ -126,8 +94,8 @@ def build_plan(
     if options.workspace_gib is not None:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, int(options.workspace_gib * GIB))
     config.builder_optimization_level = options.optimization_level
-    if not options.tf32:
-        config.clear_flag(trt.BuilderFlag.TF32)
+    # Else FP32 layers may round to 10 bits of mantissa.
+    config.clear_flag(trt.BuilderFlag.TF32)
     if cache:
         load_timing_cache(config, cache, version, target)
     started = time.monotonic()

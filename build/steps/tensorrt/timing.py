@@ -6,11 +6,10 @@ whose they are. A cache without a note (trtexec writes such) is left to TensorRT
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
-
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trimodal.build_support import console
 from trimodal.errors import ArtefactError
@@ -19,16 +18,6 @@ from trimodal.manifest import GpuTarget
 if TYPE_CHECKING:
     import tensorrt
     from typing_extensions import Buffer
-
-
-class Note(BaseModel):
-    """Where timings were taken."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    tensorrt: str
-    sm: str
-    gpu: str
 
 
 def timing_cache_file(path: Path | None, version: str, target: GpuTarget) -> Path | None:
@@ -44,12 +33,13 @@ def timing_cache_file(path: Path | None, version: str, target: GpuTarget) -> Pat
     note_file = _note_file(path)
     if path.is_file() and note_file.is_file():
         try:
-            note = Note.model_validate_json(note_file.read_bytes())
-        except (OSError, ValidationError):
+            note = json.loads(note_file.read_bytes())
+            whose = f"TensorRT {note['tensorrt']} on SM {note['sm']} ({note['gpu']})"
+        except (OSError, ValueError, KeyError, TypeError):
             raise ArtefactError(f"{note_file} is damaged: delete it and {path.name}") from None
         if note != _note(version, target):
             raise ArtefactError(
-                f"the timing cache {path} is of TensorRT {note.tensorrt} on SM {note.sm} ({note.gpu}), "
+                f"the timing cache {path} is of {whose}, "
                 f"here is {version} on {target.sm} ({target.name}): name another --timing-cache "
                 "(a directory keeps one for each)"
             )
@@ -57,11 +47,7 @@ def timing_cache_file(path: Path | None, version: str, target: GpuTarget) -> Pat
 
 
 def load_timing_cache(config: tensorrt.IBuilderConfig, path: Path, version: str, target: GpuTarget) -> None:
-    """Gives the builder the timings of `path`, or an empty cache to fill.
-
-    Raises:
-        ArtefactError: unreadable, damaged, or of another version or GPU.
-    """
+    """Gives the builder the timings of `path`, or an empty cache. Raises: ArtefactError: it is not taken."""
     try:
         timings = path.read_bytes() if path.is_file() else b""
     except OSError as error:
@@ -83,7 +69,7 @@ def store_timing_cache(config: tensorrt.IBuilderConfig, path: Path, version: str
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # The note first: a cache that is newer than its note would be refused for nothing, or worse.
-        _replace(_note_file(path), _note(version, target).model_dump_json(indent=2).encode() + b"\n")
+        _replace(_note_file(path), json.dumps(_note(version, target), indent=2).encode() + b"\n")
         _replace(path, bytes(cast("Buffer", cache.serialize())))
     except OSError as error:
         console.print(
@@ -97,8 +83,8 @@ def _replace(path: Path, data: bytes) -> None:
     os.replace(partial, path)
 
 
-def _note(version: str, target: GpuTarget) -> Note:
-    return Note(tensorrt=version, sm=target.sm, gpu=target.name)
+def _note(version: str, target: GpuTarget) -> dict[str, str]:
+    return {"tensorrt": version, "sm": target.sm, "gpu": target.name}
 
 
 def _note_file(path: Path) -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from steps.artefact import refuse_errors
 from steps.onnx.rounding import rounded
 from steps.tensorrt.operators import unsupported
 from steps.vision.export import INPUT, OUTPUT
@@ -22,8 +23,6 @@ from trimodal.errors import ArtefactError
 from trimodal.vision.engines.protocol import Logits, Pixels
 
 BATCH = 16
-# Relative error of all logits: √Σ(a − b)² / √Σb². INT8 and FP8 are judged by the answers they give.
-MAX_ERROR = {"fp32": 1e-3, "fp16": 1e-2}
 FOR_TENSORRT = ("fp16", "int8-gpu", "fp8")
 Run = Callable[[Pixels], Logits]
 
@@ -33,8 +32,7 @@ def compare(
 ) -> dict[str, Any]:
     """Figures of the graph in `path` on ONNX Runtime against `reference`, for the manifest."""
     run = runner(path.read_bytes(), as_written=precision in FOR_TENSORRT)
-    with progress(f"{precision}: check", len(images.pixels)) as advance:
-        logits = batched(run, images.pixels, advance)
+    logits = batched(run, images.pixels, f"{precision}: check")
     figures: dict[str, Any] = {"images": len(logits), "images_from": images.origin}
     figures |= _distance(logits, reference)
     if images.truth is not None:
@@ -46,9 +44,9 @@ def compare(
         return figures
     model = onnx.load(path)
     if precision in FOR_TENSORRT:
-        with progress(f"{precision}: every tensor rounded to FP16", len(images.pixels)) as advance:
-            run = runner(rounded(model).SerializeToString(), as_written=True)
-            found = _distance(batched(run, images.pixels, advance), reference)
+        run = runner(rounded(model).SerializeToString(), as_written=True)
+        halves = batched(run, images.pixels, f"{precision}: every tensor rounded to FP16")
+        found = _distance(halves, reference)
         figures |= {f"{name}_rounded": found[name] for name in ("relative_error", "top1_agreement")}
     figures["tensorrt_lacks"] = unsupported(model) or "nothing"
     return figures
@@ -60,10 +58,7 @@ def judge(name: str, precision: str, figures: dict[str, Any], min_agreement: flo
     if lacking != "nothing" and precision in FOR_TENSORRT:
         told = "; ".join(lacking)
         raise ArtefactError(f"{name} not written: TensorRT's ONNX parser refuses {told}")
-    limit = MAX_ERROR.get(precision, np.inf)
-    for key in ("relative_error", "relative_error_rounded", "batch_change"):
-        if not figures.get(key, 0.0) <= limit:  # Not a number is out of bounds, too.
-            raise ArtefactError(f"{name} not written: {key} {figures[key]:.2g} is above {limit:g}")
+    refuse_errors(name, precision, figures, ("relative_error", "relative_error_rounded", "batch_change"))
     for key in ("top1_agreement", "top1_agreement_rounded"):
         if figures.get(key, 1.0) < min_agreement:
             raise ArtefactError(
@@ -72,12 +67,12 @@ def judge(name: str, precision: str, figures: dict[str, Any], min_agreement: flo
             )
 
 
-def batched(run: Run, pixels: Pixels, advance: Callable[[int], None] | None = None) -> Logits:
+def batched(run: Run, pixels: Pixels, title: str) -> Logits:
     """`run` over slices of the batch, put together again."""
     parts = []
-    for start in range(0, len(pixels), BATCH):
-        parts.append(run(pixels[start : start + BATCH]))
-        if advance:
+    with progress(title, len(pixels)) as advance:
+        for start in range(0, len(pixels), BATCH):
+            parts.append(run(pixels[start : start + BATCH]))
             advance(len(parts[-1]))
     return np.concatenate(parts)
 

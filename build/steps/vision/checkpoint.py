@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,13 @@ import numpy.typing as npt
 import onnx
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from steps.vision.models import ARCHITECTURES, PATCHES, Model, make
-from torch import Tensor
 
 from trimodal.errors import ArtefactError
 from trimodal.settings import describe
 from trimodal.vision.artefact import InputSpec
 
+# What torch answered: pixels uint8[N, 3, H, W] and logits float32[N, C].
+Reference = tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]
 EXPORTED = "onnx"  # `architecture` of a checkpoint with a model.onnx
 OPSETS = range(13, 21)
 HUB_RESNETS = {("basic", (2, 2, 2, 2)): "resnet18", ("bottleneck", (3, 4, 6, 3)): "resnet50"}
@@ -69,14 +69,6 @@ class CheckpointConfig(BaseModel):
         return self
 
 
-@dataclass(frozen=True)
-class Reference:
-    """What torch answered: `pixels` uint8[N, 3, H, W] and `logits` float32[N, C]."""
-
-    pixels: npt.NDArray[np.uint8]
-    logits: npt.NDArray[np.float32]
-
-
 def read_config(directory: Path) -> CheckpointConfig:
     """Raises: ArtefactError: missing, or with a field that is wrong."""
     file = _file(directory, "config.json")
@@ -94,17 +86,15 @@ def read_config(directory: Path) -> CheckpointConfig:
 
 
 def load_model(directory: Path, config: CheckpointConfig) -> Model:
-    """The model, ready to evaluate.
-
-    Raises:
-        ArtefactError: the weights are missing or damaged, or do not fit the architecture.
-    """
+    """The model, ready to evaluate. Raises: ArtefactError: weights are missing or damaged, or do not fit."""
     from safetensors.torch import load_file
 
     file = _file(directory, "model.safetensors")
     model = make(config.architecture, config.num_classes, config.input)
     try:
-        loaded = model.load_state_dict(_renamed(load_file(file)), strict=False)
+        loaded = model.load_state_dict(
+            {_own_name(name): weight for name, weight in load_file(file).items()}, strict=False
+        )
     except Exception as error:  # safetensors and torch raise errors of their own for damage and for shapes.
         raise ArtefactError(f"{file} does not fit {config.architecture}: {error}") from None
     missing = [key for key in loaded.missing_keys if not key.endswith("num_batches_tracked")]
@@ -176,12 +166,8 @@ def _of_hub_resnet(config: dict[str, Any], preprocessor: dict[str, Any]) -> dict
     }
 
 
-def _renamed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Names of the hub's ResNets, and of torchvision's first ViT weights, as our networks have them."""
-    return {_own_name(name): weight for name, weight in weights.items()}
-
-
 def _own_name(name: str) -> str:
+    """Of the hub's ResNets, and of torchvision's first ViT weights, as our networks have it."""
     for part, own in PLACES.items():
         name = name.replace(part, own)
     if found := HUB_BLOCK.match(name):
@@ -212,4 +198,4 @@ def _read_reference(file: Path, config: CheckpointConfig) -> Reference:
         raise ArtefactError(
             f"{file}: 'pixels' must be uint8 {list(shape)}, 'logits' one row of {config.num_classes} for each"
         )
-    return Reference(pixels, logits.astype(np.float32))
+    return pixels, logits.astype(np.float32)

@@ -1,42 +1,38 @@
 """Exports a classifier as an FP32 ONNX graph that takes bytes: `pixels` uint8 [batch, 3, H, W] → `logits`.
 
-From a torch model, or from an ONNX graph of normalised pixels. Precisions are made of it in `vision_onnx.py`.
+From a torch model, or from an ONNX graph of normalised pixels. INT8 for CPUs is made of it here, other
+precisions in `vision_onnx.py`.
 """
 
 from __future__ import annotations
 
-import tempfile
-import warnings
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import onnx
 from onnx import TensorProto, compose, helper, numpy_helper
+from steps.onnx.logs import without_advice
 from steps.vision.models import FromBytes, Model, normalisation
 
+from trimodal.build_support import progress
 from trimodal.vision.artefact import InputSpec
+from trimodal.vision.engines.protocol import Pixels
 
 INPUT, OUTPUT = "pixels", "logits"
 OPSET = 17
+BATCH = 16
 
 
 def from_torch(model: Model, spec: InputSpec, opset: int = OPSET) -> onnx.ModelProto:
     """The graph of a model of normalised pixels, behind the normalisation."""
     import torch
+    from steps.onnx.trace import trace
 
-    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
-        # The TorchScript exporter announces its successor; it is 10 times quicker.
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            FromBytes(model, spec).eval(),
-            (torch.zeros(1, 3, spec.height, spec.width, dtype=torch.uint8),),
-            file := str(Path(folder, "model.onnx")),
-            input_names=[INPUT],
-            output_names=[OUTPUT],
-            dynamic_axes={INPUT: {0: "batch"}, OUTPUT: {0: "batch"}},
-            opset_version=opset,
-            dynamo=False,
-        )
-        return onnx.load(file)
+    pixels = torch.zeros(1, 3, spec.height, spec.width, dtype=torch.uint8)
+    axes = {INPUT: {0: "batch"}, OUTPUT: {0: "batch"}}
+    return trace(FromBytes(model, spec).eval(), (pixels,), ([INPUT], [OUTPUT]), axes, opset)
 
 
 def from_onnx(model: onnx.ModelProto, spec: InputSpec, opset: int = OPSET) -> onnx.ModelProto:
@@ -75,3 +71,41 @@ def normalisation_nodes(model: onnx.ModelProto) -> list[str]:
         names.append(node.name)
         node = users[node.output[0]]
     return names
+
+
+@without_advice()
+def quantise(path: Path, pixels: Pixels, *, activations: str, reduce_range: bool) -> None:
+    """INT8 for CPUs in place of the FP32 graph in `path`: Q/DQ with zero points and quantised biases.
+
+    Weights are quantised per channel, activations by the range that they reach on `pixels`. TensorRT wants
+    another form; see `steps/onnx/qdq.py`.
+
+    Args:
+        activations: u8 or s8.
+        reduce_range: 7-bit weights, for CPUs without VNNI, whose sums would overflow.
+    """
+    from onnxruntime import quantization as q
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    starts = range(0, len(pixels), BATCH)
+    prepared = path.with_name("prepared.onnx")
+    quant_pre_process(str(path), str(prepared), skip_symbolic_shape=True)
+    with progress(f"int8: calibrate on {len(pixels)} images", len(starts)) as advance:
+
+        def batches() -> Iterator[dict[str, Pixels]]:
+            for start in starts:
+                advance()
+                yield {INPUT: pixels[start : start + BATCH]}
+
+        q.quantize_static(
+            str(prepared),
+            str(path),
+            SimpleNamespace(get_next=partial(next, batches(), None)),
+            quant_format=q.QuantFormat.QDQ,
+            per_channel=True,
+            reduce_range=reduce_range,
+            activation_type=q.QuantType.QUInt8 if activations == "u8" else q.QuantType.QInt8,
+            weight_type=q.QuantType.QInt8,
+            nodes_to_exclude=normalisation_nodes(onnx.load(prepared)),
+        )
+    prepared.unlink()

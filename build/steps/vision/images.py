@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
+from steps.artefact import evenly
 
 from trimodal.errors import ArtefactError, RequestError
 from trimodal.vision.artefact import InputSpec
@@ -22,7 +22,6 @@ from trimodal.vision.preprocess import Preprocessor
 from trimodal.vision.settings import Limits
 
 FEWEST, MOST = 16, 512
-Item = TypeVar("Item")
 Truth = npt.NDArray[np.int64]
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp"}
 
@@ -89,13 +88,6 @@ def normalised(pixels: Pixels, spec: InputSpec) -> npt.NDArray[np.float32]:
     """float32[N, 3, H, W] of uint8 pixels, in the words of the checkpoint: (value / 255 − mean) / std."""
     mean, std = (np.array(values, np.float32).reshape(3, 1, 1) for values in (spec.mean, spec.std))
     return np.asarray((pixels.astype(np.float32) / 255 - mean) / std, np.float32)
-
-
-def evenly(items: list[Item], most: int) -> list[Item]:
-    """At most `most` of `items`, spread over the whole."""
-    if len(items) <= most:
-        return items
-    return [items[index * len(items) // most] for index in range(most)]
 
 
 def _read_npz(source: Path) -> tuple[Pixels, Truth | None]:

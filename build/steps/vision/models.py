@@ -1,7 +1,6 @@
 """Names the architectures that build/vision_onnx.py knows, with torchvision's parameter names.
 
-Its published weights load (`checkpoint.py` reads them). The networks themselves are in `resnet.py`,
-`transformer.py` and `convnext.py`.
+Its published weights load (`checkpoint.py` reads them). The networks themselves are in `networks.py`.
 """
 
 from __future__ import annotations
@@ -12,9 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 import torch
-from steps.vision.convnext import Block, ConvNeXt
-from steps.vision.resnet import BasicBlock, Bottleneck, ResNet
-from steps.vision.transformer import VisionTransformer
+from steps.vision.networks import BasicBlock, Bottleneck, ConvNeXt, ConvNeXtBlock, ResNet, VisionTransformer
 from torch import Tensor, nn
 
 from trimodal.vision.artefact import InputSpec
@@ -84,7 +81,7 @@ def random_model(
             # At 1, random branches drown what differs between images, which no trained network does.
             last = module.bn3 if isinstance(module, Bottleneck) else module.bn2
             nn.init.constant_(last.weight, BRANCH)
-        elif isinstance(module, Block):
+        elif isinstance(module, ConvNeXtBlock):
             nn.init.uniform_(module.layer_scale, 0.1, 0.5)  # At 1e-6, as training starts, blocks do nothing.
     images = torch.from_numpy(pixels)
     with torch.inference_mode():

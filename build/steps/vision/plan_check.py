@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from steps.tensorrt.run import PlanRunner
-from steps.vision.check import runner
+from steps.vision.check import batched, runner
+from steps.vision.export import OUTPUT
 from steps.vision.images import load_images, random_images
 from steps.vision.profiles import INPUT, Profiles
 
@@ -23,7 +24,6 @@ from trimodal.vision.artefact import InputSpec
 
 IMAGES = 64
 BATCHES = 8  # of each size
-OUTPUT = "logits"
 # Same graph, other kernels: they round and accumulate in another order, and INT8 and FP8 snap to other steps.
 MAX_ERROR = {"fp32": 1e-3, "fp16": 1e-2, "int8": 5e-2, "fp8": 5e-2}
 Floats = NDArray[np.float32]
@@ -41,8 +41,9 @@ def compare_plan(
         load_images(options.calibration, spec) if options.calibration else random_images(spec, IMAGES, seed=3)
     )
     pixels = images.pixels[:IMAGES]
+    reference = batched(runner(graph.read_bytes(), as_written=True), pixels, "the graph's own logits")
     try:
-        errors, agreements, batches = _compared(plan, profiles, pixels, _of_graph(graph, pixels))
+        errors, agreements, batches = _compared(plan, profiles, pixels, reference)
     except RuntimeError as error:  # torch's out of memory, CUDA's own
         reason = str(error).strip().split("\n")[0][:200]
         raise ArtefactError(f"the plan was built and does not run ({reason}): it is not written") from None
@@ -80,25 +81,12 @@ def _compared(
                 # A batch that is larger than the set takes images twice.
                 count = max(1, min(BATCHES, len(pixels) // size)) * size
                 rows = np.arange(count) % len(pixels)
-                logits = np.concatenate(
-                    [
-                        compiled.run({INPUT: pixels[rows[start : start + size]]})[OUTPUT]
-                        for start in range(0, count, size)
-                    ]
-                )
+                starts = range(0, count, size)
+                parts = [compiled.run({INPUT: pixels[rows[at : at + size]]})[OUTPUT] for at in starts]
+                logits = np.concatenate(parts)
                 expected = reference[rows]
                 errors.append(float(np.linalg.norm(logits - expected) / np.linalg.norm(expected)))
                 agreements.append(float((logits.argmax(1) == expected.argmax(1)).mean()))
                 batches.add(size)
                 advance()
     return errors, agreements, batches
-
-
-def _of_graph(graph: Path, pixels: NDArray[np.uint8]) -> Floats:
-    run = runner(graph.read_bytes(), as_written=True)
-    with progress("the graph's own logits", len(pixels)) as advance:
-        parts = []
-        for start in range(0, len(pixels), 16):
-            parts.append(run(pixels[start : start + 16]))
-            advance(len(parts[-1]))
-    return np.concatenate(parts)

@@ -44,11 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_profiles(options: argparse.Namespace, spec: InputSpec) -> Profiles:
-    """The profiles that the arguments ask for.
-
-    Raises:
-        ArtefactError: batches that are not in order, or written in another way.
-    """
+    """The profiles that the arguments ask for. Raises: ArtefactError: batches that are not in order."""
     opt = max(1, options.max_batch // 2) if options.opt_batch is None else options.opt_batch
     texts = options.profile or [f"1:{opt}:{options.max_batch}"]
     profiles: Profiles = []

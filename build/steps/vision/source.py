@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import onnx
 import torch
+from steps.artefact import source_name
 from steps.vision.check import batched
 from steps.vision.checkpoint import EXPORTED, CheckpointConfig, load_graph, load_model, read_config
 from steps.vision.export import from_onnx, from_torch
@@ -49,14 +51,10 @@ def from_random(architecture: str) -> Source:
 
 
 def from_checkpoint(source: str, calibration_from: Path | None) -> Source:
-    """A checkpoint directory or hub id; `calibration_from` comes before its own calibration.npz.
-
-    Raises:
-        ArtefactError: the checkpoint or the images are missing or damaged.
-    """
+    """A checkpoint directory or hub id; `calibration_from` comes before its own calibration.npz."""
     directory = resolve_checkpoint(source)
     config = read_config(directory)
-    name = directory.resolve().name if Path(source).is_dir() else source
+    name = source_name(directory, source)
     own = {name: directory / f"{name}.npz" for name in ("calibration", "evaluation")}
     calibration = evaluation = None
     if calibration_from or own["calibration"].is_file():
@@ -70,13 +68,12 @@ def from_checkpoint(source: str, calibration_from: Path | None) -> Source:
         return _of_model(config, name, digest, model, calibration, evaluation)
     given, told = load_graph(directory, config)
     if told:
-        evaluation, logits, against = ImageSet(told.pixels, None, "reference.npz"), told.logits, "torch"
+        pixels, logits = told
+        evaluation, against = ImageSet(pixels, None, "reference.npz"), "torch"
     else:
         logits, against = _of_graph(given, evaluation.pixels, config.input), "ONNX Runtime"
 
-    def graph(opset: int) -> onnx.ModelProto:
-        return from_onnx(given, config.input, opset)
-
+    graph = partial(from_onnx, given, config.input)
     return Source(config, name, digest, graph, calibration, evaluation, logits, against)
 
 
@@ -94,12 +91,8 @@ def _of_model(
             logits = model(torch.from_numpy(normalised(pixels, config.input)))
         return np.asarray(logits.numpy(), np.float32)
 
-    with progress("torch reference", len(evaluation.pixels)) as advance:
-        reference = batched(run, evaluation.pixels, advance)
-
-    def graph(opset: int) -> onnx.ModelProto:
-        return from_torch(model, config.input, opset)
-
+    reference = batched(run, evaluation.pixels, "torch reference")
+    graph = partial(from_torch, model, config.input)
     return Source(config, name, digest, graph, calibration, evaluation, reference, "torch")
 
 
@@ -112,5 +105,4 @@ def _of_graph(model: onnx.ModelProto, pixels: Pixels, spec: InputSpec) -> Logits
     def run(pixels: Pixels) -> Logits:
         return np.asarray(session.run(None, {name: normalised(pixels, spec)})[0], np.float32)
 
-    with progress("reference: the graph as given", len(pixels)) as advance:
-        return batched(run, pixels, advance)
+    return batched(run, pixels, "reference: the graph as given")

@@ -42,9 +42,9 @@ def greedy(checkpoint: Any) -> list[list[int]]:
 
 
 def compare(checkpoint: Any, answers: list[list[int]]) -> dict[str, Any]:
-    from steps.llm import agreement
+    from steps.llm import check
 
-    figures: dict[str, Any] = agreement.compare(checkpoint, PROMPTS, answers)
+    figures: dict[str, Any] = check.compare_answers(checkpoint, PROMPTS, answers)
     return figures
 
 
@@ -70,11 +70,11 @@ def test_one_foreign_token_costs_itself_and_no_more_than_what_follows(
 def test_a_closing_end_token_may_be_there_or_not(checkpoint: Any, greedy: list[list[int]]) -> None:
     answers = [list(each) for each in greedy]
     (end,) = checkpoint.special_ids()["eos_token_ids"]
-    from steps.llm import agreement, check
+    from steps.llm import check
 
     sample = check.Sample([1, 2, *answers[0], end], 2)
-    assert agreement._same(sample, answers[0], {end})
-    assert not agreement._same(sample, answers[0][:-1], {end})
+    assert check.identical([sample], [answers[0]], {end}) == 1
+    assert check.identical([sample], [answers[0][:-1]], {end}) == 0
 
 
 def test_foreign_answers_hardly_agree(checkpoint: Any) -> None:

@@ -17,19 +17,19 @@ def test_drafted_speculation_in_the_library_s_terms(recorder: Recorder, llama: P
     module = importlib.import_module("steps.llm.speculation")
     (tmp_path / "tree.json").write_text("[[0], [0, 0], [1]]")
     tree = module.read_choices(tmp_path / "tree.json")
-    medusa = module.Speculation(module.Method.medusa, draft=llama, draft_len=8, heads=2, choices=tree)
+    medusa = module.Speculation("medusa", draft=llama, draft_len=8, heads=2, choices=tree)
     config = medusa.config()
     assert type(config).__name__ == "MedusaDecodingConfig"
     assert (config.speculative_model, config.num_medusa_heads, config.max_draft_len) == (llama, 2, 8)
     assert config.medusa_choices == [[0], [0, 0], [1]]
     assert medusa.figures()["draft"] == "tiny"
-    eagle = module.Speculation(module.Method.eagle, draft=llama)
+    eagle = module.Speculation("eagle", draft=llama)
     config = eagle.config()
     assert type(config).__name__ == "EagleDecodingConfig"
     assert (config.use_dynamic_tree, config.eagle_choices, config.max_draft_len) == (True, None, 63)
     assert config.dynamic_tree_max_topK == config.max_non_leaves_per_layer
     assert config.num_eagle_layers == eagle.heads
-    with_tree = module.Speculation(module.Method.eagle, draft=llama, choices=tree)
+    with_tree = module.Speculation("eagle", draft=llama, choices=tree)
     fixed = with_tree.config()
     assert (fixed.use_dynamic_tree, fixed.eagle_choices, fixed.max_draft_len) == (False, tree, 63)
     # Any other depth than the tree's, and the library would lower max_draft_len to it.

@@ -195,7 +195,7 @@ def test_a_random_whisper_ends_where_it_should_and_is_judged_by_its_encoder(audi
         (("--padding", "noise"), "is one of silence, zeros"),
         (("--audio", "nowhere"), "no folder nowhere with audio to check on"),
         (("--audio", "empty"), "holds no audio"),
-        (("--audio", "broken"), "a.wav cannot be read as audio"),
+        (("--audio", "broken"), "a.wav: cannot be read as audio"),
         (("--precision", "int8", "--precision", "float32", "--out", "same"), "needs its own directory"),
         (("--name", "a/b"), "not a plain directory name"),
     ],

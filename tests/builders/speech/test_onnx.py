@@ -156,15 +156,15 @@ def test_weights_too_large_for_one_file_lie_beside_the_graph(checkpoint, tmp_pat
     (tmp_path / "graphs").mkdir()
     with mock.patch.object(exporter, "EXTERNAL_ABOVE", 10_000):
         exporter.export(loaded, tmp_path / "graphs")
-        for precision in writer.Precision:
-            out = tmp_path / precision.value
+        for precision in ("fp32", "fp16", "int8"):
+            out = tmp_path / precision
             out.mkdir()
             writer.write_graphs(tmp_path / "graphs", out, precision)
             names = {path.name for path in out.iterdir()}
             assert {ENCODER, DECODER, f"{ENCODER}.data", f"{DECODER}.data", KEEP} == names
             assert (out / DECODER).stat().st_size < 200_000
             both = []
-            for directory in (out, artefacts / precision.value):
+            for directory in (out, artefacts / precision):
                 graphs = WhisperGraphs(directory, device="cpu", threads=1)
                 decoding = graphs.begin(graphs.encode(np.ones((2, 80, 60), np.float32)))
                 both.append(decoding.step(np.array([[3, 4], [5, 6]]))[0].numpy())

@@ -181,7 +181,7 @@ def test_words_that_differ_replace_nothing(refused, graphs, machine):
 
 
 def test_an_operator_that_the_parser_lacks_is_named_before_the_build(refused, graphs, machine):
-    with mock.patch("speech_tensorrt.unsupported", return_value=["NonZero of float64", "Unique"]):
+    with mock.patch("steps.tensorrt.operators.unsupported", return_value=["NonZero of float64", "Unique"]):
         assert "lacks what" in (found := refused(graphs))
     assert found.endswith("needs: NonZero of float64; Unique")
     assert machine.recorder.named("Builder.build_serialized_network") == []

@@ -11,9 +11,8 @@ from trimodal.vision.artefact import InputSpec
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 with importable():
     import torch
-    from steps.vision.convnext import LayerNorm2d
     from steps.vision.models import ARCHITECTURES, make, random_model
-    from steps.vision.transformer import SelfAttention
+    from steps.vision.networks import LayerNorm2d, SelfAttention
 
 # torchvision.models: `num_params` of the published weights (vision_transformer.py, convnext.py, …), the
 # number of tensors in their state dicts, and some of their names and shapes.

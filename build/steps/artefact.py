@@ -1,0 +1,83 @@
+"""Says where an artefact goes, what it was made of, whether it agrees enough to be put in place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from trimodal.build_support import build_command, report
+from trimodal.errors import ArtefactError
+from trimodal.manifest import Manifest, checkpoint_sha256
+from trimodal.paths import artefact_root
+
+Item = TypeVar("Item")
+# Relative error of all outputs, √Σ(a − b)² / √Σb². INT8 and FP8 are judged by the answers they give.
+MAX_ERROR = {"fp32": 1e-3, "fp16": 1e-2}
+
+
+def target(model: str, precision: str, name: str, out: str) -> Path:
+    """The artefact's directory: `out`, else `name` under the model's artefacts; {precision} is filled in."""
+    if out:
+        return Path(out.replace("{precision}", precision)).resolve()
+    if Path(name).name != name:
+        raise ArtefactError(f"--name {name!r} is not a plain directory name: use --out for a path")
+    return artefact_root(model) / name.replace("{precision}", precision)
+
+
+def targets(model: str, precisions: Iterable[str], name: str, out: str) -> dict[str, Path]:
+    """A directory for each precision. Raises: ArtefactError where two would share one."""
+    found = {each: target(model, each, name, out) for each in precisions}
+    if len(set(found.values())) < len(found):
+        raise ArtefactError("each precision needs its own directory: put {precision} into --name or --out")
+    return found
+
+
+def source_name(directory: Path, source: str) -> str:
+    """A hub id as the user named it, or the directory's own name."""
+    return directory.resolve().name if Path(source).is_dir() else source
+
+
+def origin(directory: Path, source: str, script: str) -> dict[str, str]:
+    """What a manifest says of the checkpoint in `directory` and of the command that builds from it."""
+    return {
+        "source": source_name(directory, source),
+        "source_sha256": checkpoint_sha256(directory),
+        "command": build_command(f"build/{script}.py"),
+    }
+
+
+def tell_check(manifest: Manifest, name: str, asked: float | None, usual: float) -> None:
+    """Prints the figures, with the least agreement: `asked`, else 0 of random weights, else the usual one."""
+    limit = asked if asked is not None else 0.0 if manifest.extra.get("random_weights") else usual
+    manifest.check["min_agreement"] = limit
+    report(f"{name}: {manifest.source} against torch", manifest.check)
+
+
+def refuse_below(manifest: Manifest) -> None:
+    """Raises: ArtefactError when fewer tokens than `tell_check` allowed are torch's."""
+    agreement, limit = manifest.check["token_agreement"], manifest.check["min_agreement"]
+    if agreement < limit:
+        raise ArtefactError(
+            f"{manifest.precision} agrees with torch on {agreement:.1%} of the tokens, less than "
+            f"--min-agreement {limit:g}: nothing was replaced"
+        )
+
+
+def refuse_errors(name: str, precision: str, figures: dict[str, Any], keys: Iterable[str]) -> None:
+    """Raises: ArtefactError where one of these figures is above the precision's MAX_ERROR."""
+    limit = MAX_ERROR.get(precision, math.inf)
+    for key in keys:
+        if not figures.get(key, 0.0) <= limit:  # Not a number is out of bounds, too.
+            raise ArtefactError(f"{name} not written: {key} {figures[key]:.2g} is above {limit:g}")
+
+
+def tell_built(place: Path) -> None:
+    size = sum(path.stat().st_size for path in place.iterdir()) / 1e6
+    report("Built", {"artefact": place, "size": f"{size:.1f} MB"})
+
+
+def evenly(items: list[Item], most: int) -> list[Item]:
+    """At most `most` of `items`, spread over the whole."""
+    return [items[index * len(items) // most] for index in range(most)] if len(items) > most else items

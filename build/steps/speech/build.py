@@ -1,0 +1,110 @@
+"""Does what builds of a Whisper checkpoint have in common: options, torch's results, the way into place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from steps.artefact import origin, targets, tell_built
+from steps.speech.audio import read_recordings
+from steps.speech.check import Reference, judge, reference
+from steps.speech.checkpoint import Checkpoint, load, parse_contexts
+
+from trimodal.build_support import progress, resolve_checkpoint
+from trimodal.manifest import Manifest, atomic_directory, write_manifest
+
+MODEL = "speech_recognize"
+Source = Annotated[str, typer.Argument(help="checkpoint directory or hub id of a Whisper")]
+Name = Annotated[str, typer.Option(help=f"directory under model_repository/{MODEL}/1")]
+Out = Annotated[str, typer.Option(help="directory of the artefact, in place of --name")]
+Contexts = Annotated[
+    str,
+    typer.Option(
+        help="encoder lengths in seconds, as 5,10,30, in place of the checkpoint's own (30): shorter is "
+        "cheaper, but a Whisper that was not trained for it gets worse, so measure it on your audio"
+    ),
+]
+Padding = Annotated[
+    str,
+    typer.Option(
+        help="silence or zeros: what follows shorter audio, in place of the checkpoint's own (silence)"
+    ),
+]
+Audio = Annotated[
+    Path,
+    typer.Option(help="check on this folder of wav, flac and ogg files (samples.json: their texts)"),
+]
+Language = Annotated[
+    str, typer.Option(help="of that audio, as an ISO 639-1 code; the model's first if not told")
+]
+MinAgreement = Annotated[
+    float | None,
+    typer.Option(
+        min=0, max=1, help="refuse a lower token agreement with torch (default 0.9; 0 for random weights)"
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A checkpoint, what torch hears with it, and what its artefacts are: precision → directory."""
+
+    targets: dict[str, Path]
+    checkpoint: Checkpoint
+    source: str
+    contexts_s: list[float]
+    heard: Reference
+
+    def put_in_place(
+        self,
+        script: str,
+        runtime: Mapping[str, str],
+        extra: dict[str, Any],
+        write: Callable[[Path, str], None],
+        check: Callable[[Path, str], tuple[dict[str, Any], dict[str, Any]]],
+        min_agreement: float | None,
+    ) -> None:
+        """Writes, checks and describes each artefact in turn.
+
+        Args:
+            runtime: its fields of the manifest.
+            write, check: of a directory and a precision; the check gives figures to judge, and more.
+        """
+        for precision, place in self.targets.items():
+            manifest = Manifest(
+                task="speech",
+                **runtime,
+                precision=precision,
+                **origin(self.checkpoint.directory, self.source, script),
+                shapes=self.checkpoint.shapes(self.contexts_s),
+                extra=extra,
+            )
+            with atomic_directory(place) as work:
+                with progress(f"Writing {precision}"):
+                    write(work, precision)
+                    self.checkpoint.write_files(work)
+                write_manifest(work, manifest)  # The serving engine reads it.
+                manifest.check, more = check(work, precision)
+                judge(manifest, min_agreement, place.name)
+                manifest.check |= more
+                write_manifest(work, manifest)
+            tell_built(place)
+
+
+def prepare(
+    source: str, precisions: Iterable[Enum], name: str, out: str, contexts: str, padding: str, audio: Path,
+    language: str,
+) -> Prepared:  # fmt: skip
+    """Takes the options that all scripts have, loads the checkpoint and decodes the audio with torch."""
+    places = targets(MODEL, [each.value for each in precisions], name, out)
+    directory = resolve_checkpoint(source)
+    with progress("Loading torch and the checkpoint"):
+        checkpoint = load(directory, source, padding)
+    contexts_s = checkpoint.contexts_s(parse_contexts(contexts) if contexts else None)
+    heard = reference(checkpoint, read_recordings(audio, contexts_s[-1]), contexts_s, language)
+    checkpoint.tell()
+    return Prepared(places, checkpoint, source, contexts_s, heard)
