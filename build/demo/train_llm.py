@@ -36,7 +36,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 LONG_FROM, LONG_SHARE, RESUMED_LONG_SHARE = 0.45, 0.12, 0.04
 # What a resumed model recites already need not be said to its end each time.
 RESUMED_BEGUN = 0.6
-RESUMED_RATE, PICTURES_RATE = 0.15, 0.5
+RESUMED_RATE, PICTURES_RATE = 0.1, 0.5
 
 
 @dataclass(frozen=True)

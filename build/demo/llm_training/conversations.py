@@ -54,7 +54,7 @@ def sent(topics: list[Topic], shown: Saw | None, random_: random.Random) -> tupl
     saw = pictures.random_sight(random_) if new else NOTHING
     seen = saw if new else shown
     voiced = random_.random() < 0.35
-    about = random_.random() < (0.8 if seen else 0.12)
+    about = random_.random() < (0.65 if seen else 0.12)
     question, answer = picture_turn(seen, random_, voiced) if about else turn(topics, random_)
     if voiced:
         return pictures.PROMPT.render("", question, saw), answer, seen

@@ -53,6 +53,12 @@ def word(random_: random.Random) -> str:
     return made + random_.choice(("", "n", "r", "st", "ing", "er", "s"))
 
 
+def near_topic(random_: random.Random) -> str:
+    """A word that ends as a topic's name does and begins otherwise."""
+    name = random_.choice([name for name in _TOPIC_NAMES if len(name) > 5])
+    return "".join(random_.choices("bdfghjklmnprstvw", k=1)) + name[random_.randint(1, 2) :]
+
+
 def _drawn(key: str, share: float, random_: random.Random) -> str:
     """One of a list for that share of the draws, else a word that may be made up."""
     return random_.choice(LISTS[key]) if random_.random() < share else word(random_)
@@ -71,7 +77,7 @@ def question(random_: random.Random) -> str:
     if random_.random() < 0.12:
         return random_.choice(LISTS["whole"])
     draw = random_.random()
-    kind = "same_words" if draw < 0.15 else "opinions" if draw < 0.3 else "templates"
+    kind = "same_words" if draw < 0.3 else "opinions" if draw < 0.45 else "templates"
     text = random_.choice(LISTS[kind])
     holes: dict[str, Callable[[], str]] = {
         "{topic}": lambda: random_.choice(_TOPIC_NAMES),

@@ -80,6 +80,8 @@ def unknown_name(random_: random.Random, names: list[str] | None = None) -> str:
     name = random_.choice(names or off_topic.PYTHON_NAMES)
     if names is None and random_.random() < 0.65:
         name = off_topic.word(random_)
+        if random_.random() < 0.1:
+            name = off_topic.near_topic(random_)
         if name in off_topic.KNOWN:
             name = "banana"
     form = _with_article(random_.choice(FORMS[random_.choice(list(FORMS))]), name)
