@@ -119,10 +119,9 @@ async def test_sixteen_streams_give_the_solo_answers(
 
 
 async def check_seeds(client: Client) -> None:
-    """The same seed is the same text once speculation is settled; other seeds and none are not.
+    """The same seed is the same text; other seeds and none are not.
 
-    A draft draws from the same seed, and at this temperature so few drafts are accepted that drafting gets
-    shorter and is switched off: each of these steps changes the texts.
+    With a draft not always: at this temperature most drafts are refused, and it is switched off at last.
     """
 
     async def ask(seeds: Sequence[int | None]) -> list[str]:
