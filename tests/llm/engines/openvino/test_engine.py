@@ -143,8 +143,8 @@ def test_seeds(opened, prompts, monkeypatch, speculation):
 
     first = ask([7])
     if speculation == "draft":
-        # Seen with openvino_genai 2026.4.1 and drafts that are mostly refused, as at this temperature: now and
-        # then the same seed goes another way. Without a seed no two of these texts are alike.
+        # Seen with openvino_genai 2026.4.1 where most drafts are refused, as at this temperature: now
+        # and then the same seed goes another way. Without a seed no two of these texts are alike.
         assert any(ask([7]) == first for _ in range(6))
     else:
         assert ask([7]) == first
