@@ -119,6 +119,7 @@ def test_what_is_not_known_is_refused(arguments: list[str], sentence: str) -> No
 
 @pytest.mark.build
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_a_set_is_built_from_local_directories(tmp_path: Path) -> None:
     """Of the recipe's kinds of checkpoints, with random weights and small."""
     for shape in ("llama-tiny", "whisper-nano"):
