@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 
 import numpy as np
@@ -99,6 +100,33 @@ class TestSemantic:
         one = rig()
         one.keep(ask())
         assert one.cache.lookup(ask(PARAPHRASE)).semantic()
+
+    def test_a_slow_embedding_is_waited_for_when_its_answer_is_kept(self, rig):
+        class Slow(FakeEmbedder):
+            def embed(self, text):
+                time.sleep(0.05)
+                return super().embed(text)
+
+        one = rig(embedder=Slow(), embedding_budget_s=0.001)
+        one.keep(ask())
+        ((_, vector),) = one.store.held.values()
+        assert vector is not None
+
+    def test_an_embedding_that_comes_too_late_for_its_lookup_is_kept_with_the_answer(self, rig):
+        class Late(FakeEmbedder):
+            calls = 0
+
+            def embed(self, text):
+                type(self).calls += 1
+                lookup.give_up(math.inf)
+                return super().embed(text)
+
+        one = rig(embedder=Late())
+        lookup = one.cache.lookup(ask())
+        assert lookup.semantic() is None
+        one.keep(ask())
+        ((_, vector),) = one.store.held.values()
+        assert (Late.calls, vector is not None) == (1, True)
 
     def test_a_megabyte_never_reaches_the_embedder(self, rig):
         class Refusing(FakeEmbedder):

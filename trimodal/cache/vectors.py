@@ -13,6 +13,9 @@ from trimodal.cache.values import Vector
 from trimodal.errors import InvalidArgument
 
 VECTORS_KEPT = 1024
+STORING_S = 1.0
+"""How long the embedding of an answer that is stored may take, when that is more than a lookup's. No request
+waits for it, and an answer stored without its vector would be found by no paraphrase until it expires."""
 
 
 class QuestionVectors:
@@ -34,14 +37,7 @@ class QuestionVectors:
 
     def embed(self, key: str, text: str, calls: TimedCalls) -> Vector:
         """The vector of a question, by a call of its lookup. Raises Bypassed."""
-        vector = calls.call(
-            self._guarded, lambda: self._embedder.embed(text), self._budget_s, (InvalidArgument,)
-        )
-        with self._lock:
-            self._kept[key] = vector
-            while len(self._kept) > VECTORS_KEPT:
-                self._kept.popitem(last=False)
-        return vector
+        return self._embed(key, text, calls, self._budget_s)
 
     def take(self, key: str, text: str) -> Vector | None:
         """The vector of a question whose answer is stored now, once; None: there is none in time."""
@@ -50,20 +46,33 @@ class QuestionVectors:
         return self._embed_on_a_thread(key, text) if vector is None else vector
 
     def _embed_on_a_thread(self, key: str, text: str) -> Vector | None:
-        calls = TimedCalls(self._budget_s)
+        budget_s = max(STORING_S, self._budget_s)
+        calls = TimedCalls(budget_s)
         done: queue.SimpleQueue[Vector | None] = queue.SimpleQueue()
 
         def job() -> None:
             calls.begin()
             try:
-                done.put(self.embed(key, text, calls))
+                done.put(self._embed(key, text, calls, budget_s))
             except Bypassed:
                 done.put(None)
 
         if not self._threads.submit(job):
             return None
         try:
-            return done.get(timeout=self._budget_s)
+            return done.get(timeout=budget_s)
         except queue.Empty:
             calls.give_up(math.inf)
             return None
+
+    def _embed(self, key: str, text: str, calls: TimedCalls, budget_s: float) -> Vector:
+        def work() -> Vector:
+            vector = self._embedder.embed(text)
+            # Also when the lookup has been given up by now: its answer is stored later.
+            with self._lock:
+                self._kept[key] = vector
+                while len(self._kept) > VECTORS_KEPT:
+                    self._kept.popitem(last=False)
+            return vector
+
+        return calls.call(self._guarded, work, budget_s, (InvalidArgument,))

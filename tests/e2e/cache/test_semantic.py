@@ -122,7 +122,7 @@ def test_an_embedding_model_that_hangs_holds_nobody_up(
     own_server: Callable[..., TritonServer], minilm: Path, tmp_path: Path
 ) -> None:
     before = set(own_processes(EMBEDDING_STUB))
-    llm = {**SETTINGS, "cache_embedding_budget_ms": "50", "cache_store": str(tmp_path / "answers.sqlite")}
+    llm = {**SETTINGS, "cache_embedding_budget_ms": "300", "cache_store": str(tmp_path / "answers.sqlite")}
     server = own_server(("llm", "embedding"), {"llm": llm, "embedding": {"artefact": str(minilm)}})
     wait_until(lambda: ask(server, STORED).note.cache == "exact", "the first answer")
     (stub,) = set(own_processes(EMBEDDING_STUB)) - before
