@@ -9,6 +9,7 @@ same check, as a real checkpoint's.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from trimodal.errors import ArtefactError
 from trimodal.manifest import checkpoint_sha256, read_manifest
+from trimodal.paths import ENGINES_VARIABLE
 from trimodal.vision.artefact import read_classifier
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,12 +85,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Build the demo engines that are missing or outdated.")
     parser.add_argument("--force", action="store_true", help="build all of them again")
     force = parser.parse_args().force
+    # The demo's engines lie in the repository, wherever this user's own are put.
+    environment = {name: value for name, value in os.environ.items() if name != ENGINES_VARIABLE}
     for build in BUILDS:
         if not force and build.is_current():
             continue
         print(f"build: {build.what} …", flush=True)
         began = time.monotonic()
-        done = subprocess.run([sys.executable, *build.command], cwd=ROOT, check=False)
+        done = subprocess.run([sys.executable, *build.command], cwd=ROOT, env=environment, check=False)
         if done.returncode:
             print(f"build: failed: python {' '.join(build.command)}", file=sys.stderr)
             return done.returncode

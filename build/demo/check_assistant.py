@@ -51,7 +51,7 @@ TYPED = (
 
 @dataclass(frozen=True)
 class Asked:
-    """A question with the kind of its answer; `claimed` is the digit that a claim names."""
+    """A question with the kind of its answer."""
 
     kind: str
     text: str

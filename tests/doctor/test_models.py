@@ -54,7 +54,8 @@ def test_what_is_missing_is_said_where_it_is_opened(repository):
     (plan / "manifest.json").unlink()
     checks = look(repository)
     assert checks["vision_classify"].found == "there is no built engine vision_classify/1/tensorrt-fp16"
-    assert checks["vision_classify"].remedy.startswith("build one with: python build/vision_tensorrt.py")
+    remedy = "build one with: trimodal build vision CHECKPOINT --runtime tensorrt --precision fp16"
+    assert checks["vision_classify"].remedy == remedy
     assert (checks["vision_rank"].level, checks["vision_rank"].remedy) == ("failure", "")
     assert checks["vision_rank"].found == "reads the engine of vision_classify"
     assert checks["vision"].level == "ok"

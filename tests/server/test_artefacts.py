@@ -157,15 +157,19 @@ def test_the_file_that_triton_is_told_of_must_be_there(tmp_path):
 
 def test_a_missing_engine_says_where_and_how_it_is_built(tmp_path):
     for config, sentence in (
-        (PLAN, "vision_classify/1/tensorrt-fp16: build one with: python build/vision_tensorrt.py CHECKPOINT"),
+        (
+            PLAN,
+            "vision_classify/1/tensorrt-fp16: build one with: trimodal build vision CHECKPOINT "
+            "--runtime tensorrt --precision fp16",
+        ),
         (
             python_model("llm", engine="tensorrt_llm", artefact="tensorrt-llm-fp8"),
-            "llm/1/tensorrt-llm-fp8: build one with: python build/llm_tensorrt_llm.py CHECKPOINT "
+            "llm/1/tensorrt-llm-fp8: build one with: trimodal build llm CHECKPOINT --runtime tensorrt_llm "
             "--precision fp8",
         ),
         (
             python_model("embedding", engine="onnxruntime", artefact="onnx-fp16"),
-            "embedding/1/onnx-fp16: build one with: python build/embedding_onnx.py CHECKPOINT "
+            "embedding/1/onnx-fp16: build one with: trimodal build embedding CHECKPOINT --runtime onnx "
             "--precision fp16",
         ),
     ):
@@ -174,7 +178,8 @@ def test_a_missing_engine_says_where_and_how_it_is_built(tmp_path):
     add_model(tmp_path, python_model("speech_recognize", engine="tensorrt", artefact="/engines/whisper"))
     said = refusal(tmp_path, "speech_recognize")
     assert said.endswith(
-        "no built engine /engines/whisper: build one with: python build/speech_tensorrt.py CHECKPOINT"
+        "no built engine /engines/whisper: "
+        "build one with: trimodal build speech CHECKPOINT --runtime tensorrt"
     )
 
 

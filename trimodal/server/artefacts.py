@@ -44,11 +44,11 @@ class Artefact:
 
     @property
     def remedy(self) -> str:
-        """How it is built, as far as its name tells: `… python build/vision_onnx.py … --precision int8`."""
+        """How it is built, as far as its name tells: `… trimodal build vision … --precision int8`."""
         runtime = self.runtime
         if runtime is None:
             return "build it first"
-        command = f"python build/{self.task}_{SCRIPTS.get(runtime, runtime)}.py CHECKPOINT"
+        command = f"trimodal build {self.task} CHECKPOINT --runtime {SCRIPTS.get(runtime, runtime)}"
         prefix, name = PREFIXES.get(runtime, runtime), self.directory.name
         if name.startswith(f"{prefix}-"):
             command += f" --precision {name[len(prefix) + 1 :]}"
