@@ -28,7 +28,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = str(super()._split_scope(nodeid))
-            together = ("tests/e2e/", "tests/builders/speech/")
+            together = ("tests/e2e/speech/", "tests/e2e/", "tests/builders/speech/")
             return next((folder for folder in together if file.startswith(folder)), file)
 
     return Scheduling(config, log)

@@ -19,7 +19,7 @@ TOPICS = topics(DEMO)
 SHOWN = questions(TOPICS)
 
 
-@pytest.fixture(scope="module", params=["fast", "reproducible"])
+@pytest.fixture(scope="module", params=["fast", pytest.param("reproducible", marks=pytest.mark.slow)])
 def server(serve: Callable[..., TritonServer], request: pytest.FixtureRequest) -> TritonServer:
     return serve(("assistant",), changes={"llm": {"numerics": request.param}})
 

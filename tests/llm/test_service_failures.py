@@ -200,7 +200,7 @@ def test_an_engine_that_opens_after_close_is_ended() -> None:
 
     def late(settings: LlmSettings) -> EngineCoreClient:
         opening.set()
-        closed.wait(10)
+        closed.wait(1)  # service.close() waits for this thread
         return start_process(settings)
 
     starts = Starts(start_process, late)

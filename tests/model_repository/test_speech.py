@@ -198,7 +198,8 @@ def test_a_refused_end_ends_the_stream(speech):
         (TritonError("full", TritonError.UNAVAILABLE), TritonError.UNAVAILABLE),
     ],
 )
-def test_an_error_of_the_recogniser_is_told_with_its_code(speech, error, code):
+def test_an_error_of_the_recogniser_is_told_with_its_code(speech, monkeypatch, error, code):
+    monkeypatch.setattr("trimodal.speech.live.service.BACKOFF_S", 0.01)
     speech.recogniser.error = error
     (sender,) = speech.ask(chunk(start=True, end=True))
     assert refusal(sender) == (code, f"speech_recognize: {error}")

@@ -31,6 +31,7 @@ def pairs(path, *lines):
     return path
 
 
+@pytest.mark.slow
 def test_the_tuning_part_is_counted_by_class(tmp_path):
     code, output = run("--part", "tune", "--accuracy-only", "--json", tmp_path / "f.json", "--show", 1)
     assert code == 0

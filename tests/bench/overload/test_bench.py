@@ -83,6 +83,7 @@ def test_answers_of_the_fake_engine_end_at_random_with_their_mean():
 
 
 @pytest.mark.e2e
+@pytest.mark.slow
 def test_two_small_levels_on_both_sides(tmp_path, monkeypatch):
     """At 4 times its capacity first in, first out can only be late; the figures of both sides balance."""
     monkeypatch.setenv("TRIMODAL_CACHE", str(tmp_path / "cache"))

@@ -108,6 +108,7 @@ def test_fp32_gives_the_answers_of_torch(checkpoint: Path, build: Build, tmp_pat
     assert check["positions"] == len("The first paragraph\nhas two lines.") + len("The second has one.") - 2
 
 
+@pytest.mark.slow
 def test_low_agreement_leaves_the_old_artefact(
     checkpoint: Path, artefacts: Path, build: Build, tmp_path: Path
 ) -> None:

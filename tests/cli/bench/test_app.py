@@ -135,7 +135,7 @@ def test_live_streams_on_the_fake_recogniser(figures, tmp_path):
     fake = ("--set", "speech_recognize.engine=fake", "--set", "speech.vad=energy")
     _, found = figures(
         *("speech", "--samples", write_recordings(tmp_path, utterances), *fake),
-        *("--streams", "1", "--streams", "3", "--policy", "vad", "--seconds", "5"),
+        *("--streams", "1", "--streams", "3", "--policy", "vad", "--seconds", "2"),
     )
     rows = found["live"]
     assert set(rows) == {"vad_1", "vad_3"}

@@ -139,6 +139,7 @@ def test_what_displacement_buys(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refusing <= 0.7
 
 
+@pytest.mark.slow
 def test_what_ageing_buys() -> None:
     """At 1.5 times the capacity, 95 % of it premium, a standard request waits for 10 · 5 s and its turn."""
 

@@ -118,7 +118,8 @@ def test_windows_that_fail_twice_are_the_same_the_third_time_and_nothing_is_lost
     assert all(asked[at] is asked[at + 1] is asked[at + 2] for at in range(0, len(asked), 3))
 
 
-def test_a_stream_that_cannot_be_heard_fails_with_the_recognisers_error(bench):
+def test_a_stream_that_cannot_be_heard_fails_with_the_recognisers_error(bench, monkeypatch):
+    monkeypatch.setattr("trimodal.speech.live.service.BACKOFF_S", 0.01)
     one = bench()
     one.recogniser.errors = [InternalError("speech_recognize: broken")] * MAX_FAILURES
     other = one.send(2, start=True, seconds=0.5).wait()

@@ -193,7 +193,7 @@ def test_a_prompt_cancelled_half_way_leaves_no_unfilled_block_for_others(opened,
     assert not driver.tokens(cancelled)
 
 
-@pytest.mark.parametrize("chunk", [40, 256])
+@pytest.mark.parametrize("chunk", [40, pytest.param(256, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("speculation", ["none", "draft", "prompt_lookup"])
 def test_prompts_of_mixed_lengths_in_parts(opened, prompts, monkeypatch, speculation, chunk):
     """Long prompts are computed over several steps, beside others that are already answered."""
