@@ -6,8 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.doubles.gpu_libraries import Recorder, install
+
+# A busy machine takes longer than the 200 ms that hypothesis allows an example.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

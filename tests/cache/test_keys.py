@@ -82,7 +82,7 @@ def said(request: dict[str, Any]) -> str:
     return text if request["verbatim"] else unicodedata.normalize("NFC", text.replace("\r\n", "\n")).strip()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(REQUESTS, REQUESTS)
 def test_two_requests_meet_only_when_all_that_changes_the_answer_is_equal(first, second):
     one, other = asked(first), asked(second)
@@ -92,7 +92,7 @@ def test_two_requests_meet_only_when_all_that_changes_the_answer_is_equal(first,
     assert (one.key == other.key) == same
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(REQUESTS, st.data())
 def test_a_change_of_any_one_field_is_another_place_or_question(request_, data):
     name = data.draw(st.sampled_from(sorted(request_)))
@@ -118,7 +118,7 @@ def test_a_change_of_any_one_field_is_another_place_or_question(request_, data):
     assert (asked(changed).key == asked(request_).key) == equal
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(TEXTS, TEXTS, TEXTS)
 def test_text_never_moves_from_one_field_into_the_next(left, moved, right):
     """The tenant "ab" in namespace "c" is not the tenant "a" in namespace "bc"; so with stop strings."""

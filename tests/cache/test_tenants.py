@@ -112,7 +112,7 @@ def asked(place, text):
     return ask(prompt=None, messages=messages, tenant=tenant, namespace=namespace, stops=stops)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(PLACES, st.sampled_from(HOSTILE)), min_size=2, max_size=6))
 def test_whatever_is_kept_every_answer_comes_from_the_very_place_that_asks(opened, asking):
     for place, text in asking:

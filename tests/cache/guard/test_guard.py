@@ -86,14 +86,14 @@ def test_letters_that_look_alike_are_other_letters():
     )  # the first has a Cyrillic е
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(max_size=120), st.text(max_size=120))
 def test_any_texts_get_an_answer_that_is_the_same_both_ways(one, other):
     assert GUARD.judge(one, one) == ""
     assert (GUARD.judge(one, other) == "") == (GUARD.judge(other, one) == "")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.sampled_from(KEPT_APART + LET_PASS),
     st.integers(2, 10**6),
@@ -106,7 +106,7 @@ def test_another_number_is_another_question(pair, one, other):
 
 
 @given(st.sampled_from([pair for pair in KEPT_APART if len(pair[0].split()) > 3]), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_question_with_another_name_in_it_is_another_question(pair, data):
     names = ["Anna", "Bruno", "Oslo", "Kafka", "Quito", "Lisbon"]
     one, other = data.draw(st.permutations(names))[:2]

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cache.stores.rig import axis, entry, place
@@ -22,7 +22,6 @@ from trimodal.cache.stores.codec import (
 )
 from trimodal.cache.values import Entry, Place
 
-untimed = settings(deadline=None)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
@@ -31,7 +30,6 @@ def sealed(body: bytes) -> bytes:
     return _check("p", "k", body) + body
 
 
-@untimed
 @given(TEXTS, TEXTS, st.integers(0, 1 << 40), st.floats(allow_nan=False, allow_infinity=False))
 def test_what_was_packed_comes_back(text: str, answer: str, tokens: int, expires_at: float) -> None:
     kept = entry(answer, text=text, completion_tokens=tokens, expires_at=expires_at)
@@ -44,7 +42,6 @@ def test_only_for_its_place_and_key() -> None:
     assert unpack("pk", "", packed) is None
 
 
-@untimed
 @given(st.data())
 def test_a_changed_byte_is_no_answer(data: st.DataObject) -> None:
     packed = bytearray(pack("p", "k", entry()))
@@ -54,7 +51,6 @@ def test_a_changed_byte_is_no_answer(data: st.DataObject) -> None:
     assert unpack("p", "k", bytes(packed[:at])) is None
 
 
-@untimed
 @given(st.binary(max_size=200))
 def test_any_bytes_are_no_answer(noise: bytes) -> None:
     assert unpack("p", "k", noise) is None
@@ -100,7 +96,6 @@ def test_what_has_no_form_is_not_packed(changes: dict[str, object]) -> None:
         pack("p", "k", entry(**changes))  # type: ignore[arg-type]
 
 
-@untimed
 @given(st.lists(st.text(), max_size=4), st.lists(st.text(), max_size=4))
 def test_digests_of_different_parts_differ(first: list[str], second: list[str]) -> None:
     assert (digest(*first) == digest(*second)) == (first == second)
@@ -109,7 +104,6 @@ def test_digests_of_different_parts_differ(first: list[str], second: list[str]) 
 PLACES = st.builds(Place, *[st.text("ab:\0\ud800", max_size=3)] * 4)
 
 
-@untimed
 @given(PLACES, PLACES)
 def test_names_of_different_places_differ(first: Place, second: Place) -> None:
     assert (place_name(first) == place_name(second)) == (first == second)

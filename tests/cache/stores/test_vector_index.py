@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cache.stores.rig import START, axis, between, entry, random_vectors
@@ -28,7 +28,6 @@ class Shelf:
         return {name: self.entries[name] for name in names if name in self.entries}
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(

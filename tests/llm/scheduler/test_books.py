@@ -133,4 +133,4 @@ class Books(RuleBasedStateMachine):
 
 
 TestBooks = Books.TestCase
-TestBooks.settings = limits(max_examples=60, stateful_step_count=40, deadline=None)
+TestBooks.settings = limits(max_examples=60, stateful_step_count=40)

@@ -45,7 +45,7 @@ def test_extremes():
     assert mann_whitney([], [1.0]) == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(*[st.lists(st.integers(1, 12), min_size=1, max_size=8)] * 2)
 def test_mann_whitney_is_symmetric_and_knows_ranks_only(first, second):
     p = mann_whitney(first, second)

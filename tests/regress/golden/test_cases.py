@@ -182,7 +182,7 @@ def test_a_byte_order_mark_and_windows_lines(tmp_path):
     assert [case.id for case in read_cases(path)] == ["a"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(max_size=60))
 @example(b"\xff\xfe{\x00")
 @example(b"[" * 60)
