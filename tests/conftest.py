@@ -27,14 +27,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Gives tests that share servers or artefacts to one worker; those of tests/e2e mostly wait."""
+    """Gives tests that share a server or artefacts to one worker: the files of one folder."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = str(super()._split_scope(nodeid))
-            together = ("tests/e2e/speech/", "tests/e2e/", "tests/builders/speech/")
-            return next((folder for folder in together if file.startswith(folder)), file)
+            together = file.startswith(("tests/e2e/", "tests/builders/speech/"))
+            return file.rpartition("/")[0] if together else file
 
     return Scheduling(config, log)
 
