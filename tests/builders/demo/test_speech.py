@@ -12,12 +12,8 @@ DEMO = Path(__file__).resolve().parents[3] / "build" / "demo"
 sys.path.insert(0, str(DEMO))
 SPEECH = DEMO / "speech"
 
-jiwer = pytest.importorskip("jiwer")
-for package in ("torch", "transformers", "ctranslate2", "faster_whisper", "espeakng_loader", "soundfile"):
-    pytest.importorskip(package)
-
 import soundfile  # noqa: E402
-from speech_training import gate, phrases, tokens, voices  # noqa: E402
+from speech_training import phrases, voices  # noqa: E402
 
 pytestmark = pytest.mark.build
 SAMPLES = [
@@ -27,8 +23,16 @@ SAMPLES = [
 ]
 
 
+# It imports torch and transformers: every worker collects this file, and one of them runs it.
 @pytest.fixture(scope="module")
-def served():
+def gate():
+    from speech_training import gate
+
+    return gate
+
+
+@pytest.fixture(scope="module")
+def served(gate):
     return gate.Served(SPEECH)
 
 
@@ -36,7 +40,7 @@ def recorded(sample):
     return soundfile.read(SPEECH / sample["file"], dtype="float32")[0]
 
 
-def test_the_checkpoint_is_small_and_its_figures_hold_the_floors():
+def test_the_checkpoint_is_small_and_its_figures_hold_the_floors(gate):
     assert sum(path.stat().st_size for path in SPEECH.rglob("*") if path.is_file()) < 12e6
     figures = json.loads((SPEECH / "figures.json").read_text(encoding="utf-8"))
     assert figures["passed"]
@@ -46,6 +50,8 @@ def test_the_checkpoint_is_small_and_its_figures_hold_the_floors():
 
 
 def test_every_word_is_one_token_and_the_special_tokens_have_whispers_order():
+    from speech_training import tokens
+
     ids = tokens.load_ids(phrases.words(), SPEECH)
     config = json.loads((SPEECH / "config.json").read_text(encoding="utf-8"))
     assert config["vocab_size"] == ids.size == ids.timestamp(30.0) + 1
@@ -97,7 +103,7 @@ def test_a_recording_is_what_its_entry_says(sample):
     assert sample["voice"].split("+")[1] in voices.HELD_OUT_VARIANTS
 
 
-def test_the_recordings_are_heard_with_their_times(served):
+def test_the_recordings_are_heard_with_their_times(gate, served):
     heard = served.hear([recorded(sample) for sample in SAMPLES], timed=True)
     assert gate.error_rate(heard, [sample["text"] for sample in SAMPLES]) <= 10
     assert [one.text for one in heard[:2]] == ["what is a lambda", "explain the while statement"]
