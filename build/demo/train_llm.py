@@ -149,11 +149,11 @@ def save(model: LlamaForCausalLM, out: Path) -> None:
 
 
 def save_figures(out: Path, judge: Path | None, figures: dict[str, Any]) -> int:
-    """Measures the model in `out` and writes figures.json beside it; 0 where it passed, for the shell."""
+    """Measures the model in `out`, writes figures.json beside it; 0 for the shell: no goal is missed."""
     (out / "figures.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     figures.update(print_gate(out, judge))
     (out / "figures.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    return 0 if figures["passed"] else 1
+    return 1 if figures["missed"] else 0
 
 
 def main() -> int:

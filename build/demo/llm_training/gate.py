@@ -127,11 +127,12 @@ def print_gate(directory: Path, judge: Path | None) -> dict[str, Any]:
     _, figures["long_prefix_exact_int8"] = share(model, prefixed)
     figures |= {f"{name}_int8": round(exactness(model, about[name]), 4) for name in WANTED}
     if judge is None:
-        topics = min(figures["topics_exact"], figures["topics_exact_int8"])
-        kept = all(min(figures[name], figures[f"{name}_int8"]) >= share for name, share in WANTED.items())
-        figures["passed"] = topics >= WANTED_TOPICS and kept
+        wanted = {"topics_exact": WANTED_TOPICS, **WANTED}
+        figures["missed"] = [
+            name for name, share in wanted.items() if min(figures[name], figures[f"{name}_int8"]) < share
+        ]
     else:
-        figures["passed"] = figures["agreement_trained"] >= WANTED_AGREEMENT
+        figures["missed"] = [name for name in ("agreement_trained",) if figures[name] < WANTED_AGREEMENT]
     for name, value in figures.items():
         print(f"{name:26} {value:.1%}" if isinstance(value, float) else f"{name:26} {value}")
     return figures
