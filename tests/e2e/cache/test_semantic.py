@@ -122,13 +122,15 @@ def test_an_embedding_model_that_hangs_holds_nobody_up(
     own_server: Callable[..., TritonServer], minilm: Path, tmp_path: Path
 ) -> None:
     before = set(own_processes(EMBEDDING_STUB))
-    llm = {**SETTINGS, "cache_embedding_budget_ms": "300", "cache_store": str(tmp_path / "answers.sqlite")}
+    llm = {**SETTINGS, "cache_embedding_budget_ms": "100", "cache_store": str(tmp_path / "answers.sqlite")}
     server = own_server(("llm", "embedding"), {"llm": llm, "embedding": {"artefact": str(minilm)}})
     wait_until(lambda: ask(server, STORED).note.cache == "exact", "the first answer")
     (stub,) = set(own_processes(EMBEDDING_STUB)) - before
     os.kill(stub, signal.SIGSTOP)
     try:
-        for number in range(12):
+        # As long as the cache tries it. Triton 2.51 itself ends ("boost::interprocess::lock_exception") when a
+        # stub with requests stands still for a second or more.
+        for number in range(6):
             assert ask(server, f"{number} bottles of what?").finish_reason == "stop"
         assert paraphrased(server, "HOW DO I RESET MY PASSWORD?").cache == ""
         assert paraphrased(server, STORED).cache == "exact"
