@@ -50,7 +50,8 @@ def test_a_machine_that_can_serve(repository):
 def test_an_engine_that_is_missing(repository):
     done = doctor("--model-repository", repository, "--set", "embedding.artefact=onnx-fp16")
     assert done.exit_code == 1
-    assert "→ build one with: trimodal build embedding CHECKPOINT --runtime onnx --precision fp16" in done.output
+    command = "trimodal build embedding CHECKPOINT --runtime onnx --precision fp16"
+    assert f"→ build one with: {command}" in done.output
     assert "there is no built engine embedding/1/onnx-fp16" in done.output
     assert done.output.rstrip().endswith("the server will not start as it is.")
 

@@ -128,8 +128,8 @@ def test_an_embedding_model_that_hangs_holds_nobody_up(
     (stub,) = set(own_processes(EMBEDDING_STUB)) - before
     os.kill(stub, signal.SIGSTOP)
     try:
-        # As long as the cache tries it. Triton 2.51 itself ends ("boost::interprocess::lock_exception") when a
-        # stub with requests stands still for a second or more.
+        # As long as the cache tries it. Triton 2.51 itself ends ("boost::interprocess::lock_exception")
+        # when a stub with requests stands still for a second or more.
         for number in range(6):
             assert ask(server, f"{number} bottles of what?").finish_reason == "stop"
         assert paraphrased(server, "HOW DO I RESET MY PASSWORD?").cache == ""
