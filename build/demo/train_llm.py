@@ -149,7 +149,7 @@ def save(model: LlamaForCausalLM, out: Path) -> None:
 
 
 def save_figures(out: Path, judge: Path | None, figures: dict[str, Any]) -> int:
-    """Measures the model in `out`, writes figures.json beside it; 0 for the shell: no goal is missed."""
+    """Measures the model in `out` and writes its figures.json; returns 1 where a goal is missed."""
     (out / "figures.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     figures.update(print_gate(out, judge))
     (out / "figures.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

@@ -35,9 +35,19 @@ class QuestionVectors:
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Vector] = OrderedDict()
 
-    def embed(self, key: str, text: str, calls: TimedCalls) -> Vector:
-        """The vector of a question, by a call of its lookup. Raises Bypassed."""
-        return self._embed(key, text, calls, self._budget_s)
+    def embed(self, key: str, text: str, calls: TimedCalls, budget_s: float | None = None) -> Vector:
+        """The vector of a question, by a call of `calls` within `budget_s` or a lookup's. Raises Bypassed."""
+
+        def work() -> Vector:
+            vector = self._embedder.embed(text)
+            # Also when the lookup has been given up by now: its answer is stored later.
+            with self._lock:
+                self._kept[key] = vector
+                while len(self._kept) > VECTORS_KEPT:
+                    self._kept.popitem(last=False)
+            return vector
+
+        return calls.call(self._guarded, work, budget_s or self._budget_s, (InvalidArgument,))
 
     def take(self, key: str, text: str) -> Vector | None:
         """The vector of a question whose answer is stored now, once; None: there is none in time."""
@@ -53,7 +63,7 @@ class QuestionVectors:
         def job() -> None:
             calls.begin()
             try:
-                done.put(self._embed(key, text, calls, budget_s))
+                done.put(self.embed(key, text, calls, budget_s))
             except Bypassed:
                 done.put(None)
 
@@ -64,15 +74,3 @@ class QuestionVectors:
         except queue.Empty:
             calls.give_up(math.inf)
             return None
-
-    def _embed(self, key: str, text: str, calls: TimedCalls, budget_s: float) -> Vector:
-        def work() -> Vector:
-            vector = self._embedder.embed(text)
-            # Also when the lookup has been given up by now: its answer is stored later.
-            with self._lock:
-                self._kept[key] = vector
-                while len(self._kept) > VECTORS_KEPT:
-                    self._kept.popitem(last=False)
-            return vector
-
-        return calls.call(self._guarded, work, budget_s, (InvalidArgument,))

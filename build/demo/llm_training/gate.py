@@ -126,13 +126,13 @@ def print_gate(directory: Path, judge: Path | None) -> dict[str, Any]:
     figures["topics_exact_int8"], figures["trained_exact_int8"] = share(model, trained)
     _, figures["long_prefix_exact_int8"] = share(model, prefixed)
     figures |= {f"{name}_int8": round(exactness(model, about[name]), 4) for name in WANTED}
-    if judge is None:
-        wanted = {"topics_exact": WANTED_TOPICS, **WANTED}
-        figures["missed"] = [
-            name for name, share in wanted.items() if min(figures[name], figures[f"{name}_int8"]) < share
-        ]
-    else:
-        figures["missed"] = [name for name in ("agreement_trained",) if figures[name] < WANTED_AGREEMENT]
+    main_goals = {"topics_exact": WANTED_TOPICS, **WANTED}
+    goals = main_goals if judge is None else {"agreement_trained": WANTED_AGREEMENT}
+    figures["missed"] = [
+        name
+        for name, least in goals.items()
+        if min(figures[name], figures.get(f"{name}_int8", figures[name])) < least
+    ]
     for name, value in figures.items():
         print(f"{name:26} {value:.1%}" if isinstance(value, float) else f"{name:26} {value}")
     return figures
