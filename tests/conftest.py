@@ -21,20 +21,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         slow = [item for item in items if item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
-    long = ("e2e", "build")
+    long = ("build", "e2e")
     items.sort(key=lambda item: [not item.get_closest_marker(mark) for mark in long])
+
+
+# One worker for all that imports torch and transformers, several seconds of one core each time.
+TORCH = ("tests/builders/", "tests/speech/engines/", "tests/speech/whisper/", "tests/bench/vision/")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Gives each file to one worker; where files share a server or artefacts, their whole folder."""
+    """Gives each file to one worker; where files share a server or imports that are slow, all of them."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = str(super()._split_scope(nodeid))
-            together = file.startswith(("tests/e2e/", "tests/builders/speech/"))
-            return file.rpartition("/")[0] if together else file
+            if file.startswith(TORCH):
+                return "torch"
+            return file.rpartition("/")[0] if file.startswith("tests/e2e/") else file
 
     return Scheduling(config, log)
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -27,6 +28,19 @@ def importable() -> Iterator[None]:
         yield
     finally:
         sys.path.remove(str(BUILD))
+
+
+class Later:
+    """A module, also one of build/, imported when a test first uses it: every worker collects every file."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__"):  # pytest asks every global of a file whether it is a test
+            raise AttributeError(attribute)
+        with importable():
+            return getattr(importlib.import_module(self._name), attribute)
 
 
 def run(script: str, *arguments: object) -> None:

@@ -11,11 +11,15 @@ from trimodal.bench.vision.torch_baseline import WARM_UPS, capture, open_torch
 from trimodal.errors import ArtefactError
 from trimodal.manifest import read_manifest, write_manifest
 
-torch = pytest.importorskip("torch")
+
+# Imported here, not with the file: every worker collects every file.
+@pytest.fixture(scope="module")
+def torch():
+    return pytest.importorskip("torch")
 
 
 @pytest.fixture
-def directory(tmp_path):
+def directory(tmp_path, torch):
     before = torch.get_num_threads()
     yield artefact(tmp_path / "onnx", classes=3)
     torch.set_num_threads(before)
@@ -27,7 +31,7 @@ def say_architecture(directory, name):
     write_manifest(directory, manifest)
 
 
-def test_the_network_of_the_artefact_runs_on_whole_batches(directory, monkeypatch):
+def test_the_network_of_the_artefact_runs_on_whole_batches(directory, torch, monkeypatch):
     say_architecture(directory, "digits-resnet")
     seen = []
     real = torch.nn.Linear.forward
@@ -48,7 +52,8 @@ def test_a_network_that_torch_does_not_know_is_refused(directory):
 class Recording:
     """torch whose CUDA graph is the forward call that was made while it was captured, done again in place."""
 
-    def __init__(self):
+    def __init__(self, torch):
+        self.torch = torch
         self.order = []
         self.calls = []
         self.cuda = SimpleNamespace(
@@ -58,7 +63,7 @@ class Recording:
         assert all(hasattr(torch.cuda, name) for name in vars(self.cuda))
 
     def __getattr__(self, name):
-        return getattr(torch, name)
+        return getattr(self.torch, name)
 
     def stream_like(self):
         return SimpleNamespace(wait_stream=lambda other: self.order.append("wait"))
@@ -82,8 +87,8 @@ class Recording:
         logits.copy_(images.float().mean((1, 2, 3)))
 
 
-def test_a_captured_graph_gets_each_batch_and_gives_its_logits():
-    recording = Recording()
+def test_a_captured_graph_gets_each_batch_and_gives_its_logits(torch):
+    recording = Recording(torch)
     first = torch.zeros((2, 3, 4, 4), dtype=torch.uint8)
     replay = capture(recording, recording.forward, first, "cpu")
     warm = ["wait", "stream", *["forward"] * WARM_UPS, "end of stream", "wait"]

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tests.builders.scripts import importable, refusal, run
+from tests.builders.scripts import Later, importable, refusal, run
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, read_manifest
 from trimodal.vision.artefact import InputSpec
@@ -20,11 +20,7 @@ SCRIPT = "vision_onnx"
 SPEC = InputSpec(height=32, width=32, resize="exact")
 CLASSES = 6
 PIXELS = np.random.default_rng(3).integers(0, 256, (24, 3, 32, 32), dtype=np.uint8)
-with importable():
-    import torch
-    from steps.vision.checkpoint import load_model, read_config
-    from steps.vision.images import normalised
-    from steps.vision.models import random_model
+torch, checkpoint, models = Later("torch"), Later("steps.vision.checkpoint"), Later("steps.vision.models")
 
 
 @pytest.fixture(autouse=True)
@@ -41,13 +37,17 @@ def config(directory: Path, architecture: str) -> Path:
     return directory
 
 
+def normalised(pixels: np.ndarray) -> np.ndarray:
+    return np.asarray(Later("steps.vision.images").normalised(pixels, SPEC))
+
+
 def random(architecture: str) -> torch.nn.Module:
-    return random_model(architecture, SPEC, normalised(PIXELS, SPEC), classes=CLASSES)
+    return models.random_model(architecture, SPEC, normalised(PIXELS), classes=CLASSES)
 
 
 def logits_of(model: torch.nn.Module) -> np.ndarray:
     with torch.inference_mode():
-        return np.asarray(model(torch.from_numpy(normalised(PIXELS, SPEC))).numpy())
+        return np.asarray(model(torch.from_numpy(normalised(PIXELS))).numpy())
 
 
 def export(model: torch.nn.Module, file: Path, *, free: bool = True, opset: int = 17) -> None:
@@ -233,12 +233,12 @@ def test_a_resnet_of_the_hub_gives_the_logits_that_transformers_gives(
     theirs.save_pretrained(tmp_path)
     processor = {"crop_pct": 0.875, "image_mean": [0.5] * 3, "image_std": [0.25] * 3, "size": 224}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
-    read = read_config(tmp_path)
+    read = checkpoint.read_config(tmp_path)
     assert (read.architecture, read.labels) == (architecture, ["tench", "goldfish", "shark"])
     assert (read.input.height, read.input.resize_to, read.input.filter) == (224, 256, "bicubic")
     pixels = torch.randn(2, 3, 64, 64)
     with torch.no_grad():
-        torch.testing.assert_close(load_model(tmp_path, read)(pixels), theirs(pixels).logits)
+        torch.testing.assert_close(checkpoint.load_model(tmp_path, read)(pixels), theirs(pixels).logits)
 
 
 def test_another_resnet_of_the_hub_is_refused(tmp_path):
@@ -246,4 +246,4 @@ def test_another_resnet_of_the_hub_is_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(found))
     (tmp_path / "preprocessor_config.json").write_text("{}")
     with pytest.raises(ArtefactError, match="neither ResNet-18 nor ResNet-50"):
-        read_config(tmp_path)
+        checkpoint.read_config(tmp_path)

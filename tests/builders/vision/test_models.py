@@ -5,14 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.builders.scripts import importable
+from tests.builders.scripts import Later
 from trimodal.vision.artefact import InputSpec
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
-with importable():
-    import torch
-    from steps.vision.models import ARCHITECTURES, make, random_model
-    from steps.vision.networks import LayerNorm2d, SelfAttention
+torch, models, networks = Later("torch"), Later("steps.vision.models"), Later("steps.vision.networks")
 
 # torchvision.models: `num_params` of the published weights (vision_transformer.py, convnext.py, …), the
 # number of tensors in their state dicts, and some of their names and shapes.
@@ -66,7 +63,7 @@ PUBLISHED = {
 def test_parameters_are_torchvisions(name):
     parameters, tensors, shapes = PUBLISHED[name]
     with torch.device("meta"):
-        model = ARCHITECTURES[name](num_classes=1000)
+        model = models.ARCHITECTURES[name](num_classes=1000)
     state = model.state_dict()
     assert sum(weight.numel() for weight in model.parameters()) == parameters
     assert len(state) == tensors
@@ -77,18 +74,18 @@ def test_arithmetic_is_torchvisions():
     torch.manual_seed(0)
     theirs = torch.nn.MultiheadAttention(32, 4, batch_first=True)
     torch.nn.init.normal_(theirs.in_proj_bias)
-    ours = SelfAttention(32, 4)
+    ours = networks.SelfAttention(32, 4)
     ours.load_state_dict(theirs.state_dict())  # the same names, no more and no fewer
     x = torch.randn(3, 7, 32)
     with torch.inference_mode():
         expected, _ = theirs(x, x, x, need_weights=False)
         torch.testing.assert_close(ours(x), expected)
-        norm = LayerNorm2d(5, eps=1e-6)
+        norm = networks.LayerNorm2d(5, eps=1e-6)
         picture = torch.randn(2, 5, 3, 4)
         flat = torch.nn.functional.layer_norm(picture.permute(0, 2, 3, 1), (5,), eps=1e-6)
         torch.testing.assert_close(norm(picture), flat.permute(0, 3, 1, 2))
     for name in ("vit-tiny", "convnext-nano"):
-        modules = list(ARCHITECTURES[name](num_classes=3).modules())
+        modules = list(models.ARCHITECTURES[name](num_classes=3).modules())
         assert {module.eps for module in modules if isinstance(module, torch.nn.LayerNorm)} == {1e-6}
         assert {module.approximate for module in modules if isinstance(module, torch.nn.GELU)} == {"none"}
 
@@ -96,7 +93,7 @@ def test_arithmetic_is_torchvisions():
 def test_positions_follow_the_size_of_the_input():
     spec = InputSpec(height=384, width=384, resize="exact")
     with torch.device("meta"):
-        model = make("vit_b_16", 1000, spec)
+        model = models.make("vit_b_16", 1000, spec)
     # num_params of torchvision's ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1, which reads 384 pixels.
     assert sum(weight.numel() for weight in model.parameters()) == 86_859_496
 
@@ -105,10 +102,10 @@ def test_positions_follow_the_size_of_the_input():
 def test_random_weights_tell_images_apart_and_are_always_the_same(name):
     spec = InputSpec(height=32, width=32, resize="exact")
     pixels = np.random.default_rng(0).normal(size=(20, 3, 32, 32)).astype(np.float32)
-    model = random_model(name, spec, pixels, classes=50)
+    model = models.random_model(name, spec, pixels, classes=50)
     with torch.inference_mode():
         logits = model(torch.from_numpy(pixels)).numpy()
-        again = random_model(name, spec, pixels, classes=50)(torch.from_numpy(pixels)).numpy()
+        again = models.random_model(name, spec, pixels, classes=50)(torch.from_numpy(pixels)).numpy()
     assert np.array_equal(logits, again)
     np.testing.assert_allclose(logits.mean(0), 0, atol=1e-4)
     assert len(set(logits.argmax(1))) > 5

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from qdrant_client import QdrantClient
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient
 
 
 class OneAtATime:
@@ -29,4 +30,6 @@ class OneAtATime:
 
 
 def local_client() -> Any:
+    from qdrant_client import QdrantClient
+
     return OneAtATime(QdrantClient(":memory:"))

@@ -16,11 +16,15 @@ from trimodal.regress.compare.significance import (
     ratio_interval,
 )
 
-stats = pytest.importorskip("scipy.stats")
+
+# Imported here, not with the file: every worker collects every file.
+@pytest.fixture(scope="module")
+def stats():
+    return pytest.importorskip("scipy.stats")
 
 
 @pytest.mark.parametrize(("n", "m"), [(3, 3), (4, 9), (10, 10), (30, 30), (40, 50)])
-def test_mann_whitney_is_scipys(n, m):
+def test_mann_whitney_is_scipys(stats, n, m):
     generator = np.random.default_rng(n)
     first, second = generator.normal(size=n), generator.normal(0.6, size=m)
     method = "exact" if n + m <= 60 else "asymptotic"
@@ -28,7 +32,7 @@ def test_mann_whitney_is_scipys(n, m):
     assert mann_whitney(first.tolist(), second.tolist()) == pytest.approx(expected, rel=1e-9)
 
 
-def test_mann_whitney_with_ties():
+def test_mann_whitney_with_ties(stats):
     first, second = [1, 1, 2, 3], [2, 3, 3, 4, 4]
     ranks = stats.rankdata(first + second)
     ways = [abs(sum(some) - 20) for some in itertools.combinations(ranks, 4)]
@@ -62,7 +66,7 @@ def test_false_alarms_are_at_most_as_many_as_promised():
 @pytest.mark.parametrize(
     ("before", "after"), [((9, 10), (4, 10)), ((10, 11), (0, 3)), ((1, 8), (2, 5)), ((0, 4), (0, 4))]
 )
-def test_fewer_successes_is_fishers_test(before, after):
+def test_fewer_successes_is_fishers_test(stats, before, after):
     table = [[after[0], after[1] - after[0]], [before[0], before[1] - before[0]]]
     expected = stats.fisher_exact(table, alternative="less").pvalue
     assert fewer_successes(before, after) == pytest.approx(expected)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from trimodal.speech.engines.tensorrt.memory import Memory, View
+from trimodal.speech.engines.tensorrt.scores import Chooser, DeviceScores
 from trimodal.speech.whisper.graphs import HostScores, log_sum
-
-torch = pytest.importorskip("torch")
-
-from trimodal.speech.engines.tensorrt.memory import Memory, View  # noqa: E402
-from trimodal.speech.engines.tensorrt.scores import Chooser, DeviceScores  # noqa: E402
 
 MAX_BATCH = 8
 
@@ -21,6 +18,8 @@ def on_host(logits):
 
 def in_torch(logits, chooser=None):
     """As a step leaves them: at the beginning of a block that is larger."""
+    import torch
+
     memory = Memory("cpu")
     block = memory.block(logits.size + 7, torch.float32)
     return DeviceScores(chooser or Chooser(memory, MAX_BATCH, logits.shape[1]), memory.put(block, logits))
@@ -79,6 +78,8 @@ def test_the_first_also_where_many_threads_would_share_the_work():
 
 
 def test_a_mask_is_made_once_for_each_set_and_the_logits_are_not_fetched(monkeypatch):
+    import torch
+
     memory = Memory("cpu")
     made, fetched = [], []
     block, fetch = Memory.block, Memory.fetch
@@ -96,6 +97,8 @@ def test_a_mask_is_made_once_for_each_set_and_the_logits_are_not_fetched(monkeyp
 
 
 def test_what_was_expected_comes_with_the_rest_in_one_wait(monkeypatch):
+    import torch
+
     logits = np.random.default_rng(0).normal(size=(2, 40)).astype(np.float32)
     scores, fetches = in_torch(logits), []
     fetch = Memory.fetch
