@@ -98,8 +98,7 @@ def opened() -> Iterator[Open]:
         driver.engine.close()
 
 
-@pytest.fixture(scope="module")
-def solo(prompts: list[list[int]]) -> list[list[int]]:
+def answers_alone(prompts: list[list[int]]) -> list[list[int]]:
     """Greedy tokens of each prompt, alone and without any cache."""
     settings = LlmSettings(
         numerics="reproducible", threads=1, version_directory=VERSION, enable_prefix_caching=False
@@ -108,6 +107,28 @@ def solo(prompts: list[list[int]]) -> list[list[int]]:
     answers = [driver.run([prompt])[0] for prompt in prompts]
     driver.engine.close()
     return answers
+
+
+@pytest.fixture(scope="module")
+def solo(prompts: list[list[int]]) -> list[list[int]]:
+    return answers_alone(prompts)
+
+
+@pytest.fixture(scope="module")
+def mixed(prompts: list[list[int]]) -> list[list[int]]:
+    """Short prompts, and long ones with an earlier turn that they share."""
+    tokenizer = CheckpointTokenizer(VERSION / "openvino-int8")
+    before = [
+        {"role": "user", "content": "what is a lambda? " * 10},
+        {"role": "assistant", "content": "An anonymous function."},
+    ]
+    chats = [[*before, {"role": "user", "content": question}] for question in QUESTIONS[8:]]
+    return prompts[:8] + [tokenizer.encode(tokenizer.render(chat)) for chat in chats]
+
+
+@pytest.fixture(scope="module")
+def mixed_solo(mixed: list[list[int]]) -> list[list[int]]:
+    return answers_alone(mixed)
 
 
 def long(prompts: list[list[int]], length: int, first: int) -> list[int]:
@@ -195,26 +216,17 @@ def test_a_prompt_cancelled_half_way_leaves_no_unfilled_block_for_others(opened,
 
 @pytest.mark.parametrize("chunk", [40, pytest.param(256, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("speculation", ["none", "draft", "prompt_lookup"])
-def test_prompts_of_mixed_lengths_in_parts(opened, prompts, monkeypatch, speculation, chunk):
+def test_prompts_of_mixed_lengths_in_parts(opened, mixed, mixed_solo, monkeypatch, speculation, chunk):
     """Long prompts are computed over several steps, beside others that are already answered."""
     monkeypatch.setattr("trimodal.llm.engines.openvino.speculation._MARGIN", 0.0)
-    tokenizer = CheckpointTokenizer(VERSION / "openvino-int8")
-    before = [
-        {"role": "user", "content": "what is a lambda? " * 10},
-        {"role": "assistant", "content": "An anonymous function."},
-    ]
-    chats = [[*before, {"role": "user", "content": question}] for question in QUESTIONS[8:]]
-    mixed = prompts[:8] + [tokenizer.encode(tokenizer.render(chat)) for chat in chats]
-    plain = opened(enable_prefix_caching=False)
-    wanted = [plain.run([prompt])[0] for prompt in mixed]
     driver = opened(speculation=speculation, max_num_batched_tokens=chunk)
-    assert driver.run(mixed) == wanted
+    assert driver.run(mixed) == mixed_solo
     ids = []
     for prompt in reversed(mixed):
         ids.append(driver.add(prompt))
         driver.step()
     driver.finish()
-    assert [driver.tokens(id) for id in reversed(ids)] == wanted
+    assert [driver.tokens(id) for id in reversed(ids)] == mixed_solo
 
 
 @pytest.mark.parametrize("after", [0, 1, 5])
