@@ -17,7 +17,9 @@ from trimodal.cli.client.classify import classify
 from trimodal.cli.client.transcribe import transcribe
 from trimodal.cli.demo import demo
 from trimodal.cli.doctor import doctor
+from trimodal.cli.gateway import gateway
 from trimodal.cli.init import init
+from trimodal.cli.keys import keys
 from trimodal.cli.plan import plan
 from trimodal.cli.regress import regress
 from trimodal.cli.serve import serve
@@ -28,11 +30,12 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-for command in (demo, serve, init, doctor, chat, ask, classify, transcribe, regress):
+for command in (demo, serve, gateway, init, doctor, chat, ask, classify, transcribe, regress):
     app.command()(command)
 app.add_typer(build, name="build")
 app.add_typer(bench, name="bench")
 app.add_typer(cache, name="cache")
+app.add_typer(keys, name="keys")
 app.add_typer(plan, name="plan")
 
 

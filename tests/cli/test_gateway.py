@@ -1,0 +1,98 @@
+"""`trimodal gateway` and `trimodal keys`, as commands."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from trimodal.cli.app import app
+from trimodal.gateway.keys import read_keys
+
+LIMIT_S = 30.0
+
+
+def command(*arguments: object):  # type: ignore[no-untyped-def]
+    return CliRunner().invoke(app, [str(one) for one in arguments])
+
+
+def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    added = command("keys", "add", "mobile app", "--file", file, "--tier", "premium", "--model", "llm")
+    assert added.exit_code == 0
+    assert added.output.startswith("tm-")
+    (key,) = read_keys(file)
+    assert (key.name, key.tier, key.models) == ("mobile app", "premium", ("llm",))
+    listed = command("keys", "list", "--file", file).output
+    assert "mobile app" in listed
+    assert added.output.strip() not in listed
+    assert command("keys", "revoke", "mobile app", "--file", file).exit_code == 0
+    assert read_keys(file) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("keys", "revoke", "nobody"), "no key is named 'nobody'"),
+        (("keys", "add", ""), "name"),
+        (("gateway", "--host", "0.0.0.0"), "name a file of --keys"),
+        (("gateway", "--keys", "none.toml"), "no such file"),
+        (("gateway", "--upstream", "nowhere"), "host:port"),
+        (("gateway", "--port", "70000"), "port"),
+        (("gateway", "--max-body-bytes", "1"), "max_body_bytes"),
+        (("gateway", "--host", "192.0.2.1", "--without-keys", "--port", "0"), "cannot listen on 192.0.2.1"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("keys.toml").write_text("")
+    done = command(*arguments)
+    assert done.exit_code == 1
+    assert message in done.output
+    assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_until_a_signal_and_leaves_in_order(name: signal.Signals) -> None:
+    arguments = [
+        sys.executable,
+        "-m",
+        "trimodal.cli.app",
+        "gateway",
+        "--port",
+        "0",
+        "--upstream",
+        "127.0.0.1:1",
+    ]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as gateway:
+        try:
+            assert gateway.stdout is not None
+            url = gateway.stdout.readline().split()[-1].removesuffix("/v1")
+            until = time.monotonic() + LIMIT_S
+            while True:
+                try:
+                    health = httpx.get(f"{url}/health", timeout=5)
+                    break
+                except httpx.ConnectError:
+                    assert time.monotonic() < until
+                    time.sleep(0.05)
+            assert health.json() == {"status": "ok"}
+            ready = httpx.get(f"{url}/ready", timeout=10)
+            assert (ready.status_code, ready.text) == (503, "not ready: the model server does not answer\n")
+            gateway.send_signal(name)
+            assert gateway.wait(LIMIT_S) == 0
+            assert gateway.stdout.read().endswith("Stopped.\n")
+        finally:
+            gateway.kill()

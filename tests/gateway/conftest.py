@@ -1,0 +1,81 @@
+"""A gateway on a free port in front of a fake Triton, in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import openai
+import pytest
+
+from trimodal.client.client import Client
+from trimodal.client.transports.base import Timeouts
+from trimodal.client.transports.fake import FakeTransport, labelled, scripted
+from trimodal.client.transports.fake_speech import FakeSpeech
+from trimodal.gateway.server import GatewayServer
+from trimodal.gateway.settings import GatewaySettings
+
+ANSWER = "An answer with naïve café, 日本語 and 😀 in it."
+LIMIT_S = 20.0
+
+
+@dataclass(frozen=True)
+class Running:
+    """`url` is without /v1; `triton` records what the gateway sent."""
+
+    url: str
+    triton: FakeTransport
+
+    def openai(self, key: str = "none", **options: object) -> openai.OpenAI:
+        values = {"max_retries": 0, "timeout": LIMIT_S, **options}
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, **values)  # type: ignore[arg-type]
+
+    def openai_async(self, key: str = "none") -> openai.AsyncOpenAI:
+        return openai.AsyncOpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=LIMIT_S)
+
+
+Serve = Callable[..., Running]
+
+
+def fake_triton(**models: object) -> FakeTransport:
+    """Every model, with scripted answers."""
+    usual = {
+        "llm": scripted(ANSWER, step=0.002),
+        "vision": labelled(("seven", 0.9), ("one", 0.1)),
+        "speech": FakeSpeech(("what", 0.1, 0.3), ("is", 0.4, 0.6), ("this?", 0.7, 0.9), ("Well.", 2.4, 2.9)),
+        "embedding": vectors,
+    }
+    return FakeTransport(**{**usual, **models})  # type: ignore[arg-type]
+
+
+def vectors(request):  # type: ignore[no-untyped-def]
+    """Unit vectors [N, 4] that depend on the text's length."""
+    import numpy as np
+
+    lengths = [len(text) for (text,) in request.inputs["text_input"]]
+    rows = np.array([[length, 1, 2, 3] for length in lengths], np.float32)
+    return {"embedding": rows / np.linalg.norm(rows, axis=1, keepdims=True)}
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    started: list[tuple[GatewayServer, threading.Thread]] = []
+
+    def start(triton: FakeTransport | None = None, silence: float = 10.0, **settings: object) -> Running:
+        triton = triton or fake_triton()
+        client = Client(transport=triton, timeouts=Timeouts(silence=silence))
+        values = {"port": 0, "drain_timeout_s": 1.0, **settings}
+        server = GatewayServer(GatewaySettings.model_validate(values), client)
+        url = server.listen()
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        started.append((server, thread))
+        return Running(url, triton)
+
+    yield start
+    for server, _ in started:
+        server.stop()
+    for _, thread in started:
+        thread.join(LIMIT_S)
+        assert not thread.is_alive()

@@ -1,0 +1,147 @@
+"""Transcriptions, called with OpenAI's own package; the recordings are made here."""
+
+from __future__ import annotations
+
+import io
+
+import httpx
+import numpy as np
+import openai
+import pytest
+import soundfile
+
+from tests.gateway.conftest import Serve
+
+TEXT = "what is this? Well."
+
+
+def wav(seconds: float = 3.0, rate: int = 16_000, kind: str = "WAV") -> io.BytesIO:
+    file = io.BytesIO()
+    noise = np.random.default_rng(0).normal(0, 0.1, round(seconds * rate))
+    soundfile.write(file, noise, rate, format=kind)
+    file.seek(0)
+    file.name = f"talk.{kind.lower()}"
+    return file
+
+
+@pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG", "MP3"])
+@pytest.mark.parametrize("rate", [8_000, 44_100])
+def test_any_file_gives_its_words(serve: Serve, kind: str, rate: int) -> None:
+    served = serve()
+    answer = served.openai().audio.transcriptions.create(model="speech", file=wav(3, rate, kind))
+    assert answer.text == TEXT
+    assert answer.usage.seconds == 3
+    sent = sum(array.size for request in served.triton.requests for array in request.inputs.values())
+    assert sent == pytest.approx(3 * 16_000, rel=0.03)
+    assert served.triton.functions["speech"].streams == {}, "no stream is left"
+
+
+@pytest.mark.parametrize("container", ["m4a", "webm"])
+def test_what_soundfile_does_not_know_pyav_reads(serve: Serve, container: str) -> None:
+    av = pytest.importorskip("av")
+    file = io.BytesIO()
+    codec = {"m4a": "aac", "webm": "libopus"}[container]
+    with av.open(file, "w", format={"m4a": "mp4"}.get(container, container)) as out:
+        stream = out.add_stream(codec, rate=48_000, layout="mono")
+        samples = np.random.default_rng(0).normal(0, 0.1, (1, 3 * 48_000)).astype(np.float32)
+        for at in range(0, samples.shape[1], 960):
+            frame = av.AudioFrame.from_ndarray(samples[:, at : at + 960], format="fltp", layout="mono")
+            frame.sample_rate = 48_000
+            out.mux(stream.encode(frame))
+        out.mux(stream.encode(None))
+    file.seek(0)
+    file.name = f"talk.{container}"
+    assert serve().openai().audio.transcriptions.create(model="speech", file=file).text == TEXT
+
+
+def test_every_format(serve: Serve) -> None:
+    create = serve().openai().audio.transcriptions.create
+
+    def told(name: str) -> str:
+        return str(create(model="speech", file=wav(), response_format=name))  # type: ignore[call-overload]
+
+    assert told("text") == f"{TEXT}\n"
+    assert told("srt") == (
+        "1\n00:00:00,100 --> 00:00:01,100\nwhat is this?\n\n2\n00:00:02,400 --> 00:00:03,400\nWell.\n"
+    )
+    assert told("vtt") == (
+        "WEBVTT\n\n00:00:00.100 --> 00:00:01.100\nwhat is this?\n\n00:00:02.400 --> 00:00:03.400\nWell.\n"
+    )
+    verbose = create(
+        model="speech",
+        file=wav(),
+        response_format="verbose_json",
+        timestamp_granularities=["word", "segment"],
+    )  # fmt: skip
+    assert (verbose.text, verbose.duration, verbose.task) == (TEXT, 3.0, "transcribe")
+    assert [(word.word, word.start, word.end) for word in verbose.words][:2] == [
+        ("what", 0.1, 0.3),
+        ("is", 0.4, 0.6),
+    ]
+    assert [(one.start, one.end, one.text) for one in verbose.segments] == [
+        (0.1, 1.1, "what is this?"), (2.4, 3.4, "Well."),
+    ]  # fmt: skip
+
+
+def test_a_stream_of_text(serve: Serve) -> None:
+    events = list(serve().openai().audio.transcriptions.create(model="speech", file=wav(25), stream=True))
+    *deltas, done = events
+    assert {one.type for one in deltas} == {"transcript.text.delta"}
+    assert "".join(one.delta for one in deltas).strip() == done.text == TEXT
+    assert done.type == "transcript.text.done"
+
+
+@pytest.mark.parametrize(
+    ("form", "param"),
+    [
+        ({"model": ""}, "model"),
+        ({"response_format": "pdf"}, "response_format"),
+        ({"temperature": "0.7"}, "temperature"),
+        ({"stream": "perhaps"}, "stream"),
+        ({"timestamp_granularities[]": "word"}, "timestamp_granularities[]"),
+        ({"no_such_field": "1"}, "no_such_field"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_wrong_field_is_named(serve: Serve, form: dict[str, str], param: str) -> None:
+    served = serve()
+    answer = httpx.post(
+        f"{served.url}/v1/audio/transcriptions", data={"model": "speech", **form}, files={"file": wav()}
+    )
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+    assert served.triton.requests == []
+
+
+@pytest.mark.parametrize(
+    ("contents", "message"),
+    [
+        (b"", "empty"),
+        (b"not audio at all" * 99, "cannot be read as audio"),
+        (b"RIFF\x24\0\0\0WAVEfmt ", "audio"),
+    ],
+    ids=["empty", "text", "cut"],
+)
+def test_what_is_no_recording(serve: Serve, contents: bytes, message: str) -> None:
+    served = serve()
+    with pytest.raises(openai.BadRequestError, match=message) as caught:
+        served.openai().audio.transcriptions.create(model="speech", file=("a.wav", contents))
+    assert caught.value.param == "file"
+    assert "/tmp" not in str(caught.value)
+    assert served.triton.functions["speech"].streams == {}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"--x\r\nbroken",
+        b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\ndata',
+        b"--x\r\nbroken--",
+    ],
+    ids=["empty", "no header", "no end", "no boundary"],
+)
+def test_broken_multipart(serve: Serve, body: bytes) -> None:
+    headers = {"content-type": "multipart/form-data; boundary=x"}
+    answer = httpx.post(f"{serve().url}/v1/audio/transcriptions", content=body, headers=headers)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"]

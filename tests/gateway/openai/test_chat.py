@@ -1,0 +1,302 @@
+"""Chat and text completions, called with OpenAI's own package."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+
+import httpx
+import openai
+import pytest
+
+from tests.gateway.conftest import ANSWER, Serve, fake_triton
+from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
+from trimodal.errors import InternalError, InvalidArgument, Unavailable
+
+CHAT = [{"role": "user", "content": "what is a lambda?"}]
+WORDS = len(ANSWER.split())
+
+
+def test_a_whole_answer(serve: Serve) -> None:
+    served = serve()
+    raw = served.openai().chat.completions.with_raw_response.create(model="llm", messages=CHAT)
+    answer = raw.parse()
+    (choice,) = answer.choices
+    assert (choice.message.role, choice.message.content, choice.finish_reason) == (
+        "assistant",
+        ANSWER,
+        "stop",
+    )
+    assert (answer.object, answer.model) == ("chat.completion", "llm")
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (8, WORDS)
+    assert answer.usage.total_tokens == 8 + WORDS
+    assert raw.headers["x-trimodal-cache"] == "miss"
+    assert {part.split(";")[0] for part in raw.headers["server-timing"].split(", ")} == {
+        "queue",
+        "ttft",
+        "total",
+    }
+    assert raw.headers["x-request-id"] == answer._request_id != ""
+
+
+def test_a_stream(serve: Serve) -> None:
+    chunks = list(serve().openai().chat.completions.create(model="llm", messages=CHAT, stream=True))
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == ANSWER
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert [chunk.choices[0].finish_reason for chunk in chunks] == [None] * (len(chunks) - 1) + ["stop"]
+    assert len({chunk.id for chunk in chunks}) == 1
+    assert all(chunk.usage is None for chunk in chunks)
+
+
+def test_usage_at_the_end_of_a_stream(serve: Serve) -> None:
+    options = {"include_usage": True}
+    *_, last = (
+        serve()
+        .openai()
+        .chat.completions.create(model="llm", messages=CHAT, stream=True, stream_options=options)
+    )
+    assert (last.choices, last.usage.prompt_tokens, last.usage.completion_tokens) == ([], 8, WORDS)
+
+
+def test_the_stream_ends_with_done_and_is_not_kept_back_by_proxies(serve: Serve) -> None:
+    body = {"model": "llm", "messages": CHAT, "stream": True}
+    answer = httpx.post(f"{serve().url}/v1/chat/completions", json=body)
+    assert answer.text.endswith("data: [DONE]\n\n")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert (answer.headers["cache-control"], answer.headers["x-accel-buffering"]) == ("no-cache", "no")
+
+
+async def test_many_at_once(serve: Serve) -> None:
+    async with serve().openai_async() as client:
+        asked = (client.chat.completions.create(model="llm", messages=CHAT) for _ in range(32))
+        answers = await asyncio.gather(*asked)
+    assert {answer.choices[0].message.content for answer in answers} == {ANSWER}
+
+
+def test_several_choices_have_seeds_of_their_own(serve: Serve) -> None:
+    served = serve()
+    answer = served.openai().chat.completions.create(model="llm", messages=CHAT, n=3, seed=7, temperature=0.5)
+    assert [choice.index for choice in answer.choices] == [0, 1, 2]
+    assert [int(request.inputs["seed"][0]) for request in served.triton.requests] == [7, 8, 9]
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (8, 3 * WORDS)
+    chunks = list(served.openai().chat.completions.create(model="llm", messages=CHAT, n=2, stream=True))
+    for index in (0, 1):
+        mine = [one.choices[0] for one in chunks if one.choices[0].index == index]
+        assert "".join(choice.delta.content or "" for choice in mine) == ANSWER
+        assert mine[-1].finish_reason == "stop"
+
+
+def test_what_is_sent_to_triton(serve: Serve) -> None:
+    served = serve()
+    chat = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]},
+    ]
+    served.openai().chat.completions.create(
+        model="llm", messages=chat, max_completion_tokens=9, temperature=0.5, top_p=0.9, seed=3,
+        stop=["x", "y"], user="somebody", extra_headers={"x-request-id": "mine-1", "x-slo-ttft-ms": "900"},
+        extra_body={"top_k": 4},
+    )  # fmt: skip
+    (request,) = served.triton.requests
+    inputs = {name: value.tolist() for name, value in request.inputs.items()}
+    assert inputs.pop("messages") == [
+        b'[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "one\\ntwo"}]'
+    ]
+    assert inputs.pop("temperature") == [0.5]
+    assert inputs.pop("top_p") == pytest.approx([0.9])
+    assert inputs == {
+        "max_tokens": [9], "seed": [3], "top_k": [4], "stop": [b"x", b"y"], "ttft_deadline_ms": [900],
+    }  # fmt: skip
+    assert request.id == "mine-1"
+
+
+def test_nobody_names_a_tenant_or_a_tier(serve: Serve) -> None:
+    served = serve()
+    for field in ("tenant", "tier", "priority"):
+        with pytest.raises(openai.BadRequestError, match=field):
+            served.openai().chat.completions.create(model="llm", messages=CHAT, extra_body={field: "1"})
+    assert served.triton.requests == []
+
+
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "robot", "content": "a"}]}, "messages[0].role"),
+        ({"messages": [{"role": "user", "content": 3}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "messages[0].content[0]"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": "9"}, "max_tokens"),
+        ({"temperature": 2.5}, "temperature"),
+        ({"top_p": 0}, "top_p"),
+        ({"n": 0}, "n"),
+        ({"n": 17}, "n"),
+        ({"stream_options": {"include_usage": True}}, None),
+        ({"model": ""}, "model"),
+        ({"no_such_field": 1}, "no_such_field"),
+        ({"logprobs": True}, "logprobs"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"presence_penalty": 1.0}, "presence_penalty"),
+        ({"logit_bias": {"1": 5}}, "logit_bias"),
+        ({"modalities": ["audio"]}, "modalities"),
+        ({"store": True}, "store"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_wrong_field_is_named(serve: Serve, change: dict[str, object], param: str | None) -> None:
+    served = serve()
+    body = {"model": "llm", "messages": CHAT, **change}
+    answer = httpx.post(f"{served.url}/v1/chat/completions", json=body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"], error["param"]) == (400, "invalid_request_error", param)
+    assert error["message"]
+    assert served.triton.requests == []
+
+
+ONE = b'{"model": "llm", "messages": [{"role": "user", "content": "a"}], '
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "is empty"),
+        (b"{", "not valid JSON"),
+        (b"[1]", ""),
+        (b"null", ""),
+        (b"[" * 100_000, ""),
+        (
+            b'{"model": "llm", "messages": [{"role": "user", "content": "a"}], "seed": ' + b"9" * 9999 + b"}",
+            "",
+        ),
+        (
+            b'{"model": "llm", "messages": [{"role": "user", "content": "a"}], "temperature": NaN}',
+            "temperature",
+        ),
+        (b"\xff\xfe", ""),
+    ],
+    ids=["empty", "cut", "list", "null", "deep", "digits", "nan", "not UTF-8"],
+)
+def test_a_body_that_is_no_request(serve: Serve, body: bytes, message: str) -> None:
+    headers = {"content-type": "application/json"}
+    answer = httpx.post(f"{serve().url}/v1/chat/completions", content=body, headers=headers)
+    assert answer.status_code == 400
+    assert message in str(answer.json()["error"])
+
+
+def refusing(error: Exception) -> FakeTransport:
+    async def model(request):  # type: ignore[no-untyped-def]
+        raise error
+        yield {}
+
+    return fake_triton(llm=model)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("error", "status", "kind"),
+    [
+        (InvalidArgument("max_tokens is 9000: it must be between 1 and 512"), 400, "invalid_request_error"),
+        (Unavailable("the queue is full", 1.5), 503, "overloaded_error"),
+        (InternalError("the model failed"), 500, "api_error"),
+    ],
+)
+def test_a_refusal_has_its_status_also_of_a_stream(
+    serve: Serve, error: Exception, status: int, kind: str, stream: bool
+) -> None:
+    with pytest.raises(openai.APIStatusError) as caught:
+        serve(refusing(error)).openai().chat.completions.create(model="llm", messages=CHAT, stream=stream)
+    assert caught.value.status_code == status
+    assert caught.value.type == kind
+    if status == 503:
+        headers = caught.value.response.headers
+        assert (headers["retry-after"], headers["retry-after-ms"]) == ("2", "1500")
+    if status == 400:
+        assert caught.value.param == "max_tokens"
+
+
+def test_an_unknown_model_and_a_server_that_is_gone(serve: Serve) -> None:
+    served = serve()
+    with pytest.raises(openai.NotFoundError, match="no model 'other'"):
+        served.openai().chat.completions.create(model="other", messages=CHAT)
+    served.triton.reachable = False
+    with pytest.raises(openai.InternalServerError, match="did not answer") as caught:
+        served.openai().chat.completions.create(model="llm", messages=CHAT)
+    assert caught.value.status_code == 502
+    assert "nowhere" not in str(caught.value), "the address behind is no client's business"
+
+
+def test_openais_client_tries_again_when_told_to(serve: Serve) -> None:
+    asked = []
+
+    async def once_full(request):  # type: ignore[no-untyped-def]
+        asked.append(request)
+        if len(asked) == 1:
+            raise Unavailable("the queue is full", 0.05)
+        yield llm_outputs("ok", "stop")
+
+    client = serve(fake_triton(llm=once_full)).openai(max_retries=2)
+    answer = client.chat.completions.create(model="llm", messages=CHAT)
+    assert (answer.choices[0].message.content, len(asked)) == ("ok", 2)
+
+
+def test_an_error_in_mid_stream_is_an_event(serve: Serve) -> None:
+    async def fails(request):  # type: ignore[no-untyped-def]
+        yield llm_outputs("one")
+        raise InternalError("the engine ran out of KV blocks for this request")
+
+    client = serve(fake_triton(llm=fails)).openai()
+    stream = client.chat.completions.create(model="llm", messages=CHAT, stream=True)
+    assert [next(stream).choices[0].delta.content for _ in range(2)] == ["", "one"]
+    with pytest.raises(openai.APIError, match="KV blocks"):
+        next(stream)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("first_s", [0.0, 30.0], ids=["while it answers", "before the first token"])
+def test_a_client_that_leaves_ends_the_generation(serve: Serve, stream: bool, first_s: float) -> None:
+    async def slow(request):  # type: ignore[no-untyped-def]
+        await asyncio.sleep(first_s)
+        while True:
+            yield llm_outputs("word ")
+            await asyncio.sleep(0.01)
+
+    served = serve(fake_triton(llm=slow), silence=60.0)
+    body = {"model": "llm", "messages": CHAT, "stream": stream}
+    asked = httpx.stream("POST", f"{served.url}/v1/chat/completions", json=body, timeout=0.4)
+    with contextlib.suppress(httpx.TimeoutException), asked as answer:
+        next(answer.iter_raw())
+    until = time.monotonic() + 5
+    while not served.triton.cancelled and time.monotonic() < until:
+        time.sleep(0.01)
+    assert len(served.triton.cancelled) == 1
+
+
+def test_text_completions(serve: Serve) -> None:
+    client = serve().openai()
+    answer = client.completions.create(model="llm", prompt=["a", "b"], n=2, echo=True)
+    assert [choice.text for choice in answer.choices] == [f"{one}{ANSWER}" for one in "aabb"]
+    assert answer.usage.prompt_tokens == 16
+    chunks = list(client.completions.create(model="llm", prompt="a", stream=True))
+    assert "".join(chunk.choices[0].text for chunk in chunks) == ANSWER
+    assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"prompt": []}, {"prompt": [1, 2]}, {"suffix": "x"}, {"logprobs": 2}, {"best_of": 3}, {"prompt": None}],
+    ids=str,
+)
+def test_a_completion_that_cannot_be(serve: Serve, change: dict[str, object]) -> None:
+    body = {"model": "llm", "prompt": "a", **change}
+    answer = httpx.post(f"{serve().url}/v1/completions", json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"].startswith(next(iter(change)))
+
+
+def test_a_deadline_that_passed_is_told_beside_openais_reason(serve: Serve) -> None:
+    served = serve(fake_triton(llm=scripted("some words", finish_reason="deadline")))
+    answer = served.openai().chat.completions.create(model="llm", messages=CHAT)
+    assert answer.choices[0].finish_reason == "length"
+    assert answer.trimodal["finish_reason"] == "deadline"

@@ -1,0 +1,89 @@
+from pathlib import Path
+
+import pytest
+
+from trimodal.errors import SettingsError
+from trimodal.gateway import keys
+from trimodal.gateway.keys import Key, KeyRing, add_key, hashed, read_keys, revoke_key
+
+
+def test_a_key_is_shown_once_and_kept_as_its_hash(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "keys.toml"
+    key = Key(name='a "quoted" näme', tenant="t", tier="premium", models=("llm",), requests_per_minute=5)
+    secret = add_key(file, key)
+    assert secret.startswith("tm-")
+    assert len(secret) > 40
+    assert secret not in file.read_text(encoding="utf-8")
+    assert read_keys(file) == [key.model_copy(update={"hash": hashed(secret)})]
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in file.parent.iterdir()] == ["keys.toml"]
+
+
+def test_names_are_unique_and_revoked_by(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    first, second = add_key(file, Key(name="a")), add_key(file, Key(name="b"))
+    assert first != second
+    with pytest.raises(SettingsError, match="named 'a' exists"):
+        add_key(file, Key(name="a"))
+    revoke_key(file, "a")
+    assert [key.name for key in read_keys(file)] == ["b"]
+    with pytest.raises(SettingsError, match="no key is named 'a'"):
+        revoke_key(file, "a")
+
+
+def test_a_running_gateway_sees_the_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "_LOOK_S", 0.0)
+    file = tmp_path / "keys.toml"
+    secret = add_key(file, Key(name="a"))
+    ring = KeyRing(file)
+    found = ring.find(secret)
+    assert found is not None
+    assert found.name == "a"
+    assert ring.find("tm-other") is None
+    later = add_key(file, Key(name="b"))
+    assert ring.find(later) is not None
+    revoke_key(file, "a")
+    assert ring.find(secret) is None
+    assert not ring.holds(found)
+
+
+@pytest.mark.parametrize("broken", ["[[key", "[[key]]\nname = 3", "gone"])
+def test_a_file_that_breaks_locks_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: str
+) -> None:
+    monkeypatch.setattr(keys, "_LOOK_S", 0.0)
+    file = tmp_path / "keys.toml"
+    secret = add_key(file, Key(name="a"))
+    ring = KeyRing(file)
+    file.unlink() if broken == "gone" else file.write_text(broken)
+    assert ring.find(secret) is not None
+    assert "the keys stay as they were" in caplog.text
+    assert len(caplog.records) == 1
+    assert ring.find(secret) is not None
+    assert len(caplog.records) == 1, "said once for each change"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[key]]\nname = 'a'\n", "key 'a' has no hash"),
+        ("[[key]]\nname = ''\nhash = 'sha256:" + "0" * 64 + "'", "name"),
+        ("[[key]]\nname = 'a'\nhash = 'plain'", "hash"),
+        ("[[key]]\nname = 'a'\ntokens = 3", "tokens"),
+        ("[[key]]\nname = 'a'\nmax_streams = -1", "max_streams"),
+        ("key = 3", "key"),
+        ("\xff", "keys.toml"),
+        (("[[key]]\nname = 'a'\nhash = 'sha256:" + "0" * 64 + "'\n") * 2, "two keys are named 'a'"),
+    ],
+)
+def test_a_malformed_file_names_the_field(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "keys.toml"
+    file.write_bytes(text.encode("latin-1"))
+    with pytest.raises(SettingsError, match=message) as caught:
+        KeyRing(file)
+    assert str(file) in str(caught.value)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="no such file"):
+        KeyRing(tmp_path / "none.toml")

@@ -1,0 +1,66 @@
+import pytest
+
+from trimodal.gateway.errors import ApiError
+from trimodal.gateway.keys import Key
+from trimodal.gateway.quota import Quota
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def key(**limits: int) -> Key:
+    return Key(name="a", hash="sha256:" + "0" * 64, **limits)  # type: ignore[arg-type]
+
+
+def ask(quota: Quota, who: Key, tokens: int = 0) -> dict[str, str]:
+    with quota.use(who) as usage:
+        usage.tokens = tokens
+    return dict(usage.headers)
+
+
+def test_requests_a_minute() -> None:
+    clock = Clock()
+    quota, who = Quota(clock), key(requests_per_minute=3)
+    left = [ask(quota, who)["x-ratelimit-remaining-requests"] for _ in range(3)]
+    assert left == ["2", "1", "0"]
+    with pytest.raises(ApiError, match="3 requests a minute") as caught:
+        ask(quota, who)
+    assert (caught.value.status, caught.value.retry_after_s) == (429, pytest.approx(20))
+    clock.now += 20
+    ask(quota, who)
+    with pytest.raises(ApiError):
+        ask(quota, who)
+    clock.now += 3600
+    assert ask(quota, who)["x-ratelimit-remaining-requests"] == "2", "never more than a minute's worth"
+
+
+def test_tokens_are_charged_afterwards_and_a_debt_is_waited_for() -> None:
+    clock = Clock()
+    quota, who = Quota(clock), key(tokens_per_minute=60)
+    ask(quota, who, tokens=100)
+    with pytest.raises(ApiError, match="60 tokens a minute") as caught:
+        ask(quota, who)
+    assert caught.value.retry_after_s == pytest.approx(41)
+    clock.now += 41
+    ask(quota, who)
+
+
+def test_streams_at_once_and_one_that_fails_gives_its_place_back() -> None:
+    quota, who = Quota(Clock()), key(max_streams=1)
+    with quota.use(who), pytest.raises(ApiError, match="1 requests of this key run"):
+        ask(quota, who)
+    with pytest.raises(ValueError, match="broken"), quota.use(who):
+        raise ValueError("broken")
+    ask(quota, who)
+
+
+def test_no_limits_no_headers_and_limits_that_come_later() -> None:
+    quota = Quota(Clock())
+    for _ in range(99):
+        assert ask(quota, key(), tokens=10**6) == {}
+    assert ask(quota, key(requests_per_minute=5, tokens_per_minute=7))["x-ratelimit-remaining-tokens"] == "7"

@@ -1,0 +1,75 @@
+"""`trimodal keys`: API keys of the gateway, in a file that holds their hashes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trimodal.cli.common import one_sentence
+
+keys = typer.Typer(help="API keys of the gateway.", no_args_is_help=True)
+File = Annotated[Path, typer.Option("--file", envvar="TRIMODAL_KEYS", help="the gateway's --keys")]
+FILE = Path("keys.toml")
+
+
+@keys.command()
+def add(
+    name: str = typer.Argument(help="who it is for"),
+    file: File = FILE,
+    tenant: str = typer.Option("", help="whose stored answers it may be given; two tenants share none"),
+    tier: str = typer.Option("", help="class of service, of the model's tiers.toml"),
+    model: list[str] | None = typer.Option(None, help="a model that it may use; repeatable; default: all"),
+    requests_per_minute: int = typer.Option(0, min=0, help="0: no limit"),
+    tokens_per_minute: int = typer.Option(0, min=0, help="0: no limit"),
+    max_streams: int = typer.Option(0, min=0, help="requests at once; 0: no limit"),
+) -> None:
+    """Makes a key and prints it, once; the file keeps its hash. A running gateway takes it at once."""
+    with one_sentence("trimodal keys"):
+        from pydantic import ValidationError
+
+        from trimodal.errors import SettingsError
+        from trimodal.gateway.keys import Key, add_key
+        from trimodal.settings import describe
+
+        try:
+            key = Key(
+                name=name,
+                tenant=tenant,
+                tier=tier,
+                models=tuple(model or ()),
+                requests_per_minute=requests_per_minute,
+                tokens_per_minute=tokens_per_minute,
+                max_streams=max_streams,
+            )
+        except ValidationError as error:
+            raise SettingsError(describe(error, Key)) from None
+        typer.echo(add_key(file, key))
+
+
+@keys.command("list")
+def list_(file: File = FILE) -> None:
+    """Lists the keys' names and limits."""
+    with one_sentence("trimodal keys"):
+        from rich.console import Console
+        from rich.table import Table
+
+        from trimodal.gateway.keys import read_keys
+
+        table = Table("name", "tenant", "tier", "models", "requests/min", "tokens/min", "streams", box=None)
+        for key in read_keys(file):
+            limits = (key.requests_per_minute, key.tokens_per_minute, key.max_streams)
+            shown = (str(limit) if limit else "–" for limit in limits)
+            table.add_row(key.name, key.tenant, key.tier or "default", ", ".join(key.models) or "all", *shown)
+        Console(highlight=False, markup=False).print(table)
+
+
+@keys.command()
+def revoke(name: str = typer.Argument(help="whose key"), file: File = FILE) -> None:
+    """Removes a key: the gateway refuses it within a second, and ends its streams."""
+    with one_sentence("trimodal keys"):
+        from trimodal.gateway.keys import revoke_key
+
+        revoke_key(file, name)
+        typer.echo(f"'{name}' is revoked")

@@ -1,0 +1,1 @@
+"""Serves OpenAI's HTTP API in front of Triton: `trimodal gateway`."""

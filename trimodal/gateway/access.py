@@ -1,0 +1,93 @@
+"""Decides who a request is from and what it may do: key, model, limits."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.requests import HTTPConnection
+
+from trimodal.client.options import Options
+from trimodal.gateway.errors import ApiError
+from trimodal.gateway.keys import ANYBODY, Key, KeyRing
+from trimodal.gateway.quota import Quota
+
+_REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
+_MAX_DEADLINE_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks, and the terms that come with the request's headers.
+
+    Attributes:
+        request_id: given as x-request-id, or made here; every log record and Triton have it.
+        ttft_deadline_ms: of x-slo-ttft-ms.
+    """
+
+    key: Key
+    request_id: str
+    ttft_deadline_ms: int | None = None
+
+    def terms(self, options: Options) -> Options:
+        """These options with what only the gateway may set (tenant and tier) and with the deadline."""
+        options["tenant"] = self.key.tenant or None
+        options["tier"] = self.key.tier or None
+        options["ttft_deadline_ms"] = self.ttft_deadline_ms
+        return options
+
+
+class Access:
+    """Lets callers in. Without a file of keys everybody is ANYBODY."""
+
+    def __init__(self, keys: Path | None) -> None:
+        self._ring = KeyRing(keys) if keys else None
+        self.quota = Quota()
+
+    def identify(self, connection: HTTPConnection) -> Caller:
+        """Who sent this request. Raises: ApiError 401 (no key or an unknown one), 400 (a header)."""
+        return Caller(self._key(connection), request_id(connection), _deadline(connection))
+
+    def holds(self, key: Key) -> bool:
+        """Whether a caller that was let in still may: its key was not revoked."""
+        return self._ring is None or self._ring.holds(key)
+
+    def _key(self, connection: HTTPConnection) -> Key:
+        if self._ring is None:
+            return ANYBODY
+        scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not secret:
+            raise ApiError(
+                401, "an API key is needed: send it as 'Authorization: Bearer …'", code="no_api_key"
+            )
+        key = self._ring.find(secret.strip())
+        if key is None:
+            raise ApiError(401, "this API key is not known, or was revoked", code="invalid_api_key")
+        return key
+
+
+def check_model(caller: Caller, model: str) -> None:
+    """Raises: ApiError 403 where the caller's key does not hold for this model."""
+    if not caller.key.may_use(model):
+        raise ApiError(403, f"this API key does not hold for the model '{model}'", code="model_not_allowed")
+
+
+def request_id(connection: HTTPConnection) -> str:
+    """The id that the client gave, if it can be one, or a new one."""
+    given = connection.headers.get("x-request-id", "")
+    return given if _REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(12)}"
+
+
+def _deadline(connection: HTTPConnection) -> int | None:
+    given = connection.headers.get("x-slo-ttft-ms")
+    if given is None:
+        return None
+    if not given.isascii() or not given.isdigit() or not 1 <= int(given[:10]) <= _MAX_DEADLINE_MS:
+        raise ApiError(
+            400,
+            f"x-slo-ttft-ms is not a whole number of milliseconds from 1 to {_MAX_DEADLINE_MS}",
+            param="x-slo-ttft-ms",
+        )
+    return int(given[:10])

@@ -1,0 +1,210 @@
+"""Makes the gateway's ASGI application: routes, error answers, limits.
+
+A handler checks the request, asks for the caller's quota and returns the answer that does the work; nothing
+is sent to Triton before that. The paths are those of OpenAI's API, and two of our own:
+/v1/images/classifications and /ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from trimodal.client.client import Client
+from trimodal.gateway.access import Access, Caller, check_model, request_id
+from trimodal.gateway.answering import EventAnswer, Events, Make, WholeAnswer
+from trimodal.gateway.errors import ApiError, as_api_error, invalid_body
+from trimodal.gateway.limits import BodyLimits
+from trimodal.gateway.openai.audio import Transcription, read_form
+from trimodal.gateway.openai.chat import Chat, Completion
+from trimodal.gateway.openai.images import classifications
+from trimodal.gateway.openai.schemas import (
+    ChatRequest,
+    ClassificationRequest,
+    CompletionRequest,
+    EmbeddingRequest,
+)
+from trimodal.gateway.openai.vectors import embeddings
+from trimodal.gateway.quota import Usage
+from trimodal.gateway.settings import GatewaySettings
+
+
+class Gateway:
+    """What the handlers share: the client of Triton, and who may what."""
+
+    def __init__(self, client: Client, access: Access) -> None:
+        self.client = client
+        self.access = access
+
+    def whole(self, caller: Caller, make: Make, content_type: str = "application/json") -> Response:
+        """An answer in one piece, counted against the caller's limits while it is made."""
+        return WholeAnswer(make, caller.request_id, lambda: self.access.quota.use(caller.key), content_type)
+
+    def events(self, caller: Caller, events: Events, *, done: bool = True) -> Response:
+        """A stream of events, counted against the caller's limits while it runs."""
+        return EventAnswer(
+            events,
+            caller.request_id,
+            lambda: self.access.quota.use(caller.key),
+            allowed=lambda: self.access.holds(caller.key),
+            done=done,
+        )
+
+
+def make_app(settings: GatewaySettings, client: Client) -> FastAPI:
+    """The application. Raises: SettingsError when the file of keys cannot be read."""
+    gateway = Gateway(client, Access(settings.keys))
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with client:
+            yield
+
+    # The pages of FastAPI's documentation load scripts from elsewhere.
+    app = FastAPI(title="trimodal gateway", docs_url=None, redoc_url=None, lifespan=lifespan)
+    add_error_answers(app)
+    add_generation(app, gateway)
+    add_media(app, gateway)
+    add_operation(app, gateway)
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["GET", "POST"],
+            allow_headers=["*"], expose_headers=["x-request-id", "server-timing", "retry-after"],
+        )  # fmt: skip
+    app.add_middleware(BodyLimits, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s)
+    return app
+
+
+def add_error_answers(app: FastAPI) -> None:
+    """Gives every failure OpenAI's error shape."""
+
+    async def answer(request: Request, error: Exception) -> Response:
+        identity = request_id(request)
+        told = as_api_error(error, identity)
+        return JSONResponse(told.body, told.status, {**told.headers, "x-request-id": identity})
+
+    async def not_found(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        path = request.url.path
+        known = {404: f"there is no {path} here", 405: f"{path} does not take {request.method}"}
+        message = known.get(error.status_code, str(error.detail))
+        return await answer(request, ApiError(error.status_code, message))
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return await answer(request, invalid_body(error))
+
+    app.add_exception_handler(HTTPException, not_found)
+    app.add_exception_handler(RequestValidationError, invalid)
+    for kind in (ApiError, Exception):
+        app.add_exception_handler(kind, answer)
+
+
+def add_generation(app: FastAPI, gateway: Gateway) -> None:
+    """Text: chat, completions, embeddings."""
+
+    @app.post("/v1/chat/completions")
+    async def chat(request: Request, body: ChatRequest) -> Response:
+        caller = gateway.access.identify(request)
+        check_model(caller, body.model)
+        asked = Chat(body, gateway.client, caller)
+        return gateway.events(caller, asked.events) if body.stream else gateway.whole(caller, asked.whole)
+
+    @app.post("/v1/completions")
+    async def completions(request: Request, body: CompletionRequest) -> Response:
+        caller = gateway.access.identify(request)
+        check_model(caller, body.model)
+        asked = Completion(body, gateway.client, caller)
+        return gateway.events(caller, asked.events) if body.stream else gateway.whole(caller, asked.whole)
+
+    @app.post("/v1/embeddings")
+    async def embed(request: Request, body: EmbeddingRequest) -> Response:
+        caller = gateway.access.identify(request)
+        check_model(caller, body.model)
+
+        async def make(usage: Usage) -> tuple[Any, Mapping[str, str]]:
+            return await embeddings(body, gateway.client), {}
+
+        return gateway.whole(caller, make)
+
+
+def add_media(app: FastAPI, gateway: Gateway) -> None:
+    """Recordings and pictures."""
+
+    @app.post("/v1/audio/transcriptions")
+    async def transcribe(request: Request) -> Response:
+        caller = gateway.access.identify(request)
+        fields, file = await _form(request)
+        asked = read_form(fields, file)
+        check_model(caller, asked.model)
+        transcription = Transcription(asked, gateway.client)
+        if asked.stream:
+            return gateway.events(caller, lambda usage: transcription.events())
+        return gateway.whole(caller, lambda usage: transcription.whole(), asked.content_type)
+
+    @app.post("/v1/images/classifications")
+    async def classify(request: Request, body: ClassificationRequest) -> Response:
+        caller = gateway.access.identify(request)
+        check_model(caller, body.model)
+
+        async def make(usage: Usage) -> tuple[Any, Mapping[str, str]]:
+            return await classifications(body, gateway.client), {}
+
+        return gateway.whole(caller, make)
+
+
+async def _form(request: Request) -> tuple[dict[str, list[str]], bytes | None]:
+    """The fields of a form, and the contents of its `file`. Raises: ApiError 400."""
+    if not (await request.body()).rstrip().endswith(b"--"):
+        # Starlette's parser takes what is there, and leaves the file of the part that was cut unclosed.
+        raise ApiError(400, "the body is not a whole multipart form")
+    fields: dict[str, list[str]] = {}
+    file: bytes | None = None
+    async with request.form(max_files=1, max_fields=32) as form:
+        for name, value in form.multi_items():
+            if not isinstance(value, UploadFile):
+                fields.setdefault(name, []).append(value)
+            elif name == "file":
+                file = await value.read()
+            else:
+                raise ApiError(400, f"{name}: the recording is to be named 'file'", param=name)
+    return fields, file
+
+
+def add_operation(app: FastAPI, gateway: Gateway) -> None:
+    """What there is, and whether it works."""
+
+    @app.get("/v1/models")
+    async def models(request: Request) -> Any:
+        caller = gateway.access.identify(request)
+        found = await gateway.client.models()
+        return {"object": "list", "data": [_model(one.name) for one in found if caller.key.may_use(one.name)]}
+
+    @app.get("/v1/models/{name}")
+    async def model(request: Request, name: str) -> Any:
+        caller = gateway.access.identify(request)
+        if not any(one.name == name and caller.key.may_use(name) for one in await gateway.client.models()):
+            raise ApiError(404, f"the server has no model '{name}'", param="model", code="model_not_found")
+        return _model(name)
+
+    @app.get("/health")
+    async def health() -> Any:
+        return {"status": "ok"}
+
+    @app.get("/ready")
+    async def ready() -> Response:
+        if await gateway.client.ready():
+            return PlainTextResponse("ready\n")
+        return PlainTextResponse("not ready: the model server does not answer\n", 503)
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "trimodal"}

@@ -1,0 +1,139 @@
+"""Makes OpenAI's error answers: {"error": {"message", "type", "param", "code"}} with the right status.
+
+ApiError                    what a handler raises; status, type, param and code are the client's to read
+InvalidArgument       400   the request is wrong; param is the field that the sentence names first
+ModelNotFound         404   Triton has no such model
+Unavailable           503   no room now, with Retry-After; 429 where it was the caller's own limit
+Timeout               504   the deadline passed
+other TransportError  502   the server behind did not answer
+anything else         500   our fault; the log says where
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+
+from trimodal.client.errors import ModelNotFound, Timeout, TransportError
+from trimodal.errors import Cancelled, InvalidArgument, RequestError, TrimodalError, Unavailable
+
+logger = logging.getLogger(__name__)
+
+# A sentence of the server begins with the field's name: "max_tokens is 0: 1 to 512 are taken".
+_FIELD = re.compile(r"(?:parameter )?'?([a-z_]+(?:\[\d+\])?(?:\.[a-z_]+)*)'?(?: is | has | holds | must |: )")
+# Names of tensors → what a client of OpenAI's API called them.
+_FIELDS = {"text_input": "messages", "stop": "stop", "ttft_deadline_ms": "x-slo-ttft-ms"}
+_TYPES = {
+    400: "invalid_request_error", 401: "authentication_error", 403: "permission_error",
+    404: "invalid_request_error", 405: "invalid_request_error", 408: "timeout_error",
+    413: "invalid_request_error", 415: "invalid_request_error", 429: "rate_limit_error",
+    431: "invalid_request_error", 499: "cancelled", 502: "api_error", 503: "overloaded_error",
+    504: "timeout_error",
+}  # fmt: skip
+
+
+class ApiError(TrimodalError):
+    """One answer in OpenAI's error shape.
+
+    Args:
+        status: of HTTP.
+        param: the field of the request that is wrong, if one is.
+        code: for programs, as "model_not_found".
+        retry_after_s: when another try is worth it.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.param = param
+        self.code = code
+        self.retry_after_s = retry_after_s
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The JSON that says it."""
+        kind = _TYPES.get(self.status, "api_error")
+        return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Retry-After in whole seconds, as HTTP has it, and in milliseconds, as OpenAI's clients read it."""
+        if self.retry_after_s is None:
+            return {}
+        seconds = max(0.0, self.retry_after_s)
+        return {"retry-after": str(math.ceil(seconds)), "retry-after-ms": str(math.ceil(seconds * 1000))}
+
+
+def unsupported(field: str, why: str) -> ApiError:
+    """Refuses a field of OpenAI's API that this server does not have."""
+    return ApiError(400, f"{field} {why}", param=field, code="unsupported_parameter")
+
+
+def as_api_error(error: BaseException, request_id: str = "") -> ApiError:
+    """What a client may be told of any failure; what is our fault goes to the log with its traceback."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, ModelNotFound):
+        return ApiError(404, str(error), param="model", code="model_not_found")
+    if isinstance(error, InvalidArgument):
+        field = _FIELD.match(str(error))
+        return ApiError(400, str(error), param=_FIELDS.get(field[1], field[1]) if field else None)
+    if isinstance(error, Unavailable):
+        return ApiError(503, str(error), code="overloaded", retry_after_s=error.retry_after_s or 1.0)
+    if isinstance(error, Cancelled):
+        return ApiError(499, str(error), code="cancelled")
+    if isinstance(error, Timeout):
+        return ApiError(504, "the model did not answer in time", code="timeout")
+    if isinstance(error, TransportError):
+        # Its sentence names the address behind this gateway, which is no client's business.
+        logger.warning("%s", error, extra={"request_id": request_id})
+        return ApiError(502, "the model server did not answer", code="upstream_failed", retry_after_s=1.0)
+    if isinstance(error, RequestError):
+        return ApiError(500, str(error), code="internal_error")
+    logger.error("the gateway failed on a request", exc_info=error, extra={"request_id": request_id})
+    return ApiError(500, "the gateway failed on this request; its log says why", code="internal_error")
+
+
+def invalid_body(error: RequestValidationError) -> ApiError:
+    """Names the field of a JSON body that pydantic refused."""
+    problems = error.errors()
+    # Of a value that may be one of two kinds, the kind that it is meant to be comes furthest.
+    problem = max(problems, key=lambda one: len(one["loc"]))
+    if problem["type"] == "json_invalid":
+        return ApiError(400, f"the body is not valid JSON: {problem.get('ctx', {}).get('error', '')}")
+    field = _field(problem["loc"][1:])  # without "body"
+    if not field and problem["type"] == "missing":
+        return ApiError(400, "the body is empty: a JSON object is needed")
+    if problem["type"] == "extra_forbidden":
+        return ApiError(400, f"{field}: unknown parameter", param=field, code="unknown_parameter")
+    reason = problem["msg"].removeprefix("Value error, ")
+    reason = reason[:1].lower() + reason[1:]
+    return ApiError(400, f"{field}: {reason}" if field else reason, param=field or None)
+
+
+def _field(place: tuple[int | str, ...]) -> str:
+    """The field's path as JSON has it. pydantic's also names the kinds of value that it tried."""
+    path, tagged = "", False
+    for part in place:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif "[" in part or part == "str":
+            tagged = "tagged-union" in part
+        elif tagged:
+            tagged = False
+        else:
+            path += f".{part}"
+    return path.lstrip(".")

@@ -1,0 +1,175 @@
+"""Keeps API keys in a TOML file: hashed, each with its tenant, tier, models and limits.
+
+[[key]]
+name = "mobile app"
+hash = "sha256:9f86d081…"       # of the key; the key itself is shown once, when it is made
+tenant = "mobile"
+tier = "premium"
+models = ["llm", "vision"]      # empty: all
+requests_per_minute = 600       # 0: no limit, as for the two below
+tokens_per_minute = 100000
+max_streams = 32
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import secrets
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from trimodal.errors import SettingsError
+from trimodal.settings import describe
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "tm-"
+_LOOK_S = 0.5  # a revoked key ends its streams within a second
+
+
+class Key(BaseModel):
+    """Who a caller is and what it may do."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(min_length=1, max_length=128)
+    hash: str = Field(default="", pattern=r"^(sha256:[0-9a-f]{64})?$")
+    tenant: str = Field(default="", max_length=256)
+    tier: str = Field(default="", max_length=256)
+    models: tuple[str, ...] = ()
+    requests_per_minute: int = Field(default=0, ge=0)
+    tokens_per_minute: int = Field(default=0, ge=0)
+    max_streams: int = Field(default=0, ge=0)
+
+    def may_use(self, model: str) -> bool:
+        return not self.models or model in self.models
+
+
+ANYBODY = Key(name="anybody")
+"""The caller where no keys are asked for: of no tenant and the default tier, without limits."""
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    key: tuple[Key, ...] = ()
+
+
+def hashed(key: str) -> str:
+    """The form that is kept. Keys are 256 random bits: a slow hash would protect nothing more."""
+    return "sha256:" + hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def read_keys(file: Path) -> list[Key]:
+    """Reads all keys of a file. Raises: SettingsError naming the file and the field."""
+    try:
+        found = _File.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise SettingsError(f"{file}: {(error.strerror or str(error)).lower()}") from None
+    except ValidationError as error:
+        raise SettingsError(f"{file}: {describe(error, Key)}") from None
+    except ValueError as error:  # not UTF-8, or no TOML
+        raise SettingsError(f"{file}: {error}") from None
+    names = [key.name for key in found.key]
+    if double := {name for name in names if names.count(name) > 1}:
+        raise SettingsError(f"{file}: two keys are named '{min(double)}'")
+    if missing := [key.name for key in found.key if not key.hash]:
+        raise SettingsError(f"{file}: key '{missing[0]}' has no hash")
+    return list(found.key)
+
+
+def write_keys(file: Path, keys: list[Key]) -> None:
+    """Replaces the file in one step, readable by its owner only."""
+    lines = ["# API keys of `trimodal gateway`, hashed. Edit freely: a running gateway reads it again."]
+    for key in keys:
+        lines += ["", "[[key]]"]
+        # Of JSON's values these are written in TOML as in JSON: texts, whole numbers, lists of texts.
+        given = key.model_dump(mode="json", exclude_defaults=True)
+        lines += [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in given.items()]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            out.write("\n".join(lines) + "\n")
+        os.replace(name, file)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def add_key(file: Path, key: Key) -> str:
+    """Adds a new key to the file and returns it: the only time that it can be read."""
+    keys = read_keys(file) if file.exists() else []
+    if any(other.name == key.name for other in keys):
+        raise SettingsError(f"{file}: a key named '{key.name}' exists already")
+    secret = PREFIX + secrets.token_urlsafe(32)
+    write_keys(file, [*keys, key.model_copy(update={"hash": hashed(secret)})])
+    return secret
+
+
+def revoke_key(file: Path, name: str) -> None:
+    """Removes a key from the file."""
+    keys = read_keys(file)
+    left = [key for key in keys if key.name != name]
+    if len(left) == len(keys):
+        raise SettingsError(f"{file}: no key is named '{name}'")
+    write_keys(file, left)
+
+
+class KeyRing:
+    """Finds the key that a caller shows; reads its file again when that changes.
+
+    A file that has become unreadable or malformed leaves the keys as they were, and the log says so.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self._changed = self._stamp()
+        self._keys = {key.hash: key for key in read_keys(file)}
+        self._looked = time.monotonic()
+
+    def find(self, secret: str) -> Key | None:
+        """The key of this text, or None."""
+        self._look()
+        return self._keys.get(hashed(secret))
+
+    def holds(self, key: Key) -> bool:
+        """Whether a key that was found is still in the file, with whatever limits."""
+        self._look()
+        return key.hash in self._keys
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            if now - self._looked < _LOOK_S:
+                return
+            self._looked = now
+            changed = self._stamp()
+            if changed == self._changed:
+                return
+            self._changed = changed
+            try:
+                self._keys = {key.hash: key for key in read_keys(self._file)}
+            except SettingsError as error:
+                logger.error("the keys stay as they were: %s", error)
+
+    def _stamp(self) -> tuple[int, int, int]:
+        try:
+            found = self._file.stat()
+        except OSError:
+            return (0, 0, 0)
+        return found.st_mtime_ns, found.st_size, found.st_ino

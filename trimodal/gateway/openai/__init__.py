@@ -1,0 +1,1 @@
+"""Translates OpenAI's endpoints, each to one call of the client."""

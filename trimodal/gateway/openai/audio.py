@@ -1,0 +1,164 @@
+"""Answers POST /v1/audio/transcriptions, whole in five formats or as a stream of text."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from trimodal.audio.captions import as_srt, as_text, as_vtt, cues
+from trimodal.client.async_iteration import pumped
+from trimodal.client.client import BLOCK_S, FILE_LISTENING, Client
+from trimodal.client.streams.live import Listening, LiveStream
+from trimodal.client.values import LiveUpdate
+from trimodal.gateway.answering import event
+from trimodal.gateway.errors import ApiError, unsupported
+from trimodal.gateway.media import recording
+
+Format = Literal["json", "text", "srt", "vtt", "verbose_json"]
+CONTENT_TYPES = {
+    "json": "application/json",
+    "verbose_json": "application/json",
+    "vtt": "text/vtt; charset=utf-8",
+}
+_TEXT = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True)
+class TranscriptionRequest:
+    """The form of the endpoint; `file` is the contents of the upload."""
+
+    file: bytes
+    model: str
+    language: str | None = None
+    prompt: str | None = None
+    response_format: Format = "json"
+    granularities: tuple[str, ...] = ()
+    stream: bool = False
+
+    @property
+    def content_type(self) -> str:
+        return CONTENT_TYPES.get(self.response_format, _TEXT)
+
+
+_FIELDS = {
+    "model", "language", "prompt", "response_format", "temperature", "stream", "timestamp_granularities[]",
+    "timestamp_granularities", "include[]", "chunking_strategy",
+}  # fmt: skip
+
+
+def read_form(fields: Mapping[str, list[str]], file: bytes | None) -> TranscriptionRequest:
+    """Reads the form's fields. Raises: ApiError 400 naming the field."""
+    if unknown := sorted(set(fields) - _FIELDS):
+        raise ApiError(400, f"{unknown[0]}: unknown field", param=unknown[0], code="unknown_parameter")
+    if file is None:
+        raise ApiError(400, "file: a recording is needed", param="file")
+    if not file:
+        raise ApiError(400, "file is empty", param="file")
+    one = {name: values[-1] for name, values in fields.items()}
+    if not one.get("model"):
+        raise ApiError(400, "model: a name is needed", param="model")
+    response_format = one.get("response_format", "json")
+    if response_format not in get_args(Format):
+        known = ", ".join(get_args(Format))
+        raise ApiError(400, f"response_format: one of {known} is needed", param="response_format")
+    if one.get("temperature", "0") not in ("0", "0.0", ""):
+        raise unsupported("temperature", "other than 0 is not supported by this model")
+    if fields.get("include[]"):
+        raise unsupported("include[]", "is not supported by this model")
+    granularities = (*fields.get("timestamp_granularities[]", ()), *fields.get("timestamp_granularities", ()))
+    if unknown := sorted(set(granularities) - {"word", "segment"}):
+        raise ApiError(
+            400, f"timestamp_granularities[] has '{unknown[0]}': word and segment are known",
+            param="timestamp_granularities[]",
+        )  # fmt: skip
+    if granularities and response_format != "verbose_json":
+        raise ApiError(
+            400, "timestamp_granularities[] needs response_format verbose_json",
+            param="timestamp_granularities[]",
+        )  # fmt: skip
+    stream = one.get("stream", "false").lower()
+    if stream not in ("true", "false", "1", "0"):
+        raise ApiError(400, "stream: true or false is needed", param="stream")
+    return TranscriptionRequest(
+        file,
+        one["model"],
+        one.get("language") or None,
+        one.get("prompt") or None,
+        response_format,  # type: ignore[arg-type]
+        granularities,
+        stream in ("true", "1"),
+    )
+
+
+class Transcription:
+    """One recording that is sent as fast as the server takes it."""
+
+    def __init__(self, request: TranscriptionRequest, client: Client) -> None:
+        self._request = request
+        listening: Listening = {**FILE_LISTENING, "language": request.language, "prompt": request.prompt}
+        self._stream: LiveStream = client.listen(model=request.model, **listening)
+
+    async def whole(self) -> tuple[Any, Mapping[str, str]]:
+        """The transcript in the format that was asked for."""
+        async with aclosing(self._updates()) as updates:
+            async for _ in updates:
+                pass
+        stream, text = self._stream, self._stream.text.strip()
+        seconds = stream.latest.received_s
+        headers = {"x-trimodal-audio-seconds": f"{seconds:.3f}"}
+        match self._request.response_format:
+            case "json":
+                usage = {"type": "duration", "seconds": round(seconds)}
+                return {"text": text, "usage": usage}, headers
+            case "verbose_json":
+                return self._verbose(text, seconds), headers
+            case "srt":
+                return as_srt(stream.words).encode(), headers
+            case "vtt":
+                return as_vtt(stream.words).encode(), headers
+            case _:
+                return as_text(stream.words).encode(), headers
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """A delta for each part of the text that is final, then the whole of it."""
+        async with aclosing(self._updates()) as updates:
+            async for update in updates:
+                if update.text:
+                    yield event({"type": "transcript.text.delta", "delta": update.text})
+        usage = {"type": "duration", "seconds": round(self._stream.latest.received_s)}
+        yield event({"type": "transcript.text.done", "text": self._stream.text.strip(), "usage": usage})
+
+    async def _updates(self) -> Any:
+        async with self._stream as stream:
+            async with aclosing(pumped(recording(self._request.file, BLOCK_S, "file"))) as blocks:
+                async for block in blocks:
+                    update: LiveUpdate = await stream.send(block)
+                    yield update
+            yield await stream.end()
+
+    def _verbose(self, text: str, seconds: float) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "task": "transcribe",
+            "language": self._request.language or "",
+            "duration": round(seconds, 3),
+            "text": text,
+            "usage": {"type": "duration", "seconds": round(seconds)},
+        }
+        if "segment" in self._request.granularities or not self._request.granularities:
+            body["segments"] = [
+                {
+                    "id": id,
+                    "start": cue.start_ms / 1000,
+                    "end": cue.end_ms / 1000,
+                    "text": " ".join(cue.lines),
+                }
+                for id, cue in enumerate(cues(self._stream.words))
+            ]
+        if "word" in self._request.granularities:
+            body["words"] = [
+                {"word": word.text.strip(), "start": round(word.start, 3), "end": round(word.end, 3)}
+                for word in self._stream.words
+            ]
+        return body

@@ -1,0 +1,146 @@
+"""Runs the gateway: uvicorn with its connections bounded in header size and time, and a drain at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import threading
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from trimodal.client.client import Client
+from trimodal.client.transports.base import Timeouts
+from trimodal.errors import ServerError
+from trimodal.gateway.answering import encoded
+from trimodal.gateway.app import make_app
+from trimodal.gateway.errors import ApiError
+from trimodal.gateway.settings import GatewaySettings
+
+_CONNECTIONS = 4  # to each Triton
+_BACKLOG = 2048
+
+
+def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
+    """uvicorn's HTTP/1.1 with bounds that it has none of: the size of the headers and the time they take."""
+
+    class BoundedProtocol(HttpToolsProtocol):
+        _header_bytes = 0
+        _in_headers = True
+        _header_timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._await_headers()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._headers_came()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            if self._in_headers:
+                if self._header_timer is None:
+                    self._await_headers()
+                self._header_bytes += len(data)
+            super().data_received(data)
+            if self._in_headers and self._header_bytes > settings.max_header_bytes:
+                self._end(ApiError(431, f"the headers are larger than {settings.max_header_bytes} bytes"))
+
+        def on_headers_complete(self) -> None:
+            self._headers_came()
+            super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            super().on_message_complete()
+            self._in_headers, self._header_bytes = True, 0
+
+        def send_400_response(self, msg: str) -> None:
+            self._end(ApiError(400, "this is not a valid HTTP request"))
+
+        def _await_headers(self) -> None:
+            self._header_timer = self.loop.call_later(settings.header_timeout_s, self._too_slow)
+
+        def _headers_came(self) -> None:
+            self._in_headers = False
+            if self._header_timer is not None:
+                self._header_timer.cancel()
+                self._header_timer = None
+
+        def _too_slow(self) -> None:
+            self._end(ApiError(408, f"the headers were not complete within {settings.header_timeout_s:g} s"))
+
+        def _end(self, error: ApiError) -> None:
+            """Answers without the application, and closes the connection."""
+            self._headers_came()
+            if self.transport.is_closing():
+                return
+            body = encoded(error.body)
+            head = f"HTTP/1.1 {error.status} {_REASONS[error.status]}\r\ncontent-type: application/json\r\n"
+            head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            self.transport.write(head.encode() + body)
+            self.transport.close()
+
+    return BoundedProtocol
+
+
+_REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
+
+
+class GatewayServer:
+    """A gateway: `listen`, then `run` until a signal or `stop`.
+
+    Args:
+        client: of Triton; None: one for `settings.upstream`.
+    """
+
+    def __init__(self, settings: GatewaySettings, client: Client | None = None) -> None:
+        self._settings = settings
+        if client is None:
+            timeouts = Timeouts(silence=settings.silence_s)
+            client = Client(settings.upstream, timeouts=timeouts, connections=_CONNECTIONS)
+        config = uvicorn.Config(
+            make_app(settings, client),
+            http=bounded(settings),
+            loop="uvloop",
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            backlog=_BACKLOG,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=round(settings.drain_timeout_s),
+        )
+        self._server = uvicorn.Server(config)
+        self._socket: socket.socket | None = None
+
+    def listen(self) -> str:
+        """Opens the port; returns the URL. Raises: ServerError when it is taken or no address."""
+        settings = self._settings
+        try:
+            family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+            self._socket = socket.create_server(
+                (settings.host, settings.port), family=family, backlog=_BACKLOG
+            )
+        except OSError as error:
+            where = f"{settings.host}:{settings.port}"
+            raise ServerError(f"cannot listen on {where}: {(error.strerror or str(error)).lower()}") from None
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        return f"http://{host}:{self._socket.getsockname()[1]}"
+
+    def run(self) -> None:
+        """Serves until SIGINT, SIGTERM or `stop`, then drains."""
+        assert self._socket is not None, "listen() comes first"
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+        if threading.current_thread() is threading.main_thread():
+            # uvicorn takes the signals over while it serves, and raises them again when it has drained.
+            for name in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(name, lambda number, frame: None)
+        self._server.run(sockets=[self._socket])
+
+    def stop(self) -> None:
+        """Asks for the drain; from any thread."""
+        self._server.should_exit = True

@@ -1,0 +1,47 @@
+"""Declares what the gateway's operator may set."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+
+from pydantic import Field, model_validator
+
+from trimodal.errors import SettingsError
+from trimodal.settings import Settings
+
+
+class GatewaySettings(Settings):
+    """Where it listens, whom it lets in, and its bounds. Each is an option of `trimodal gateway`."""
+
+    upstream: str = "127.0.0.1:8001"
+    upstream_metrics: str = "http://127.0.0.1:8002/metrics"
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65_535)
+    keys: Path | None = None
+    without_keys: bool = False
+    cors_origins: tuple[str, ...] = ()
+    max_body_bytes: int = Field(default=32 << 20, ge=1024)
+    max_header_bytes: int = Field(default=64 << 10, ge=1024)
+    header_timeout_s: float = Field(default=10.0, gt=0)
+    body_timeout_s: float = Field(default=60.0, gt=0)
+    silence_s: float = Field(default=60.0, gt=0)
+    drain_timeout_s: float = Field(default=30.0, ge=0)
+
+    @model_validator(mode="after")
+    def _nobody_unasked(self) -> GatewaySettings:
+        """Beyond this machine nobody is let in without a key, unless the operator says so."""
+        if self.keys is None and not self.without_keys and not is_loopback(self.host):
+            raise SettingsError(
+                f"host '{self.host}' can be reached from other machines: name a file of --keys "
+                "(`trimodal keys add` makes one), or say --without-keys"
+            )
+        return self
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to an address to listen on."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
