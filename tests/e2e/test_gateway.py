@@ -1,0 +1,145 @@
+"""The gateway in front of a real Triton on fake engines, called with OpenAI's own package."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import io
+import random
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import openai
+import pytest
+import soundfile
+from PIL import Image
+
+from tests.e2e import fakes as all_fakes
+from tests.e2e.conftest import BOUND, wait_until
+from tests.e2e.llm.test_cancel import metric
+from trimodal.gateway.server import GatewayServer
+from trimodal.gateway.settings import GatewaySettings
+from trimodal.server.process import TritonServer
+from trimodal.speech.engines.fake import speak
+
+pytestmark = pytest.mark.e2e
+
+CHAT = [{"role": "user", "content": "hi"}]
+
+
+@contextlib.contextmanager
+def gateway(upstream: str) -> Iterator[str]:
+    """Its URL, without /v1."""
+    server = GatewayServer(GatewaySettings(upstream=upstream, port=0, drain_timeout_s=1.0))
+    url = server.listen()
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        yield url
+    finally:
+        server.stop()
+        thread.join(BOUND)
+
+
+def opened(url: str) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=BOUND)
+
+
+@pytest.fixture(scope="module")
+def url(fakes: TritonServer) -> Iterator[str]:
+    with gateway(fakes.grpc_url) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[openai.OpenAI]:
+    with opened(url) as client:
+        yield client
+
+
+def idle(server: TritonServer) -> None:
+    wait_until(lambda: metric(server, "active_requests") == 0, "no active request")
+
+
+def test_text_whole_and_streamed(client: openai.OpenAI) -> None:
+    answer = client.chat.completions.create(model="llm", messages=CHAT, max_tokens=40)
+    # Where in its script the fake engine begins depends on the prompt.
+    assert answer.choices[0].message.content in all_fakes.SCRIPT * 3
+    assert answer.usage.completion_tokens == 40
+    chunks = client.chat.completions.create(model="llm", messages=CHAT, max_tokens=40, stream=True)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    assert text == answer.choices[0].message.content
+
+
+def test_a_field_beyond_the_models_limit_is_named(client: openai.OpenAI) -> None:
+    for stream in (False, True):
+        with pytest.raises(openai.BadRequestError, match="max_tokens is 1000000") as caught:
+            client.chat.completions.create(model="llm", messages=CHAT, max_tokens=1_000_000, stream=stream)
+        assert caught.value.param == "max_tokens"
+
+
+def test_vectors_labels_and_words(client: openai.OpenAI, url: str) -> None:
+    found = client.embeddings.create(model="embedding", input=["a", "b"])
+    assert np.linalg.norm(found.data[1].embedding) == pytest.approx(1, rel=1e-5)
+    png = io.BytesIO()
+    Image.new("RGB", (8, 8), (1, 0, 0)).save(png, "PNG")
+    picture = f"data:image/png;base64,{base64.b64encode(png.getvalue()).decode()}"
+    seen = httpx.post(
+        f"{url}/v1/images/classifications", json={"input": [picture, "data:;base64,AAAA"]}
+    ).json()
+    assert len(seen["data"][0]["labels"]) > 0
+    assert seen["data"][1]["error"]["type"] == "invalid_request_error"
+    recording = io.BytesIO()
+    samples, _ = speak(["one", "two", 1.0, "three"])
+    soundfile.write(recording, samples, 16_000, format="WAV", subtype="FLOAT")
+    heard = client.audio.transcriptions.create(model="speech", file=("a.wav", recording.getvalue()))
+    assert heard.text == "one two three"
+    assert {model.id for model in client.models.list()} >= set(all_fakes.MODELS)
+    assert httpx.get(f"{url}/ready").status_code == 200
+
+
+async def test_clients_that_vanish_at_random_moments_leave_nothing(url: str, fakes: TritonServer) -> None:
+    generator = random.Random(4)
+
+    async def vanish(client: httpx.AsyncClient, number: int) -> None:
+        body = {
+            "model": "llm",
+            "messages": CHAT,
+            "max_tokens": 64,
+            "stream": bool(number % 3),
+            "n": 1 + number % 2,
+        }
+        limit = generator.choice([0.001, 0.02, 0.1, 0.3])
+        with contextlib.suppress(asyncio.TimeoutError, httpx.HTTPError):
+            await asyncio.wait_for(client.post(f"{url}/v1/chat/completions", json=body), limit)
+
+    limits = httpx.Limits(max_connections=64)
+    async with httpx.AsyncClient(limits=limits, timeout=BOUND) as client:
+        for first in range(0, 300, 60):
+            await asyncio.gather(*(vanish(client, first + number) for number in range(60)))
+        await asyncio.to_thread(idle, fakes)
+        body = {"model": "llm", "messages": CHAT, "max_tokens": 8}
+        good = await client.post(f"{url}/v1/chat/completions", json=body)
+    assert good.status_code == 200
+
+
+def test_a_server_that_dies_is_told_and_found_again(
+    own_server: Callable[..., TritonServer], tmp_path: Path
+) -> None:
+    settings = {**all_fakes.LLM, "fake_answer": "word " * 400, "fake_step_ms": "20"}
+    server = own_server(("llm",), changes={"llm": settings})
+    with gateway(server.grpc_url) as url, opened(url) as client:
+        stream = client.chat.completions.create(model="llm", messages=CHAT, max_tokens=400, stream=True)
+        next(stream)
+        server.kill()
+        with pytest.raises(openai.APIError, match="did not answer|went away"):
+            list(stream)
+        with pytest.raises(openai.InternalServerError) as caught:
+            client.chat.completions.create(model="llm", messages=CHAT)
+        assert caught.value.status_code == 502
+        assert httpx.get(f"{url}/ready").status_code == 503
+        assert httpx.get(f"{url}/health").status_code == 200
