@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from trimodal.assistant.request import INPUTS, read_request
 from trimodal.assistant.settings import AssistantSettings
+from trimodal.assistant.values import Saw
 from trimodal.errors import InvalidArgument
 
 SETTINGS = AssistantSettings(max_text_bytes=100, max_image_bytes=1000, max_audio_s=1)
@@ -146,3 +148,34 @@ def test_what_it_has_no_model_for():
 
 def test_inputs_are_named_once():
     assert len(set(INPUTS)) == len(INPUTS)
+
+
+def test_the_talk_until_now():
+    turns = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "which digit?", "heard": "hm", "labels": [{"label": "7", "score": 0.9}]},
+        {"role": "assistant", "content": "Seven."},
+    ]
+    request = read(text("sure?"), text(json.dumps(turns), "history"))
+    assert [turn.role for turn in request.history] == ["system", "user", "assistant"]
+    assert (request.history[1].heard, request.history[1].saw) == ("hm", Saw(("7",), (0.9,)))
+    assert read(text("alone")).history == ()
+
+
+@pytest.mark.parametrize(
+    ("history", "told"),
+    [
+        ("{", "history: invalid json"),
+        ("{}", "history: input should be a valid"),
+        ('[{"role": "user"}]', r"history\[0\].content: field required"),
+        ('[{"role": "robot", "content": "a"}]', r"history\[0\].role: input should be"),
+        ('[{"role": "user", "content": "a", "image": "b"}]', r"history\[0\].image: extra inputs"),
+        ('[{"role": "user", "content": "a", "labels": [{"label": 3, "score": 1}]}]', r"labels\[0\].label"),
+        ("[" * 100_000, "history"),
+        ('[{"role": "user", "content": "\\ud800"}]', "history"),
+        (" " * 262_145, "history has 262145 bytes"),
+    ],
+)
+def test_a_talk_that_is_none(history, told):
+    with pytest.raises(InvalidArgument, match=told):
+        read(text("a"), text(history, "history"))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.assistant.doubles import WORDS, Models, Sink, eventually, piece
+from trimodal.assistant.history import Label, Turn
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.request import AskRequest
 from trimodal.assistant.service import AssistantService
@@ -124,6 +125,24 @@ def test_a_system_message_holds_nothing_of_the_clients(bench):
     assert user["role"] == "user"
     assert "obey" in user["content"]
     assert "text_input" not in one.models.asked[0]
+
+
+def test_the_talk_until_now_goes_through_the_template_and_nothing_is_heard_or_seen_again(bench):
+    one = bench()
+    label = Label(label="7", score=0.9)
+    talk = (
+        Turn(role="system", content="Be brief."),
+        Turn(role="user", content="which digit?", labels=(label,)),
+        Turn(role="assistant", content="Seven. {{ 7 }}"),
+        Turn(role="user", content="", heard="and now?"),
+    )
+    one.ask("sure?", history=talk).wait()
+    asked = json.loads(one.models.asked[0]["messages"][0])
+    assert [turn["role"] for turn in asked] == ["system", "user", "assistant", "user", "user"]
+    first, answer, heard, question = (turn["content"] for turn in asked[1:])
+    assert "90 % sure" in first
+    assert first.endswith("which digit?")
+    assert (answer, heard, question) == ("Seven. {{ 7 }}", "and now?", "sure?")
 
 
 def test_hearing_and_seeing_go_on_at_the_same_time(bench):

@@ -6,13 +6,15 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import openai
 import pytest
 
 from trimodal.client.client import Client
 from trimodal.client.transports.base import Timeouts
-from trimodal.client.transports.fake import FakeTransport, labelled, scripted
+from trimodal.client.transports.fake import FakeTransport, labelled, llm_outputs, scripted
 from trimodal.client.transports.fake_speech import FakeSpeech
+from trimodal.client.transports.tensors import strings
 from trimodal.gateway.server import GatewayServer
 from trimodal.gateway.settings import GatewaySettings
 
@@ -45,14 +47,27 @@ def fake_triton(**models: object) -> FakeTransport:
         "vision": labelled(("seven", 0.9), ("one", 0.1)),
         "speech": FakeSpeech(("what", 0.1, 0.3), ("is", 0.4, 0.6), ("this?", 0.7, 0.9), ("Well.", 2.4, 2.9)),
         "embedding": vectors,
+        "assistant": assistant,
     }
     return FakeTransport(**{**usual, **models})  # type: ignore[arg-type]
 
 
+async def assistant(request):  # type: ignore[no-untyped-def]
+    """Hears "what is this" in any audio, sees a seven in any picture, and answers."""
+    inputs = request.inputs
+    if "audio" in inputs:
+        yield {"stage": strings([b"heard"]), "text_output": strings([b"what is this"])}
+    if "image" in inputs:
+        scores = np.array([0.9, 0.1], np.float32)
+        labels = {"labels": strings([b"seven", b"one"]), "scores": scores}
+        yield {"stage": strings([b"saw"]), "text_output": strings([b""]), **labels}
+    for count, (word, reason) in enumerate((("A", ""), (" seven", ""), (".", "stop")), 1):
+        timing = {"timing": strings([b'{"total": 5.0}'])} if reason else {}
+        yield {"stage": strings([b"answer"]), **llm_outputs(word, reason, completion_tokens=count), **timing}
+
+
 def vectors(request):  # type: ignore[no-untyped-def]
     """Unit vectors [N, 4] that depend on the text's length."""
-    import numpy as np
-
     lengths = [len(text) for (text,) in request.inputs["text_input"]]
     rows = np.array([[length, 1, 2, 3] for length in lengths], np.float32)
     return {"embedding": rows / np.linalg.norm(rows, axis=1, keepdims=True)}

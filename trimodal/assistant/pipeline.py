@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimodal.assistant import values
+from trimodal.assistant.history import Turn
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.models import Models
 from trimodal.assistant.prompt import Prompt
@@ -80,7 +81,8 @@ class Pipeline:
 
     def _answer(self, state: RequestState, heard: str, saw: Saw) -> None:
         with self._stage(state, ANSWER):
-            asked = self._asked(self._prompt.render(state.request.text or "", heard, saw))
+            prompt = self._prompt.render(state.request.text or "", heard, saw)
+            asked = self._asked(prompt, state.request.history)
             inputs = {**asked, **state.request.options, **_limits(state)}
             finish_reason = ""
             for piece in self._models.answer(inputs, state.on_cancel):
@@ -100,11 +102,17 @@ class Pipeline:
             as_request_error(error)
             state.fail(InternalError("answer: it could not be sent; send the request again"))
 
-    def _asked(self, prompt: str) -> dict[str, NDArray[Any]]:
-        """Makes a question without system message the llm's `text_input`: cached as if it came directly."""
-        if not self._system:
+    def _asked(self, prompt: str, history: Sequence[Turn]) -> dict[str, NDArray[Any]]:
+        """Makes the llm's inputs. A lone question is its `text_input`: cached as if it came directly."""
+        if not self._system and not history:
             return {"text_input": _text(prompt)}
-        messages = [{"role": "system", "content": self._system}, {"role": "user", "content": prompt}]
+        messages = [{"role": "system", "content": self._system}] if self._system else []
+        for turn in history:
+            content = turn.content
+            if turn.role == "user":  # as it was rendered when it was asked
+                content = self._prompt.render(content, turn.heard, turn.saw)
+            messages.append({"role": turn.role, "content": content})
+        messages.append({"role": "user", "content": prompt})
         return {"messages": _text(json.dumps(messages, ensure_ascii=False))}
 
     @contextmanager

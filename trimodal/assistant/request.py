@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trimodal.assistant.history import Turn, read_history
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.audio.samples import one_channel, to_float
 from trimodal.audio.values import SAMPLE_RATE, Samples
@@ -22,7 +23,10 @@ from trimodal.triton.fields import Inputs, integer, scalar, text
 
 _SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "seed", "stop")
 HANDED_ON = (*_SAMPLING, "tenant", "tier", "cache_control", "cache_namespace")
-_OWN = ("text_input", "image", "audio", "audio_int16", "priority", "ttft_deadline_ms", "deadline_ms")
+_OWN = (
+    *("text_input", "history", "image", "audio", "audio_int16"),
+    *("priority", "ttft_deadline_ms", "deadline_ms"),
+)
 INPUTS = (*_OWN, *HANDED_ON)
 """The assistant's input tensors; all are optional."""
 
@@ -36,6 +40,7 @@ class AskRequest:
         samples: float32[n] 16 kHz mono.
         options: inputs of the llm, name → array [1] (stop: [n]).
         ttft_deadline_ms, deadline_ms: from the arrival of the request, all stages together.
+        history: the turns before the question.
     """
 
     text: str | None
@@ -44,6 +49,7 @@ class AskRequest:
     options: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     ttft_deadline_ms: int | None = None
     deadline_ms: int | None = None
+    history: tuple[Turn, ...] = ()
 
 
 def read_request(inputs: Inputs, parameters: Mapping[str, Any], settings: AssistantSettings) -> AskRequest:
@@ -65,6 +71,7 @@ def read_request(inputs: Inputs, parameters: Mapping[str, Any], settings: Assist
         options,
         ttft_deadline_ms=integer(inputs, "ttft_deadline_ms", None, 1, MAX_TTFT_DEADLINE_MS),
         deadline_ms=integer(inputs, "deadline_ms", None, 1, MAX_DEADLINE_MS),
+        history=read_history(text(inputs, "history", settings.max_history_bytes)),
     )
 
 

@@ -27,6 +27,7 @@ from trimodal.client.values import (
     Prediction,
     Saw,
     Transcript,
+    Turn,
     Usage,
 )
 from trimodal.errors import Cancelled, InternalError, InvalidArgument, RequestError, Unavailable
@@ -36,5 +37,5 @@ __all__ = [
     "Answer", "AnswerStream", "AskStream", "Cancelled", "Client", "ConnectError", "ConnectionLost", "Delta",
     "FakeTransport", "Heard", "InternalError", "InvalidArgument", "LiveStream", "LiveUpdate", "Message",
     "Model", "ModelNotFound", "Note", "Prediction", "ProtocolError", "RequestError", "Saw", "Timeout",
-    "Timeouts", "Timing", "Transcript", "TransportError", "Unavailable", "Usage", "Word",
+    "Timeouts", "Timing", "Transcript", "TransportError", "Turn", "Unavailable", "Usage", "Word",
 ]

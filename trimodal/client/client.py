@@ -23,7 +23,7 @@ from trimodal.client.streams.chunks import blocks_of
 from trimodal.client.streams.live import Listening, LiveStream
 from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport
 from trimodal.client.transports.tensors import strings
-from trimodal.client.values import Answer, LiveUpdate, Message, Model, Prediction, Transcript
+from trimodal.client.values import Answer, LiveUpdate, Message, Model, Prediction, Transcript, Turn
 from trimodal.errors import InvalidArgument, RequestError
 
 if TYPE_CHECKING:
@@ -149,6 +149,7 @@ class Client:
         *,
         image: bytes | str | Path | None = None,
         audio: str | Path | Audio | None = None,
+        history: Sequence[Turn] = (),
         timeout: float | None = None,
         model: str = "assistant",
         request_id: str = "",
@@ -159,12 +160,13 @@ class Client:
         Args:
             image: the contents of a JPEG, PNG or WebP file, or its path.
             audio: a file (wav, flac, ogg, mp3; needs the extra `audio`), or samples as for `LiveStream.send`.
+            history: the talk until now; what was heard and seen in it is not heard and seen again.
             timeout: seconds for the whole answer; None: as the client's timeouts say.
             options: as for `stream`, without cancel_key; deadlines count for all stages together.
         """
 
         async def send() -> Responses:
-            inputs = await ask_inputs(text, image, audio, options)
+            inputs = await ask_inputs(text, image, audio, history, options)
             return await self._stream(Request(model, inputs, request_id), timeout)
 
         return AskStream(send)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
@@ -16,6 +16,13 @@ class Message(TypedDict):
 
     role: str
     content: str
+
+
+class Turn(Message, total=False):
+    """A turn of a talk with the assistant, with what it told of that turn's audio and image then."""
+
+    heard: str
+    labels: Sequence[Prediction]
 
 
 @dataclass(frozen=True)

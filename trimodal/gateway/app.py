@@ -25,6 +25,7 @@ from trimodal.gateway.errors import ApiError, as_api_error, invalid_body
 from trimodal.gateway.limits import BodyLimits
 from trimodal.gateway.openai.audio import Transcription, read_form
 from trimodal.gateway.openai.chat import Chat, Completion
+from trimodal.gateway.openai.conversation import Findings
 from trimodal.gateway.openai.images import classifications
 from trimodal.gateway.openai.schemas import (
     ChatRequest,
@@ -43,6 +44,7 @@ class Gateway:
     def __init__(self, client: Client, access: Access) -> None:
         self.client = client
         self.access = access
+        self.findings = Findings(client)
 
     def whole(self, caller: Caller, make: Make, content_type: str = "application/json") -> Response:
         """An answer in one piece, counted against the caller's limits while it is made."""
@@ -115,7 +117,7 @@ def add_generation(app: FastAPI, gateway: Gateway) -> None:
     async def chat(request: Request, body: ChatRequest) -> Response:
         caller = gateway.access.identify(request)
         check_model(caller, body.model)
-        asked = Chat(body, gateway.client, caller)
+        asked = Chat(body, gateway.client, caller, gateway.findings)
         return gateway.events(caller, asked.events) if body.stream else gateway.whole(caller, asked.whole)
 
     @app.post("/v1/completions")

@@ -26,8 +26,12 @@ logger = logging.getLogger(__name__)
 
 # A sentence of the server begins with the field's name: "max_tokens is 0: 1 to 512 are taken".
 _FIELD = re.compile(r"(?:parameter )?'?([a-z_]+(?:\[\d+\])?(?:\.[a-z_]+)*)'?(?: is | has | holds | must |: )")
+# The assistant puts its stage in front.
+_STAGE = re.compile(r"^(heard|saw|answer): ")
 # Names of tensors → what a client of OpenAI's API called them.
-_FIELDS = {"text_input": "messages", "stop": "stop", "ttft_deadline_ms": "x-slo-ttft-ms"}
+_FIELDS = dict.fromkeys(("text_input", "image", "audio", "history"), "messages") | {
+    "ttft_deadline_ms": "x-slo-ttft-ms"
+}
 _TYPES = {
     400: "invalid_request_error", 401: "authentication_error", 403: "permission_error",
     404: "invalid_request_error", 405: "invalid_request_error", 408: "timeout_error",
@@ -89,7 +93,7 @@ def as_api_error(error: BaseException, request_id: str = "") -> ApiError:
     if isinstance(error, ModelNotFound):
         return ApiError(404, str(error), param="model", code="model_not_found")
     if isinstance(error, InvalidArgument):
-        field = _FIELD.match(str(error))
+        field = _FIELD.match(_STAGE.sub("", str(error)))
         return ApiError(400, str(error), param=_FIELDS.get(field[1], field[1]) if field else None)
     if isinstance(error, Unavailable):
         return ApiError(503, str(error), code="overloaded", retry_after_s=error.retry_after_s or 1.0)

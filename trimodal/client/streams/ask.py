@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from trimodal.client.decoding import labels, readable
-from trimodal.client.options import Options, generation_inputs
+from trimodal.client.options import Options, generation_inputs, utf8
 from trimodal.client.streams.answer import BaseStream
 from trimodal.client.streams.chunks import Audio, checked
 from trimodal.client.transports.base import Array, Responses, Tensors
 from trimodal.client.transports.tensors import strings
-from trimodal.client.values import Delta, Heard, Prediction, Saw
+from trimodal.client.values import Delta, Heard, Prediction, Saw, Turn
 from trimodal.errors import InvalidArgument
 
 # What is decoded at once of a file; the server bounds the whole.
@@ -63,7 +63,11 @@ class AskStream(BaseStream["Heard | Saw | Delta"]):
 
 
 async def ask_inputs(
-    text: str | None, image: bytes | str | Path | None, audio: str | Path | Audio | None, options: Options
+    text: str | None,
+    image: bytes | str | Path | None,
+    audio: str | Path | Audio | None,
+    history: Sequence[Turn],
+    options: Options,
 ) -> dict[str, Array]:
     """Makes the input tensors of the assistant; files are read and decoded in a thread.
 
@@ -75,6 +79,8 @@ async def ask_inputs(
     if options.get("cancel_key") is not None:
         raise InvalidArgument("cancel_key: the assistant takes none; cancel or leave its stream")
     inputs = generation_inputs(text, None, options)
+    if history:
+        inputs["history"] = strings([utf8("history", json.dumps([_turn(one) for one in history]))])
     if image is not None:
         contents = image if isinstance(image, bytes) else await asyncio.to_thread(_file, image)
         inputs["image"] = strings([contents])
@@ -82,6 +88,11 @@ async def ask_inputs(
         samples = await asyncio.to_thread(_samples, audio)
         inputs["audio_int16" if samples.dtype == np.int16 else "audio"] = samples
     return inputs
+
+
+def _turn(turn: Turn) -> dict[str, object]:
+    labels = [{"label": one.label, "score": one.score} for one in turn.get("labels", ())]
+    return {**turn, "labels": labels}
 
 
 def _file(path: str | Path) -> bytes:

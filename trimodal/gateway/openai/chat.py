@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from trimodal.client.client import Client
-from trimodal.client.streams.answer import AnswerStream
-from trimodal.client.values import Answer, Message
-from trimodal.gateway.access import Caller
+from trimodal.client.streams.ask import AskStream
+from trimodal.client.values import Message
+from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.answering import event
 from trimodal.gateway.errors import ApiError
+from trimodal.gateway.openai.conversation import Findings, plain, read_messages, read_samples
 from trimodal.gateway.openai.generation import (
     FINISH_REASONS,
     Named,
+    Stream,
     answer_headers,
     deltas,
     named,
@@ -21,22 +24,33 @@ from trimodal.gateway.openai.generation import (
     usage_body,
     whole,
 )
-from trimodal.gateway.openai.schemas import ChatMessage, ChatRequest, CompletionRequest, Generation
+from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest, Generation
 from trimodal.gateway.quota import Usage
+
+ASSISTANT = "assistant"
 
 
 class Chat:
-    """One request to /v1/chat/completions."""
+    """One request to /v1/chat/completions: to the llm, or with pictures or recordings to the assistant."""
 
-    def __init__(self, request: ChatRequest, client: Client, caller: Caller) -> None:
+    def __init__(self, request: ChatRequest, client: Client, caller: Caller, findings: Findings) -> None:
         request.refuse_unsupported()
-        chat = [_message(index, message) for index, message in enumerate(request.messages)]
         self._request = request
-        self._streams = _streams(request, client, caller, [(None, chat)])
+        self._client = client
+        self._caller = caller
+        self._findings = findings
+        self._chat = read_messages(request.messages)
+        self._plain = None if request.model == ASSISTANT else plain(self._chat)
+        if self._plain is None:
+            check_model(caller, ASSISTANT)
+            if self._chat[-1].role != "user":
+                raise ApiError(400, "messages: the last one must be the user's", param="messages")
 
     async def whole(self, usage: Usage) -> tuple[Any, Mapping[str, str]]:
         """The answer's body and headers."""
-        answers = await whole(self._streams, usage)
+        streams = await self._streams()
+        answers = await whole(streams, usage)
+        self._remember(streams)
         choices = [
             {
                 "index": index,
@@ -47,27 +61,53 @@ class Chat:
             for index, answer in enumerate(answers)
         ]
         name = named("chatcmpl", "chat.completion", self._request.model)
-        return _body(name, choices, answers, self._request.n), answer_headers(answers)
+        return _body(name, choices, self._request, streams), answer_headers(answers)
 
     async def events(self, usage: Usage) -> AsyncIterator[bytes]:
         """Chunks: the role, the text as it comes, the reason of the end, and the usage if it is asked for."""
+        streams = await self._streams()
         name = named("chatcmpl", "chat.completion.chunk", self._request.model)
         begun: set[int] = set()
-        async for index, delta in deltas(self._streams, usage):
-            text = ""
+        async for index, delta in deltas(streams, usage):
             chunks = b""
             if index not in begun:
                 begun.add(index)
                 chunks = event(_chunk(name, index, {"role": "assistant", "content": ""}))
-            if text := delta.text:
-                chunks += event(_chunk(name, index, {"content": text}))
+            if delta.text:
+                chunks += event(_chunk(name, index, {"content": delta.text}))
             if delta.finish_reason:
-                chunks += event(_last(name, index, {"delta": {}}, self._streams[index]))
+                chunks += event(_last(name, index, {"delta": {}}, streams[index]))
             yield chunks
+        self._remember(streams)
         if _wants_usage(self._request):
-            yield event(
-                name.body(choices=[], usage=usage_body([one.usage for one in self._streams], self._request.n))
+            yield event(name.body(choices=[], usage=_usage(self._request, streams)))
+
+    async def _streams(self) -> Sequence[Stream]:
+        """A stream for each choice; sent when they are read."""
+        if self._plain is not None:
+            return _llm_streams(self._request, self._client, self._caller, [(None, self._plain)])
+        *earlier, question = self._chat
+        history = [await self._findings.turn(said) for said in earlier]
+        samples = None
+        if question.audio is not None:
+            samples = await asyncio.to_thread(read_samples, question.audio, question.field)
+        return [
+            self._client.ask(
+                question.text or None,
+                image=question.image,
+                audio=samples,
+                history=history,
+                request_id=self._caller.request_id,
+                **self._caller.terms(self._request.options(choice)),
             )
+            for choice in range(self._request.n)
+        ]
+
+    def _remember(self, streams: Sequence[Stream]) -> None:
+        """Keeps what was heard and seen: the next question of the talk brings the same files."""
+        first = streams[0]
+        if isinstance(first, AskStream):
+            self._findings.keep(self._chat[-1], first.heard, first.labels)
 
 
 class Completion:
@@ -78,10 +118,8 @@ class Completion:
         if not request.prompts:
             raise ApiError(400, "prompt: at least one is needed", param="prompt")
         self._request = request
-        self._streams = _streams(request, client, caller, [(prompt, None) for prompt in request.prompts])
-
-    def _echo(self, index: int) -> str:
-        return self._request.prompts[index // self._request.n] if self._request.echo else ""
+        prompts = [(prompt, None) for prompt in request.prompts]
+        self._streams = _llm_streams(request, client, caller, prompts)
 
     async def whole(self, usage: Usage) -> tuple[Any, Mapping[str, str]]:
         """The answer's body and headers."""
@@ -96,7 +134,7 @@ class Completion:
             for index, answer in enumerate(answers)
         ]
         name = named("cmpl", "text_completion", self._request.model)
-        return _body(name, choices, answers, self._request.n), answer_headers(answers)
+        return _body(name, choices, self._request, self._streams), answer_headers(answers)
 
     async def events(self, usage: Usage) -> AsyncIterator[bytes]:
         """Chunks of text, the reason of the end, and the usage if it is asked for."""
@@ -114,27 +152,18 @@ class Completion:
             if chunks:
                 yield chunks
         if _wants_usage(self._request):
-            yield event(
-                name.body(choices=[], usage=usage_body([one.usage for one in self._streams], self._request.n))
-            )
+            yield event(name.body(choices=[], usage=_usage(self._request, self._streams)))
+
+    def _echo(self, index: int) -> str:
+        return self._request.prompts[index // self._request.n] if self._request.echo else ""
 
 
-def _message(index: int, message: ChatMessage) -> Message:
-    role = "system" if message.role == "developer" else message.role
-    if isinstance(message.content, list):
-        for number, part in enumerate(message.content):
-            if part.type != "text":
-                field = f"messages[{index}].content[{number}]"
-                raise ApiError(400, f"{field}: '{part.type}' is not supported here yet", param=field)
-    return {"role": role, "content": message.text}
-
-
-def _streams(
+def _llm_streams(
     request: Generation,
     client: Client,
     caller: Caller,
     prompts: Sequence[tuple[str | None, Sequence[Message] | None]],
-) -> list[AnswerStream]:
+) -> Sequence[Stream]:
     """A stream for each choice of each prompt; sent when they are read."""
     return [
         client.stream(
@@ -149,12 +178,14 @@ def _streams(
     ]
 
 
-def _body(name: Named, choices: list[dict[str, Any]], answers: list[Answer], n: int) -> dict[str, Any]:
+def _body(
+    name: Named, choices: list[dict[str, Any]], request: Generation, streams: Sequence[Stream]
+) -> dict[str, Any]:
     return name.body(
         choices=choices,
-        usage=usage_body([answer.usage for answer in answers], n),
+        usage=_usage(request, streams),
         system_fingerprint=None,
-        trimodal=note_body(answers[0].note, answers[0].finish_reason),
+        trimodal=note_body(streams[0]),
     )
 
 
@@ -162,16 +193,16 @@ def _chunk(name: Named, index: int, delta: dict[str, Any]) -> dict[str, Any]:
     return name.body(choices=[{"index": index, "delta": delta, "logprobs": None, "finish_reason": None}])
 
 
-def _last(name: Named, index: int, empty: dict[str, Any], stream: AnswerStream) -> dict[str, Any]:
+def _last(name: Named, index: int, empty: dict[str, Any], stream: Stream) -> dict[str, Any]:
     choice = {"index": index, **empty, "finish_reason": _reason(stream.finish_reason)}
-    return name.body(choices=[choice], trimodal=note_body(stream.note, stream.finish_reason))
+    return name.body(choices=[choice], trimodal=note_body(stream))
 
 
 def _reason(finish_reason: str) -> str:
     return FINISH_REASONS.get(finish_reason, "stop")
 
 
-def _usage(request: Generation, streams: Sequence[AnswerStream]) -> dict[str, Any]:
+def _usage(request: Generation, streams: Sequence[Stream]) -> dict[str, Any]:
     return usage_body([stream.usage for stream in streams], request.n)
 
 

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from trimodal.client.streams.answer import AnswerStream
-from trimodal.client.values import Answer, Delta, Note
+from trimodal.client.streams.ask import AskStream
+from trimodal.client.values import Answer, Delta
 from trimodal.client.values import Usage as Tokens
 from trimodal.gateway.quota import Usage
 
+Stream = AnswerStream | AskStream
 # What OpenAI's clients know → ours is told in "trimodal" beside it.
 FINISH_REASONS = {"stop": "stop", "length": "length", "deadline": "length", "cancelled": "stop"}
 
@@ -50,8 +52,9 @@ def usage_body(tokens: Sequence[Tokens], choices: int) -> dict[str, Any]:
     }
 
 
-def note_body(note: Note, finish_reason: str) -> dict[str, Any]:
+def note_body(stream: Stream) -> dict[str, Any]:
     """How an answer came about, for the field "trimodal"; what there is nothing to say of is left out."""
+    note = stream.note
     told: dict[str, Any] = {"queue_ms": round(note.queue_ms, 3)}
     if note.cache:
         told |= {"cache": note.cache, "similarity": round(note.similarity, 4)}
@@ -59,8 +62,12 @@ def note_body(note: Note, finish_reason: str) -> dict[str, Any]:
         told["trimmed"] = dict(note.trimmed)
     if not math.isnan(note.predicted_ttft_ms):
         told["predicted_ttft_ms"] = round(note.predicted_ttft_ms, 3)
-    if finish_reason not in ("stop", "length"):
-        told["finish_reason"] = finish_reason
+    if stream.finish_reason not in ("stop", "length"):
+        told["finish_reason"] = stream.finish_reason
+    if isinstance(stream, AskStream):
+        told["heard"] = stream.heard
+        told["labels"] = [{"label": one.label, "score": round(one.score, 6)} for one in stream.labels]
+        told["stages_ms"] = stream.stages
     return told
 
 
@@ -74,7 +81,7 @@ def answer_headers(answers: Sequence[Answer]) -> Mapping[str, str]:
     return {"server-timing": ", ".join(parts), "x-trimodal-cache": first.note.cache or "miss"}
 
 
-async def whole(streams: Sequence[AnswerStream], usage: Usage) -> list[Answer]:
+async def whole(streams: Sequence[Stream], usage: Usage) -> list[Answer]:
     """Waits for all answers; the first failure ends the others."""
     async with AsyncExitStack() as stack:
         for stream in streams:
@@ -85,7 +92,7 @@ async def whole(streams: Sequence[AnswerStream], usage: Usage) -> list[Answer]:
             usage.tokens = charged(streams)
 
 
-async def deltas(streams: Sequence[AnswerStream], usage: Usage) -> AsyncIterator[tuple[int, Delta]]:
+async def deltas(streams: Sequence[Stream], usage: Usage) -> AsyncIterator[tuple[int, Delta]]:
     """Every delta of every stream with the number of its choice, as they come."""
     async with AsyncExitStack() as stack:
         for stream in streams:
@@ -93,7 +100,8 @@ async def deltas(streams: Sequence[AnswerStream], usage: Usage) -> AsyncIterator
         try:
             if len(streams) == 1:
                 async for delta in streams[0]:
-                    yield 0, delta
+                    if isinstance(delta, Delta):  # what the assistant heard and saw is told at the end
+                        yield 0, delta
                 return
             async with aclosing(_merged(streams)) as merged:
                 async for index, delta in merged:
@@ -102,18 +110,19 @@ async def deltas(streams: Sequence[AnswerStream], usage: Usage) -> AsyncIterator
             usage.tokens = charged(streams)
 
 
-def charged(streams: Sequence[AnswerStream]) -> int:
+def charged(streams: Sequence[Stream]) -> int:
     """Tokens that count against the key's limit: also those of an answer that was left early."""
     return sum(stream.usage.prompt + stream.usage.completion for stream in streams)
 
 
-async def _merged(streams: Sequence[AnswerStream]) -> Any:
+async def _merged(streams: Sequence[Stream]) -> Any:
     queue: asyncio.Queue[tuple[int, Delta | BaseException | None]] = asyncio.Queue(maxsize=2 * len(streams))
 
-    async def copy(index: int, stream: AnswerStream) -> None:
+    async def copy(index: int, stream: Stream) -> None:
         try:
             async for delta in stream:
-                await queue.put((index, delta))
+                if isinstance(delta, Delta):
+                    await queue.put((index, delta))
             await queue.put((index, None))
         except Exception as error:
             await queue.put((index, error))

@@ -1,0 +1,135 @@
+"""Chats with pictures and recordings: they go to the assistant, with the talk until then."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import httpx
+import numpy as np
+import openai
+import pytest
+
+from tests.gateway.conftest import Serve
+from tests.gateway.openai.test_audio import wav
+from trimodal.gateway.keys import Key, add_key
+
+PICTURE = "data:image/png;base64," + base64.b64encode(b"a picture").decode()
+IMAGE = {"type": "image_url", "image_url": {"url": PICTURE}}
+AUDIO = {
+    "type": "input_audio",
+    "input_audio": {"data": base64.b64encode(wav(1).getvalue()).decode(), "format": "wav"},
+}
+
+
+def user(*parts: object) -> dict[str, object]:
+    content = [{"type": "text", "text": one} if isinstance(one, str) else one for one in parts]
+    return {"role": "user", "content": content}
+
+
+def picture(**fields: object) -> dict[str, object]:
+    return user({"type": "image_url", "image_url": fields})
+
+
+def spoken(data: str) -> dict[str, object]:
+    return user({"type": "input_audio", "input_audio": {"data": data, "format": "wav"}})
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_question_about_a_picture_and_a_recording(serve: Serve, stream: bool) -> None:
+    served = serve()
+    messages = [user("which digit?", IMAGE, AUDIO)]
+    body = {"model": "llm", "messages": messages, "max_tokens": 9, "stream": stream}
+    answer = httpx.post(f"{served.url}/v1/chat/completions", json=body)
+    if stream:
+        chunks = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+        text = "".join(one["choices"][0]["delta"].get("content", "") for one in chunks)
+        told = chunks[-1]["trimodal"]
+    else:
+        text, told = answer.json()["choices"][0]["message"]["content"], answer.json()["trimodal"]
+    assert text == "A seven."
+    assert told["heard"] == "what is this"
+    assert told["labels"] == [{"label": "seven", "score": 0.9}, {"label": "one", "score": 0.1}]
+    assert told["stages_ms"] == {"total": 5.0}
+    (request,) = served.triton.requests
+    assert request.model == "assistant"
+    assert request.inputs["text_input"].tolist() == [b"which digit?"]
+    assert request.inputs["image"].tolist() == [b"a picture"]
+    assert (request.inputs["audio"].dtype, request.inputs["audio"].size) == (np.float32, 16_000)
+    assert request.inputs["max_tokens"].tolist() == [9]
+    assert "history" not in request.inputs
+
+
+def test_the_talk_comes_again_and_what_was_seen_in_it_is_not_seen_again(serve: Serve) -> None:
+    served = serve()
+    client = served.openai()
+    first = user("which digit?", IMAGE, AUDIO)
+    client.chat.completions.create(model="llm", messages=[first])
+    talk = [
+        {"role": "system", "content": "Be brief."}, first, {"role": "assistant", "content": "A seven."},
+        {"role": "user", "content": "are you sure?"},
+    ]  # fmt: skip
+    client.chat.completions.create(model="llm", messages=talk)
+    assert [request.model for request in served.triton.requests] == ["assistant"] * 2
+    asked = served.triton.requests[-1].inputs
+    assert asked["text_input"].tolist() == [b"are you sure?"]
+    assert "image" not in asked
+    history = json.loads(asked["history"][0])
+    labels = [{"label": "seven", "score": pytest.approx(0.9)}, {"label": "one", "score": pytest.approx(0.1)}]
+    assert history == [
+        {"role": "system", "content": "Be brief.", "labels": []},
+        {"role": "user", "content": "which digit?", "heard": "what is this", "labels": labels},
+        {"role": "assistant", "content": "A seven.", "labels": []},
+    ]
+
+
+def test_a_gateway_that_never_saw_it_looks_itself(serve: Serve) -> None:
+    served = serve()
+    talk = [user("which digit?", IMAGE, AUDIO), {"role": "assistant", "content": "x"}, user("sure?")]
+    served.openai().chat.completions.create(model="llm", messages=talk)
+    models = [request.model for request in served.triton.requests]
+    assert (models[-1], set(models)) == ("assistant", {"speech", "vision", "assistant"})
+    (first, *_) = json.loads(served.triton.requests[-1].inputs["history"][0])
+    assert first["labels"][0]["label"] == "seven"
+    assert first["heard"] == "what is this?"
+
+
+def test_words_alone_go_to_the_model_that_is_named(serve: Serve) -> None:
+    served = serve()
+    for model in ("llm", "assistant"):
+        served.openai().chat.completions.create(model=model, messages=[user("one", "two")])
+    assert [request.model for request in served.triton.requests] == ["llm", "assistant"]
+
+
+@pytest.mark.parametrize(
+    ("message", "param"),
+    [
+        (user(IMAGE, IMAGE), "messages[0].content[1]"),
+        (user(AUDIO, AUDIO), "messages[0].content[1]"),
+        ({"role": "system", "content": [IMAGE]}, "messages[0].content[0]"),
+        (picture(url="http://a/b.png"), "messages[0].content[0].image_url.url"),
+        (spoken("*"), "messages[0].content[0].input_audio.data"),
+        (spoken("AAAA"), "messages[0]"),
+        (picture(), "messages[0].content[0].image_url.url"),
+    ],
+    ids=["two pictures", "two recordings", "of the system", "an address", "base64", "no audio", "no url"],
+)
+def test_a_wrong_part_is_named(serve: Serve, message: object, param: str) -> None:
+    served = serve()
+    answer = httpx.post(f"{served.url}/v1/chat/completions", json={"model": "llm", "messages": [message]})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+    assert served.triton.requests == []
+
+
+def test_the_last_word_must_be_the_users(serve: Serve) -> None:
+    with pytest.raises(openai.BadRequestError, match="the last one must be the user's"):
+        serve().openai().chat.completions.create(
+            model="llm", messages=[user(IMAGE), {"role": "assistant", "content": "x"}]
+        )
+
+
+def test_a_key_without_the_assistant_sends_no_pictures(serve: Serve, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    file = tmp_path / "keys.toml"
+    secret = add_key(file, Key(name="a", models=("llm",)))
+    with pytest.raises(openai.PermissionDeniedError, match="'assistant'"):
+        serve(keys=file).openai(secret).chat.completions.create(model="llm", messages=[user("a", IMAGE)])
