@@ -1,6 +1,6 @@
 """Answers one HTTP request while watching for its client to leave; sends server-sent events.
 
-Nothing is sent before the first result is there, so that a refusal has its own HTTP status, also of a stream.
+Nothing is sent until the first result is there, so that a refusal has its own HTTP status, also of a stream.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -24,6 +26,8 @@ Events = Callable[[Usage], AsyncIterator[bytes]]
 
 # Silence for so long ends connections in many proxies; a comment is no event to a client.
 PING_S = 10.0
+# Before the first text there is no head either, so that a refusal can have a status of its own; but no longer.
+HEAD_S = 30.0
 # A revoked key ends its streams within two of these.
 _CHECK_S = 0.5
 _PING = b": ping\n\n"
@@ -120,67 +124,81 @@ class EventAnswer(Answering):
         self._done = done
 
     async def _work(self, send: Send) -> None:
-        started = False
-        headers = {
+        channel = _Channel(send, self._request_id)
+        try:
+            with self._use() as usage:
+                channel.headers |= usage.headers
+                await self._copy(self._events(usage), channel)
+        except Exception as problem:
+            error = as_api_error(problem, self._request_id)
+            if not channel.started:
+                await refuse(send, error, self._request_id)
+                return
+            await channel.write(event(error.body))
+        else:
+            if self._done:
+                await channel.write(_DONE)
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _copy(self, events: AsyncIterator[bytes], channel: _Channel) -> None:
+        """Sends the events as they come. Raises what ends them."""
+        copying = asyncio.current_task()
+        assert copying is not None
+        revoked = False
+
+        async def watch() -> None:
+            nonlocal revoked
+            while True:
+                await asyncio.sleep(_CHECK_S)
+                if not self._allowed():
+                    revoked = True
+                    copying.cancel()
+                    return
+                await channel.ping()
+
+        watching = asyncio.ensure_future(watch())
+        try:
+            async for chunk in events:
+                await channel.write(chunk)
+        except asyncio.CancelledError:
+            if not revoked:
+                raise
+            if sys.version_info >= (3, 11):
+                copying.uncancel()
+            raise ApiError(401, "this API key was revoked", code="invalid_api_key") from None
+        finally:
+            watching.cancel()
+            await events.aclose()  # type: ignore[attr-defined]  # a generator's
+
+
+class _Channel:
+    """Writes events to the client; the head goes with the first."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self.headers = {
             "content-type": "text/event-stream; charset=utf-8",
             "cache-control": "no-cache",
             "x-accel-buffering": "no",
-            "x-request-id": self._request_id,
+            "x-request-id": request_id,
         }
+        self.started = False
+        self._send = send
+        self._sent = time.monotonic()
+        self._turn = asyncio.Lock()
 
-        async def write(chunk: bytes) -> None:
-            nonlocal started
-            if not started:
-                started = True
-                await _head(send, 200, headers)
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    async def write(self, chunk: bytes) -> None:
+        async with self._turn:
+            if not self.started:
+                self.started = True
+                await _head(self._send, 200, self.headers)
+            self._sent = time.monotonic()
+            await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
 
-        try:
-            with self._use() as usage:
-                headers |= usage.headers
-                await self._copy(self._events(usage), write)
-        except Exception as problem:
-            error = as_api_error(problem, self._request_id)
-            if not started:
-                await refuse(send, error, self._request_id)
-                return
-            await write(event(error.body))
-        else:
-            if self._done:
-                await write(_DONE)
-        await send({"type": "http.response.body", "body": b""})
-
-    async def _copy(self, events: AsyncIterator[bytes], write: Callable[[bytes], Awaitable[None]]) -> None:
-        """Sends the events as they come, pings while none does. Raises what ends them."""
-        loop = asyncio.get_running_loop()
-        coming: asyncio.Future[bytes] | None = None
-        try:
-            checked = sent = loop.time()
-            while True:
-                coming = coming or asyncio.ensure_future(anext(events))
-                await asyncio.wait((coming,), timeout=_CHECK_S)
-                now = loop.time()
-                if now - checked >= _CHECK_S:
-                    checked = now
-                    if not self._allowed():
-                        raise ApiError(401, "this API key was revoked", code="invalid_api_key")
-                if coming.done():
-                    finished, coming = coming, None
-                    try:
-                        chunk = finished.result()
-                    except StopAsyncIteration:
-                        return
-                    await write(chunk)
-                    sent = now
-                elif now - sent >= PING_S:
-                    await write(_PING)
-                    sent = now
-        finally:
-            if coming is not None:
-                coming.cancel()
-                with contextlib.suppress(BaseException):
-                    await coming
-            await events.aclose()  # type: ignore[attr-defined]  # a generator's
+    async def ping(self) -> None:
+        """Writes a comment after a silence; not to a client that does not read."""
+        patience = PING_S if self.started else HEAD_S
+        if time.monotonic() - self._sent >= patience and not self._turn.locked():
+            await self.write(_PING)
 
 
 async def _left(receive: Receive) -> None:

@@ -1,0 +1,74 @@
+"""Streams in silence, and readers that do not read."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+
+import httpx
+import pytest
+
+from tests.gateway.conftest import LIMIT_S, Serve, fake_triton
+from trimodal.client.transports.fake import llm_outputs
+from trimodal.gateway import answering
+
+CHAT = [{"role": "user", "content": "hi"}]
+
+
+def test_silence_is_broken_by_a_comment(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "PING_S", 0.1)
+    monkeypatch.setattr(answering, "_CHECK_S", 0.05)
+
+    async def thinks(request):  # type: ignore[no-untyped-def]
+        yield llm_outputs("one")
+        await asyncio.sleep(0.5)
+        yield llm_outputs(" two", "stop")
+
+    body = {"model": "llm", "messages": CHAT, "stream": True}
+    text = httpx.post(f"{serve(fake_triton(llm=thinks)).url}/v1/chat/completions", json=body).text
+    first, last = text.index('"one"'), text.index('" two"')
+    assert text[first:last].count(": ping\n\n") >= 2
+    assert text.endswith("data: [DONE]\n\n")
+
+
+def test_nothing_is_sent_before_the_first_token(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "PING_S", 0.1)
+    monkeypatch.setattr(answering, "_CHECK_S", 0.05)
+
+    async def late(request):  # type: ignore[no-untyped-def]
+        await asyncio.sleep(0.5)
+        yield llm_outputs("one", "stop")
+
+    body = {"model": "llm", "messages": CHAT, "stream": True}
+    answer = httpx.post(f"{serve(fake_triton(llm=late)).url}/v1/chat/completions", json=body)
+    assert answer.text.startswith("data: ")
+    monkeypatch.setattr(answering, "HEAD_S", 0.1)
+    answer = httpx.post(f"{serve(fake_triton(llm=late)).url}/v1/chat/completions", json=body)
+    assert answer.text.startswith(": ping"), "but for so long that a proxy would give up"
+
+
+def test_a_client_that_does_not_read_holds_little_and_ends_with_its_connection(serve: Serve) -> None:
+    made = 0
+
+    async def much(request):  # type: ignore[no-untyped-def]
+        nonlocal made
+        while True:
+            made += 1
+            yield llm_outputs("x" * 10_000)
+
+    served = serve(fake_triton(llm=much))
+    host, port = served.url.removeprefix("http://").split(":")
+    body = b'{"model": "llm", "messages": [{"role": "user", "content": "hi"}], "stream": true}'
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    with socket.create_connection((host, int(port)), timeout=LIMIT_S) as connection:
+        connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        connection.recv(1000)
+        time.sleep(1.0)
+        held = made
+        time.sleep(0.5)
+        assert made == held, "what nobody reads is not made"
+    until = time.monotonic() + LIMIT_S
+    while not served.triton.cancelled and time.monotonic() < until:
+        time.sleep(0.02)
+    assert len(served.triton.cancelled) == 1
