@@ -26,7 +26,7 @@ Events = Callable[[Usage], AsyncIterator[bytes]]
 
 # Silence for so long ends connections in many proxies; a comment is no event to a client.
 PING_S = 10.0
-# Before the first text there is no head either, so that a refusal can have a status of its own; but no longer.
+# Before the first text there is no head either: a refusal has a status of its own. But no longer than this.
 HEAD_S = 30.0
 # A revoked key ends its streams within two of these.
 _CHECK_S = 0.5
