@@ -35,6 +35,8 @@ FIELDS = st.fixed_dictionaries(
         "top_p": st.sampled_from([1.0, 0.9]),
         "top_k": st.sampled_from([0, 1, 10]),
         "seed": st.sampled_from([None, 0, 1]),
+        "min_p": st.sampled_from([0.0, 0.1]),
+        "penalties": st.sampled_from([(0.0, 0.0, 1.0), (0.5, 0.0, 1.0), (0.0, 0.5, 1.0), (0.0, 0.0, 1.5)]),
         "stops": st.lists(TEXTS, max_size=3).map(tuple),
         "verbatim": st.booleans(),
     }
@@ -61,7 +63,9 @@ def last_user(messages: list[dict[str, str]]) -> int:
 def context(request: dict[str, Any]) -> object:
     """All that must be the same for two requests to share a place, said in another way than the code does."""
     greedy = request["temperature"] == 0
-    sampling = None if greedy else tuple(request[name] for name in ("temperature", "top_p", "top_k", "seed"))
+    names = ("temperature", "top_p", "top_k", "seed", "min_p")
+    sampling = None if greedy else tuple(request.get(name, 0.0) for name in names)
+    sampling = (sampling, request.get("penalties", (0.0, 0.0, 1.0)))
     messages = request["messages"]
     around: object = "prompt"
     if messages is not None:
@@ -107,6 +111,8 @@ def test_a_change_of_any_one_field_is_another_place_or_question(request_, data):
             "top_p": st.sampled_from([1.0, 0.9]),
             "top_k": st.integers(0, 5),
             "seed": st.sampled_from([None, 0, 1]),
+            "min_p": st.sampled_from([0.0, 0.1, 0.5]),
+            "penalties": st.sampled_from([(0.0, 0.0, 1.0), (0.5, 0.0, 1.0), (0.0, 0.5, 1.0)]),
             "stops": st.lists(TEXTS, max_size=3).map(tuple),
             "verbatim": st.booleans(),
             "prompt": TEXTS.filter(bool),

@@ -21,6 +21,10 @@ def test_types_are_those_of_the_model():
             "temperature": 0.5,
             "top_p": 1,
             "top_k": 0,
+            "min_p": 0.5,
+            "presence_penalty": -1,
+            "frequency_penalty": 2,
+            "repetition_penalty": 1.5,
             "seed": (1 << 64) - 1,
             "stop": ["a", "b"],
         },
@@ -32,6 +36,10 @@ def test_types_are_those_of_the_model():
         "temperature": np.float32,
         "top_p": np.float32,
         "top_k": np.int32,
+        "min_p": np.float32,
+        "presence_penalty": np.float32,
+        "frequency_penalty": np.float32,
+        "repetition_penalty": np.float32,
         "seed": np.uint64,
     }
     assert inputs["seed"].tolist() == [(1 << 64) - 1]

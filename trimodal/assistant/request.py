@@ -21,7 +21,10 @@ from trimodal.errors import InvalidArgument
 from trimodal.llm.request.terms import MAX_DEADLINE_MS, MAX_TTFT_DEADLINE_MS, with_parameters
 from trimodal.triton.fields import Inputs, integer, scalar, text
 
-_SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "seed", "stop")
+_SAMPLING = (
+    *("max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "stop"),
+    *("presence_penalty", "frequency_penalty", "repetition_penalty"),
+)
 HANDED_ON = (*_SAMPLING, "tenant", "tier", "cache_control", "cache_namespace")
 _OWN = (
     *("text_input", "history", "image", "audio", "audio_int16"),

@@ -16,6 +16,7 @@ from trimodal.cache.values import Place, Question
 
 # Raised when the encoding below changes: what was stored under the old one is then never found.
 _VERSION = "trimodal-answer-1"
+NO_PENALTIES = (0.0, 0.0, 1.0)
 
 
 def question(
@@ -29,6 +30,8 @@ def question(
     top_p: float,
     top_k: int,
     seed: int | None,
+    min_p: float = 0.0,
+    penalties: tuple[float, float, float] = NO_PENALTIES,
     stops: Sequence[str],
     max_tokens: int,
     verbatim: bool = False,
@@ -38,12 +41,17 @@ def question(
     Args:
         fingerprint: 16 hex digits of the model and the settings that change its answers.
         prompt, messages: exactly one of the two; the prompt as it goes to the engine, so after trimming.
+        penalties: presence, frequency and repetition: they change greedy answers, too.
         verbatim: the prompt is continued as it stands (no chat template): not even a blank at its
             end is the same as none.
     """
     text, context = _chat(messages) if messages is not None else (prompt or "", b"prompt")
     # Greedy decoding uses none of the others.
     sampling = pack("greedy") if temperature == 0 else _sampling(temperature, top_p, top_k, seed)
+    if temperature and min_p:
+        sampling = join((b"min_p", sampling, struct.pack("<d", min_p)))
+    if penalties != NO_PENALTIES:
+        sampling = join((b"penalised", sampling, struct.pack("<ddd", *penalties)))
     names = [_bytes(name) for name in (_VERSION, fingerprint, tenant, namespace)]
     shape = b"verbatim" if verbatim else b"normalised"
     scope = hashlib.sha256(join((*names, context, sampling, pack(*stops), shape))).hexdigest()

@@ -110,7 +110,7 @@ class Client:
 
         Args:
             timeout: seconds for the whole answer; None: as the client's timeouts say.
-            options: max_tokens, temperature, top_p, top_k, seed, stop; tenant, tier, deadlines, what the
+            options: max_tokens, temperature and the like, seed, stop; tenant, tier, deadlines, what the
                 cache may do, and a key to cancel it by: see `Options`. The model's defaults otherwise.
         """
         request = Request(model, generation_inputs(prompt, messages, options), request_id)

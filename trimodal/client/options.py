@@ -18,6 +18,10 @@ _SCALARS: dict[str, type[np.generic]] = {
     "temperature": np.float32,
     "top_p": np.float32,
     "top_k": np.int32,
+    "min_p": np.float32,
+    "presence_penalty": np.float32,
+    "frequency_penalty": np.float32,
+    "repetition_penalty": np.float32,
     "seed": np.uint64,
     "priority": np.int32,
     "ttft_deadline_ms": np.int32,
@@ -43,6 +47,10 @@ class Options(TypedDict, total=False):
     temperature: float | None
     top_p: float | None
     top_k: int | None
+    min_p: float | None
+    presence_penalty: float | None
+    frequency_penalty: float | None
+    repetition_penalty: float | None
     seed: int | None
     stop: str | Sequence[str] | None
     tenant: str | None

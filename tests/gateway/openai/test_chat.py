@@ -96,7 +96,8 @@ def test_what_is_sent_to_triton(serve: Serve) -> None:
     served.openai().chat.completions.create(
         model="llm", messages=chat, max_completion_tokens=9, temperature=0.5, top_p=0.9, seed=3,
         stop=["x", "y"], user="somebody", extra_headers={"x-request-id": "mine-1", "x-slo-ttft-ms": "900"},
-        extra_body={"top_k": 4},
+        presence_penalty=0.5, frequency_penalty=-1,
+        extra_body={"top_k": 4, "min_p": 0.25, "repetition_penalty": 1.5},
     )  # fmt: skip
     (request,) = served.triton.requests
     inputs = {name: value.tolist() for name, value in request.inputs.items()}
@@ -106,6 +107,7 @@ def test_what_is_sent_to_triton(serve: Serve) -> None:
     assert inputs.pop("temperature") == [0.5]
     assert inputs.pop("top_p") == pytest.approx([0.9])
     assert inputs == {
+        "min_p": [0.25], "presence_penalty": [0.5], "frequency_penalty": [-1.0], "repetition_penalty": [1.5],
         "max_tokens": [9], "seed": [3], "top_k": [4], "stop": [b"x", b"y"], "ttft_deadline_ms": [900],
     }  # fmt: skip
     assert request.id == "mine-1"
@@ -138,7 +140,9 @@ def test_nobody_names_a_tenant_or_a_tier(serve: Serve) -> None:
         ({"logprobs": True}, "logprobs"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
-        ({"presence_penalty": 1.0}, "presence_penalty"),
+        ({"presence_penalty": 2.5}, "presence_penalty"),
+        ({"min_p": 1.1}, "min_p"),
+        ({"repetition_penalty": 0}, "repetition_penalty"),
         ({"logit_bias": {"1": 5}}, "logit_bias"),
         ({"modalities": ["audio"]}, "modalities"),
         ({"store": True}, "store"),

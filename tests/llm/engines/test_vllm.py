@@ -97,6 +97,10 @@ def test_its_pool_and_length_are_read_from_it(vllm: PlayedVllm, tmp_path: Path) 
             {"temperature": 0.7, "top_p": 0.9, "top_k": 40, "seed": 5},
             {"temperature": 0.7, "top_p": 0.9, "top_k": 40, "seed": 5},
         ),
+        (
+            {"presence_penalty": 0.5, "frequency_penalty": -1.0, "repetition_penalty": 1.5, "min_p": 0.25},
+            {"presence_penalty": 0.5, "frequency_penalty": -1.0, "repetition_penalty": 1.5, "min_p": 0.25},
+        ),
     ],
 )
 def test_a_request_in_its_words(

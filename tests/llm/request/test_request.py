@@ -36,11 +36,16 @@ def test_a_chat_with_everything() -> None:
         temperature=np.array([0.5], dtype=np.float32),
         top_p=np.array([0.9], dtype=np.float32),
         top_k=np.array([40], dtype=np.int32),
+        min_p=np.array([0.25], dtype=np.float32),
+        presence_penalty=np.array([0.5], dtype=np.float32),
+        frequency_penalty=np.array([-2], dtype=np.float32),
+        repetition_penalty=np.array([1.5], dtype=np.float32),
         seed=np.array([2**64 - 1], dtype=np.uint64),
         stop=np.array([b"a", "é".encode()], dtype=object),
     )
     assert request.messages == tuple(messages)
     assert request.sampling.seed == 2**64 - 1
+    assert (request.sampling.min_p, request.sampling.penalties) == (0.25, (0.5, -2.0, 1.5))
     assert request.stops == ("a", "é")
 
 
@@ -78,6 +83,10 @@ BAD = [
     ({"text_input": text("a"), "top_p": np.array([0], dtype=np.float32)}, "top_p is 0"),
     ({"text_input": text("a"), "top_p": np.array([1.5], dtype=np.float32)}, "top_p is 1.5"),
     ({"text_input": text("a"), "top_k": np.array([-2], dtype=np.int32)}, "top_k is -2"),
+    ({"text_input": text("a"), "min_p": np.array([1.5], dtype=np.float32)}, "min_p is 1.5"),
+    ({"text_input": text("a"), "presence_penalty": np.array([-3], np.float32)}, "presence_penalty is -3"),
+    ({"text_input": text("a"), "frequency_penalty": np.array([9], np.float32)}, "frequency_penalty is 9"),
+    ({"text_input": text("a"), "repetition_penalty": np.array([0], np.float32)}, "repetition_penalty is 0"),
     ({"text_input": text("a"), "stop": np.array([b"x"] * 3, dtype=object)}, "stop holds 3 strings"),
     ({"text_input": text("a"), "stop": text("")}, "stop holds a string of 0 bytes"),
     ({"text_input": text("a"), "stop": text(b"\xff")}, "stop is not valid UTF-8"),

@@ -86,9 +86,10 @@ class Generation(Body):
     top_k: int | None = Field(default=None, ge=0)
     seed: int | None = None
     stop: str | list[str] | None = None
-    # Asked for, these are refused; their neutral values are not.
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
+    min_p: float | None = Field(default=None, ge=0, lt=1)
+    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
+    repetition_penalty: float | None = Field(default=None, gt=0, le=10)
     logit_bias: dict[str, float] | None = None
     # They change nothing here.
     user: str | None = None
@@ -101,9 +102,8 @@ class Generation(Body):
 
     def refuse_unsupported(self) -> None:
         """Raises: ApiError naming the field."""
-        for field in ("presence_penalty", "frequency_penalty", "logit_bias"):
-            if getattr(self, field):
-                raise unsupported(field, "is not supported by this model")
+        if self.logit_bias:
+            raise unsupported("logit_bias", "is not supported by this model")
 
     def options(self, choice: int) -> Options:
         """The client's options; each choice of a seeded request has a seed of its own."""
@@ -113,6 +113,10 @@ class Generation(Body):
             temperature=self.temperature,
             top_p=self.top_p,
             top_k=self.top_k,
+            min_p=self.min_p,
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+            repetition_penalty=self.repetition_penalty,
             seed=seed,
             stop=self.stop,
         )

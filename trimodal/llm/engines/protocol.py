@@ -19,13 +19,27 @@ KV_BLOCK_TOKENS = 32
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are chosen. `temperature` 0 is greedy; `top_k` 0 and `top_p` 1 switch their filter off."""
+    """How tokens are chosen. `temperature` 0 is greedy; `top_k` 0, `top_p` 1 and `min_p` 0 filter nothing.
+
+    Attributes:
+        presence_penalty, frequency_penalty: taken off the logit of a token that the answer has, once or for
+            each time; 0 is none.
+        repetition_penalty: divides the logits of tokens that prompt or answer have; 1 is none.
+    """
 
     max_tokens: int
     temperature: float = 0.0
     top_p: float = 1.0
     top_k: int = 0
     seed: int | None = None
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+
+    @property
+    def penalties(self) -> tuple[float, float, float]:
+        return self.presence_penalty, self.frequency_penalty, self.repetition_penalty
 
 
 @dataclass(frozen=True)

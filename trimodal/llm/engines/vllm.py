@@ -144,6 +144,10 @@ class VllmRuntime:
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,
+            min_p=sampling.min_p,
+            presence_penalty=sampling.presence_penalty,
+            frequency_penalty=sampling.frequency_penalty,
+            repetition_penalty=sampling.repetition_penalty,
             seed=sampling.seed,  # None: its own generator runs on, and no answer repeats another
             stop_token_ids=self._eos_ids,
             detokenize=False,

@@ -45,6 +45,8 @@ class CacheLookup:
             top_p=sampling.top_p,
             top_k=sampling.top_k,
             seed=sampling.seed,
+            min_p=sampling.min_p,
+            penalties=sampling.penalties,
             stops=request.stops,
             max_tokens=sampling.max_tokens,
             verbatim=request.messages is None and not self._templated,

@@ -25,7 +25,8 @@ from trimodal.llm.tokenizer import Message, Tokenizer
 from trimodal.triton.fields import Inputs, decode, integer, number, shown, text
 
 INPUTS = (
-    *("text_input", "messages", "max_tokens", "temperature", "top_p", "top_k", "seed", "stop"),
+    *("text_input", "messages", "max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "stop"),
+    *("presence_penalty", "frequency_penalty", "repetition_penalty"),
     *PARAMETERS,
     *("cancel_key", "cancel"),
 )
@@ -33,6 +34,8 @@ INPUTS = (
 ROLES = ("system", "user", "assistant", "tool")
 _MAX_MESSAGES = 1024
 _MAX_STOP_BYTES = 256
+_MOST_MIN_P = 0.999
+"""OpenVINO GenAI refuses 1, which would mean greedy."""
 _GREEDY_BELOW = 1e-5
 """Below it the choice is greedy anyway, and logits divided by it can leave FP32's range (vLLM's limit)."""
 
@@ -96,6 +99,10 @@ def read_request(
         top_p=number(inputs, "top_p", 1.0, 0.0, 1.0, above=True),
         top_k=integer(inputs, "top_k", 0, 0, 1 << 20),
         seed=integer(inputs, "seed", None, 0, (1 << 64) - 1),
+        min_p=number(inputs, "min_p", 0.0, 0.0, _MOST_MIN_P),
+        presence_penalty=number(inputs, "presence_penalty", 0.0, -2.0, 2.0),
+        frequency_penalty=number(inputs, "frequency_penalty", 0.0, -2.0, 2.0),
+        repetition_penalty=number(inputs, "repetition_penalty", 1.0, 0.0, 10.0, above=True),
     )
     return GenerationRequest(
         prompt,

@@ -6,6 +6,10 @@ class SamplingParams:
     stop_token_ids: list[int] | None
     top_k: int | None
     top_p: float | None
+    min_p: float | None
+    repetition_penalty: float | None
+    presence_penalty: float | None
+    frequency_penalty: float | None
     seed: int | None
     temperature: float | None
     return_perf_metrics: bool
@@ -22,6 +26,10 @@ class SamplingParams:
         top_p: float | None = None,
         seed: int | None = None,
         temperature: float | None = None,
+        min_p: float | None = None,
+        repetition_penalty: float | None = None,
+        presence_penalty: float | None = None,
+        frequency_penalty: float | None = None,
         return_perf_metrics: bool = False,
         detokenize: bool = True,
         add_special_tokens: bool = True,

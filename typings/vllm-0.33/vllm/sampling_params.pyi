@@ -8,6 +8,9 @@ class RequestOutputKind(Enum):
 
 class SamplingParams:
     n: int
+    presence_penalty: float
+    frequency_penalty: float
+    repetition_penalty: float
     temperature: float
     top_p: float
     top_k: int

@@ -178,6 +178,28 @@ def test_a_seed_means_the_same_among_others(opened, prompts):
     assert [driver.tokens(id) for id in ids] == alone
 
 
+@pytest.mark.parametrize("speculation", ["none", "draft", "prompt_lookup"])
+def test_penalties_keep_a_greedy_answer_from_repeating_itself(opened, prompts, solo, speculation):
+    driver = opened(speculation=speculation)
+
+    def most_repeated(**penalties: float) -> int:
+        (tokens,) = driver.run(prompts[:1], max_tokens=40, **penalties)
+        return max(tokens.count(token) for token in tokens)
+
+    assert driver.run(prompts[:1], presence_penalty=0.0, repetition_penalty=1.0) == solo[:1]
+    usual = most_repeated()
+    assert usual > 1
+    for penalties in ({"repetition_penalty": 10.0}, {"frequency_penalty": 2.0, "presence_penalty": 2.0}):
+        assert most_repeated(**penalties) <= usual
+    assert driver.run(prompts[:1], max_tokens=40, repetition_penalty=10.0) != [solo[0][:40]]
+
+
+def test_min_p_near_one_leaves_the_likeliest_token_alone(opened, prompts, solo):
+    driver = opened()
+    answers = driver.run(prompts[:4], temperature=1.0, min_p=0.999)
+    assert answers == solo[:4]
+
+
 def test_cached_tokens_are_true(opened, prompts):
     """One token a step: the steps to the first token are the prompt tokens that were computed."""
     driver = opened(max_num_batched_tokens=1)

@@ -101,6 +101,12 @@ def test_a_short_request_comes_before_all_figures_and_clients(llm: PlayedLlm, en
             {"top_k": 40, "temperature": 0.7, "top_p": 0.9, "seed": 5, "max_tokens": 3},
         ),
         ({"temperature": 1.0}, {"top_k": 0, "temperature": 1.0, "top_p": 1.0}),
+        (
+            {"presence_penalty": 0.5, "frequency_penalty": -1.0, "repetition_penalty": 1.5, "min_p": 0.25},
+            {"presence_penalty": 0.5, "frequency_penalty": -1.0, "repetition_penalty": 1.5, "min_p": 0.25}
+            | {"seed": None},
+        ),
+        ({}, dict.fromkeys(("presence_penalty", "repetition_penalty", "min_p", "seed"))),
     ],
 )
 def test_sampling_in_the_librarys_words(

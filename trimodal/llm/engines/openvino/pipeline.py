@@ -84,8 +84,10 @@ def generation_config(
         config.top_p = sampling.top_p
         if sampling.top_k:
             config.top_k = sampling.top_k
+        config.min_p = sampling.min_p
         # The pipeline's own default is one fixed seed: every unseeded answer would be the same.
         config.rng_seed = secrets.randbits(32) if sampling.seed is None else sampling.seed
+    config.presence_penalty, config.frequency_penalty, config.repetition_penalty = sampling.penalties
     if drafted:
         config.num_assistant_tokens = drafted
     if max_ngram_size:
