@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,14 +25,16 @@ LIMIT_S = 20.0
 
 @dataclass(frozen=True)
 class Running:
-    """`url` is without /v1; `triton` records what the gateway sent."""
+    """`url` is without /v1; `triton` records what the gateway sent; the OpenAI clients made here end with the test."""
 
     url: str
     triton: FakeTransport
+    clients: ExitStack
 
     def openai(self, key: str = "none", **options: object) -> openai.OpenAI:
         values = {"max_retries": 0, "timeout": LIMIT_S, **options}
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, **values)  # type: ignore[arg-type]
+        client = openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, **values)  # type: ignore[arg-type]
+        return self.clients.enter_context(client)
 
     def openai_async(self, key: str = "none") -> openai.AsyncOpenAI:
         return openai.AsyncOpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=LIMIT_S)
@@ -76,6 +79,7 @@ def vectors(request):  # type: ignore[no-untyped-def]
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     started: list[tuple[GatewayServer, threading.Thread]] = []
+    clients = ExitStack()
 
     def start(triton: FakeTransport | None = None, silence: float = 10.0, **settings: object) -> Running:
         triton = triton or fake_triton()
@@ -86,9 +90,10 @@ def serve() -> Iterator[Serve]:
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
         started.append((server, thread))
-        return Running(url, triton)
+        return Running(url, triton, clients)
 
     yield start
+    clients.close()
     for server, _ in started:
         server.stop()
     for _, thread in started:
