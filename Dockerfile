@@ -1,6 +1,7 @@
 # syntax=docker/dockerfile:1
 # One Triton for all models, from NVIDIA's plain image, which has the native TensorRT backend and the Python
-# backend. Targets: serve-cpu, build-cpu, serve-tensorrt, build-tensorrt; docker-compose.yml names them.
+# backend. Targets: serve-cpu, build-cpu, serve-tensorrt, build-tensorrt, gateway;
+# docker-compose.yml names them.
 #
 # TensorRT-LLM 1.2.1 lives in a virtual environment of its own: it brings its own PyTorch and its own TensorRT
 # (10.14), and the image's TensorRT, which loads the vision plan, is another one. They never meet, because the
@@ -93,3 +94,21 @@ USER 1000:1000
 ENTRYPOINT ["python3"]
 CMD ["build/vision_tensorrt.py", "--help"]
 HEALTHCHECK NONE
+
+# OpenAI's API in front of either server: a client of it, so it needs neither Triton nor engines.
+FROM python:3.12-slim AS gateway
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONUNBUFFERED=1 HOME=/tmp
+WORKDIR /opt/trimodal
+COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY trimodal trimodal
+COPY docker docker
+RUN pip install -c constraints.txt -e '.[gateway,audio]' \
+ && install -d -o 1000 -g 1000 /keys
+USER 1000:1000
+WORKDIR /keys
+EXPOSE 8080
+ENTRYPOINT ["trimodal"]
+CMD ["gateway"]
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=5s --timeout=4s --start-period=30s --retries=3 \
+  CMD ["python3", "/opt/trimodal/docker/healthy.py", "http://127.0.0.1:8080/health"]

@@ -1,4 +1,7 @@
-"""Exit code 0 when the server in this container is ready. For HEALTHCHECK; needs no package."""
+"""Exit code 0 when the server in this container is ready, or a URL answers; for HEALTHCHECK, without packages.
+
+healthy.py [URL]
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ import urllib.error
 import urllib.request
 
 port = os.environ.get("TRIMODAL_HTTP_PORT", "8000")
+url = sys.argv[1] if sys.argv[1:] else f"http://127.0.0.1:{port}/v2/health/ready"
 try:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/health/ready", timeout=3) as answer:
+    with urllib.request.urlopen(url, timeout=3) as answer:
         sys.exit(0 if answer.status == 200 else 1)
 except (OSError, urllib.error.URLError) as error:
     sys.exit(f"not ready: {error}")

@@ -7,7 +7,6 @@ import base64
 import contextlib
 import io
 import random
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -36,13 +35,8 @@ def gateway(upstream: str) -> Iterator[str]:
     """Its URL, without /v1."""
     server = GatewayServer(GatewaySettings(upstream=upstream, port=0, drain_timeout_s=1.0))
     url = server.listen()
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    try:
+    with server.serving():
         yield url
-    finally:
-        server.stop()
-        thread.join(BOUND)
 
 
 def opened(url: str) -> openai.OpenAI:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ LIMIT_S = 20.0
 
 @dataclass(frozen=True)
 class Running:
-    """`url` is without /v1; `triton` records what the gateway sent; the OpenAI clients made here end with the test."""
+    """`url` is without /v1; `triton` records what the gateway sent; OpenAI's clients end with the test."""
 
     url: str
     triton: FakeTransport
@@ -78,24 +77,15 @@ def vectors(request):  # type: ignore[no-untyped-def]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    started: list[tuple[GatewayServer, threading.Thread]] = []
-    clients = ExitStack()
+    with ExitStack() as running, ExitStack() as clients:
 
-    def start(triton: FakeTransport | None = None, silence: float = 10.0, **settings: object) -> Running:
-        triton = triton or fake_triton()
-        client = Client(transport=triton, timeouts=Timeouts(silence=silence))
-        values = {"port": 0, "drain_timeout_s": 1.0, **settings}
-        server = GatewayServer(GatewaySettings.model_validate(values), client)
-        url = server.listen()
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        started.append((server, thread))
-        return Running(url, triton, clients)
+        def start(triton: FakeTransport | None = None, silence: float = 10.0, **settings: object) -> Running:
+            triton = triton or fake_triton()
+            client = Client(transport=triton, timeouts=Timeouts(silence=silence))
+            values = {"port": 0, "drain_timeout_s": 1.0, **settings}
+            server = GatewayServer(GatewaySettings.model_validate(values), client)
+            url = server.listen()
+            running.enter_context(server.serving())
+            return Running(url, triton, clients)
 
-    yield start
-    clients.close()
-    for server, _ in started:
-        server.stop()
-    for _, thread in started:
-        thread.join(LIMIT_S)
-        assert not thread.is_alive()
+        yield start

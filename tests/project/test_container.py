@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
+from trimodal.gateway.settings import GatewaySettings
+
 ROOT = Path(__file__).parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
@@ -42,10 +44,12 @@ def test_the_schema_refuses_a_misspelt_key(tmp_path: Path) -> None:
     assert "shmsize" in checked.stdout
 
 
-@pytest.mark.parametrize("profile", ["cpu", "tensorrt", "build-cpu", "build-tensorrt"])
+@pytest.mark.parametrize("profile", ["cpu", "tensorrt", "build-cpu", "build-tensorrt", "gateway"])
 def test_a_profile_starts_one_service(profile: str) -> None:
     started = [name for name, service in SERVICES.items() if profile in service["profiles"]]
-    assert started == [profile if profile.startswith("build") else f"serve-{profile}"]
+    assert started == [f"serve-{profile}" if profile in ("cpu", "tensorrt") else profile]
+    if profile == "gateway":
+        return
     volumes = [text.split(":")[0] for text in SERVICES[started[0]]["volumes"]]
     named = [name for name in volumes if re.fullmatch(r"[a-z-]+", name)]
     assert named
@@ -73,6 +77,21 @@ def test_a_serving_container_can_write_only_where_it_must(name: str) -> None:
     grace = int(service["stop_grace_period"].removesuffix("s"))
     assert grace > int(service["environment"]["TRIMODAL_DRAIN_TIMEOUT"])
     assert service["healthcheck"]["test"][-1] == "/opt/trimodal/docker/healthy.py"
+
+
+def test_the_gateway_finds_whichever_server_runs_and_asks_for_keys() -> None:
+    gateway = SERVICES["gateway"]
+    for name in SERVING:
+        assert SERVICES[name]["networks"]["default"]["aliases"] == ["triton"]
+    assert gateway["environment"]["TRIMODAL_URL"] == "triton:8001"
+    # Read by the command itself: with a host beyond loopback it starts with keys only.
+    options = {name: value for name, value in gateway["environment"].items() if name != "TRIMODAL_URL"}
+    settings = GatewaySettings(host=options["TRIMODAL_GATEWAY_HOST"], keys=Path(options["TRIMODAL_KEYS"]))
+    assert f":{settings.port}:{settings.port}" in gateway["ports"][0]
+    assert gateway["ports"][0].startswith("${TRIMODAL_GATEWAY_BIND:-127.0.0.1}:")
+    assert gateway["volumes"] == ["${KEYS:-./keys}:/keys"]
+    assert gateway["read_only"]
+    assert int(gateway["stop_grace_period"].removesuffix("s")) > settings.drain_timeout_s
 
 
 def test_gpus_are_reserved_for_what_needs_them() -> None:
@@ -198,8 +217,8 @@ def health() -> Iterator[list[int]]:
     thread.join(5)
 
 
-def healthy(port: int) -> int:
-    command = [sys.executable, "-I", ROOT / "docker" / "healthy.py"]
+def healthy(port: int, *url: str) -> int:
+    command = [sys.executable, "-I", ROOT / "docker" / "healthy.py", *url]
     return subprocess.run(
         command, env={"TRIMODAL_HTTP_PORT": str(port)}, capture_output=True, timeout=30
     ).returncode
@@ -210,3 +229,6 @@ def test_the_health_check_follows_readiness(health: list[int]) -> None:
     health[1] = 400
     assert healthy(health[0]) == 1
     assert healthy(1) == 1  # nobody listens there
+    assert healthy(1, f"http://127.0.0.1:{health[0]}/v2/health/ready") == 1
+    health[1] = 200
+    assert healthy(1, f"http://127.0.0.1:{health[0]}/v2/health/ready") == 0

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trimodal.cli.common import URL, one_sentence
 
+if TYPE_CHECKING:
+    from trimodal.gateway.server import GatewayServer
+    from trimodal.gateway.settings import GatewaySettings
+
+# Also of `trimodal serve --gateway`.
+Keys = Annotated[
+    Path | None, typer.Option(envvar="TRIMODAL_KEYS", help="file of API keys, made by `trimodal keys add`")
+]
+WithoutKeys = Annotated[
+    bool, typer.Option("--without-keys", help="let everybody in, also beyond this machine")
+]
+GatewayHost = Annotated[str, typer.Option(envvar="TRIMODAL_GATEWAY_HOST", help="address to listen on")]
+GatewayPort = Annotated[int, typer.Option(envvar="TRIMODAL_GATEWAY_PORT", help="0 picks a free one")]
 Upstream = Annotated[str, typer.Option(envvar="TRIMODAL_URL", help="host:port of Triton's gRPC endpoint")]
 
 
 def gateway(
     upstream: Upstream = URL,
-    host: str = typer.Option("127.0.0.1", envvar="TRIMODAL_GATEWAY_HOST", help="address to listen on"),
-    port: int = typer.Option(8080, envvar="TRIMODAL_GATEWAY_PORT", help="0 picks a free one"),
-    keys: Path | None = typer.Option(
-        None, envvar="TRIMODAL_KEYS", help="file of API keys, made by `trimodal keys add`"
-    ),
-    without_keys: bool = typer.Option(
-        False, "--without-keys", help="let everybody in, also beyond this machine"
-    ),
+    host: GatewayHost = "127.0.0.1",
+    port: GatewayPort = 8080,
+    keys: Keys = None,
+    without_keys: WithoutKeys = False,
     cors_origin: list[str] | None = typer.Option(
         None, help="web pages from here may call it from a browser, as https://example.com; repeatable"
     ),
@@ -33,7 +42,7 @@ def gateway(
 ) -> None:
     """Serves OpenAI's HTTP API in front of Triton until Ctrl-C or SIGTERM, then drains."""
     with one_sentence("trimodal gateway"):
-        server = _server(
+        settings = settings_of(
             upstream=upstream,
             host=host,
             port=port,
@@ -46,19 +55,18 @@ def gateway(
             silence_s=silence,
             drain_timeout_s=drain_timeout,
         )
+        server = server_of(settings)
         url = server.listen()
-        who = f"keys of {keys}" if keys else "everybody on this machine, no keys"
-        if without_keys:
-            who = "everybody, no keys"
-        typer.echo(f"OpenAI API  {url}/v1\nfor         {who}\nmodels at   {upstream}\nPress Ctrl-C to stop.")
+        typer.echo(f"OpenAI API  {url}/v1\nfor         {whom(settings)}\nmodels at   {upstream}")
+        typer.echo("Press Ctrl-C to stop.")
         server.run()
         typer.echo("Stopped.", err=True)
 
 
-def _server(**settings: object):  # type: ignore[no-untyped-def]
-    """The server of these settings. Raises: OperatorError."""
+def settings_of(**values: object) -> GatewaySettings:
+    """Checks what a command line says of the gateway. Raises: OperatorError."""
     try:
-        from trimodal.gateway.server import GatewayServer
+        import trimodal.gateway.server  # noqa: F401
     except ImportError as error:
         from trimodal.errors import ServerError
 
@@ -70,8 +78,24 @@ def _server(**settings: object):  # type: ignore[no-untyped-def]
     from trimodal.settings import describe
 
     try:
-        return GatewayServer(GatewaySettings.model_validate(settings))
+        return GatewaySettings.model_validate(values)
     except ValidationError as error:
         raise SettingsError(describe(error, GatewaySettings)) from None
+
+
+def server_of(settings: GatewaySettings) -> GatewayServer:
+    """The gateway of these settings. Raises: OperatorError when its keys or upstream are wrong."""
+    from trimodal.errors import SettingsError
+    from trimodal.gateway.server import GatewayServer
+
+    try:
+        return GatewayServer(settings)
     except ValueError as error:  # of the client: not an address
         raise SettingsError(str(error)) from None
+
+
+def whom(settings: GatewaySettings) -> str:
+    """Says who is let in."""
+    if settings.keys:
+        return f"keys of {settings.keys}"
+    return "everybody, no keys" if settings.without_keys else "everybody on this machine, no keys"

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from trimodal.cli.common import one_sentence
+from trimodal.cli.gateway import GatewayHost, GatewayPort, Keys, WithoutKeys, server_of, settings_of, whom
 from trimodal.errors import OperatorError
 from trimodal.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
 
 if TYPE_CHECKING:
+    from trimodal.server.foreground import Signals
     from trimodal.server.options import ServerOptions
+    from trimodal.server.process import TritonServer
 
 # Options of every command that looks at a repository as a server would: here and in `trimodal doctor`.
 ProfileName = Annotated[str, typer.Option(envvar="TRIMODAL_PROFILE", help="cpu, cuda or tensorrt")]
@@ -103,13 +108,84 @@ def serve(
     verbose: bool = typer.Option(
         False, "--verbose", "-v", envvar="TRIMODAL_VERBOSE", help="stream Triton's log to stderr"
     ),
+    gateway: bool = typer.Option(
+        False, "--gateway", envvar="TRIMODAL_GATEWAY", help="OpenAI's API in front of it"
+    ),
+    gateway_host: GatewayHost = "127.0.0.1",
+    gateway_port: GatewayPort = 8080,
+    keys: Keys = None,
+    without_keys: WithoutKeys = False,
 ) -> None:
-    """Starts Triton with this repository and serves until Ctrl-C or SIGTERM, then drains."""
-    given = dict(locals())
-    from trimodal.server.foreground import Signals, run
+    """Starts Triton with this repository and serves until Ctrl-C or SIGTERM, then drains.
+
+    --gateway starts `trimodal gateway` with it, which has more options where it runs by itself.
+    """
+    from trimodal.server.foreground import Signals, serving, wait_for_signal
+    from trimodal.server.process import Interrupted
 
     signals = Signals()
-    del given["verbose"]
-    with one_sentence("trimodal serve"):
-        code = run(server_options(**given), signals, verbose=verbose)
-    raise typer.Exit(code)
+    with one_sentence("trimodal serve"), ExitStack() as stack:
+        options = server_options(
+            profile=profile,
+            model_repository=model_repository,
+            engines=engines,
+            model=model,
+            set_=set_,
+            host=host,
+            http_port=http_port,
+            grpc_port=grpc_port,
+            metrics_port=metrics_port,
+            drain_timeout=drain_timeout,
+            ready_timeout=ready_timeout,
+            operator_key=operator_key,
+            log=log,
+            log_verbose=log_verbose,
+            log_format=log_format,
+            log_level=log_level,
+        )
+        front = None
+        if gateway:
+            front = Front(
+                host=gateway_host,
+                port=gateway_port,
+                keys=keys,
+                without_keys=without_keys,
+                drain_timeout_s=drain_timeout,
+            )
+            stack.callback(front.close)
+        try:
+            server = stack.enter_context(serving(options, signals, verbose=verbose))
+        except Interrupted:
+            typer.echo("Stopped while loading.", err=True)
+            return
+        if front:
+            typer.echo(stack.enter_context(front.serving(server, signals)))
+        typer.echo("Ready. Press Ctrl-C to stop.")
+        wait_for_signal(server, signals, verbose=verbose)
+
+
+class Front:
+    """The gateway of `trimodal serve --gateway`: its settings and port are checked before the models load.
+
+    Raises: OperatorError.
+    """
+
+    def __init__(self, **settings: object) -> None:
+        self._settings = settings_of(**settings)
+        from trimodal.gateway.keys import read_keys
+        from trimodal.gateway.server import open_port
+
+        if self._settings.keys:
+            read_keys(self._settings.keys)
+        self._port = open_port(self._settings)
+
+    @contextmanager
+    def serving(self, server: TritonServer, signals: Signals) -> Iterator[str]:
+        """Serves while the block lasts, and drains at its end; a line that says where."""
+        gateway = server_of(self._settings.model_copy(update={"upstream": server.grpc_url}))
+        url = gateway.listen(self._port)
+        with gateway.serving(signals.twice):
+            yield f"OpenAI  {url}/v1, for {whom(self._settings)}"
+
+    def close(self) -> None:
+        self._port.close()

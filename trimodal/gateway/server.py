@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
 import socket
 import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import uvicorn
@@ -22,6 +24,7 @@ from trimodal.gateway.settings import GatewaySettings
 
 _CONNECTIONS = 4  # to each Triton
 _BACKLOG = 2048
+_POLL_S = 0.1
 
 
 def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
@@ -89,6 +92,16 @@ def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
 _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
 
+def open_port(settings: GatewaySettings) -> socket.socket:
+    """A socket that listens as the settings say. Raises: ServerError when the port is taken or no address."""
+    try:
+        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        where = f"{settings.host}:{settings.port}"
+        raise ServerError(f"cannot listen on {where}: {(error.strerror or str(error)).lower()}") from None
+
+
 class GatewayServer:
     """A gateway: `listen`, then `run` until a signal or `stop`.
 
@@ -117,19 +130,30 @@ class GatewayServer:
         self._server = uvicorn.Server(config)
         self._socket: socket.socket | None = None
 
-    def listen(self) -> str:
-        """Opens the port; returns the URL. Raises: ServerError when it is taken or no address."""
-        settings = self._settings
+    def listen(self, opened: socket.socket | None = None) -> str:
+        """Opens the port, or takes one that `open_port` has opened; returns the URL. Raises: ServerError."""
+        self._socket = opened or open_port(self._settings)
+        host = self._settings.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self._socket.getsockname()[1]}"
+
+    @contextlib.contextmanager
+    def serving(self, hurry: Callable[[], bool] = lambda: False) -> Iterator[None]:
+        """Serves from a thread while the block lasts, and drains at its end, unless `hurry()`.
+
+        Raises: ServerError when it does not start.
+        """
+        thread = threading.Thread(target=self.run, name="gateway", daemon=True)
+        thread.start()
         try:
-            family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-            self._socket = socket.create_server(
-                (settings.host, settings.port), family=family, backlog=_BACKLOG
-            )
-        except OSError as error:
-            where = f"{settings.host}:{settings.port}"
-            raise ServerError(f"cannot listen on {where}: {(error.strerror or str(error)).lower()}") from None
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        return f"http://{host}:{self._socket.getsockname()[1]}"
+            while not self._server.started:
+                thread.join(0.01)
+                if not thread.is_alive():
+                    raise ServerError("the gateway does not start; the log has the reason")
+            yield
+        finally:
+            self.stop()
+            while thread.is_alive() and not hurry():
+                thread.join(_POLL_S)
 
     def run(self) -> None:
         """Serves until SIGINT, SIGTERM or `stop`, then drains."""

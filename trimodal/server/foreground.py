@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Iterator
 from types import FrameType
 
 from rich import box
@@ -14,9 +15,8 @@ from rich.table import Table
 
 from trimodal.errors import ServerError
 from trimodal.server.options import ServerOptions
-from trimodal.server.process import Interrupted, TritonServer
+from trimodal.server.process import TritonServer
 
-Show = Callable[[list[str]], None]
 _POLL = 0.2  # seconds
 
 
@@ -64,11 +64,13 @@ class Signals:
 
     def __init__(self) -> None:
         self.count = 0
+        self.first = 0.0  # when it came, by the monotonic clock
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(name, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
+        self.first = self.first or time.monotonic()
 
     def once(self) -> bool:
         return self.count >= 1
@@ -77,52 +79,54 @@ class Signals:
         return self.count >= 2
 
 
-def run(options: ServerOptions, signals: Signals, *, verbose: bool) -> int:
-    """Serves until the first signal; returns the exit code. Raises: ServerError, and no process is left."""
+@contextlib.contextmanager
+def serving(options: ServerOptions, signals: Signals, *, verbose: bool) -> Iterator[TritonServer]:
+    """A server while the block lasts, with its progress and summary before it, and its drain after it.
+
+    Raises: ServerError, and Interrupted when a signal came while it was loading; no process is left.
+    """
     err = Console(stderr=True, highlight=False, markup=False)
     server = TritonServer(options)
-
-    def show(lines: list[str]) -> None:
-        if verbose:
-            sys.stderr.writelines(f"{line}\n" for line in lines)
-
     try:
-        start(server, signals, err, show)
-    except Interrupted:
-        err.print("Stopped while loading.")
-        return 0
-    try:
-        console = Console(highlight=False, markup=False)
-        console.print(summary(server))
-        console.print("Ready. Press Ctrl-C to stop.")
-        serve_until_signal(server, signals, show)
-        err.print(f"Draining for up to {options.drain_timeout:g} s. Press Ctrl-C again to stop at once.")
-        cut = server.stop(hurry=signals.twice)
+        start(server, signals, err, verbose=verbose)
+        Console(highlight=False, markup=False).print(summary(server))
+        yield server
+        # What stood before the server, such as a gateway, has drained in the same time.
+        left = max(options.drain_timeout - (time.monotonic() - signals.first), 0.0)
+        cut = server.stop(left, hurry=signals.twice)
         if cut:
             err.print(f"Running requests of {', '.join(cut)} were cut.")
         err.print("Stopped.")
-        return 0
     finally:
         server.kill()
 
 
-def start(server: TritonServer, signals: Signals, err: Console, show: Show) -> None:
+def start(server: TritonServer, signals: Signals, err: Console, *, verbose: bool) -> None:
     """Starts with a spinner where stderr is a terminal."""
     spinner = err.status("starting tritonserver") if err.is_terminal else contextlib.nullcontext()
     with spinner as status:
 
         def on_lines(lines: list[str]) -> None:
-            show(lines)
+            if verbose:
+                _write(lines)
             if status:
                 status.update(loading(server))
 
         server.start(stop=signals.once, on_lines=on_lines)
 
 
-def serve_until_signal(server: TritonServer, signals: Signals, show: Show) -> None:
-    """Raises: ServerError when tritonserver ends without having been asked to."""
+def wait_for_signal(server: TritonServer, signals: Signals, *, verbose: bool) -> None:
+    """Returns at the first signal. Raises: ServerError when tritonserver ends by itself."""
     while not signals.once():
         status = server.wait(_POLL)
-        show(server.new_lines())
+        lines = server.new_lines()
+        if verbose:
+            _write(lines)
         if status is not None and not signals.once():
             raise ServerError(f"tritonserver ended by itself (exit status {status})\nlog: {server.log_path}")
+    limit = server.options.drain_timeout
+    sys.stderr.write(f"Draining for up to {limit:g} s. Press Ctrl-C again to stop at once.\n")
+
+
+def _write(lines: list[str]) -> None:
+    sys.stderr.writelines(f"{line}\n" for line in lines)

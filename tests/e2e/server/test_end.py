@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
+import socket
 import threading
 import time
 import urllib.request
 
+import httpx
 import pytest
 import tritonclient.grpc as grpcclient
 
-from tests.e2e.conftest import own_processes, wait_until
+from tests.e2e import fakes
+from tests.e2e.conftest import BOUND, MODEL_REPOSITORY, own_processes, wait_until
 from tests.e2e.trivial import Ticks, echo, status, text
 
 pytestmark = pytest.mark.e2e
@@ -135,3 +139,34 @@ def test_kill_leaves_nothing(no_leftovers, command, victim, loading):
     if victim != "launcher":
         assert code == 1
         assert "trimodal serve: tritonserver ended" in run.output
+
+
+def test_a_gateway_of_serve_drains_before_the_server(no_leftovers, command):
+    settings = {**fakes.LLM, "fake_answer": "word " * 60, "fake_step_ms": "20"}
+    changes = [part for name, value in settings.items() for part in ("--set", f"llm.{name}={value}")]
+    run = command(
+        "--model-repository", str(MODEL_REPOSITORY), "--model", "llm", *changes,
+        "--gateway", "--gateway-port", "0",
+    )  # fmt: skip
+    run.wait_for("Ready.")
+    (url,) = re.findall(r"OpenAI  (\S+), for everybody on this machine", run.output)
+    chat = {"model": "llm", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 60, "stream": True}
+    with httpx.stream("POST", f"{url}/chat/completions", json=chat, timeout=BOUND) as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        run.process.send_signal(signal.SIGTERM)
+        assert [*lines][-2:] == ["data: [DONE]", ""]
+    assert run.finish() == 0
+    assert "Draining" in run.output
+    assert "cut" not in run.output
+
+
+def test_what_a_gateway_lacks_is_told_before_the_models_load(no_leftovers, command):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        run = command("--model", "echo", "--gateway", "--gateway-port", port)
+        assert run.finish() == 1
+    assert f"trimodal serve: cannot listen on 127.0.0.1:{port}: address already in use" in run.output
+    run = command("--model", "echo", "--gateway", "--gateway-host", "0.0.0.0")
+    assert run.finish() == 1
+    assert "trimodal serve: host '0.0.0.0' can be reached from other machines: name a file of" in run.output
