@@ -1,4 +1,4 @@
-"""Exit code 0 when the server in this container is ready, or a URL answers; for HEALTHCHECK, without packages.
+"""Exit code 0 when the server in this container is ready, or a URL answers; for HEALTHCHECK.
 
 healthy.py [URL]
 """
