@@ -27,11 +27,13 @@ from trimodal.gateway.openai.audio import Transcription, read_form
 from trimodal.gateway.openai.chat import Chat, Completion
 from trimodal.gateway.openai.conversation import Findings
 from trimodal.gateway.openai.images import classifications
+from trimodal.gateway.openai.responses import Reply
 from trimodal.gateway.openai.schemas import (
     ChatRequest,
     ClassificationRequest,
     CompletionRequest,
     EmbeddingRequest,
+    ResponseRequest,
 )
 from trimodal.gateway.openai.vectors import embeddings
 from trimodal.gateway.quota import Usage
@@ -111,7 +113,7 @@ def add_error_answers(app: FastAPI) -> None:
 
 
 def add_generation(app: FastAPI, gateway: Gateway) -> None:
-    """Text: chat, completions, embeddings."""
+    """Text: chat, completions, responses, embeddings."""
 
     @app.post("/v1/chat/completions")
     async def chat(request: Request, body: ChatRequest) -> Response:
@@ -126,6 +128,15 @@ def add_generation(app: FastAPI, gateway: Gateway) -> None:
         check_model(caller, body.model)
         asked = Completion(body, gateway.client, caller)
         return gateway.events(caller, asked.events) if body.stream else gateway.whole(caller, asked.whole)
+
+    @app.post("/v1/responses")
+    async def respond(request: Request, body: ResponseRequest) -> Response:
+        caller = gateway.access.identify(request)
+        check_model(caller, body.model)
+        asked = Reply(body, gateway.client, caller)
+        if body.stream:
+            return gateway.events(caller, asked.events, done=False)
+        return gateway.whole(caller, asked.whole)
 
     @app.post("/v1/embeddings")
     async def embed(request: Request, body: EmbeddingRequest) -> Response:
