@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # A package or module imports itself and what stands in a line below its own.
 LAYERS = (
     ("cli",),
-    ("assistant", "bench", "doctor", "demo", "gateway"),
+    ("demo",),
+    ("assistant", "bench", "doctor", "gateway"),
     ("llm", "server", "regress"),
     ("cache", "speech", "vision", "embedding", "client"),
     ("runtimes", "repository", "plan"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 NEXT = """Go on with:
-  trimodal serve                       a server on ports 8000 to 8002
+  trimodal serve --gateway             a server on ports 8000 to 8002, OpenAI's API on 8080
   trimodal chat ["what is a lambda?"]  an answer, or a conversation
   trimodal classify FILE…              labels of images
   trimodal transcribe --live FILE      words while they are spoken
@@ -13,7 +13,7 @@ NEXT = """Go on with:
 
 
 def demo(
-    keep: bool = typer.Option(False, help="Stay up on the usual ports (8000, 8001, 8002) until Ctrl-C."),
+    keep: bool = typer.Option(False, help="Stay up on the usual ports (8000 to 8002, 8080) until Ctrl-C."),
 ) -> None:
     """Serve the demo models, ask each modality, and stop; exit code 0 when every answer is right."""
     import signal

@@ -1,21 +1,25 @@
 """Runs the acts of the demo: each asks a running server, shows what came out, and says if it was right.
 
-They measure with the client's own definitions: send to first text, gaps between deltas.
+They ask through the gateway, with OpenAI's package, and measure what that sees: send to first text, gaps
+between deltas.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 from pathlib import Path
+from typing import Any
 
+from openai import AsyncOpenAI
 from rich import box
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
-from trimodal.client import Answer, Client, Message
 from trimodal.client.timing import percentile
+from trimodal.demo.chat import Reply, ask
 
 # Long on purpose: its KV blocks are what the second question finds in the prefix cache.
 HANDBOOK = (
@@ -55,49 +59,46 @@ CACHED = (
 _STORING_S = 0.5  # an answer is stored behind the request's back
 
 
-async def text(client: Client, console: Console, topics: dict[str, str]) -> bool:
+async def text(api: AsyncOpenAI, console: Console, topics: dict[str, str]) -> bool:
     """Two streamed answers with a shared system prompt, sixteen questions at once, then the cache."""
     console.rule("[bold]Text: a language model that streams")
     handbook = HANDBOOK * 4
     answers = []
     for question, _ in BURST[:2]:
-        messages: list[Message] = [
-            {"role": "system", "content": handbook},
-            {"role": "user", "content": question},
-        ]
-        answers.append(await _streamed(client, console, question, messages))
+        messages = [{"role": "system", "content": handbook}, {"role": "user", "content": question}]
+        answers.append(await _streamed(api, console, question, messages))
     cold, warm = answers
     shown = table("same long system prompt twice", "", "first answer", "second answer")
-    shown.add_row("prompt tokens", str(cold.usage.prompt), str(warm.usage.prompt))
-    shown.add_row("of them from the prefix cache", str(cold.usage.cached), str(warm.usage.cached))
+    shown.add_row("prompt tokens", str(cold.prompt_tokens), str(warm.prompt_tokens))
+    shown.add_row("of them from the prefix cache", str(cold.cached_tokens), str(warm.cached_tokens))
     shown.add_row("time to first token (TTFT)", _ms(cold.timing.ttft), _ms(warm.timing.ttft))
     shown.add_row("time per output token (TPOT)", *(_ms(answer.timing.tpot) for answer in answers))
     shown.add_row("whole answer", *(_ms(answer.timing.latency) for answer in answers))
     console.print(shown)
     good = all(_is_right(answer, topics[topic]) for answer, (_, topic) in zip(answers, BURST, strict=False))
-    good = good and await _burst(client, console, topics)
-    return await _cache(client, console, topics) and good
+    good = good and await _burst(api, console, topics)
+    return await _cache(api, console, topics) and good
 
 
-async def _streamed(client: Client, console: Console, question: str, messages: list[Message]) -> Answer:
+async def _streamed(
+    api: AsyncOpenAI, console: Console, question: str, messages: list[dict[str, Any]]
+) -> Reply:
     console.print(f"[bold]question[/bold]  {question}")
     console.print("[bold]answer[/bold]    ", end="")
-    async with client.stream(messages=messages, max_tokens=120) as stream:
-        async for delta in stream:
-            write(console, delta.text)
+    reply = await ask(api, messages, show=lambda text: write(console, text))
     console.print("\n")
-    return await stream.answer()
+    return reply
 
 
-def _is_right(answer: Answer, text: str) -> bool:
+def _is_right(answer: Reply, text: str) -> bool:
     return answer.finish_reason == "stop" and answer.text == text
 
 
-async def _burst(client: Client, console: Console, topics: dict[str, str]) -> bool:
+async def _burst(api: AsyncOpenAI, console: Console, topics: dict[str, str]) -> bool:
     began = time.perf_counter()
-    answers = await asyncio.gather(*(client.complete(question, max_tokens=120) for question, _ in BURST))
+    answers = await asyncio.gather(*(ask(api, _typed(question)) for question, _ in BURST))
     seconds = time.perf_counter() - began
-    tokens = sum(answer.usage.completion for answer in answers)
+    tokens = sum(answer.completion_tokens for answer in answers)
     ttft = [answer.timing.ttft for answer in answers if answer.timing.ttft is not None]
     tpot = [answer.timing.tpot for answer in answers if answer.timing.tpot is not None]
     shown = table(f"{len(BURST)} questions at once, one batch", "", "p50", "p99")
@@ -110,7 +111,7 @@ async def _burst(client: Client, console: Console, topics: dict[str, str]) -> bo
     return all(_is_right(answer, topics[topic]) for answer, (_, topic) in zip(answers, BURST, strict=True))
 
 
-async def _cache(client: Client, console: Console, topics: dict[str, str]) -> bool:
+async def _cache(api: AsyncOpenAI, console: Console, topics: dict[str, str]) -> bool:
     """Shows where each answer came from; each must have come from there."""
     title = "the cache: a question, again, in other words, and another one"
     shown = table(title, "question", "from", "similarity", "first text")
@@ -118,19 +119,22 @@ async def _cache(client: Client, console: Console, topics: dict[str, str]) -> bo
     answers: list[str] = []
     for question, source in CACHED:
         # A slice was asked for before, among the sixteen: what is shown here is a new question.
-        control = None if source else "no-cache"
-        answer = await client.complete(question, max_tokens=120, cache_control=control)
+        answer = await ask(api, _typed(question), no_cache=not source)
         answers.append(answer.text)
-        note = answer.note
-        likeness = f"{note.similarity:.3f}" if note.cache else ""
-        shown.add_row(question, note.cache or "the model", likeness, _ms(answer.timing.ttft or 0.0))
-        good &= note.cache == source and answer.finish_reason == "stop"
+        found = str(answer.note.get("cache", ""))
+        likeness = f"{answer.note['similarity']:.3f}" if found else ""
+        shown.add_row(question, found or "the model", likeness, _ms(answer.timing.ttft or 0.0))
+        good &= found == source and answer.finish_reason == "stop"
         await asyncio.sleep(_STORING_S)
     console.print(shown)
     return good and answers == [topics["tuple"]] * 3 + [topics["slice"]]
 
 
-async def images(client: Client, console: Console, folder: Path) -> bool:
+def _typed(question: str) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": question}]
+
+
+async def images(api: AsyncOpenAI, console: Console, folder: Path) -> bool:
     """Held-out digits from PNG and JPEG files: one by one, then all in one batch."""
     console.rule("[bold]Images: a classifier")
     files = sorted(folder.iterdir())
@@ -138,21 +142,29 @@ async def images(client: Client, console: Console, folder: Path) -> bool:
     right = 0
     for file in files:
         began = time.perf_counter()
-        (predictions,) = await client.classify([file.read_bytes()])
+        ((label, score),) = await _labels(api, [file])
         milliseconds = (time.perf_counter() - began) * 1e3
-        truth, best = file.stem.split("-")[1], predictions[0]
-        right += best.label == truth
-        mark = "[green]✓[/green]" if best.label == truth else "[red]✗[/red]"
-        shown.add_row(file.name, truth, f"{best.label} {mark}", f"{best.score:.3f}", f"{milliseconds:.1f} ms")
+        truth = file.stem.split("-")[1]
+        right += label == truth
+        mark = "[green]✓[/green]" if label == truth else "[red]✗[/red]"
+        shown.add_row(file.name, truth, f"{label} {mark}", f"{score:.3f}", f"{milliseconds:.1f} ms")
     console.print(shown)
     began = time.perf_counter()
-    await client.classify([file.read_bytes() for file in files])
+    await _labels(api, files)
     milliseconds = (time.perf_counter() - began) * 1e3
     console.print(
         f"{right} of {len(files)} right; all {len(files)} in one request: {milliseconds:.1f} ms, "
         f"{milliseconds / len(files):.1f} ms an image\n"
     )
     return right == len(files)
+
+
+async def _labels(api: AsyncOpenAI, files: list[Path]) -> list[tuple[str, float]]:
+    """The best label of each picture and its score. OpenAI has no such endpoint: it is posted by its path."""
+    pictures = [f"data:;base64,{base64.b64encode(file.read_bytes()).decode()}" for file in files]
+    told: Any = await api.post("/images/classifications", cast_to=object, body={"input": pictures})
+    best = [one["labels"][0] for one in told["data"]]
+    return [(one["label"], one["score"]) for one in best]
 
 
 def table(title: str, *columns: str) -> Table:

@@ -10,14 +10,14 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from openai import AsyncOpenAI
 from rich.console import Console
 from rich.markup import escape
 
-from trimodal.client import AskStream, Client, Delta, Heard, Saw
 from trimodal.demo import acts
-
-MAX_TOKENS = 120
+from trimodal.demo.chat import Reply, ask, question
 
 
 @dataclass(frozen=True)
@@ -30,26 +30,33 @@ class Question:
     audio: str | None = None
 
 
-async def assistant(client: Client, console: Console, folder: Path) -> bool:
+async def assistant(api: AsyncOpenAI, console: Console, folder: Path) -> bool:
     """Asks each question and shows how long the stages of the one with a voice and a picture took."""
     console.rule("[bold]Text, image and voice: the assistant")
     said = _texts(folder)
     good = True
-    streams = []
-    for question in questions(topics(folder)):
-        stream = client.ask(
-            question.text,
-            image=folder / question.image if question.image else None,
-            audio=folder / question.audio if question.audio else None,
-            max_tokens=MAX_TOKENS,
+    replies = []
+    for asked in questions(topics(folder)):
+        image, audio = (folder / file if file else None for file in (asked.image, asked.audio))
+        _show_question(console, asked)
+        reply = await ask(
+            api,
+            [question(asked.text, image, audio)],
+            model="assistant",
+            show=lambda text: acts.write(console, text),
+            show_findings=lambda findings: _show_findings(console, findings),
         )
-        streams.append(stream)
-        await _show(stream, console, question)
-        heard = said[question.audio] if question.audio else ""
-        right = stream.heard == heard and bool(re.fullmatch(question.answer, stream.text))
+        replies.append(reply)
+        timing = reply.timing
+        first = 1e3 * (timing.ttft or 0.0)
+        console.print(
+            f"\n[dim]first text {first:.0f} ms after it was sent, all in {1e3 * timing.latency:.0f} ms[/dim]"
+        )
+        heard = said[asked.audio] if asked.audio else ""
+        right = reply.note.get("heard", "") == heard and bool(re.fullmatch(asked.answer, reply.text))
         console.print("[green]✓ right[/green]\n" if right else "[red]✗ wrong[/red]\n")
         good &= right
-    _times(console, streams[1])
+    _times(console, replies[1])
     return good
 
 
@@ -93,28 +100,24 @@ def _texts(folder: Path) -> dict[str, str]:
     }
 
 
-async def _show(stream: AskStream, console: Console, question: Question) -> None:
-    for name, told in (("question", question.text), ("picture", question.image), ("voice", question.audio)):
+def _show_question(console: Console, asked: Question) -> None:
+    for name, told in (("question", asked.text), ("picture", asked.image), ("voice", asked.audio)):
         if told:
             console.print(f"[bold]{name:8}[/bold]  {escape(told if name == 'question' else Path(told).name)}")
-    answering = False
-    async for item in stream:
-        if isinstance(item, Heard):
-            console.print(f"[bold]heard[/bold]     {escape(item.text)}")
-        elif isinstance(item, Saw):
-            seen = ", ".join(f"{escape(one.label)} ({one.score:.2f})" for one in item.labels[:3])
-            console.print(f"[bold]seen[/bold]      {seen}")
-        elif isinstance(item, Delta):
-            if not answering:
-                console.print("[bold]answer[/bold]    ", end="")
-                answering = True
-            acts.write(console, item.text)
-    ttft, total = stream.stages["ttft"] or 0, stream.stages["total"] or 0
-    console.print(f"\n[dim]first text {ttft:.0f} ms after the question was sent, all in {total:.0f} ms[/dim]")
 
 
-def _times(console: Console, stream: AskStream) -> None:
+def _show_findings(console: Console, findings: dict[str, Any]) -> None:
+    if heard := findings["heard"]:
+        console.print(f"[bold]heard[/bold]     {escape(heard)}")
+    if labels := findings["labels"]:
+        seen = ", ".join(f"{escape(one['label'])} ({one['score']:.2f})" for one in labels[:3])
+        console.print(f"[bold]seen[/bold]      {seen}")
+    console.print("[bold]answer[/bold]    ", end="")
+
+
+def _times(console: Console, reply: Reply) -> None:
     title = "a voice and a picture at once: how long each stage took, milliseconds"
+    stages = reply.note["stages_ms"]
     table = acts.table(title, "heard", "saw", "first text", "all")
-    table.add_row(*(f"{stream.stages[name] or 0:.0f}" for name in ("heard", "saw", "ttft", "total")))
+    table.add_row(*(f"{stages[name] or 0:.0f}" for name in ("heard", "saw", "ttft", "total")))
     console.print(table)

@@ -16,6 +16,7 @@ from trimodal.gateway.quota import Quota
 
 _REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
 _MAX_DEADLINE_MS = 3_600_000
+_CACHE_CONTROLS = {"no-cache", "no-store"}
 
 
 @dataclass(frozen=True)
@@ -25,17 +26,20 @@ class Caller:
     Attributes:
         request_id: given as x-request-id, or made here; every log record and Triton have it.
         ttft_deadline_ms: of x-slo-ttft-ms.
+        cache_control: of cache-control, what the model's cache knows of it.
     """
 
     key: Key
     request_id: str
     ttft_deadline_ms: int | None = None
+    cache_control: str = ""
 
     def terms(self, options: Options) -> Options:
-        """These options with what only the gateway may set (tenant and tier) and with the deadline."""
+        """These options with what only the gateway may set (tenant and tier) and what headers say."""
         options["tenant"] = self.key.tenant or None
         options["tier"] = self.key.tier or None
         options["ttft_deadline_ms"] = self.ttft_deadline_ms
+        options["cache_control"] = self.cache_control or None
         return options
 
 
@@ -48,7 +52,9 @@ class Access:
 
     def identify(self, connection: HTTPConnection) -> Caller:
         """Who sent this request. Raises: ApiError 401 (no key or an unknown one), 400 (a header)."""
-        return Caller(self._key(connection), request_id(connection), _deadline(connection))
+        return Caller(
+            self._key(connection), request_id(connection), _deadline(connection), _cache_control(connection)
+        )
 
     def holds(self, key: Key) -> bool:
         """Whether a caller that was let in still may: its key was not revoked."""
@@ -78,6 +84,12 @@ def request_id(connection: HTTPConnection) -> str:
     """The id that the client gave, if it can be one, or a new one."""
     given = connection.headers.get("x-request-id", "")
     return given if _REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(12)}"
+
+
+def _cache_control(connection: HTTPConnection) -> str:
+    """The directives that the model's cache knows; proxies and browsers add others, which change nothing."""
+    given = connection.headers.get("cache-control", "").lower().split(",")
+    return ",".join(sorted({one.strip() for one in given} & _CACHE_CONTROLS))
 
 
 def _deadline(connection: HTTPConnection) -> int | None:

@@ -19,6 +19,7 @@ from trimodal.gateway.openai.generation import (
     Stream,
     answer_headers,
     deltas,
+    findings_body,
     named,
     note_body,
     usage_body,
@@ -64,7 +65,10 @@ class Chat:
         return _body(name, choices, self._request, streams), answer_headers(answers)
 
     async def events(self, usage: Usage) -> AsyncIterator[bytes]:
-        """Chunks: the role, the text as it comes, the reason of the end, and the usage if it is asked for."""
+        """Chunks: the role, the text as it comes, the reason of the end, and the usage if it is asked for.
+
+        The first tells what was heard and seen.
+        """
         streams = await self._streams()
         name = named("chatcmpl", "chat.completion.chunk", self._request.model)
         begun: set[int] = set()
@@ -72,7 +76,8 @@ class Chat:
             chunks = b""
             if index not in begun:
                 begun.add(index)
-                chunks = event(_chunk(name, index, {"role": "assistant", "content": ""}))
+                found = findings_body(streams[index])
+                chunks = event(_chunk(name, index, {"role": "assistant", "content": ""}, **found))
             if delta.text:
                 chunks += event(_chunk(name, index, {"content": delta.text}))
             if delta.finish_reason:
@@ -189,8 +194,9 @@ def _body(
     )
 
 
-def _chunk(name: Named, index: int, delta: dict[str, Any]) -> dict[str, Any]:
-    return name.body(choices=[{"index": index, "delta": delta, "logprobs": None, "finish_reason": None}])
+def _chunk(name: Named, index: int, delta: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
+    return name.body(choices=[choice], **fields)
 
 
 def _last(name: Named, index: int, empty: dict[str, Any], stream: Stream) -> dict[str, Any]:

@@ -65,10 +65,16 @@ def note_body(stream: Stream) -> dict[str, Any]:
     if stream.finish_reason not in ("stop", "length"):
         told["finish_reason"] = stream.finish_reason
     if isinstance(stream, AskStream):
-        told["heard"] = stream.heard
-        told["labels"] = [{"label": one.label, "score": round(one.score, 6)} for one in stream.labels]
-        told["stages_ms"] = stream.stages
+        told |= {**findings_body(stream)["trimodal"], "stages_ms": stream.stages}
     return told
+
+
+def findings_body(stream: Stream) -> dict[str, dict[str, Any]]:
+    """What the assistant heard and saw, as the field "trimodal" of a body; nothing of another model."""
+    if not isinstance(stream, AskStream):
+        return {}
+    labels = [{"label": one.label, "score": round(one.score, 6)} for one in stream.labels]
+    return {"trimodal": {"heard": stream.heard, "labels": labels}}
 
 
 def answer_headers(answers: Sequence[Answer]) -> Mapping[str, str]:
@@ -100,7 +106,7 @@ async def deltas(streams: Sequence[Stream], usage: Usage) -> AsyncIterator[tuple
         try:
             if len(streams) == 1:
                 async for delta in streams[0]:
-                    if isinstance(delta, Delta):  # what the assistant heard and saw is told at the end
+                    if isinstance(delta, Delta):  # the stream keeps what the assistant heard and saw
                         yield 0, delta
                 return
             async with aclosing(_merged(streams)) as merged:
