@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from PIL import Image
 
 from tests.e2e.conftest import wait_until
 from tests.e2e.fakes import vision
+from tests.e2e.test_gateway import gateway, program
 from trimodal.client import AskStream, Client, Delta, Heard, Saw, Timeouts
 from trimodal.errors import InternalError, InvalidArgument, RequestError, Unavailable
 from trimodal.server.process import TritonServer
@@ -307,3 +309,16 @@ async def read(stream: AskStream) -> None:
             pass
     except RequestError as error:
         raise AssertionError(f"{error} before it was cancelled") from error
+
+
+def test_a_program_that_asks_through_the_gateway(server: TritonServer, files: Path) -> None:
+    with gateway(server.grpc_url) as url:
+        api = ("--url", f"{url}/v1")
+        voice, picture = files / "short.wav", files / "two.png"
+        asked = program("openai_picture_and_voice.py", "--image", picture, "--audio", voice, *api)
+        assert asked.returncode == 0, asked.stderr
+        assert re.match(rf"heard: {' '.join(QUESTION)}\nsaw: .* \(\d\.\d\d\)\n", asked.stderr)
+        assert asked.stdout.strip()
+        refused = program("openai_picture_and_voice.py", "--image", voice, "--text", "a", *api)
+    assert refused.returncode == 1
+    assert "not a JPEG, PNG or WebP file" in refused.stderr

@@ -7,6 +7,9 @@ import base64
 import contextlib
 import io
 import random
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,6 +30,7 @@ from trimodal.speech.engines.fake import speak
 
 pytestmark = pytest.mark.e2e
 
+CLIENTS = Path(__file__).parents[2] / "clients"
 CHAT = [{"role": "user", "content": "hi"}]
 
 
@@ -137,3 +141,19 @@ def test_a_server_that_dies_is_told_and_found_again(
         assert caught.value.status_code == 502
         assert httpx.get(f"{url}/ready").status_code == 503
         assert httpx.get(f"{url}/health").status_code == 200
+
+
+def program(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, CLIENTS / name, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_a_program_to_copy(url: str) -> None:
+    api = f"{url}/v1"
+    chat = program("openai_chat.py", "hi", "--url", api, "--max-tokens", 12)
+    assert chat.returncode == 0, chat.stderr
+    assert chat.stdout.strip() in all_fakes.SCRIPT * 3
+    assert re.fullmatch(r"first text after \d+ ms, 12 tokens\n", chat.stderr)
+    refused = program("openai_chat.py", "hi", "--url", api, "--max-tokens", 1_000_000)
+    assert refused.returncode == 1
+    assert "max_tokens is 1000000" in refused.stderr

@@ -22,6 +22,10 @@ WithoutKeys = Annotated[
 ]
 GatewayHost = Annotated[str, typer.Option(envvar="TRIMODAL_GATEWAY_HOST", help="address to listen on")]
 GatewayPort = Annotated[int, typer.Option(envvar="TRIMODAL_GATEWAY_PORT", help="0 picks a free one")]
+CorsOrigins = Annotated[
+    list[str] | None,
+    typer.Option(help="web pages from here may call it from a browser, as https://example.com; repeatable"),
+]
 Upstream = Annotated[str, typer.Option(envvar="TRIMODAL_URL", help="host:port of Triton's gRPC endpoint")]
 
 
@@ -31,9 +35,7 @@ def gateway(
     port: GatewayPort = 8080,
     keys: Keys = None,
     without_keys: WithoutKeys = False,
-    cors_origin: list[str] | None = typer.Option(
-        None, help="web pages from here may call it from a browser, as https://example.com; repeatable"
-    ),
+    cors_origin: CorsOrigins = None,
     max_body_bytes: int = typer.Option(32 << 20, help="larger requests are refused"),
     body_timeout: float = typer.Option(60.0, help="seconds until a request's body must be there"),
     header_timeout: float = typer.Option(10.0, help="seconds until a request's headers must be there"),

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from trimodal.cli.common import one_sentence
-from trimodal.cli.gateway import GatewayHost, GatewayPort, Keys, WithoutKeys, server_of, settings_of, whom
+from trimodal.cli.gateway import (
+    CorsOrigins,
+    GatewayHost,
+    GatewayPort,
+    Keys,
+    WithoutKeys,
+    server_of,
+    settings_of,
+    whom,
+)
 from trimodal.errors import OperatorError
 from trimodal.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
 
@@ -115,6 +124,7 @@ def serve(
     gateway_port: GatewayPort = 8080,
     keys: Keys = None,
     without_keys: WithoutKeys = False,
+    cors_origin: CorsOrigins = None,
 ) -> None:
     """Starts Triton with this repository and serves until Ctrl-C or SIGTERM, then drains.
 
@@ -150,6 +160,7 @@ def serve(
                 port=gateway_port,
                 keys=keys,
                 without_keys=without_keys,
+                cors_origins=tuple(cors_origin or ()),
                 drain_timeout_s=drain_timeout,
             )
             stack.callback(front.close)
