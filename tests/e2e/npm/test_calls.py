@@ -1,4 +1,4 @@
-"""OpenAI's package for JavaScript, from npm, against the gateway in front of a real Triton on fake engines."""
+"""OpenAI's package for JavaScript, from npm, against the gateway before a real Triton on fake engines."""
 
 from __future__ import annotations
 
