@@ -244,7 +244,8 @@ class Client:
 
         Args:
             timeout: seconds for the answer to each chunk; None: as the client's timeouts say.
-            listening: policy, language, prompt, step_s; the model's settings otherwise.
+            listening: policy, language, prompt, step_s; the model's settings otherwise. task: "translate" for
+                English text, whatever is spoken.
         """
         return LiveStream(self._transport, self._within(timeout), listening, model)
 

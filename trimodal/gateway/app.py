@@ -163,6 +163,15 @@ def add_media(app: FastAPI, gateway: Gateway) -> None:
             return gateway.events(caller, lambda usage: transcription.events())
         return gateway.whole(caller, lambda usage: transcription.whole(), asked.content_type)
 
+    @app.post("/v1/audio/translations")
+    async def translate(request: Request) -> Response:
+        caller = gateway.access.identify(request)
+        fields, file = await _form(request)
+        asked = read_form(fields, file, "translate")
+        check_model(caller, asked.model)
+        translation = Transcription(asked, gateway.client)
+        return gateway.whole(caller, lambda usage: translation.whole(), asked.content_type)
+
     @app.post("/v1/images/classifications")
     async def classify(request: Request, body: ClassificationRequest) -> Response:
         caller = gateway.access.identify(request)

@@ -15,6 +15,7 @@ from trimodal.audio.values import Samples, Word
 MAX_WINDOW_S = 30.0
 MAX_PROMPT = 1000  # characters
 FIGURES = ("no_speech_probability", "average_log_probability", "compression_ratio")  # of a Recognition
+TASKS = ("transcribe", "translate")
 Item = TypeVar("Item")
 
 
@@ -26,11 +27,17 @@ class Window:
         samples: float32[n], 16 kHz mono, 0 < n ≤ 30 s.
         language: ISO 639-1 code ("en"), or "" for the engine's default (detected, if the model can).
         prompt: text that came before, "" for none; steers spelling and style, is never part of the result.
+        translate: the result is English, whatever is spoken; an English-only model writes what it hears.
     """
 
     samples: Samples
     language: str = ""
     prompt: str = ""
+    translate: bool = False
+
+    def written_in(self, spoken: str) -> str:
+        """The language of the result where this one is spoken."""
+        return "en" if self.translate else spoken
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,8 @@ def read(request):
     window = pb_utils.get_input_tensor_by_name(request, "window")
     if window is None:  # where inputs are optional, Triton counts them and does not look which there are
         raise InvalidArgument("window: missing")
-    return RecogniseRequest(window.as_numpy(), texts(request, "prompt"), texts(request, "language"))
+    given = (texts(request, name) for name in ("prompt", "language", "task"))
+    return RecogniseRequest(window.as_numpy(), *given)
 
 
 def texts(request, name):

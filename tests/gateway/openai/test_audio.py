@@ -145,3 +145,34 @@ def test_broken_multipart(serve: Serve, body: bytes) -> None:
     answer = httpx.post(f"{serve().url}/v1/audio/transcriptions", content=body, headers=headers)
     assert answer.status_code == 400
     assert answer.json()["error"]["message"]
+
+
+# OpenAI's package calls it deprecated since 3.x; the endpoint is there all the same.
+@pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")
+@pytest.mark.parametrize("response_format", ["json", "text", "srt", "vtt", "verbose_json"])
+def test_a_translation(serve: Serve, response_format: str) -> None:
+    served = serve()
+    answer = served.openai().audio.translations.create(
+        model="speech", file=wav(3), response_format=response_format, prompt="a talk"
+    )
+    text = answer if isinstance(answer, str) else answer.text
+    assert "what is this?" in text
+    if response_format == "verbose_json":
+        assert (answer.task, answer.language, answer.segments[0].id) == ("translate", "en", 0)
+    first, *_ = (one for one in served.triton.requests if one.parameters["sequence_start"])
+    assert (first.parameters["task"], first.parameters["prompt"]) == ("translate", "a talk")
+    assert served.triton.functions["speech"].streams == {}, "no stream is left"
+
+
+@pytest.mark.parametrize("field", ["language", "stream", "timestamp_granularities[]", "nonsense"])
+def test_a_translation_has_no_such_field(serve: Serve, field: str) -> None:
+    files, form = {"file": ("a.wav", wav(1))}, {"model": "speech", field: "word"}
+    answer = httpx.post(f"{serve().url}/v1/audio/translations", files=files, data=form)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == field
+
+
+def test_a_transcription_names_no_task(serve: Serve) -> None:
+    served = serve()
+    served.openai().audio.transcriptions.create(model="speech", file=wav(3))
+    assert all("task" not in one.parameters for one in served.triton.requests)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -72,10 +73,10 @@ def test_a_window_does_not_depend_on_its_neighbours(engine):
         same(engine.recognise([window])[0], heard)
 
 
-def test_nor_on_neighbours_with_prompts_and_other_languages(multilingual):
+def test_nor_on_neighbours_with_prompts_other_languages_and_tasks(multilingual):
     texts = ["", "hello", "", "hello world what is a lambda", "one two"]
     windows = [
-        Window(window.samples, ("", *LANGUAGES)[index % 4], texts[index % 5])
+        Window(window.samples, ("", *LANGUAGES)[index % 4], texts[index % 5], index // 4 % 2 == 1)
         for index, window in enumerate(WINDOWS)
     ]
     batch = multilingual.recognise(windows)
@@ -245,6 +246,22 @@ def test_an_english_only_model_takes_english_alone(engine, multilingual):
     assert engine.languages == ("en",)
     assert engine.recognise(WINDOWS[:1])[0].language == "en"
     assert multilingual.languages == LANGUAGES
+
+
+def test_translating_is_another_task_for_a_multilingual_model_alone(engine, multilingual):
+    windows = [replace(window, language=LANGUAGES[1]) for window in WINDOWS]
+    translating = [replace(window, translate=True) for window in windows]
+    plain, translated = multilingual.recognise(windows), multilingual.recognise(translating)
+    # Random weights hardly look at the task; how sure they are of each window depends on it.
+    sure = zip(plain, translated, strict=True)
+    assert all(one.average_log_probability != other.average_log_probability for one, other in sure)
+    assert {one.language for one in translated} == {LANGUAGES[1]}, "what is spoken"
+    for plain_one, other in zip(
+        engine.recognise(WINDOWS[:3]),
+        engine.recognise([replace(window, translate=True) for window in WINDOWS[:3]]),
+        strict=True,
+    ):
+        same(plain_one, other)
 
 
 def test_a_language_is_detected_as_ctranslate2_does(multilingual):

@@ -103,7 +103,7 @@ def test_tokens_language_and_figures_are_those_of_ctranslate2(both):
     ours, theirs = both
     texts = ["", "hello", "hello world what is a lambda"]
     windows = [
-        Window(window.samples, ("", *LANGUAGES)[index % 4], texts[index % 3])
+        Window(window.samples, ("", *LANGUAGES)[index % 4], texts[index % 3], index // 4 % 2 == 1)
         for index, window in enumerate(WINDOWS)
     ]
     heard = list(zip(ours.recognise(windows), theirs.recognise(windows), strict=True))
@@ -131,7 +131,7 @@ def test_a_window_does_not_depend_on_its_neighbours(both):
     engine, _ = both
     texts = ["", "hello", "", "hello world what is a lambda", "one two"]
     windows = [
-        Window(window.samples, ("", *LANGUAGES)[index % 4], texts[index % 5])
+        Window(window.samples, ("", *LANGUAGES)[index % 4], texts[index % 5], index // 4 % 2 == 1)
         for index, window in enumerate(WINDOWS)
     ]
     for window, heard in zip(windows, engine.recognise(windows), strict=True):

@@ -26,8 +26,9 @@ class ScriptedSession:
 
     made: list[ScriptedSession] = []
 
-    def __init__(self, settings, *, policy, language, prompt, detector) -> None:
+    def __init__(self, settings, *, policy, language, prompt, translate, detector) -> None:
         self.settings, self.policy, self.language, self.prompt = settings, policy, language, prompt
+        self.translate = translate
         self.received = self.planned = self.heard = 0
         self.outstanding = self.ended = False
         self.fresh: list[Word] = []

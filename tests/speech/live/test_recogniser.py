@@ -52,7 +52,7 @@ class FakeStub:
 def test_a_window_goes_out_and_its_words_come_back():
     stub = FakeStub(HEARD)
     samples = np.arange(4, dtype=np.float32)
-    heard = recognise(stub, "other", Window(samples, language="en", prompt="naïve"))
+    heard = recognise(stub, "other", Window(samples, language="en", prompt="naïve", translate=True))
     words = (Word(" what", 0.25, 0.5, 0.5), Word(" naïve", 0.5, 1.0, 0.75))
     assert heard == Recognition(words, "en", 0.125, -0.25, 1.5, "")
     (asked,) = stub.asked
@@ -61,6 +61,7 @@ def test_a_window_goes_out_and_its_words_come_back():
     sent = {tensor.name(): tensor.as_numpy() for tensor in asked["inputs"]}
     np.testing.assert_array_equal(sent["window"], samples[None])
     assert (sent["prompt"].item(), sent["language"].item()) == ("naïve".encode(), b"en")
+    assert sent["task"].item() == b"translate"
 
 
 def test_nothing_heard_is_an_empty_recognition():

@@ -130,10 +130,11 @@ def test_unloading_answers_what_is_owed(bench):
 
 def test_options_reach_the_session(bench):
     one = bench(policy="agreement", max_step_s=4)
-    one.send(1, start=True, policy="vad", language="de", prompt="names", step_s=6.0).wait()
+    one.send(1, start=True, policy="vad", language="de", prompt="names", step_s=6.0, task="translate").wait()
     one.send(2, start=True).wait()
     first, second = ScriptedSession.made
     assert (first.policy, first.language, first.prompt) == ("vad", "de", "names")
+    assert (first.translate, second.translate) == (True, False)
     assert (first.settings.step_s, first.settings.max_step_s) == (6, 6)
     assert (second.policy, second.settings.step_s) == ("agreement", 0.5)
 

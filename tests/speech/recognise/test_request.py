@@ -9,10 +9,10 @@ from trimodal.speech.values import Recognition
 LONGEST = 480_000
 
 
-def request(first=0.0, prompts=None, languages=None):
+def request(first=0.0, prompts=None, languages=None, tasks=None):
     windows = np.zeros((1, 320), np.float32)
     windows[0, 0] = first
-    return RecogniseRequest(windows, prompts, languages)
+    return RecogniseRequest(windows, prompts, languages, tasks)
 
 
 def of_shape(*shape):
@@ -24,6 +24,8 @@ def test_rows_become_windows_with_their_own_prompt_and_language():
     one, two = RecogniseRequest(samples, ["straße".encode(), b""], [b"de", b""]).checked(320, ("en", "de"))
     assert (one.prompt, one.language, two.prompt, two.language) == ("straße", "de", "", "")
     np.testing.assert_array_equal(two.samples, samples[1])
+    both = RecogniseRequest(samples, tasks=[b"translate", b"transcribe"]).checked(320, ("en",))
+    assert [one.translate for one in both] == [True, False]
 
 
 @pytest.mark.parametrize("level", [1.0, 1.5, -8.0])
@@ -50,6 +52,9 @@ def test_clipped_and_amplified_audio_is_accepted(level):
         (request(0, [b"a", b"b"]), "prompt: one for each of 1 windows is needed, got 2"),
         (request(0, None, []), "language: one for each of 1 windows is needed, got 0"),
         (request(0, None, [b"fr"]), "language: 'fr' is not known (known: en, de)"),
+        (request(0, tasks=[b"sing"]), "task: 'sing' is not known (known: transcribe, translate)"),
+        (request(0, tasks=[]), "task: one for each of 1 windows is needed, got 0"),
+        (request(0, tasks=[b"\xff"]), "task is not valid UTF-8: byte 0 cannot be decoded"),
         (request(0, None, [b"EN"]), "language: 'EN' is not known (known: en, de)"),
         (request(0, None, [b"\xff"]), "language is not valid UTF-8: byte 0 cannot be decoded"),
         (request(0, None, [b"z" * 99_999]), f"language: '{'z' * 16}' is not known (known: en, de)"),

@@ -35,6 +35,7 @@ def test_a_multilingual_prompt_names_language_and_task(multilingual):
         "<|notimestamps|>",
     ]
     assert tuple(multilingual.languages) == LANGUAGES
+    assert spelled(multilingual, multilingual.start_sequence("de", translate=True))[-1] == "<|translate|>"
 
 
 def test_what_was_said_before_comes_first(english):

@@ -10,7 +10,7 @@ import contextlib
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 import numpy as np
 
@@ -39,6 +39,7 @@ class Listening(TypedDict, total=False):
     language: str | None
     prompt: str | None
     step_s: float | None
+    task: Literal["transcribe", "translate"] | None
 
 
 class LiveStream:

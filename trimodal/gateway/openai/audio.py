@@ -1,4 +1,4 @@
-"""Answers POST /v1/audio/transcriptions, whole in five formats or as a stream of text."""
+"""Answers POST /v1/audio/transcriptions and /translations, whole in five formats or as a stream of text."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from trimodal.gateway.errors import ApiError, unsupported
 from trimodal.gateway.media import recording
 
 Format = Literal["json", "text", "srt", "vtt", "verbose_json"]
+Task = Literal["transcribe", "translate"]
 CONTENT_TYPES = {
     "json": "application/json",
     "verbose_json": "application/json",
@@ -27,7 +28,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True)
 class TranscriptionRequest:
-    """The form of the endpoint; `file` is the contents of the upload."""
+    """The form of an endpoint; `file` is the contents of the upload."""
 
     file: bytes
     model: str
@@ -36,21 +37,29 @@ class TranscriptionRequest:
     response_format: Format = "json"
     granularities: tuple[str, ...] = ()
     stream: bool = False
+    task: Task = "transcribe"
 
     @property
     def content_type(self) -> str:
         return CONTENT_TYPES.get(self.response_format, _TEXT)
 
 
-_FIELDS = {
-    "model", "language", "prompt", "response_format", "temperature", "stream", "timestamp_granularities[]",
-    "timestamp_granularities", "include[]", "chunking_strategy",
+_TRANSLATION_FIELDS = {"model", "prompt", "response_format", "temperature"}
+_FIELDS: Mapping[Task, set[str]] = {
+    "translate": _TRANSLATION_FIELDS,
+    "transcribe": _TRANSLATION_FIELDS
+    | {
+        "language", "stream", "timestamp_granularities[]", "timestamp_granularities", "include[]",
+        "chunking_strategy",
+    },
 }  # fmt: skip
 
 
-def read_form(fields: Mapping[str, list[str]], file: bytes | None) -> TranscriptionRequest:
+def read_form(
+    fields: Mapping[str, list[str]], file: bytes | None, task: Task = "transcribe"
+) -> TranscriptionRequest:
     """Reads the form's fields. Raises: ApiError 400 naming the field."""
-    if unknown := sorted(set(fields) - _FIELDS):
+    if unknown := sorted(set(fields) - _FIELDS[task]):
         raise ApiError(400, f"{unknown[0]}: unknown field", param=unknown[0], code="unknown_parameter")
     if file is None:
         raise ApiError(400, "file: a recording is needed", param="file")
@@ -89,6 +98,7 @@ def read_form(fields: Mapping[str, list[str]], file: bytes | None) -> Transcript
         response_format,  # type: ignore[arg-type]
         granularities,
         stream in ("true", "1"),
+        task,
     )
 
 
@@ -97,7 +107,10 @@ class Transcription:
 
     def __init__(self, request: TranscriptionRequest, client: Client) -> None:
         self._request = request
-        listening: Listening = {**FILE_LISTENING, "language": request.language, "prompt": request.prompt}
+        listening: Listening = {
+            **FILE_LISTENING, "language": request.language, "prompt": request.prompt,
+            "task": "translate" if request.task == "translate" else None,
+        }  # fmt: skip
         self._stream: LiveStream = client.listen(model=request.model, **listening)
 
     async def whole(self) -> tuple[Any, Mapping[str, str]]:
@@ -140,8 +153,8 @@ class Transcription:
 
     def _verbose(self, text: str, seconds: float) -> dict[str, Any]:
         body: dict[str, Any] = {
-            "task": "transcribe",
-            "language": self._request.language or "",
+            "task": self._request.task,
+            "language": "en" if self._request.task == "translate" else self._request.language or "",
             "duration": round(seconds, 3),
             "text": text,
             "usage": {"type": "duration", "seconds": round(seconds)},

@@ -49,7 +49,12 @@ class _Row:
 
     @property
     def most_tokens(self) -> int:
-        return most_tokens(self.samples / SAMPLE_RATE, self.language)
+        return most_tokens(self.samples / SAMPLE_RATE, self.written)
+
+    @property
+    def written(self) -> str:
+        """The language of its text."""
+        return self.window.written_in(self.language)
 
     @property
     def frames(self) -> int:
@@ -107,12 +112,12 @@ class CTranslate2Whisper:
         self._choose_languages(encoded, rows)
         room = self._shapes.positions // 2 - 1
         for row in rows:
-            row.prompt = self._tokens.prompt(row.language, row.window.prompt, room)
+            row.prompt = self._tokens.prompt(row.language, row.window.prompt, room, row.window.translate)
         # A search is bounded by its language, below.
-        for group in batches(rows, lambda row: (len(row.prompt), most_tokens(context_s, row.language))):
+        for group in batches(rows, lambda row: (len(row.prompt), most_tokens(context_s, row.written))):
             self._generate(_rows_of(encoded, group), group, context_s, temperature)
         written = [row for row in rows if row.tokens]
-        for group in batches(written, lambda row: row.language):
+        for group in batches(written, lambda row: (row.language, row.window.translate)):
             self._align(encoded, group)
 
     def _choose_languages(self, encoded: Any, rows: Iterable[_Row]) -> None:
@@ -129,7 +134,7 @@ class CTranslate2Whisper:
         given = len(rows[0].prompt)
         beams = RETRY_BEAMS if temperature else self._beam_size
         # What a search chooses depends on its bound: the context's. Greedy decoding only ends there.
-        longest = most_tokens(context_s, rows[0].language)
+        longest = most_tokens(context_s, rows[0].written)
         bound = max(row.most_tokens for row in rows) if beams == 1 else longest
         bound = min(bound, self._shapes.positions // 2)
         results = self._model.generate(
@@ -153,7 +158,7 @@ class CTranslate2Whisper:
             row.tokens = self._tokens.text_only(made[: row.most_tokens])
 
     def _align(self, encoded: Any, rows: list[_Row]) -> None:
-        """Words of windows of one language, by dynamic time warping over cross-attention."""
+        """Words of windows of one language and task, by dynamic time warping over cross-attention."""
         aligned = list(rows)
         tokens, frames = [row.tokens for row in rows], [row.frames for row in rows]
         if len(set(frames)) == 1 and len(set(map(len, tokens))) > 1:
@@ -162,12 +167,12 @@ class CTranslate2Whisper:
             aligned.append(rows[0])
             tokens.append(tokens[0][:1])
             frames.append(max(2, frames[0] - 2))
-        start = self._tokens.start_sequence(rows[0].language)
+        start = self._tokens.start_sequence(rows[0].language, rows[0].window.translate)
         results = self._model.align(_rows_of(encoded, aligned), start, tokens, frames)
         for row, result in zip(rows, results, strict=False):
             texts, times = [pair[0] for pair in result.alignments], [pair[1] for pair in result.alignments]
             row.words = timed_words(
-                self._tokens.pieces(row.tokens, row.language),
+                self._tokens.pieces(row.tokens, row.written),
                 token_starts(texts, times, len(row.tokens)),
                 result.text_token_probs,
                 row.samples,

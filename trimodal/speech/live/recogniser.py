@@ -11,7 +11,7 @@ import numpy as np
 
 from trimodal.audio.values import Word
 from trimodal.errors import RequestError
-from trimodal.speech.values import FIGURES, MAX_PROMPT, Recognition, Window
+from trimodal.speech.values import FIGURES, MAX_PROMPT, TASKS, Recognition, Window
 from trimodal.triton.calls import infer
 
 WORDS = ("words", "word_starts", "word_ends", "word_probabilities")
@@ -22,11 +22,12 @@ CLIENTS_FIELDS = ("prompt", "language")
 
 def recognise(pb_utils: Any, model: str, window: Window) -> Recognition:
     """What `model` hears in `window`. Raises RequestError of the kind that it answered with; names it."""
-    # Always the same three inputs: Triton only batches requests that have the same set.
+    # Always the same four inputs: Triton only batches requests that have the same set.
     inputs = {
         "window": window.samples[None],
         "prompt": np.array([[window.prompt[-MAX_PROMPT:].encode()]], dtype=object),
         "language": np.array([[window.language.encode()]], dtype=object),
+        "task": np.array([[TASKS[window.translate].encode()]], dtype=object),
     }
     try:
         out = infer(pb_utils, model, inputs, OUTPUTS, CLIENTS_FIELDS)

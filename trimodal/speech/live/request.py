@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -33,6 +33,7 @@ class StreamOptions(BaseModel):
     policy: PolicyName | None = None
     language: Annotated[str, Field(max_length=16)] = ""
     prompt: Annotated[str, Field(max_length=MAX_PROMPT)] = ""
+    task: Literal["transcribe", "translate"] = "transcribe"
     step_s: Annotated[float, Field(ge=0.1, le=30)] | None = None
     max_pending_s: Annotated[float, Field(ge=0, le=3600)] | None = None
     sample_rate: int = SAMPLE_RATE

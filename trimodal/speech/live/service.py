@@ -133,6 +133,7 @@ class SpeechService:
             policy=options.policy or settings.policy,
             language=options.language,
             prompt=options.prompt,
+            translate=options.task == "translate",
             detector=self._detector(),
         )
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from trimodal.audio.samples import check_samples
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import InvalidArgument
-from trimodal.speech.values import FIGURES, MAX_PROMPT, Recognition, Window
+from trimodal.speech.values import FIGURES, MAX_PROMPT, TASKS, Recognition, Window
 from trimodal.triton.fields import decode
 
 
@@ -21,12 +21,13 @@ class RecogniseRequest:
 
     Attributes:
         windows: float32[rows, samples].
-        prompts, languages: UTF-8, one a row; None for all empty.
+        prompts, languages, tasks: UTF-8, one a row; None for all empty. A task is one of TASKS.
     """
 
     windows: NDArray[np.float32]
     prompts: Sequence[bytes] | None = None
     languages: Sequence[bytes] | None = None
+    tasks: Sequence[bytes] | None = None
 
     def checked(self, longest: int, languages: Sequence[str]) -> list[Window]:
         """The request's windows of at most `longest` samples; language "" where none is named.
@@ -44,6 +45,7 @@ class RecogniseRequest:
             )
         prompts = _column(self.prompts, "prompt", rows)
         codes = _column(self.languages, "language", rows)
+        tasks = _column(self.tasks, "task", rows)
         windows = []
         for index in range(rows):
             place = "" if rows == 1 else f"[{index}]"
@@ -57,7 +59,10 @@ class RecogniseRequest:
             if code and code not in languages:
                 known = ", ".join(languages)
                 raise InvalidArgument(f"language{place}: {code[:16]!r} is not known (known: {known})")
-            windows.append(Window(self.windows[index], code, prompt))
+            task = decode(f"task{place}", tasks[index])
+            if task and task not in TASKS:
+                raise InvalidArgument(f"task{place}: {task[:16]!r} is not known (known: {', '.join(TASKS)})")
+            windows.append(Window(self.windows[index], code, prompt, task == "translate"))
         return windows
 
 

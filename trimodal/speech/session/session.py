@@ -99,12 +99,14 @@ class LiveSession:
         policy: PolicyName,
         language: str = "",
         prompt: str = "",
+        translate: bool = False,
         detector: SpeechDetector,
     ) -> None:
         self.max_pending_s = settings.max_pending_s  # above it answers wait
         self._prompt_chars = settings.prompt_chars
         self._language = language
         self._prompt = prompt
+        self._translate = translate
         self._detector = detector
         self._pad = round(settings.speech_pad_s * SAMPLE_RATE)
         self._ring = Ring()
@@ -167,7 +169,8 @@ class LiveSession:
         before = self._transcript.before(stretch.start, self._prompt_chars)
         prompt = " ".join(filter(None, (self._prompt, before)))
         samples = self._ring.view(stretch.start, stretch.end)
-        return PlannedWindow(stretch.start, stretch.end, Window(samples, self._language, prompt))
+        window = Window(samples, self._language, prompt, self._translate)
+        return PlannedWindow(stretch.start, stretch.end, window)
 
     def accept(self, planned: PlannedWindow, heard: Recognition) -> None:
         """Takes in what was heard in the window that is out; words where nobody spoke are made up.

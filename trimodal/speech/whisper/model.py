@@ -40,6 +40,11 @@ class Heard:
         return len(self.window.samples)
 
     @property
+    def written(self) -> str:
+        """The language of its text."""
+        return self.window.written_in(self.language)
+
+    @property
     def made(self) -> int:
         """Tokens, <|endoftext|> with them unless a bound ended the text: a run each, after the opening's."""
         return len(self.row.attention) - 1
@@ -118,8 +123,9 @@ class GraphWhisper:
             heard.language = heard.window.language
             if not heard.language:
                 heard.language = codes[int(logits[index, ids].argmax())] if codes else self.languages[0]
-            heard.row.most_tokens = most_tokens(heard.samples / SAMPLE_RATE, heard.language)
-            heard.opening = [*self._tokens.start_sequence(heard.language)[1:], self._tokens.no_timestamps]
+            heard.row.most_tokens = most_tokens(heard.samples / SAMPLE_RATE, heard.written)
+            start = self._tokens.start_sequence(heard.language, heard.window.translate)
+            heard.opening = [*start[1:], self._tokens.no_timestamps]
 
     def _recognition(self, heard: Heard) -> Recognition:
         words = self._words(heard)
@@ -145,7 +151,7 @@ class GraphWhisper:
         # Two feature frames make one step of the encoder.
         rows, steps = token_path(attention[:, lines], first, max(1, math.ceil(heard.samples / HOP) // 2))
         return timed_words(
-            self._tokens.pieces(tokens, heard.language),
+            self._tokens.pieces(tokens, heard.written),
             token_starts(rows.tolist(), steps.tolist(), len(tokens)),
             [row.chances[index] for index in text],
             heard.samples,

@@ -43,10 +43,10 @@ class WhisperTokens:
         self.previous = self._special("<|startofprev|>")
         self.no_speech = self._special("<|nospeech|>", "<|nocaptions|>")
         self.languages: dict[str, int] = {}
-        self._task: list[int] = []
+        self._tasks: dict[bool, int] = {}  # whether to translate → its token
         if multilingual:
             self.languages = {code: self._special(f"<|{code}|>") for code in languages}
-            self._task = [self._special("<|transcribe|>")]
+            self._tasks = {False: self._special("<|transcribe|>"), True: self._special("<|translate|>")}
 
     def _special(self, *names: str) -> int:
         for name in names:
@@ -55,20 +55,20 @@ class WhisperTokens:
                 return int(token)
         raise ValueError(f"the tokenizer has no {names[0]}")
 
-    def start_sequence(self, language: str) -> list[int]:
+    def start_sequence(self, language: str, translate: bool = False) -> list[int]:
         """<|startoftranscript|>, then language and task where the model takes them."""
         if not self.languages:
             return [self.start]
-        return [self.start, self.languages[language], *self._task]
+        return [self.start, self.languages[language], self._tasks[translate]]
 
-    def prompt(self, language: str, text: str, room: int) -> list[int]:
+    def prompt(self, language: str, text: str, room: int, translate: bool = False) -> list[int]:
         """What the decoder is given first; of `text`, what was said before, the last `room` tokens."""
         given = self.encode(" " + text.strip()) if text.strip() else []
         kept = min(len(given), room)
         if kept > PROMPT_STEP:
             kept -= kept % PROMPT_STEP
         before = [self.previous, *given[-kept:]] if kept else []
-        return [*before, *self.start_sequence(language), self.no_timestamps]
+        return [*before, *self.start_sequence(language, translate), self.no_timestamps]
 
     def never_made(self) -> list[int]:
         """Special tokens that no transcript holds; <|endoftext|> and times are not among them."""

@@ -31,7 +31,7 @@ NEWEST = pytest.mark.parametrize("tensorrt_double", ["11.4"], indirect=True)
 STEPS, PROMPTS = 0, 1  # profiles of the decoder
 TEXTS = ["", "hello", "hello world what is a lambda"]
 MIXED = [
-    Window(window.samples, ("", *LANGUAGES)[index % 4], TEXTS[index % 3])
+    Window(window.samples, ("", *LANGUAGES)[index % 4], TEXTS[index % 3], index // 4 % 2 == 1)
     for index, window in enumerate(WINDOWS)
 ]
 
