@@ -24,7 +24,7 @@ LIMIT_S = 20.0
 
 @dataclass(frozen=True)
 class Running:
-    """`url` is without /v1; `triton` records what the gateway sent; OpenAI's clients end with the test."""
+    """`url` is without /v1; `triton` records what was sent; OpenAI's clients end with the test."""
 
     url: str
     triton: FakeTransport

@@ -69,7 +69,10 @@ async def measure(streams: tuple[int, ...], turns: int, tokens: int) -> list[Lev
     """Runs all levels, one after the other. Raises: OperatorError when a server cannot start."""
     levels = [Level(count) for count in streams]
     options = ServerOptions.on_free_ports("llm", changes={"llm": ENGINE})
-    async with serving(options, connections=4) as (server, client), _gateway(server.grpc_url) as (port, pid):
+    async with (
+        serving(options, connections=4) as (server, client),
+        running_gateway(server.grpc_url) as (port, pid),
+    ):
         for level in levels:
             for turn in range(turns + 1):
                 counted = level if turn else Level(level.streams)  # the first warms up
@@ -112,7 +115,7 @@ async def _through(port: int, side: Side, tokens: int) -> None:
 
 
 @asynccontextmanager
-async def _gateway(upstream: str) -> AsyncIterator[tuple[int, int]]:
+async def running_gateway(upstream: str) -> AsyncIterator[tuple[int, int]]:
     """A gateway in a process of its own: port and process id."""
     command = [sys.executable, "-m", "trimodal.cli.app", "gateway", "--port", "0", "--upstream", upstream]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -15,6 +15,7 @@ from trimodal.gateway.keys import ANYBODY, Key, KeyRing
 from trimodal.gateway.quota import Quota
 
 _REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
+SUBPROTOCOL_KEY = "openai-insecure-api-key."
 _MAX_DEADLINE_MS = 3_600_000
 _CACHE_CONTROLS = {"no-cache", "no-store"}
 
@@ -63,15 +64,24 @@ class Access:
     def _key(self, connection: HTTPConnection) -> Key:
         if self._ring is None:
             return ANYBODY
-        scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not secret:
+        secret = _secret(connection)
+        if not secret:
             raise ApiError(
                 401, "an API key is needed: send it as 'Authorization: Bearer …'", code="no_api_key"
             )
-        key = self._ring.find(secret.strip())
+        key = self._ring.find(secret)
         if key is None:
             raise ApiError(401, "this API key is not known, or was revoked", code="invalid_api_key")
         return key
+
+
+def _secret(connection: HTTPConnection) -> str:
+    """The key that a request shows; a browser's WebSocket can set no header, but subprotocols."""
+    scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return secret.strip()
+    offered = [one for one in connection.scope.get("subprotocols", ()) if one.startswith(SUBPROTOCOL_KEY)]
+    return offered[0].removeprefix(SUBPROTOCOL_KEY) if offered else ""
 
 
 def check_model(caller: Caller, model: str) -> None:

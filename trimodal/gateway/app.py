@@ -37,6 +37,8 @@ from trimodal.gateway.openai.schemas import (
 )
 from trimodal.gateway.openai.vectors import embeddings
 from trimodal.gateway.quota import Usage
+from trimodal.gateway.realtime.route import add_realtime
+from trimodal.gateway.realtime.sessions import Sessions
 from trimodal.gateway.settings import GatewaySettings
 
 
@@ -71,6 +73,7 @@ def make_app(settings: GatewaySettings, client: Client) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with client:
             yield
+            await app.state.sessions.aclose()
 
     # The pages of FastAPI's documentation load scripts from elsewhere.
     app = FastAPI(title="trimodal gateway", docs_url=None, redoc_url=None, lifespan=lifespan)
@@ -78,6 +81,8 @@ def make_app(settings: GatewaySettings, client: Client) -> FastAPI:
     add_generation(app, gateway)
     add_media(app, gateway)
     add_operation(app, gateway)
+    app.state.sessions = Sessions(client, gateway.access)
+    add_realtime(app, app.state.sessions, gateway.access, settings)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["GET", "POST"],

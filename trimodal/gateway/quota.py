@@ -60,10 +60,14 @@ class Quota:
         self._used: dict[str, _Used] = {}
 
     @contextmanager
-    def use(self, key: Key) -> Iterator[Usage]:
-        """Counts a request of this key while it runs. Raises: ApiError 429 when a limit is reached."""
+    def use(self, key: Key, *, held: bool = False) -> Iterator[Usage]:
+        """Counts a request of this key while it runs. Raises: ApiError 429 when a limit is reached.
+
+        Args:
+            held: it is part of a stream that is counted already.
+        """
         used, now = self._of(key), self._clock()
-        if key.max_streams and used.streams >= key.max_streams:
+        if not held and key.max_streams and used.streams >= key.max_streams:
             raise _limited(f"{used.streams} requests of this key run: {key.max_streams} are allowed", 1.0)
         if key.requests_per_minute and used.requests.left < 1:
             limit = f"{key.requests_per_minute} requests a minute"
@@ -72,12 +76,12 @@ class Quota:
             limit = f"{key.tokens_per_minute} tokens a minute"
             raise _limited(f"this key may use {limit}", used.tokens.wait_s(1))
         used.requests.left -= 1
-        used.streams += 1
+        used.streams += not held
         usage = Usage(self._headers(key, used))
         try:
             yield usage
         finally:
-            used.streams -= 1
+            used.streams -= not held
             used.tokens.refill(max(now, self._clock()), key.tokens_per_minute)
             used.tokens.left -= usage.tokens
 

@@ -20,6 +20,8 @@ from trimodal.errors import ServerError
 from trimodal.gateway.answering import encoded
 from trimodal.gateway.app import make_app
 from trimodal.gateway.errors import ApiError
+from trimodal.gateway.realtime.protocol import MAX_FRAME_BYTES, PING_S, RealtimeProtocol
+from trimodal.gateway.realtime.sessions import Sessions
 from trimodal.gateway.settings import GatewaySettings
 
 _CONNECTIONS = 4  # to each Triton
@@ -102,6 +104,22 @@ def open_port(settings: GatewaySettings) -> socket.socket:
         raise ServerError(f"cannot listen on {where}: {(error.strerror or str(error)).lower()}") from None
 
 
+class _DrainingServer(uvicorn.Server):
+    """uvicorn's, whose drain also ends the realtime sessions."""
+
+    def __init__(self, config: uvicorn.Config, sessions: Sessions) -> None:
+        super().__init__(config)
+        self._sessions = sessions
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # A second is for the closing itself.
+        patience = max(0.0, (self.config.timeout_graceful_shutdown or 0) - 1.0)
+        await asyncio.gather(self._sessions.drain(patience), super().shutdown(sockets))
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, RealtimeProtocol):  # its client does not read
+                connection.abort()
+
+
 class GatewayServer:
     """A gateway: `listen`, then `run` until a signal or `stop`.
 
@@ -114,11 +132,16 @@ class GatewayServer:
         if client is None:
             timeouts = Timeouts(silence=settings.silence_s)
             client = Client(settings.upstream, timeouts=timeouts, connections=_CONNECTIONS)
+        app = make_app(settings, client)
         config = uvicorn.Config(
-            make_app(settings, client),
+            app,
             http=bounded(settings),
             loop="uvloop",
-            ws="none",
+            ws=RealtimeProtocol,
+            ws_max_size=MAX_FRAME_BYTES,
+            ws_ping_interval=PING_S,
+            ws_ping_timeout=PING_S,
+            ws_per_message_deflate=False,
             lifespan="on",
             log_config=None,
             access_log=False,
@@ -127,7 +150,7 @@ class GatewayServer:
             timeout_keep_alive=30,
             timeout_graceful_shutdown=round(settings.drain_timeout_s),
         )
-        self._server = uvicorn.Server(config)
+        self._server = _DrainingServer(config, app.state.sessions)
         self._socket: socket.socket | None = None
 
     def listen(self, opened: socket.socket | None = None) -> str:

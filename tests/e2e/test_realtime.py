@@ -1,0 +1,170 @@
+"""/v1/realtime in front of a real Triton on fake engines."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import socket
+import subprocess
+import sys
+import wave
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from websockets.sync.client import ClientConnection, connect
+
+from tests.e2e import fakes as all_fakes
+from tests.e2e.conftest import BOUND, wait_until
+from tests.e2e.test_gateway import gateway
+from trimodal.server.process import TritonServer
+from trimodal.speech.engines.fake import speak
+
+pytestmark = pytest.mark.e2e
+
+SAID = "one two three four five six seven eight"
+CLIENT = Path(__file__).parents[2] / "clients/realtime_microphone.py"
+COMPLETED = "conversation.item.input_audio_transcription.completed"
+MANUAL = {"format": {"type": "audio/pcm", "rate": 16_000}, "turn_detection": None}
+
+
+@pytest.fixture(scope="module")
+def url(fakes: TritonServer) -> Iterator[str]:
+    with gateway(fakes.grpc_url) as url:
+        yield url.replace("http", "ws") + "/v1/realtime"
+
+
+def pcm() -> bytes:
+    said = SAID.split()
+    samples, _ = speak([*said[:3], 1.0, *said[3:6], 0.5, *said[6:], 1.5])
+    return (samples * 32_767).astype("<i2").tobytes()
+
+
+def chunks() -> list[dict[str, Any]]:
+    """Pieces of 100 ms as events."""
+    data = pcm()
+    pieces = [data[at : at + 3_200] for at in range(0, len(data), 3_200)]
+    return [{"type": "input_audio_buffer.append", "audio": base64.b64encode(one).decode()} for one in pieces]
+
+
+def receive(connection: ClientConnection) -> dict[str, Any]:
+    event: dict[str, Any] = json.loads(connection.recv(BOUND))
+    assert event["type"] != "error", event
+    return event
+
+
+def open_streams(server: TritonServer) -> float:
+    name = "trimodal_speech_active_streams"
+    lines = httpx.get(f"http://{server.metrics_url}/metrics", timeout=BOUND).text.splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"{name}{{"))
+
+
+def idle(server: TritonServer) -> None:
+    wait_until(lambda: open_streams(server) == 0, "no open stream")
+
+
+def test_vllms_dialect(url: str, fakes: TritonServer) -> None:
+    with connect(url) as connection:
+        for event in (
+            {"type": "session.update", "model": "speech"},
+            {"type": "input_audio_buffer.commit"},
+            *chunks(),
+            {"type": "input_audio_buffer.commit", "final": True},
+        ):
+            connection.send(json.dumps(event))
+        while (event := receive(connection))["type"] != "transcription.done":
+            pass
+    assert event["text"] == SAID
+    idle(fakes)
+
+
+def test_cut_again_and_again(url: str, fakes: TritonServer) -> None:
+    """No word is lost and none comes twice, with a recogniser that hears words as they are sent."""
+    chance, heard = random.Random(3), ""
+    settings = {"type": "transcription", "audio": {"input": MANUAL}}
+    todo = [
+        {"type": "session.update", "session": settings},
+        *chunks(),
+        {"type": "input_audio_buffer.commit"},
+    ]
+    connection = connect(f"{url}?intent=transcription")
+    created = receive(connection)
+    identity, last, sent, cuts = created["session"]["id"], created["event_id"], 0, 0
+    while True:
+        if sent < len(todo):
+            connection.send(json.dumps(todo[sent]))
+            sent += 1
+        try:
+            event = json.loads(connection.recv(BOUND if sent == len(todo) else 0.005))
+        except TimeoutError:
+            pass
+        else:
+            last = event["event_id"]
+            heard += event.get("delta", "")
+            if event["type"] == COMPLETED:
+                break
+        if chance.random() < 0.1:
+            cuts += 1
+            connection.socket.shutdown(socket.SHUT_RDWR)
+            connection.socket.close()
+            connection = connect(f"{url}?session={identity}&after={last}")
+            sent = receive(connection)["received"]
+    connection.close()
+    assert cuts > 3
+    assert heard == event["transcript"] == SAID
+    idle(fakes)
+
+
+def test_an_answer_to_what_was_said(url: str) -> None:
+    with connect(f"{url}?model=llm") as connection:
+        settings = {"type": "realtime", "audio": {"input": MANUAL}, "max_output_tokens": 8}
+        connection.send(json.dumps({"type": "session.update", "session": settings}))
+        for event in (*chunks(), {"type": "input_audio_buffer.commit"}, {"type": "response.create"}):
+            connection.send(json.dumps(event))
+        while (event := receive(connection))["type"] != "response.done":
+            pass
+    assert event["response"]["usage"]["output_tokens"] == 8
+
+
+def test_a_server_that_dies_is_told(own_server: Callable[..., TritonServer], tmp_path: Path) -> None:
+    settings = all_fakes.changes(tmp_path)
+    models = ("speech", "speech_recognize")
+    server = own_server(models, changes={model: settings[model] for model in models})
+    with gateway(server.grpc_url) as url:
+        address = url.replace("http", "ws") + "/v1/realtime"
+        with connect(address) as connection:
+            connection.send(json.dumps({"type": "session.update", "model": "speech"}))
+            connection.send(json.dumps({"type": "input_audio_buffer.commit"}))
+            connection.send(json.dumps(chunks()[0]))
+            receive(connection)
+            wait_until(lambda: open_streams(server) == 1, "the stream begins")
+            server.kill()
+            connection.send(json.dumps(chunks()[1]))
+            told = json.loads(connection.recv(BOUND))
+            assert (told["type"], told["code"]) == ("error", "upstream_failed")
+            with pytest.raises(Exception, match="1011"):
+                connection.recv(BOUND)
+
+
+def test_the_microphones_program(url: str, fakes: TritonServer, tmp_path: Path) -> None:
+    file = tmp_path / "said.wav"
+    with wave.open(str(file), "wb") as out:
+        out.setparams((1, 2, 16_000, 0, "NONE", ""))
+        # Silero hears no speech in the fake engine's tones: only that the program ends well is seen here.
+        out.writeframes(np.zeros(16_000, "<i2").tobytes())
+    done = subprocess.run(
+        [sys.executable, CLIENT, file, "--url", url], capture_output=True, timeout=BOUND,
+        check=False, encoding="utf-8",
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    done = subprocess.run(
+        [sys.executable, CLIENT, tmp_path / "none.wav", "--url", url], capture_output=True, timeout=BOUND,
+        check=False, encoding="utf-8",
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "none.wav" in done.stderr
+    idle(fakes)

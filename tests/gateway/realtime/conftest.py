@@ -1,0 +1,107 @@
+"""A client of /v1/realtime that shows every event, checked against OpenAI's types."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import pytest
+from openai.types.realtime import RealtimeServerEvent
+from pydantic import TypeAdapter
+from websockets.sync.client import ClientConnection, connect
+
+from tests.gateway.conftest import LIMIT_S, Running
+from trimodal.gateway.realtime.hearing import detection
+from trimodal.speech.session.vad import EnergyDetector
+
+WORDS = "what is this? Well."  # what the fake speech model hears in three seconds
+_SERVER_EVENT: TypeAdapter[Any] = TypeAdapter(RealtimeServerEvent)
+
+Event = dict[str, Any]
+
+
+def pcm(seconds: float, rate: int = 24_000, level: float = 0.1) -> str:
+    """Noise, or with level 0 silence, in base64."""
+    noise = np.random.default_rng(0).normal(0, level * 32_768, round(seconds * rate))
+    return base64.b64encode(noise.clip(-32_768, 32_767).astype("<i2").tobytes()).decode()
+
+
+class Peer:
+    """One socket. OpenAI's events are checked against its package's types as they come."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self.openai = True
+        self.events: list[Event] = []
+
+    def send(self, kind: str, **fields: object) -> None:
+        self.socket.send(json.dumps({"type": kind, **fields}))
+
+    def append(self, seconds: float = 0.1, rate: int = 24_000, level: float = 0.1) -> None:
+        self.send("input_audio_buffer.append", audio=pcm(seconds, rate, level))
+
+    def receive(self, timeout_s: float = LIMIT_S) -> Event:
+        event: Event = json.loads(self.socket.recv(timeout_s))
+        if self.openai and event["type"] != "session.resumed":
+            _SERVER_EVENT.validate_python(event)
+        self.events.append(event)
+        return event
+
+    def until(self, kind: str) -> Event:
+        """The next event of this type; those before it are in `events`."""
+        while (event := self.receive())["type"] != kind:
+            assert event["type"] != "error", event
+        return event
+
+    def closed(self) -> tuple[int, str]:
+        """Reads to the end: the close code and its reason."""
+        try:
+            while True:
+                self.receive()
+        except Exception:
+            return self.socket.close_code or 0, self.socket.close_reason or ""
+
+    def kinds(self) -> list[str]:
+        """The types so far, repetitions once."""
+        kinds = [event["type"] for event in self.events]
+        return [kind for kind, before in zip(kinds, [None, *kinds], strict=False) if kind != before]
+
+    def deltas(self) -> str:
+        return "".join(event["delta"] for event in self.events if event["type"].endswith(".delta"))
+
+
+Dial = Callable[..., Peer]
+
+
+@pytest.fixture
+def dial() -> Iterator[Dial]:
+    with ExitStack() as stack:
+
+        def start(running: Running, query: str = "", **options: Any) -> Peer:
+            url = running.url.replace("http", "ws") + f"/v1/realtime{query and '?' + query}"
+            socket = stack.enter_context(connect(url, open_timeout=LIMIT_S, **options))
+            return Peer(socket)
+
+        yield start
+
+
+@pytest.fixture
+def _loud_is_speech(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detection, "speech_detector", EnergyDetector)
+
+
+def transcription(**fields: object) -> Event:
+    """A transcription session without detection, changed."""
+    return {"type": "transcription", "audio": {"input": {"turn_detection": None, **fields}}}
+
+
+def wait_until(holds: Callable[[], object], what: str) -> None:
+    until = time.monotonic() + LIMIT_S
+    while not holds():
+        assert time.monotonic() < until, what
+        time.sleep(0.01)

@@ -1,0 +1,104 @@
+"""Frames that are no events: each is answered by an error, and the session goes on."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from tests.gateway.conftest import Serve
+from tests.gateway.realtime.conftest import Dial, pcm, transcription
+from trimodal.gateway.realtime.protocol import MAX_FRAME_BYTES
+
+APPEND = "input_audio_buffer.append"
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        ("", "invalid_json"),
+        ("{", "invalid_json"),
+        ("[]", "invalid_json"),
+        ("null", "invalid_json"),
+        ('"text"', "invalid_json"),
+        (b"\x00\x01", "invalid_json"),
+        ("[" * 100_000, "invalid_json"),
+        ('{"a":' * 100_000, "invalid_json"),
+        ('{"type": ' + "9" * 100_000 + "}", "invalid_json"),
+        ("{}", "missing_required_parameter"),
+        ('{"type": 7}', "missing_required_parameter"),
+        ('{"type": "no.such.event"}', "unknown_event"),
+        (json.dumps({"type": "x" * 100_000}), "unknown_event"),
+        (json.dumps({"type": APPEND}), "invalid_audio"),
+        (json.dumps({"type": APPEND, "audio": 7}), "invalid_audio"),
+        (json.dumps({"type": APPEND, "audio": ""}), "invalid_audio"),
+        (json.dumps({"type": APPEND, "audio": "§"}), "invalid_audio"),
+        (json.dumps({"type": APPEND, "audio": "AAA"}), "invalid_audio"),
+        (json.dumps({"type": APPEND, "audio": "AAAA"}), "invalid_audio"),
+        (json.dumps({"type": APPEND, "audio": "\ud800"}), "invalid_audio"),
+        ('{"type": "session.update", "session": {"type": "transcription", "audio": ' + '{"input": ' * 500
+         + "1" + "}" * 502, "unknown_parameter"),
+        ('{"type": "session.update", "session": {"type": "transcription", "\\ud800": 1}}', None),
+    ],
+)  # fmt: skip
+def test_an_error_and_an_open_session(serve: Serve, dial: Dial, frame: str | bytes, code: str) -> None:
+    peer = dial(serve(), "intent=transcription")
+    peer.receive()
+    peer.socket.send(frame)
+    error = peer.receive()["error"]
+    assert error["code"] == code
+    assert len(error["message"]) < 1_000
+    peer.send("session.update", session=transcription())
+    peer.until("session.updated")
+    peer.append(3.2)
+    peer.send("input_audio_buffer.commit")
+    peer.until("conversation.item.input_audio_transcription.completed")
+
+
+def test_the_cause_is_told_where_it_has_an_id(serve: Serve, dial: Dial) -> None:
+    peer = dial(serve(), "intent=transcription")
+    peer.receive()
+    for identity, told in (("mine", "mine"), (7, None), (None, None)):
+        peer.send("no.such.event", event_id=identity)
+        assert peer.receive()["error"]["event_id"] == told
+
+
+def test_a_frame_that_is_too_large_closes_the_socket(serve: Serve, dial: Dial) -> None:
+    peer = dial(serve(), "intent=transcription")
+    peer.receive()
+    with suppress(ConnectionClosed):
+        peer.send(APPEND, audio="A" * MAX_FRAME_BYTES)
+    assert peer.closed()[0] == 1009
+
+
+def test_a_message_that_grows_by_fragments_is_bounded_too(serve: Serve, dial: Dial) -> None:
+    peer = dial(serve(), "intent=transcription")
+    peer.receive()
+    part = "A" * (MAX_FRAME_BYTES // 4)
+    with suppress(ConnectionClosed):
+        peer.socket.send(part for _ in range(5))
+    assert peer.closed()[0] == 1009
+
+
+def test_text_that_is_not_utf8_closes_the_socket(serve: Serve, dial: Dial) -> None:
+    peer = dial(serve(), "intent=transcription")
+    peer.receive()
+    peer.socket.send(b"\xff\xfe", text=True)
+    assert peer.closed()[0] == 1007
+
+
+def test_compression_is_not_spoken(serve: Serve, dial: Dial) -> None:
+    """A few bytes could stand for megabytes."""
+    assert dial(serve(), compression="deflate").socket.protocol.extensions == []
+
+
+def test_the_largest_frame_is_taken(serve: Serve, dial: Dial) -> None:
+    peer = dial(serve(), "intent=transcription")
+    peer.send("session.update", session=transcription())
+    peer.append(60.0)
+    assert len(pcm(60.0)) > MAX_FRAME_BYTES * 0.9
+    peer.send("input_audio_buffer.commit")
+    completed = peer.until("conversation.item.input_audio_transcription.completed")
+    assert completed["usage"]["seconds"] == pytest.approx(60.0, abs=0.01)

@@ -1,0 +1,260 @@
+"""How sessions end: nothing is silent, and nothing stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import socket
+import threading
+import time
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from tests.gateway.conftest import LIMIT_S, Running, Serve, fake_triton
+from tests.gateway.realtime.conftest import Dial, Peer, pcm, transcription, wait_until
+from trimodal.client.client import Client
+from trimodal.client.errors import ConnectError
+from trimodal.client.transports.fake import llm_outputs, scripted
+from trimodal.client.transports.fake_speech import FakeSpeech
+from trimodal.gateway.realtime import outbox, pace
+from trimodal.gateway.realtime import session as sessions
+from trimodal.gateway.server import GatewayServer
+from trimodal.gateway.settings import GatewaySettings
+
+COMPLETED = "conversation.item.input_audio_transcription.completed"
+DEAD = "the model server did not answer"
+
+
+def opened(peer: Peer) -> Peer:
+    peer.send("session.update", session=transcription())
+    peer.until("session.updated")
+    return peer
+
+
+def begun(running: Running, peer: Peer) -> dict[int, object]:
+    """Sends a second of audio; the streams in Triton, of which there is one now."""
+    streams: dict[int, object] = running.triton.functions["speech"].streams  # type: ignore[union-attr]
+    peer.append(1.0)
+    wait_until(lambda: streams, "the stream begins")
+    return streams
+
+
+class Draining:
+    """A gateway of its own that is told to go down."""
+
+    def __init__(self, drain_timeout_s: float, **models: object) -> None:
+        triton = fake_triton(**models)
+        settings = GatewaySettings(port=0, drain_timeout_s=drain_timeout_s)
+        self._server = GatewayServer(settings, Client(transport=triton))
+        self.running = Running(self._server.listen(), triton, None)  # type: ignore[arg-type]
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> float:
+        """Seconds until it was down."""
+        began = time.monotonic()
+        self._server.stop()
+        self._thread.join(LIMIT_S)
+        assert not self._thread.is_alive()
+        return time.monotonic() - began
+
+
+def test_sessions_are_told_when_the_gateway_goes_down(dial: Dial) -> None:
+    gateway = Draining(10.0)
+    peers = [opened(dial(gateway.running, "intent=transcription")) for _ in range(3)]
+    streams = begun(gateway.running, peers[0])
+    assert gateway.stop() < 8.0, "nobody waits for audio that may never come"
+    for peer in peers:
+        assert peer.closed() == (1001, "the server is going down")
+        assert peer.events[-1]["error"]["code"] == "server_shutdown"
+    assert not streams
+
+
+def test_a_response_is_finished_before(dial: Dial) -> None:
+    gateway = Draining(10.0, llm=scripted("word " * 40, step=0.02))
+    peer = dial(gateway.running, "model=llm")
+    content = [{"type": "input_text", "text": "hi"}]
+    peer.send("conversation.item.create", item={"type": "message", "role": "user", "content": content})
+    peer.send("response.create")
+    peer.until("response.output_text.delta")
+    gateway.stop()
+    assert peer.closed()[0] == 1001
+    done = next(event for event in peer.events if event["type"] == "response.done")
+    assert done["response"]["status"] == "completed"
+
+
+def test_but_not_longer_than_the_drain_lasts(dial: Dial) -> None:
+    gateway = Draining(2.0, llm=scripted("word " * 10_000, step=0.02))
+    peer = dial(gateway.running, "model=llm")
+    content = [{"type": "input_text", "text": "hi"}]
+    peer.send("conversation.item.create", item={"type": "message", "role": "user", "content": content})
+    peer.send("response.create")
+    peer.until("response.output_text.delta")
+    assert gateway.stop() < 8.0
+    assert peer.closed()[0] == 1001
+
+
+def test_a_server_that_dies_while_it_hears(serve: Serve, dial: Dial) -> None:
+    triton = fake_triton()
+    running = serve(triton)
+    peer = opened(dial(running, "intent=transcription"))
+    begun(running, peer)
+    triton.reachable = False
+    peer.append()
+    assert peer.closed() == (1011, DEAD)
+    failed, error = peer.events[-2:]
+    assert failed["type"] == "conversation.item.input_audio_transcription.failed"
+    assert failed["error"]["code"] == error["error"]["code"] == "upstream_failed"
+
+
+def test_a_server_that_dies_in_vllms_dialect(serve: Serve, dial: Dial) -> None:
+    def dies(request):  # type: ignore[no-untyped-def]
+        raise ConnectError("no server at 10.0.0.7")
+
+    peer = dial(serve(fake_triton(speech=dies)))
+    peer.openai = False
+    peer.send("session.update", model="speech")
+    peer.send("input_audio_buffer.commit")
+    peer.append(0.5, 16_000)
+    assert peer.closed() == (1011, DEAD)
+    assert peer.events[-1]["code"] == "upstream_failed"
+    assert "10.0.0.7" not in json.dumps(peer.events)
+
+
+def test_a_server_that_says_nothing(serve: Serve, dial: Dial) -> None:
+    async def silent(request):  # type: ignore[no-untyped-def]
+        await asyncio.sleep(LIMIT_S)
+
+    peer = opened(dial(serve(fake_triton(speech=silent), silence=0.5), "intent=transcription"))
+    peer.append()
+    assert peer.closed() == (1011, DEAD)
+    assert peer.events[-1]["error"]["code"] == "timeout"
+
+
+def test_our_own_failure_is_told_too(serve: Serve, dial: Dial) -> None:
+    def broken(request):  # type: ignore[no-untyped-def]
+        raise ZeroDivisionError
+
+    peer = opened(dial(serve(fake_triton(speech=broken)), "intent=transcription"))
+    peer.append()
+    assert peer.closed() == (1011, "internal error")
+    assert peer.events[-1]["error"]["code"] == "internal_error"
+
+
+def test_a_session_without_events_ends(serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "IDLE_S", 0.5)
+    running = serve()
+    peer = opened(dial(running, "intent=transcription"))
+    streams = begun(running, peer)
+    assert peer.closed()[0] == 1008
+    assert peer.events[-1]["error"]["code"] == "session_idle"
+    wait_until(lambda: not streams, "the stream ends")
+
+
+def test_a_client_that_does_not_read_is_let_go_of(
+    serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "KEEP_BYTES", 100_000)
+
+    async def much(request):  # type: ignore[no-untyped-def]
+        while True:
+            yield llm_outputs("x" * 10_000)
+            await asyncio.sleep(0.002)
+
+    running = serve(fake_triton(llm=much))
+    host, port = running.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=LIMIT_S) as plain:
+        key = base64.b64encode(os.urandom(16)).decode()
+        head = f"GET /v1/realtime?model=llm HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\n"
+        head += f"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
+        plain.sendall(head.encode())
+        assert plain.recv(1_000).startswith(b"HTTP/1.1 101 ")
+        content = [{"type": "input_text", "text": "hi"}]
+        said = {"type": "message", "role": "user", "content": content}
+        for event in ({"type": "conversation.item.create", "item": said}, {"type": "response.create"}):
+            data = json.dumps(event).encode()
+            size = bytes([0x80 | len(data)]) if len(data) < 126 else b"\xfe" + len(data).to_bytes(2, "big")
+            plain.sendall(b"\x81" + size + bytes(4) + data)
+        wait_until(lambda: running.triton.cancelled, "the generation ends")
+
+
+def test_a_client_that_sends_too_fast_waits(
+    serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its socket is not read; nothing of it is dropped."""
+    monkeypatch.setattr(pace, "BURST_BYTES", 1)
+    monkeypatch.setattr(pace, "BYTES_PER_S", 100 * pace.EVENT_BYTES)
+    peer = opened(dial(serve(), "intent=transcription"))
+    began = time.monotonic()
+    for _ in range(100):
+        peer.send("input_audio_buffer.append", audio="AAAA" * 80)
+    peer.send("input_audio_buffer.commit")
+    usage = peer.until(COMPLETED)["usage"]
+    assert usage["seconds"] == pytest.approx(100 * 120 / 24_000, abs=0.01)
+    assert time.monotonic() - began > 0.5
+
+
+def test_a_server_that_is_behind_holds_the_client_up(serve: Serve, dial: Dial) -> None:
+    """Audio waits in the socket, not in the gateway, and all of it is heard."""
+    speech = FakeSpeech(("one", 0.1, 0.2), ("two", 58.0, 59.0))
+    taken = 0.0
+
+    async def slow(request):  # type: ignore[no-untyped-def]
+        nonlocal taken
+        await asyncio.sleep(0.05)
+        taken += sum(array.size for array in request.inputs.values()) / 16_000
+        return speech(request)
+
+    running = serve(fake_triton(speech=slow))
+    peer = opened(dial(running, "intent=transcription"))
+    for _ in range(60):
+        peer.append(1.0)
+    peer.send("input_audio_buffer.commit")
+    assert peer.until(COMPLETED)["transcript"] == "one two"
+    assert taken == pytest.approx(60.0, abs=0.1)
+    largest = max(array.size for one in running.triton.requests for array in one.inputs.values())
+    assert largest <= 16_000 * 8, "what waited at once"
+
+
+@pytest.mark.usefixtures("_loud_is_speech")
+def test_a_piece_of_many_turns_whose_client_has_left(serve: Serve, dial: Dial) -> None:
+    speech = FakeSpeech(("one", 0.1, 0.2))
+
+    async def slow(request):  # type: ignore[no-untyped-def]
+        await asyncio.sleep(0.1)
+        return speech(request)
+
+    peer = dial(serve(fake_triton(speech=slow)), "intent=transcription")
+    turns = [base64.b64decode(pcm(seconds, level=level)) for seconds, level in ((7.0, 0.1), (1.0, 0.0))] * 6
+    peer.send("input_audio_buffer.append", audio=base64.b64encode(b"".join(turns)).decode())
+    peer.until("input_audio_buffer.speech_started")
+    peer.socket.close()
+    wait_until(lambda: not speech.streams, "the first stream ends")
+    time.sleep(0.5)
+    assert not speech.streams, "and none begins after it"
+
+
+def test_streams_and_keys_are_free_however_it_ends(serve: Serve, dial: Dial) -> None:
+    running = serve()
+    streams = running.triton.functions["speech"].streams  # type: ignore[union-attr]
+    generator = np.random.default_rng(7)
+    for _ in range(12):
+        peer = opened(dial(running, "intent=transcription"))
+        for _ in range(int(generator.integers(1, 5))):
+            peer.send("input_audio_buffer.append", audio=pcm(0.3))
+        match int(generator.integers(0, 4)):
+            case 0:
+                peer.send("input_audio_buffer.commit")
+                peer.until(COMPLETED)
+            case 1:
+                peer.send("input_audio_buffer.clear")
+            case 2:
+                with suppress(ConnectionClosed):
+                    peer.socket.send("x" * (5 << 20))
+        peer.socket.close()
+    wait_until(lambda: not streams, "all streams end")

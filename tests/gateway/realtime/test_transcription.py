@@ -1,0 +1,244 @@
+"""Transcription sessions of OpenAI's Realtime API."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+
+import numpy as np
+import pytest
+
+from tests.gateway.conftest import LIMIT_S, Serve, fake_triton
+from tests.gateway.realtime.conftest import WORDS, Dial, pcm, transcription, wait_until
+from trimodal.errors import InvalidArgument, Unavailable
+
+PREFIX = "conversation.item.input_audio_transcription"
+SETTINGS = transcription(format={"type": "audio/pcm", "rate": 24_000}, transcription={"model": "speech"})
+
+
+def test_openais_own_client_async(serve: Serve) -> None:
+    running = serve()
+
+    async def talk() -> list[object]:
+        events = []
+        async with (
+            running.openai_async() as client,
+            client.realtime.connect(extra_query={"intent": "transcription"}) as connection,
+        ):
+            await connection.session.update(session=SETTINGS)  # type: ignore[arg-type]
+            for _ in range(32):
+                await connection.input_audio_buffer.append(audio=pcm(0.1))
+            await connection.input_audio_buffer.commit()
+            async for event in connection:
+                events.append(event)
+                if event.type == f"{PREFIX}.completed":
+                    break
+        return events
+
+    events = asyncio.run(asyncio.wait_for(talk(), LIMIT_S))
+    deltas = "".join(event.delta for event in events if event.type == f"{PREFIX}.delta")  # type: ignore[attr-defined]
+    assert deltas == events[-1].transcript == WORDS  # type: ignore[attr-defined]
+    assert events[-1].usage.seconds == pytest.approx(3.2, abs=0.01)  # type: ignore[attr-defined]
+
+
+def test_openais_own_client_sync(serve: Serve) -> None:
+    client = serve().openai()
+    with client.realtime.connect(extra_query={"intent": "transcription"}) as connection:
+        connection.session.update(session=SETTINGS)  # type: ignore[arg-type]
+        connection.input_audio_buffer.append(audio=pcm(3.2))
+        connection.input_audio_buffer.commit()
+        for event in connection:
+            if event.type == f"{PREFIX}.completed":
+                assert event.transcript == WORDS
+                break
+
+
+def test_a_manual_turn_in_order(serve: Serve, dial: Dial) -> None:
+    running = serve()
+    peer = dial(running, "intent=transcription")
+    peer.send("session.update", session=SETTINGS, event_id="mine")
+    peer.append(3.2)
+    peer.until(f"{PREFIX}.delta")
+    peer.send("input_audio_buffer.commit")
+    peer.until(f"{PREFIX}.completed")
+    assert peer.kinds() == [
+        "session.created", "session.updated", f"{PREFIX}.delta", "input_audio_buffer.committed",
+        "conversation.item.added", "conversation.item.done", f"{PREFIX}.delta", f"{PREFIX}.completed",
+    ]  # fmt: skip
+    assert len({event["item_id"] for event in peer.events if "item_id" in event}) == 1
+    assert [event["event_id"] for event in peer.events] == [
+        f"event_{number}" for number in range(1, len(peer.events) + 1)
+    ]
+    words = [word for event in peer.events for word in event.get("words", ())]
+    assert words[-1] == {"word": "Well.", "start": 2.4, "end": 2.9}
+    assert not running.triton.functions["speech"].streams  # type: ignore[union-attr]
+
+
+@pytest.mark.usefixtures("_loud_is_speech")
+def test_detected_turns(serve: Serve, dial: Dial) -> None:
+    peer = dial(serve(), "intent=transcription")
+    for _ in range(2):
+        peer.append(1.0, level=0.0)
+        peer.append(3.2)
+        peer.append(1.0, level=0.0)
+    for _ in range(2):
+        completed = peer.until(f"{PREFIX}.completed")
+        assert completed["transcript"] == WORDS
+    started = [event for event in peer.events if event["type"] == "input_audio_buffer.speech_started"]
+    stopped = [event for event in peer.events if event["type"] == "input_audio_buffer.speech_stopped"]
+    assert [event["audio_start_ms"] for event in started] == pytest.approx([1000, 6200], abs=70)
+    assert [event["audio_end_ms"] for event in stopped] == pytest.approx([4200, 9400], abs=70)
+    assert [event["item_id"] for event in started] == [event["item_id"] for event in stopped]
+    words = [word for event in peer.events for word in event.get("words", ())]
+    # The fake model's words are a clock from where the turn's audio began: 300 ms before its speech.
+    assert [word["start"] for word in words[::4]] == pytest.approx([0.8, 6.0], abs=0.07)
+    committed = [event for event in peer.events if event["type"] == "input_audio_buffer.committed"]
+    assert committed[1]["previous_item_id"] == committed[0]["item_id"]
+
+
+@pytest.mark.usefixtures("_loud_is_speech")
+def test_one_piece_may_hold_several_turns(serve: Serve, dial: Dial) -> None:
+    peer = dial(serve(), "intent=transcription")
+    pieces = [base64.b64decode(pcm(1.0, level=level)) for level in (0, 0.1, 0, 0.1, 0)]
+    peer.send("input_audio_buffer.append", audio=base64.b64encode(b"".join(pieces)).decode())
+    for _ in range(2):
+        peer.until(f"{PREFIX}.completed")
+    assert peer.kinds().count("input_audio_buffer.speech_started") == 2
+
+
+@pytest.mark.usefixtures("_loud_is_speech")
+def test_silence_is_not_sent_and_commits_nothing(serve: Serve, dial: Dial) -> None:
+    running = serve()
+    peer = dial(running, "intent=transcription")
+    peer.append(5.0, level=0.0)
+    peer.receive()
+    peer.send("input_audio_buffer.commit", event_id="empty")
+    error = peer.receive()["error"]
+    assert (error["code"], error["event_id"]) == ("input_audio_buffer_commit_empty", "empty")
+    assert running.triton.requests == []
+
+
+@pytest.mark.usefixtures("_loud_is_speech")
+def test_a_turn_that_the_client_commits_ends_there(serve: Serve, dial: Dial) -> None:
+    peer = dial(serve(), "intent=transcription")
+    peer.append(1.5)
+    peer.until("input_audio_buffer.speech_started")
+    peer.send("input_audio_buffer.commit")
+    assert peer.until(f"{PREFIX}.completed")["transcript"] == "what is this?"
+    peer.append(1.5)
+    peer.until("input_audio_buffer.speech_started")
+
+
+def test_clear_forgets_the_turn(serve: Serve, dial: Dial) -> None:
+    running = serve()
+    peer = dial(running, "intent=transcription")
+    peer.send("session.update", session=SETTINGS)
+    peer.append(2.0)
+    peer.until(f"{PREFIX}.delta")
+    peer.send("input_audio_buffer.clear")
+    peer.until("input_audio_buffer.cleared")
+    assert not running.triton.functions["speech"].streams  # type: ignore[union-attr]
+    peer.send("input_audio_buffer.commit")
+    assert peer.receive()["error"]["code"] == "input_audio_buffer_commit_empty"
+    peer.append(3.2)
+    peer.send("input_audio_buffer.commit")
+    assert peer.until(f"{PREFIX}.completed")["transcript"] == WORDS
+
+
+@pytest.mark.parametrize("kind", ["audio/pcmu", "audio/pcma"])
+def test_telephone_audio(serve: Serve, dial: Dial, kind: str) -> None:
+    peer = dial(serve(), "intent=transcription")
+    peer.send("session.update", session=transcription(format={"type": kind}))
+    codes = np.random.default_rng(0).integers(0, 256, 8_000 * 32 // 10, np.uint8)
+    peer.send("input_audio_buffer.append", audio=base64.b64encode(codes.tobytes()).decode())
+    peer.send("input_audio_buffer.commit")
+    completed = peer.until(f"{PREFIX}.completed")
+    assert completed["transcript"] == WORDS
+    assert completed["usage"] == {"type": "duration", "seconds": pytest.approx(3.2, abs=0.01)}
+    session = next(event for event in peer.events if event["type"] == "session.updated")["session"]
+    assert session["audio"]["input"]["format"] == {"type": kind}
+
+
+def test_language_and_prompt_reach_the_model(serve: Serve, dial: Dial) -> None:
+    running = serve()
+    peer = dial(running, "intent=transcription")
+    asked = {"model": "speech", "language": "en", "prompt": "lambda"}
+    peer.send("session.update", session=transcription(transcription=asked))
+    peer.append(0.5)
+    wait_until(lambda: running.triton.requests, "audio arrives")
+    parameters = running.triton.requests[0].parameters
+    assert (parameters["language"], parameters["prompt"]) == ("en", "lambda")
+
+
+@pytest.mark.parametrize(
+    ("session", "param", "code"),
+    [
+        (None, "session", None),
+        ({}, "session.type", "missing_required_parameter"),
+        ({"type": "translation"}, "session.type", "invalid_value"),
+        (transcription(format={"rate": 44_100}), "session.audio.input.format.rate", None),
+        (transcription(format={"type": "audio/mp3"}), "session.audio.input.format.type", None),
+        (transcription(format=7), "session.audio.input.format", None),
+        (transcription(transcription={"model": "whisper-9"}), "session.audio.input.transcription.model",
+         "model_not_found"),
+        (transcription(noise_reduction={"type": "near_field"}), "session.audio.input.noise_reduction",
+         "unsupported_parameter"),
+        (transcription(turn_detection={"type": "semantic_vad"}), "session.audio.input.turn_detection.type",
+         None),
+        (transcription(turn_detection={"type": "server_vad", "silence_duration_ms": 1}),
+         "session.audio.input.turn_detection.silence_duration_ms", None),
+        ({"type": "transcription", "include": ["item.input_audio_transcription.logprobs"]}, "session.include",
+         "unsupported_parameter"),
+        ({"type": "transcription", "typo": 1}, "session.typo", "unknown_parameter"),
+    ],
+)  # fmt: skip
+def test_wrong_settings_are_named_and_change_nothing(
+    serve: Serve, dial: Dial, session: object, param: str, code: str | None
+) -> None:
+    peer = dial(serve(), "intent=transcription")
+    created = peer.receive()["session"]
+    peer.send("session.update", session=session, event_id="wrong")
+    error = peer.receive()["error"]
+    assert (error["param"], error["code"], error["event_id"]) == (param, code, "wrong")
+    peer.send("session.update", session={"type": "transcription", "include": None})
+    assert peer.until("session.updated")["session"] == created
+
+
+def test_the_format_stays_once_audio_came(serve: Serve, dial: Dial) -> None:
+    peer = dial(serve(), "intent=transcription")
+    peer.append(level=0.0)
+    peer.receive()
+    peer.send("session.update", session=transcription(format={"type": "audio/pcmu"}))
+    assert peer.receive()["error"]["param"] == "session.audio.input.format"
+
+
+def test_a_stream_that_the_server_refuses_fails_its_item_only(serve: Serve, dial: Dial) -> None:
+    triton = fake_triton()
+    speech = triton.functions["speech"]
+
+    def busy(request):  # type: ignore[no-untyped-def]
+        raise Unavailable("too many streams")
+
+    triton.functions["speech"] = busy
+    peer = dial(serve(triton), "intent=transcription")
+    peer.send("session.update", session=SETTINGS)
+    peer.append(0.5)
+    failed = peer.until(f"{PREFIX}.failed")
+    assert failed["error"]["code"] == "overloaded"
+    assert peer.receive()["error"]["message"] == "too many streams"
+    peer.send("input_audio_buffer.commit")
+    peer.until("conversation.item.done")
+    triton.functions["speech"] = speech
+    peer.append(3.2)
+    peer.send("input_audio_buffer.commit")
+    assert peer.until(f"{PREFIX}.completed")["transcript"] == WORDS
+
+
+def test_an_unknown_language_is_told(serve: Serve, dial: Dial) -> None:
+    def refuses(request):  # type: ignore[no-untyped-def]
+        raise InvalidArgument("language is 'xx': the model knows en")
+
+    peer = dial(serve(fake_triton(speech=refuses)), "intent=transcription")
+    peer.send("session.update", session=SETTINGS)
+    peer.append(0.5)
+    assert peer.until(f"{PREFIX}.failed")["error"]["param"] == "language"

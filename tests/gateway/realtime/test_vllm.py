@@ -1,0 +1,104 @@
+"""vLLM's dialect."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gateway.conftest import Serve
+from tests.gateway.realtime.conftest import WORDS, Dial, Peer, wait_until
+
+
+def opened(peer: Peer) -> Peer:
+    peer.openai = False
+    created = peer.receive()
+    assert created["type"] == "session.created"
+    assert created["id"].startswith("sess_")
+    assert isinstance(created["created"], int)
+    peer.send("session.update", model="speech")
+    return peer
+
+
+def refused(peer: Peer) -> str:
+    event = peer.receive()
+    assert event["type"] == "error"
+    assert isinstance(event["error"], str)
+    return str(event["code"])
+
+
+def test_words_come_while_audio_does_and_final_ends_it(serve: Serve, dial: Dial) -> None:
+    running = serve()
+    peer = opened(dial(running))
+    peer.send("input_audio_buffer.commit")
+    for _ in range(16):
+        peer.append(0.1, 16_000)
+    peer.until("transcription.delta")
+    for _ in range(16):
+        peer.append(0.1, 16_000)
+    peer.send("input_audio_buffer.commit", final=True)
+    done = peer.until("transcription.done")
+    assert done["text"] == peer.deltas() == WORDS
+    assert done["usage"] is None
+    assert done["seconds"] == pytest.approx(3.2)
+    assert not running.triton.functions["speech"].streams  # type: ignore[union-attr]
+
+
+def test_audio_may_come_before_the_commit_and_another_turn_after_it(serve: Serve, dial: Dial) -> None:
+    peer = opened(dial(serve()))
+    for _ in range(2):
+        peer.append(3.2, 16_000)
+        peer.send("input_audio_buffer.commit")
+        peer.send("input_audio_buffer.commit")  # while it runs: nothing, as in vLLM
+        peer.send("input_audio_buffer.commit", final=True)
+    assert peer.until("transcription.done")["text"] == WORDS
+    assert peer.until("transcription.done")["text"] == WORDS
+
+
+def test_final_may_come_first(serve: Serve, dial: Dial) -> None:
+    peer = opened(dial(serve()))
+    peer.append(3.2, 16_000)
+    peer.send("input_audio_buffer.commit", final=True)
+    peer.send("input_audio_buffer.commit")
+    assert peer.until("transcription.done")["text"] == WORDS
+
+
+def test_errors_are_texts_and_leave_the_session_open(serve: Serve, dial: Dial) -> None:
+    peer = dial(serve())
+    peer.openai = False
+    peer.receive()
+    peer.send("session.update", model="other")
+    assert refused(peer) == "model_not_found"
+    peer.send("input_audio_buffer.commit")
+    assert refused(peer) == "model_not_validated"
+    peer.send("input_audio_buffer.append", audio="!")
+    assert refused(peer) == "invalid_audio"
+    peer.send("input_audio_buffer.append", audio="AAAA")  # three bytes
+    assert refused(peer) == "invalid_audio"
+    peer.send("input_audio_buffer.clear")
+    assert refused(peer) == "unknown_event"
+    peer.socket.send("{")
+    assert refused(peer) == "invalid_json"
+    peer.send("session.update", model="speech")
+    peer.send("input_audio_buffer.commit", final=1)
+    assert refused(peer) == "processing_error"
+    peer.send("input_audio_buffer.commit")
+    peer.append(3.2, 16_000)
+    peer.send("input_audio_buffer.commit", final=True)
+    assert peer.until("transcription.done")["text"] == WORDS
+
+
+def test_audio_that_nobody_commits_is_refused_in_the_end(serve: Serve, dial: Dial) -> None:
+    peer = opened(dial(serve()))
+    for _ in range(4):
+        peer.append(3.0, 16_000)
+    assert refused(peer) == "buffer_full"
+
+
+def test_leaving_in_the_middle_frees_the_stream(serve: Serve, dial: Dial) -> None:
+    running = serve()
+    streams = running.triton.functions["speech"].streams  # type: ignore[union-attr]
+    peer = opened(dial(running))
+    peer.send("input_audio_buffer.commit")
+    peer.append(1.0, 16_000)
+    wait_until(lambda: streams, "the stream begins")
+    peer.socket.close()
+    wait_until(lambda: not streams, "the stream ends")

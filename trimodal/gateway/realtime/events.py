@@ -1,0 +1,68 @@
+"""Reads a client's events: JSON objects with a type, one in each text frame."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Protocol
+
+from trimodal.client.errors import TransportError
+from trimodal.errors import RequestError
+from trimodal.gateway.errors import ApiError
+from trimodal.gateway.realtime.outbox import Outbox
+
+Event = dict[str, Any]
+
+
+class Dialect(Protocol):
+    """What a session does with its client's events.
+
+    Attributes:
+        begun: whether it has taken any audio or text.
+        busy: whether something is being finished that the client has asked for.
+    """
+
+    @property
+    def begun(self) -> bool: ...
+
+    @property
+    def busy(self) -> bool: ...
+
+    async def handle(self, event: Event) -> None:
+        """Does what an event asks for. Raises: ApiError, RequestError, TransportError."""
+
+    def tell(self, error: ApiError, cause: str | None = None) -> None:
+        """Puts an error event; `cause`: the id of the client's event."""
+
+    async def aclose(self) -> None:
+        """Ends what runs, and frees the server."""
+
+
+def read_event(text: str | None) -> Event:
+    """The event of one frame (None: it was binary). Raises: ApiError."""
+    if text is None:
+        raise ApiError(400, "a binary frame: events are JSON in text frames", code="invalid_json")
+    try:
+        event = json.loads(text)
+    except RecursionError:
+        raise ApiError(400, "the event is nested too deeply", code="invalid_json") from None
+    except ValueError as error:
+        raise ApiError(400, f"the event is not valid JSON: {error}", code="invalid_json") from None
+    if not isinstance(event, dict):
+        raise ApiError(400, "the event is not a JSON object", code="invalid_json")
+    if not isinstance(event.get("type"), str):
+        raise ApiError(400, "type: a text is needed", param="type", code="missing_required_parameter")
+    return event
+
+
+def unknown_event(event: Event, known: str) -> ApiError:
+    """Refuses an event that this kind of session does not take."""
+    kind = event["type"][:64]
+    return ApiError(400, f"type is '{kind}': {known} are known here", param="type", code="unknown_event")
+
+
+def end_where_fatal(outbox: Outbox, error: Exception) -> None:
+    """Ends the session after a failure of the server behind, or of our own: nothing more would come."""
+    if isinstance(error, TransportError):
+        outbox.end(1011, "the model server did not answer")
+    elif not isinstance(error, ApiError | RequestError):
+        outbox.end(1011, "internal error")

@@ -1,0 +1,108 @@
+"""Cuts a session's audio into turns where somebody speaks and stops."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from trimodal.audio.values import SAMPLE_RATE, Samples
+from trimodal.errors import ArtefactError
+from trimodal.speech.session.vad import FRAME, EnergyDetector, SpeechDetector, StreamingSilero
+
+logger = logging.getLogger(__name__)
+
+_STEP = 3 * FRAME  # judged at once: a long piece may hold several turns
+
+
+@dataclass(frozen=True)
+class Started:
+    """Speech began at the sample `at` of the session; the turn's audio begins at `audio`, before it."""
+
+    at: int
+    audio: int
+
+
+@dataclass(frozen=True)
+class Speech:
+    """Audio of the turn that goes on."""
+
+    samples: Samples
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """Speech ended at this sample, and a silence of the length that was asked for followed."""
+
+    at: int
+
+
+class TurnDetector:
+    """One session's; fed everything that comes, it keeps only what may belong to the next turn.
+
+    Args:
+        threshold: probability of speech, 0 to 1.
+        padding_s: audio before the speech that belongs to the turn.
+        silence_s: that ends it.
+        at: the session's sample that comes first.
+    """
+
+    def __init__(self, threshold: float, padding_s: float, silence_s: float, at: int) -> None:
+        self._threshold = threshold
+        self._detector = speech_detector(threshold)
+        self._padding = round(padding_s * SAMPLE_RATE)
+        self._silence = round(silence_s * SAMPLE_RATE)
+        self._base = at
+        self._heard = 0
+        self._kept: Samples = np.zeros(0, np.float32)  # up to now, of a turn that has not begun
+        self.speaking = False
+
+    def feed(self, samples: Samples) -> Iterator[Started | Speech | Stopped]:
+        """Takes audio in; yields what it means, in order."""
+        for at in range(0, len(samples), _STEP):
+            yield from self._step(samples[at : at + _STEP])
+
+    def cut(self) -> None:
+        """The turn that goes on, if one does, was ended by somebody else: what comes now is another."""
+        self.speaking = False
+        self._detector = speech_detector(self._threshold)
+        self._base, self._heard = self._base + self._heard, 0
+
+    def _step(self, samples: Samples) -> Iterator[Started | Speech | Stopped]:
+        self._detector.feed(samples)
+        self._heard += len(samples)
+        span = self._detector.spans[-1] if self._detector.spans else None
+        if self.speaking:
+            yield Speech(samples)
+            if span is not None and span.end is not None and self._heard - span.end >= self._silence:
+                self.speaking = False
+                self._detector.forget(self._heard)
+                yield Stopped(self._base + span.end)
+            return
+        self._kept = np.concatenate((self._kept, samples))
+        if span is not None:
+            self.speaking = True
+            begin = max(0, len(self._kept) - (self._heard - span.start) - self._padding)
+            taken, self._kept = self._kept[begin:], self._kept[:0]
+            yield Started(self._base + span.start, self._base + self._heard - len(taken))
+            yield Speech(taken)
+        else:  # speech is known 96 ms and a step after it began
+            self._kept = self._kept[-(self._padding + 3 * _STEP) :]
+
+
+def speech_detector(threshold: float) -> SpeechDetector:
+    """Silero's where it is installed (the extras cpu and cuda have it), else what is loud is speech."""
+    return StreamingSilero(threshold) if _has_silero() else EnergyDetector(threshold)
+
+
+@lru_cache(maxsize=1)
+def _has_silero() -> bool:
+    try:
+        StreamingSilero()
+    except (ArtefactError, ImportError) as error:
+        logger.warning("turns are found by loudness alone: %s", error)
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Speaks OpenAI's Realtime API: transcription sessions, and conversations answered in text."""

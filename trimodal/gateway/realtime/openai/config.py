@@ -1,0 +1,171 @@
+"""Declares what session.update and response.create may set; what is left out stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from trimodal.gateway.errors import ApiError, invalid_body, unsupported
+from trimodal.gateway.realtime.hearing.decoder import G711_RATE, PCM
+from trimodal.gateway.realtime.hearing.words import SPEECH
+
+# Of OpenAI's API; taken where they ask for nothing.
+_UNSUPPORTED = {
+    *(f"session.{name}" for name in ("include", "truncation", "audio.output")),
+    *(f"session.audio.input.{name}" for name in ("noise_reduction", "turn_detection.idle_timeout_ms")),
+    *(f"session.audio.input.transcription.{name}" for name in ("keywords", "languages", "delay")),
+    *(f"response.{name}" for name in ("input", "audio")),
+    *(
+        f"{place}.{name}"
+        for name in ("tools", "tool_choice", "parallel_tool_calls", "prompt", "reasoning", "tracing")
+        for place in ("session", "response")
+    ),
+}
+_NOTHING: tuple[object, ...] = (None, [], {}, "", "auto", "none")
+
+
+class _Fields(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Format(_Fields):
+    """`rate` is of PCM; G.711 has one."""
+
+    type: Literal["audio/pcm", "audio/pcmu", "audio/pcma"] = "audio/pcm"
+    rate: Literal[8_000, 16_000, 24_000] = 24_000
+
+    @property
+    def bytes_per_s(self) -> int:
+        return 2 * self.rate if self.type == PCM else G711_RATE
+
+
+class Transcription(_Fields):
+    model: Literal["speech"] = "speech"
+    language: str | None = Field(default=None, max_length=16)
+    prompt: str | None = None
+
+
+class ServerVad(_Fields):
+    type: Literal["server_vad"]
+    threshold: float = Field(default=0.5, ge=0, le=1)
+    prefix_padding_ms: int = Field(default=300, ge=0, le=5_000)
+    silence_duration_ms: int = Field(default=500, ge=100, le=10_000)
+    create_response: bool = True
+    interrupt_response: bool = True
+
+
+class Input(_Fields):
+    format: Format = Format()
+    transcription: Transcription | None = Transcription()
+    turn_detection: ServerVad | None = ServerVad(type="server_vad")
+
+
+class Audio(_Fields):
+    input: Input = Input()
+
+
+class TranscriptionSession(_Fields):
+    """What was heard is written down."""
+
+    type: Literal["transcription"] = "transcription"
+    audio: Audio = Audio()
+
+
+class ConversationSession(_Fields):
+    """What was heard, or written, is answered."""
+
+    type: Literal["realtime"] = "realtime"
+    model: Literal["llm"] = "llm"
+    output_modalities: tuple[Literal["text"]] = ("text",)
+    instructions: str = ""
+    max_output_tokens: int | Literal["inf"] = "inf"
+    audio: Audio = Audio()
+
+
+Config = TranscriptionSession | ConversationSession
+
+
+class ResponseParams(_Fields):
+    """Of one response; None: as the session says."""
+
+    instructions: str | None = None
+    max_output_tokens: int | Literal["inf"] | None = None
+    output_modalities: tuple[Literal["text"]] = ("text",)
+    metadata: dict[str, str] | None = None
+    conversation: Literal["auto"] = "auto"
+
+
+def first_config(intent: str | None, model: str | None) -> Config:
+    """The configuration that a session begins with, by the query of its URL. Raises: ApiError 404."""
+    if intent == "transcription" or model in (None, SPEECH):
+        return TranscriptionSession()
+    return read(ConversationSession, {"model": model}, "")
+
+
+def updated(config: Config, update: object) -> Config:
+    """The configuration with what a session.update changes. Raises: ApiError."""
+    if not isinstance(update, dict):
+        raise ApiError(400, "session: an object is needed", param="session")
+    kind = update.get("type")
+    if kind == "transcription":
+        before: Config = config if isinstance(config, TranscriptionSession) else TranscriptionSession()
+        return read(TranscriptionSession, _merged(before.model_dump(), update), "session")
+    if kind == "realtime":
+        before = config if isinstance(config, ConversationSession) else ConversationSession()
+        return read(ConversationSession, _merged(before.model_dump(), update), "session")
+    code = "invalid_value" if kind else "missing_required_parameter"
+    raise ApiError(
+        400, "session.type: 'transcription' or 'realtime' is needed", param="session.type", code=code
+    )
+
+
+def body(config: Config) -> dict[str, Any]:
+    """The configuration as session.created and session.updated tell it."""
+    told = config.model_dump(mode="json")
+    if config.audio.input.format.type != PCM:
+        del told["audio"]["input"]["format"]["rate"]
+    return told
+
+
+Fields = TypeVar("Fields", bound=BaseModel)
+
+
+def read(kind: type[Fields], given: Mapping[str, Any], place: str) -> Fields:
+    """Checks given fields. Raises: ApiError naming the one that is wrong."""
+    given = _supported(given, place)
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        root = tuple(place.split(".")) if place else ()
+        problems = [{**one, "loc": ("body", *root, *one["loc"])} for one in error.errors()]
+        refused = invalid_body(RequestValidationError(problems))
+        if refused.param and refused.param.endswith("model"):
+            refused = ApiError(404, str(refused), param=refused.param, code="model_not_found")
+        raise refused from None
+
+
+def _supported(given: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Without the fields of OpenAI's API that ask for nothing. Raises: ApiError for those that ask."""
+    kept: dict[str, Any] = {}
+    for name, value in given.items():
+        path = f"{place}.{name}" if place else name
+        if path in _UNSUPPORTED:
+            if value not in _NOTHING:
+                raise unsupported(path, "is not supported by this server")
+        elif name == "output_modalities" and isinstance(value, list) and "audio" in value:
+            raise unsupported(path, "has 'audio': this server answers in text")
+        else:
+            kept[name] = _supported(value, path) if isinstance(value, dict) else value
+    return kept
+
+
+def _merged(before: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    """Objects field by field; null and whatever else replaces."""
+    merged = dict(before)
+    for name, value in update.items():
+        old = merged.get(name)
+        merged[name] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged

@@ -1,0 +1,108 @@
+"""Handles the events of OpenAI's Realtime API: transcription sessions, and conversations in text."""
+
+from __future__ import annotations
+
+from trimodal.client.client import Client
+from trimodal.gateway.access import Caller, check_model
+from trimodal.gateway.errors import ApiError, unsupported
+from trimodal.gateway.quota import Quota
+from trimodal.gateway.realtime.events import Event, unknown_event
+from trimodal.gateway.realtime.hearing.decoder import audio_bytes
+from trimodal.gateway.realtime.hearing.words import SPEECH
+from trimodal.gateway.realtime.openai.buffer import InputBuffer
+from trimodal.gateway.realtime.openai.config import Config, ConversationSession, ResponseParams, read, updated
+from trimodal.gateway.realtime.openai.config import body as config_body
+from trimodal.gateway.realtime.openai.conversation import Conversation
+from trimodal.gateway.realtime.openai.errors import put_error
+from trimodal.gateway.realtime.openai.responses import Responses
+from trimodal.gateway.realtime.outbox import Outbox
+
+_KNOWN = (
+    "session.update, input_audio_buffer.append, .commit and .clear, "
+    "conversation.item.create, .retrieve and .delete, response.create and .cancel"
+)
+
+
+class OpenAIDialect:
+    """One session's."""
+
+    def __init__(
+        self, session_id: str, client: Client, caller: Caller, quota: Quota, outbox: Outbox, config: Config
+    ) -> None:
+        self._session_id = session_id
+        self._caller = caller
+        self._outbox = outbox
+        self._config = config
+        self._conversation = Conversation(outbox)
+        self._responses = Responses(client, caller, quota, outbox, self._conversation)
+        self._buffer = InputBuffer(client, caller, outbox, self._conversation, self._responses, config)
+
+    @property
+    def begun(self) -> bool:
+        return self._buffer.begun or not self._conversation.empty
+
+    @property
+    def busy(self) -> bool:
+        return self._buffer.busy or self._responses.active
+
+    @property
+    def session(self) -> dict[str, object]:
+        """The session as its events tell it."""
+        kind = (
+            "realtime.session"
+            if isinstance(self._config, ConversationSession)
+            else "realtime.transcription_session"
+        )
+        return {"id": self._session_id, "object": kind, **config_body(self._config)}
+
+    async def handle(self, event: Event) -> None:
+        kind = event["type"]
+        if kind == "input_audio_buffer.append":
+            data = audio_bytes(event.get("audio"))
+            if not self._buffer.begun:
+                check_model(self._caller, SPEECH)
+            await self._buffer.append(data)
+        elif kind == "input_audio_buffer.commit":
+            await self._buffer.commit()
+        elif kind == "input_audio_buffer.clear":
+            await self._buffer.clear()
+        elif kind == "session.update":
+            self._update(event.get("session"))
+        else:
+            self._talk(kind, event)
+
+    def tell(self, error: ApiError, cause: str | None = None) -> None:
+        put_error(self._outbox, error, cause)
+
+    async def aclose(self) -> None:
+        await self._buffer.aclose()
+        await self._responses.aclose()
+
+    def _update(self, session: object) -> None:
+        config = updated(self._config, session)
+        if config.type != self._config.type and self.begun:
+            raise ApiError(400, "session.type cannot change any more", param="session.type")
+        check_model(self._caller, config.model if isinstance(config, ConversationSession) else SPEECH)
+        self._buffer.configure(config)
+        self._config = config
+        self._outbox.put("session.updated", session=self.session)
+
+    def _talk(self, kind: str, event: Event) -> None:
+        if kind == "conversation.item.create":
+            self._conversation.create(event.get("item"), event.get("previous_item_id"))
+        elif kind == "conversation.item.delete":
+            self._conversation.delete(event.get("item_id"))
+        elif kind == "conversation.item.retrieve":
+            self._conversation.retrieve(event.get("item_id"))
+        elif kind == "response.create":
+            if not isinstance(self._config, ConversationSession):
+                raise unsupported("response.create", "is for sessions of type 'realtime'")
+            given = event.get("response") or {}
+            if not isinstance(given, dict):
+                raise ApiError(400, "response: an object is needed", param="response")
+            self._responses.create(self._config, read(ResponseParams, given, "response"))
+        elif kind == "response.cancel":
+            if not self._responses.cancel("client_cancelled"):
+                raise ApiError(400, "no response is active", code="response_cancel_not_active")
+        else:
+            raise unknown_event(event, _KNOWN)

@@ -1,0 +1,169 @@
+"""Answers a talk with the llm model, one response at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any, Literal
+
+from trimodal.client.client import Client
+from trimodal.client.options import Options
+from trimodal.client.streams.answer import AnswerStream
+from trimodal.gateway.access import Caller, check_model
+from trimodal.gateway.errors import ApiError, as_api_error
+from trimodal.gateway.openai.generation import charged
+from trimodal.gateway.quota import Quota
+from trimodal.gateway.realtime.events import end_where_fatal
+from trimodal.gateway.realtime.openai.config import ConversationSession, ResponseParams
+from trimodal.gateway.realtime.openai.conversation import Conversation, Item, new_id
+from trimodal.gateway.realtime.openai.errors import put_error
+from trimodal.gateway.realtime.outbox import Outbox
+
+Reason = Literal["turn_detected", "client_cancelled"]
+
+
+class Response:
+    """One answer from response.created to response.done."""
+
+    def __init__(
+        self, config: ConversationSession, params: ResponseParams, conversation: Conversation, outbox: Outbox
+    ) -> None:
+        limit = params.max_output_tokens or config.max_output_tokens
+        self.max_tokens = None if limit == "inf" else limit
+        self.instructions = config.instructions if params.instructions is None else params.instructions
+        self.stream: AnswerStream | None = None
+        self.done = False
+        self._conversation = conversation
+        self._outbox = outbox
+        self._item: Item | None = None
+        self._texts: list[str] = []
+        self._body: dict[str, Any] = {
+            "id": new_id("resp"), "object": "realtime.response", "status": "in_progress",
+            "status_details": None, "output": [], "output_modalities": ["text"],
+            "max_output_tokens": limit, "metadata": params.metadata, "usage": None,
+        }  # fmt: skip
+        outbox.put("response.created", response=self._body)
+
+    def add(self, text: str) -> None:
+        """Tells of new text; the item comes with the first."""
+        if self._item is None:
+            self._begin()
+        self._texts.append(text)
+        self._put("output_text.delta", delta=text)
+
+    def finish(self, status: str, **details: object) -> None:
+        """Tells of the end; only the first counts. `details`: reason or error of a status but completed."""
+        if self.done:
+            return
+        self.done = True
+        if self._item is not None:
+            self._end(self._item, "completed" if status == "completed" else "incomplete")
+            self._body["output"] = [self._item]
+        self._body["status"] = status
+        if details:
+            self._body["status_details"] = {"type": status, **details}
+        if self.stream is not None:
+            used = self.stream.usage
+            self._body["usage"] = {
+                "total_tokens": used.prompt + used.completion,
+                "input_tokens": used.prompt,
+                "output_tokens": used.completion,
+                "input_token_details": {"text_tokens": used.prompt, "cached_tokens": used.cached},
+                "output_token_details": {"text_tokens": used.completion},
+            }
+        self._outbox.put("response.done", response=self._body)
+
+    def _begin(self) -> None:
+        self._item = self._conversation.answer()
+        self._outbox.put(
+            "response.output_item.added", response_id=self._body["id"], output_index=0, item=self._item
+        )
+        self._put("content_part.added", part={"type": "text", "text": ""})
+
+    def _end(self, item: Item, status: str) -> None:
+        text = "".join(self._texts)
+        self._put("output_text.done", text=text)
+        self._put("content_part.done", part={"type": "text", "text": text})
+        self._conversation.answered(item, text, status)
+        self._outbox.put("response.output_item.done", response_id=self._body["id"], output_index=0, item=item)
+
+    def _put(self, kind: str, **fields: object) -> None:
+        assert self._item is not None
+        place = {"response_id": self._body["id"], "item_id": self._item["id"]}
+        self._outbox.put(f"response.{kind}", **place, output_index=0, content_index=0, **fields)
+
+
+class Responses:
+    """The responses of one session."""
+
+    def __init__(
+        self, client: Client, caller: Caller, quota: Quota, outbox: Outbox, conversation: Conversation
+    ) -> None:
+        self._client = client
+        self._caller = caller
+        self._quota = quota
+        self._outbox = outbox
+        self._conversation = conversation
+        self._running: Response | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def active(self) -> bool:
+        return self._running is not None and not self._running.done
+
+    def create(self, config: ConversationSession, params: ResponseParams) -> None:
+        """Begins an answer to the talk. Raises: ApiError where one runs."""
+        check_model(self._caller, config.model)
+        if self.active:
+            raise ApiError(
+                409, "a response is active: wait for response.done, or send response.cancel",
+                code="conversation_already_has_active_response",
+            )  # fmt: skip
+        self._running = Response(config, params, self._conversation, self._outbox)
+        self._task = asyncio.ensure_future(self._answer(self._running, self._task))
+
+    def cancel(self, reason: Reason) -> bool:
+        """Ends the answer that runs, at once; False: none does."""
+        if not self.active or self._running is None or self._task is None:
+            return False
+        self._running.finish("cancelled", reason=reason)
+        self._task.cancel()
+        return True
+
+    async def aclose(self) -> None:
+        """Ends the answer that runs without a word."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _answer(self, response: Response, before: asyncio.Task[None] | None) -> None:
+        try:
+            if before is not None:  # one that was cancelled may still be telling the server
+                await asyncio.wait((before,))
+            with self._quota.use(self._caller.key, held=True) as usage:
+                await self._conversation.settled()
+                options = self._caller.terms(Options(max_tokens=response.max_tokens))
+                messages = self._conversation.messages(response.instructions)
+                if not any(message["role"] != "system" for message in messages):
+                    raise ApiError(400, "there is nothing to answer: nothing was said or written yet")
+                response.stream = self._client.stream(
+                    messages=messages, request_id=self._caller.request_id, **options
+                )
+                try:
+                    async with response.stream as stream:
+                        async for delta in stream:
+                            if delta.text:
+                                response.add(delta.text)
+                finally:
+                    usage.tokens = charged([response.stream])
+            if response.stream.finish_reason in ("length", "deadline"):
+                response.finish("incomplete", reason="max_output_tokens")
+            else:
+                response.finish("completed")
+        except Exception as error:
+            told = as_api_error(error, self._caller.request_id)
+            kind = told.body["error"]["type"]
+            response.finish("failed", error={"type": kind, "code": told.code, "message": str(told)})
+            put_error(self._outbox, told)
+            end_where_fatal(self._outbox, error)

@@ -1,0 +1,136 @@
+"""Holds one realtime session: longer than a connection, so that a client that was cut off may come back."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+
+from trimodal.client.client import Client
+from trimodal.gateway.access import Access, Caller
+from trimodal.gateway.errors import ApiError, as_api_error
+from trimodal.gateway.realtime.events import Dialect, Event, end_where_fatal, read_event
+from trimodal.gateway.realtime.openai.config import Config
+from trimodal.gateway.realtime.openai.dialect import OpenAIDialect
+from trimodal.gateway.realtime.outbox import Outbox
+from trimodal.gateway.realtime.pace import Pace
+from trimodal.gateway.realtime.vllm import VllmDialect
+
+RESUME_S = 30.0
+IDLE_S = 300.0
+# A revoked key ends its sessions within two of these.
+_CHECK_S = 0.25
+
+
+class Session:
+    """One session: its client's events go in by `handle`, what they bring comes out of `outbox`.
+
+    Attributes:
+        received: client's events that were handled, refused ones included.
+        over: set when nothing more happens and the server is free.
+    """
+
+    def __init__(self, client: Client, access: Access, caller: Caller, config: Config) -> None:
+        self.id = f"sess_{secrets.token_hex(16)}"
+        self.caller = caller
+        self.outbox = Outbox()
+        self.received = 0
+        self.over = asyncio.Event()
+        self._client = client
+        self._access = access
+        self._pace = Pace()
+        self._handling = asyncio.Lock()
+        self._taken = asyncio.Event()
+        self._active_at = time.monotonic()
+        self._cut_at: float | None = None
+        openai = OpenAIDialect(self.id, client, caller, access.quota, self.outbox, config)
+        self._dialect: Dialect = openai
+        # `id` and `created` are vLLM's, the rest is OpenAI's.
+        self.outbox.put("session.created", session=openai.session, id=self.id, created=int(time.time()))
+
+    async def attach(self) -> asyncio.Event:
+        """Gives the session to a connection. Returns what is set when it is another's."""
+        self._taken.set()
+        self._taken, self._cut_at = asyncio.Event(), None
+        taken = self._taken
+        async with self._handling:  # what the connection before began is counted in `received`
+            return taken
+
+    def detach(self, taken: asyncio.Event, *, cut: bool) -> None:
+        """A connection is gone. `cut`: its client may come back; otherwise it has left."""
+        if taken is not self._taken:
+            return
+        if cut:
+            self._cut_at = time.monotonic()
+        else:
+            self.outbox.end(1000, "the client left")
+
+    async def handle(self, text: str | None, taken: asyncio.Event) -> None:
+        """Handles a frame (None: it was binary) to its end, also where the connection is lost meanwhile.
+
+        Waits where a client sends faster than anybody speaks.
+        """
+        await asyncio.shield(self._handle(text, taken))
+
+    async def run(self) -> None:
+        """Watches over the session until it ends, then frees the server."""
+        try:
+            while self.outbox.ending is None:
+                await asyncio.sleep(_CHECK_S)
+                self._check()
+        finally:
+            await self._dialect.aclose()
+            async with self._handling:  # an event that was being handled may have begun another turn
+                await self._dialect.aclose()
+            self.over.set()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Ends the session when what its client has asked for is done, or the time is over."""
+        until = time.monotonic() + timeout_s
+        while self._dialect.busy and time.monotonic() < until and self.outbox.ending is None:
+            await asyncio.sleep(0.05)
+        self._end(1001, "the server is going down", "connect again", "server_shutdown")
+
+    def _end(self, code: int, reason: str, advice: str, name: str, status: int = 503) -> None:
+        self._dialect.tell(ApiError(status, f"{reason}: {advice}", code=name))
+        self.outbox.end(code, reason)
+
+    def _check(self) -> None:
+        now = time.monotonic()
+        if not self._access.holds(self.caller.key):
+            self._end(1008, "this API key was revoked", "the session ends", "invalid_api_key", 401)
+        elif self._cut_at is not None:
+            if now - self._cut_at > RESUME_S:
+                self.outbox.end(1000, "the client did not come back")
+        elif self.outbox.overrun:
+            self.outbox.end(1008, "the client does not read")
+        elif self._dialect.busy:
+            self._active_at = now
+        elif now - self._active_at > IDLE_S:
+            self._end(1008, f"no event came for {IDLE_S:g} s", "the session ends", "session_idle", 408)
+
+    async def _handle(self, text: str | None, taken: asyncio.Event) -> None:
+        async with self._handling:
+            if taken.is_set() or self.outbox.ending:
+                return
+            await self._pace.take(len(text or ""))
+            self._active_at = time.monotonic()
+            event: Event = {}
+            try:
+                event = read_event(text)
+                self._choose(event)
+                await self._dialect.handle(event)
+            except Exception as error:
+                cause = event.get("event_id")
+                told = as_api_error(error, self.caller.request_id)
+                self._dialect.tell(told, cause if isinstance(cause, str) else None)
+                end_where_fatal(self.outbox, error)
+            self.received += 1
+
+    def _choose(self, event: Event) -> None:
+        """vLLM's session.update has the model itself, OpenAI's has a session."""
+        vllm = event["type"] == "session.update" and "session" not in event and "model" in event
+        if vllm and isinstance(self._dialect, OpenAIDialect):
+            if self._dialect.begun:
+                raise ApiError(400, "session.update: the dialect cannot change once audio was sent")
+            self._dialect = VllmDialect(self._client, self.caller, self.outbox)

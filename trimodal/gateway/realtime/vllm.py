@@ -1,0 +1,116 @@
+"""Speaks vLLM's realtime dialect: 16 kHz PCM in, transcription.delta and transcription.done out.
+
+session.update {model}, input_audio_buffer.commit: the audio that was appended and all that follows is heard,
+until input_audio_buffer.commit {final: true}; then transcription.done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, suppress
+
+from trimodal.client.client import Client
+from trimodal.gateway.access import Caller, check_model
+from trimodal.gateway.errors import ApiError, as_api_error
+from trimodal.gateway.realtime.events import Event, end_where_fatal, unknown_event
+from trimodal.gateway.realtime.hearing.decoder import Decoder, audio_bytes
+from trimodal.gateway.realtime.hearing.turn import HELD_S, Turn
+from trimodal.gateway.realtime.hearing.words import SPEECH, Transcript
+from trimodal.gateway.realtime.outbox import Outbox
+
+
+class VllmDialect:
+    """One session's."""
+
+    def __init__(self, client: Client, caller: Caller, outbox: Outbox) -> None:
+        self._client = client
+        self._caller = caller
+        self._outbox = outbox
+        self._decoder = Decoder()
+        self._validated = False
+        self._turn, self._started = Turn(client, {}), False  # what is appended now, and whether it is heard
+        self._task: asyncio.Task[None] | None = None  # hears the turn that was started last
+
+    @property
+    def begun(self) -> bool:
+        return self._task is not None or self._turn.samples > 0
+
+    @property
+    def busy(self) -> bool:
+        return self._task is not None and not self._task.done() and not self._started
+
+    async def handle(self, event: Event) -> None:
+        kind = event["type"]
+        if kind == "input_audio_buffer.append":
+            await self._append(audio_bytes(event.get("audio")))
+        elif kind == "input_audio_buffer.commit":
+            self._commit(event.get("final", False))
+        elif kind == "session.update":
+            self._update(event.get("model"))
+        else:
+            raise unknown_event(
+                event, "session.update, input_audio_buffer.append and input_audio_buffer.commit"
+            )
+
+    def tell(self, error: ApiError, cause: str | None = None) -> None:
+        self._outbox.put("error", error=str(error), code=error.code or "processing_error")
+
+    async def aclose(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    def _update(self, model: object) -> None:
+        if model != SPEECH:
+            raise ApiError(
+                404,
+                f"model is {model!r:.64}: '{SPEECH}' is served here",
+                param="model",
+                code="model_not_found",
+            )
+        check_model(self._caller, SPEECH)
+        self._validated = True
+
+    async def _append(self, data: bytes) -> None:
+        samples = self._decoder(data)
+        if self._turn.full and not self._started:
+            raise ApiError(
+                400,
+                f"audio: {HELD_S:g} s wait already: input_audio_buffer.commit has them heard",
+                param="audio",
+                code="buffer_full",
+            )
+        await self._turn.put(samples)
+
+    def _commit(self, final: object) -> None:
+        if not isinstance(final, bool):
+            raise ApiError(400, "final: true or false is needed", param="final")
+        if not self._validated:
+            raise ApiError(400, "send session.update with the model first", code="model_not_validated")
+        if final:
+            self._turn.end()
+        elif not self._started:
+            self._started = True
+            self._task = asyncio.ensure_future(self._hear(self._turn, self._task))
+        elif self._task is not None and self._task.done():  # it failed: this begins another
+            self._turn, self._started = Turn(self._client, {}), False
+            self._commit(final)
+        if self._started and self._turn.ended:
+            self._turn, self._started = Turn(self._client, {}), False
+
+    async def _hear(self, turn: Turn, before: asyncio.Task[None] | None) -> None:
+        """Tells what is heard in a turn, after the one before it."""
+        if before is not None:
+            await before
+        transcript = Transcript()
+        try:
+            async with aclosing(turn.updates()) as updates:
+                async for update in updates:
+                    if delta := transcript.add(update):
+                        self._outbox.put("transcription.delta", delta=delta, words=transcript.told(update))
+            # vLLM counts tokens here, or says null; Whisper's are not known in a live stream.
+            self._outbox.put("transcription.done", text=transcript.text, usage=None, seconds=turn.seconds)
+        except Exception as error:
+            self.tell(as_api_error(error, self._caller.request_id))
+            end_where_fatal(self._outbox, error)
