@@ -65,7 +65,7 @@ def context(request: dict[str, Any]) -> object:
     greedy = request["temperature"] == 0
     names = ("temperature", "top_p", "top_k", "seed", "min_p")
     sampling = None if greedy else tuple(request.get(name, 0.0) for name in names)
-    sampling = (sampling, request.get("penalties", (0.0, 0.0, 1.0)))
+    sampling = (sampling, request.get("penalties", (0.0, 0.0, 1.0)), request.get("form", ("", "")))
     messages = request["messages"]
     around: object = "prompt"
     if messages is not None:
@@ -113,6 +113,7 @@ def test_a_change_of_any_one_field_is_another_place_or_question(request_, data):
             "seed": st.sampled_from([None, 0, 1]),
             "min_p": st.sampled_from([0.0, 0.1, 0.5]),
             "penalties": st.sampled_from([(0.0, 0.0, 1.0), (0.5, 0.0, 1.0), (0.0, 0.5, 1.0)]),
+            "form": st.sampled_from([("", ""), ("root", ""), ("root", "f"), ("", "f")]),
             "stops": st.lists(TEXTS, max_size=3).map(tuple),
             "verbatim": st.booleans(),
             "prompt": TEXTS.filter(bool),

@@ -107,3 +107,21 @@ def test_a_value_of_another_type_is_named(options: dict[str, object], sentence: 
 def test_messages_that_json_cannot_hold_are_named():
     with pytest.raises(InvalidArgument, match="messages cannot be written as JSON"):
         generation_inputs(None, [{"role": "user", "content": b"x"}], {})  # type: ignore[typeddict-item]
+
+
+def test_forms_and_tools_go_as_json():
+    form, tools = {"type": "json_object"}, [{"type": "function", "function": {"name": "é"}}]
+    asked = {"response_format": form, "tools": tools, "tool_choice": "auto", "parallel_tool_calls": False}
+    inputs = generation_inputs("a", None, asked)
+    assert json.loads(inputs["response_format"][0]) == form
+    assert json.loads(inputs["tools"][0]) == tools
+    assert inputs["tool_choice"].tolist() == [b"auto"]
+    assert (inputs["parallel_tool_calls"].dtype, inputs["parallel_tool_calls"].tolist()) == (
+        np.bool_,
+        [False],
+    )
+    assert generation_inputs("a", None, {"response_format": '{"type": "text"}'})[
+        "response_format"
+    ].tolist() == [b'{"type": "text"}']
+    with pytest.raises(InvalidArgument, match="response_format cannot be written as JSON"):
+        generation_inputs("a", None, {"response_format": {"a": {1}}})

@@ -73,6 +73,17 @@ def test_text_whole_and_streamed(client: openai.OpenAI) -> None:
     assert text == answer.choices[0].message.content
 
 
+def test_an_engine_that_cannot_hold_answers_to_a_form_says_so(client: openai.OpenAI) -> None:
+    tool = {"type": "function", "function": {"name": "f"}}
+    for more in ({"response_format": {"type": "json_object"}}, {"tools": [tool]}):
+        with pytest.raises(openai.BadRequestError, match="not supported by engine 'fake'"):
+            client.chat.completions.create(model="llm", messages=CHAT, **more)
+    free = client.chat.completions.create(
+        model="llm", messages=CHAT, tools=[tool], tool_choice="none", max_tokens=9
+    )
+    assert free.usage.completion_tokens == 9
+
+
 def test_a_field_beyond_the_models_limit_is_named(client: openai.OpenAI) -> None:
     for stream in (False, True):
         with pytest.raises(openai.BadRequestError, match="max_tokens is 1000000") as caught:

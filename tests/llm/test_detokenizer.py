@@ -11,7 +11,7 @@ TEXT = "naïve café 😀 日本語 👩‍👩‍👧 end"
 
 
 def test_every_byte_alone_gives_the_text_and_never_half_a_character() -> None:
-    detokenizer = Detokenizer(ByteTokenizer())
+    detokenizer = Detokenizer(ByteTokenizer().decode)
     parts = [detokenizer.push([token]) for token in ByteTokenizer().encode(TEXT)]
     assert "".join(parts) + detokenizer.flush() == TEXT
     assert not any("\ufffd" in part for part in parts)
@@ -20,7 +20,7 @@ def test_every_byte_alone_gives_the_text_and_never_half_a_character() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_any_split_gives_the_same_text(seed: int) -> None:
     rng = random.Random(seed)
-    tokens, detokenizer, text = ByteTokenizer().encode(TEXT), Detokenizer(ByteTokenizer()), ""
+    tokens, detokenizer, text = ByteTokenizer().encode(TEXT), Detokenizer(ByteTokenizer().decode), ""
     while tokens:
         count = rng.randint(1, 7)
         text += detokenizer.push(tokens[:count])
@@ -29,18 +29,18 @@ def test_any_split_gives_the_same_text(seed: int) -> None:
 
 
 def test_an_unfinished_character_is_shown_as_replacement_at_the_end_only() -> None:
-    detokenizer = Detokenizer(ByteTokenizer())
+    detokenizer = Detokenizer(ByteTokenizer().decode)
     assert detokenizer.push("é".encode()[:1]) == ""
     assert detokenizer.flush() == "\ufffd"
 
 
 def test_endless_broken_bytes_are_not_held_for_ever() -> None:
-    detokenizer = Detokenizer(ByteTokenizer())
+    detokenizer = Detokenizer(ByteTokenizer().decode)
     assert any(detokenizer.push([0xFF]) for _ in range(20))
 
 
 def test_a_long_answer_keeps_a_short_window() -> None:
-    detokenizer = Detokenizer(ByteTokenizer())
+    detokenizer = Detokenizer(ByteTokenizer().decode)
     for _ in range(2000):
         detokenizer.push([65])
     assert len(detokenizer._ids) < 20
@@ -89,13 +89,13 @@ class WordTokenizer:
 @pytest.mark.parametrize("tokens", [[1, 0, 2], [1, 0, 0, 2, 3], [0, 1, 2], [1, 2, 0]])
 def test_a_special_token_within_an_answer_costs_no_space(tokens: list[int]) -> None:
     tokenizer: Any = WordTokenizer()
-    detokenizer = Detokenizer(tokenizer)
+    detokenizer = Detokenizer(tokenizer.decode)
     assert "".join(detokenizer.push([token]) for token in tokens) == tokenizer.decode(tokens)
 
 
 def test_endless_special_tokens_keep_a_short_window() -> None:
     tokenizer: Any = WordTokenizer()
-    detokenizer = Detokenizer(tokenizer)
+    detokenizer = Detokenizer(tokenizer.decode)
     for _ in range(2000):
         detokenizer.push([0])
     assert len(detokenizer._ids) < 30

@@ -73,3 +73,52 @@ def test_a_long_text_has_the_same_ids_and_does_not_hold_the_others_up(checkpoint
         assert len(tokenizer.encode(part)) >= len(part)
         assert tokenizer.encode(part) == library.encode(part, add_special_tokens=False).ids
         assert tokenizer.encode_prompt(part) == library.encode(part).ids
+
+
+CHAT = [
+    {"role": "user", "content": "time?"},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"function": {"name": "clock", "arguments": {"z": "é"}}}],
+    },
+    {"role": "tool", "content": "12:30"},
+]
+CLOCK = {"type": "function", "function": {"name": "clock", "description": "é", "parameters": {}}}
+CALL = '<tool_call>\n{"name": "clock", "arguments": {"z": "é"}}\n</tool_call>'
+
+
+def test_a_template_without_a_place_for_functions_gets_them_as_text(checkpoint: Path) -> None:
+    tokenizer = CheckpointTokenizer(checkpoint)
+    told = tokenizer.render(CHAT, [CLOCK])
+    assert told.startswith("<｜begin▁of▁sentence｜>«system» You may call these functions:\n{")
+    assert f"«assistant» {CALL}\n«tool» 12:30\n" in told
+    beside = tokenizer.render([{"role": "system", "content": "Be brief."}, *CHAT], [CLOCK])
+    assert "«system» Be brief.\n\nYou may call" in beside
+    assert "You may call" not in tokenizer.render(CHAT)
+
+
+def test_a_template_with_a_place_for_functions_gets_them_as_they_are(checkpoint: Path) -> None:
+    template = (
+        "{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}{% for message in messages %}"
+        "{{ message.content }}{% for call in message.tool_calls or [] %}{{ call.function.arguments.z }}"
+        "{% endfor %}|{% endfor %}"
+    )
+    (checkpoint / "chat_template.jinja").write_text(template, encoding="utf-8")
+    tokenizer = CheckpointTokenizer(checkpoint)
+    assert tokenizer.render(CHAT, [CLOCK]) == json.dumps(CLOCK, ensure_ascii=False) + "time?|é|12:30|"
+    assert tokenizer.render(CHAT) == "time?|é|12:30|"
+
+
+def test_special_tokens_are_text_where_a_grammar_took_them_for_it(tmp_path: Path) -> None:
+    vocabulary = {"<e>": 0, "<u>": 1, "a": 2}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="a"))
+    made.add_special_tokens(["<e>", "<u>"])
+    made.decoder = tokenizers.decoders.Fuse()
+    made.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "<e>"}')
+    tokenizer = CheckpointTokenizer(tmp_path)
+    assert tokenizer.decode([2, 1, 2, 0]) == "aa"
+    assert tokenizer.decode_whole([2, 1, 2, 0]) == "a<u>a"
+    (tmp_path / "manifest.json").write_text('{"extra": {"eos_token_ids": [0, 1]}}')
+    assert CheckpointTokenizer(tmp_path).decode_whole([2, 1, 2, 0]) == "aa"

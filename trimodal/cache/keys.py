@@ -8,15 +8,18 @@ Confusable characters stay different: texts are brought to NFC, never to NFKC.
 from __future__ import annotations
 
 import hashlib
+import json
 import struct
 import unicodedata
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from trimodal.cache.values import Place, Question
 
 # Raised when the encoding below changes: what was stored under the old one is then never found.
 _VERSION = "trimodal-answer-1"
 NO_PENALTIES = (0.0, 0.0, 1.0)
+ANY_FORM = ("", "")
 
 
 def question(
@@ -25,13 +28,14 @@ def question(
     tenant: str,
     namespace: str,
     prompt: str | None,
-    messages: Sequence[Mapping[str, str]] | None,
+    messages: Sequence[Mapping[str, Any]] | None,
     temperature: float,
     top_p: float,
     top_k: int,
     seed: int | None,
     min_p: float = 0.0,
     penalties: tuple[float, float, float] = NO_PENALTIES,
+    form: tuple[str, str] = ANY_FORM,
     stops: Sequence[str],
     max_tokens: int,
     verbatim: bool = False,
@@ -42,6 +46,7 @@ def question(
         fingerprint: 16 hex digits of the model and the settings that change its answers.
         prompt, messages: exactly one of the two; the prompt as it goes to the engine, so after trimming.
         penalties: presence, frequency and repetition: they change greedy answers, too.
+        form: the grammar that the answer must follow, and the functions that the prompt tells of.
         verbatim: the prompt is continued as it stands (no chat template): not even a blank at its
             end is the same as none.
     """
@@ -52,6 +57,8 @@ def question(
         sampling = join((b"min_p", sampling, struct.pack("<d", min_p)))
     if penalties != NO_PENALTIES:
         sampling = join((b"penalised", sampling, struct.pack("<ddd", *penalties)))
+    if form != ANY_FORM:
+        sampling = join((b"formed", sampling, pack(*form)))
     names = [_bytes(name) for name in (_VERSION, fingerprint, tenant, namespace)]
     shape = b"verbatim" if verbatim else b"normalised"
     scope = hashlib.sha256(join((*names, context, sampling, pack(*stops), shape))).hexdigest()
@@ -67,14 +74,20 @@ def normalised(text: str) -> str:
     return unicodedata.normalize("NFC", text.replace("\r\n", "\n")).strip()
 
 
-def _chat(messages: Sequence[Mapping[str, str]]) -> tuple[str, bytes]:
+def _chat(messages: Sequence[Mapping[str, Any]]) -> tuple[str, bytes]:
     """Returns the last user message, and all around it as bytes; a chat without one is all context."""
     last = max((index for index, one in enumerate(messages) if one["role"] == "user"), default=-1)
     around = (
-        join((b"asked",)) if index == last else join((b"said", pack(one["role"], one["content"])))
+        join((b"asked",)) if index == last else join((b"said", pack(*_said(one))))
         for index, one in enumerate(messages)
     )
     return messages[last]["content"] if last >= 0 else "", join((b"chat", *around))
+
+
+def _said(message: Mapping[str, Any]) -> list[str]:
+    """Role and content, and what a message may have beside: calls of functions, and which one it answers."""
+    more = {key: value for key, value in message.items() if key not in ("role", "content")}
+    return [message["role"], message["content"], *([json.dumps(more, sort_keys=True)] if more else [])]
 
 
 def _sampling(temperature: float, top_p: float, top_k: int, seed: int | None) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 import numpy as np
@@ -27,6 +27,7 @@ _SCALARS: dict[str, type[np.generic]] = {
     "ttft_deadline_ms": np.int32,
     "deadline_ms": np.int32,
 }
+_JSON = ("response_format", "tools", "tool_choice")
 _TEXTS = ("tenant", "tier", "cache_control", "cache_namespace", "cancel_key")
 
 
@@ -34,6 +35,12 @@ class Options(TypedDict, total=False):
     """Sampling, and the terms of a request; what is left out, or None, is as the model or the tier says.
 
     Attributes:
+        response_format: how the answer must look, as OpenAI has it: {"type": "json_object"}, or
+            {"type": "json_schema", "json_schema": {"schema": …}}. With it goes no `stop`.
+        tools: functions that may be called, as OpenAI has them; a call is text of the answer:
+            <tool_call>, a line with {"name": …, "arguments": …}, </tool_call>.
+        tool_choice: "none", "auto", "required", or {"type": "function", "function": {"name": …}}.
+        parallel_tool_calls: whether there may be several calls in one answer.
         tenant: whose stored answers may be used; nothing is shared between two.
         tier: class of service. priority: may only lower the tier's.
         ttft_deadline_ms: until the first text; a request that cannot make it is refused at once, with
@@ -53,6 +60,10 @@ class Options(TypedDict, total=False):
     repetition_penalty: float | None
     seed: int | None
     stop: str | Sequence[str] | None
+    response_format: str | Mapping[str, Any] | None
+    tools: str | Sequence[Mapping[str, Any]] | None
+    tool_choice: str | Mapping[str, Any] | None
+    parallel_tool_calls: bool | None
     tenant: str | None
     tier: str | None
     priority: int | None
@@ -77,11 +88,17 @@ def generation_inputs(
     if prompt is not None:
         inputs["text_input"] = strings([utf8("prompt", prompt)])
     if messages is not None:
-        inputs["messages"] = strings([_chat(messages)])
+        inputs["messages"] = strings([_json("messages", list(messages))])
     for name, kind in _SCALARS.items():
         value = options.get(name)
         if value is not None:
             inputs[name] = _number(name, value, kind)
+    for name in _JSON:
+        value = options.get(name)
+        if value is not None:
+            inputs[name] = strings([utf8(name, value) if isinstance(value, str) else _json(name, value)])
+    if (parallel := options.get("parallel_tool_calls")) is not None:
+        inputs["parallel_tool_calls"] = np.array([parallel], np.bool_)
     for name in _TEXTS:
         text = options.get(name)
         if text is not None:
@@ -92,12 +109,12 @@ def generation_inputs(
     return inputs
 
 
-def _chat(messages: Sequence[Message]) -> bytes:
+def _json(name: str, value: Any) -> bytes:
     try:
-        chat = json.dumps(list(messages), ensure_ascii=False)
-    except (TypeError, ValueError) as error:
-        raise InvalidArgument(f"messages cannot be written as JSON: {error}") from None
-    return utf8("messages", chat)
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgument(f"{name} cannot be written as JSON: {error}") from None
+    return utf8(name, text)
 
 
 def utf8(name: str, text: str) -> bytes:

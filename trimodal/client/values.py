@@ -5,17 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from trimodal.audio.values import Word
 from trimodal.client.timing import Timing
 
 
-class Message(TypedDict):
-    """One entry of a chat; role is system, user, assistant or tool."""
-
+class _Said(TypedDict):
     role: str
     content: str
+
+
+class Message(_Said, total=False):
+    """One entry of a chat; role is system, user, assistant or tool.
+
+    An assistant's may have `tool_calls` as OpenAI has them, a tool's has `tool_call_id`.
+    """
+
+    tool_calls: Sequence[Mapping[str, Any]]
+    tool_call_id: str
 
 
 class Turn(Message, total=False):

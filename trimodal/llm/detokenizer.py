@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from trimodal.llm.tokenizer import Tokenizer
 
@@ -18,8 +18,8 @@ class Detokenizer:
     differently at the start of a text (a leading space is dropped).
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+        self._decode = decode
         self._ids: list[int] = []
         self._prefix = 0
         self._read = 0
@@ -39,8 +39,8 @@ class Detokenizer:
     def _pop(self, *, final: bool) -> str:
         if self._read == len(self._ids):
             return ""
-        before = self._tokenizer.decode(self._ids[self._prefix : self._read])
-        now = self._tokenizer.decode(self._ids[self._prefix :])
+        before = self._decode(self._ids[self._prefix : self._read])
+        now = self._decode(self._ids[self._prefix :])
         held = len(self._ids) - self._read
         # A special token has no text. Were it all that is left of the window, the next word would be decoded
         # as the first of a text, without the space before it.
@@ -89,10 +89,10 @@ def _overlap(text: str, stop: str) -> int:
 
 
 class TextStream:
-    """Tokens in, text out, for one request."""
+    """Tokens in, text out, for one request. `whole`: with special tokens, as a grammar has them."""
 
-    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str]) -> None:
-        self._detokenizer = Detokenizer(tokenizer)
+    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str], *, whole: bool = False) -> None:
+        self._detokenizer = Detokenizer(tokenizer.decode_whole if whole else tokenizer.decode)
         self._matcher = StopMatcher(stops)
 
     def push(self, token_ids: Sequence[int], *, last: bool) -> tuple[str, bool]:

@@ -295,7 +295,9 @@ class LlmService:
         """Queues a generation for a request. Raises RequestError: there is no room for it, or no time."""
         state.lookup = None
         try:
-            self._dispatcher.add(state, TextStream(self._input.tokenizer, state.request.stops))
+            request = state.request
+            whole = bool(request.sampling.grammar)
+            self._dispatcher.add(state, TextStream(self._input.tokenizer, request.stops, whole=whole))
             self._schedule()
         except RequestError:
             raise

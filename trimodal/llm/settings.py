@@ -97,6 +97,7 @@ class LlmSettings(Settings):
     max_prompt_bytes: int = Field(262_144, ge=1)  # text_input or messages, before tokenizing
     max_queue: int = Field(64, ge=0)  # requests that may wait; more get UNAVAILABLE
     max_stop_strings: int = Field(8, ge=0)
+    max_grammar_bytes: int = Field(8192, ge=256)  # of a form; the batch waits while it is compiled
 
     tiers: str = ""  # TOML file beside the config's; empty: one tier without deadlines
     scheduler: Literal["deadline", "fifo"] = "deadline"  # fifo: arrival, no deadlines

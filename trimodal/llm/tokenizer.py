@@ -7,14 +7,17 @@ tokenizer_config.json, chat_template.jinja) with the `tokenizers` library.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from trimodal.errors import ArtefactError, InvalidArgument
+from trimodal.llm.structured.call_text import as_plain_chat
+from trimodal.manifest import MANIFEST
 
-Message = dict[str, str]
+Message = dict[str, Any]
+Function = Mapping[str, Any]
 _LONG_CHARACTERS = 4096
 
 
@@ -37,8 +40,14 @@ class Tokenizer(Protocol):
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of the ids without special tokens; an incomplete character ends in U+FFFD."""
 
-    def render(self, messages: Sequence[Message]) -> str:
-        """The prompt of a chat, up to where the assistant speaks."""
+    def decode_whole(self, token_ids: Sequence[int]) -> str:
+        """The same with special tokens, but for those that end an answer.
+
+        A grammar takes a special token for the text that it is made of: without it that would be missing.
+        """
+
+    def render(self, messages: Sequence[Message], functions: Sequence[Function] = ()) -> str:
+        """The prompt of a chat, up to where the assistant speaks; it may call the functions."""
 
 
 class CheckpointTokenizer:
@@ -55,7 +64,8 @@ class CheckpointTokenizer:
         # Triton's stub takes ASCII for the files' encoding when a container sets no locale.
         text = path.read_text(encoding="utf-8") if path.is_file() else "{}"
         self._config: dict[str, Any] = json.loads(text)
-        self._template = _chat_template(directory, self._config)
+        self._template, self._knows_tools = _chat_template(directory, self._config)
+        self._ends = self._end_ids(directory)
         self.has_chat_template = self._template is not None
 
     def encode(self, text: str) -> list[int]:
@@ -68,7 +78,11 @@ class CheckpointTokenizer:
     def decode(self, token_ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(token_ids), skip_special_tokens=True))
 
-    def render(self, messages: Sequence[Message]) -> str:
+    def decode_whole(self, token_ids: Sequence[int]) -> str:
+        ids = [id for id in token_ids if id not in self._ends]
+        return str(self._tokenizer.decode(ids, skip_special_tokens=False))
+
+    def render(self, messages: Sequence[Message], functions: Sequence[Function] = ()) -> str:
         if self._template is None:
             raise InvalidArgument("messages: this model has no chat template; send text_input")
         import jinja2
@@ -79,9 +93,28 @@ class CheckpointTokenizer:
             if key.endswith("_token") and value
         }
         try:
-            return str(self._template.render(messages=messages, add_generation_prompt=True, **tokens))
+            return self._render(messages, functions, tokens)
         except jinja2.TemplateError as error:
             raise InvalidArgument(f"messages: the chat template refuses them: {error}") from None
+
+    def _end_ids(self, directory: Path) -> frozenset[int]:
+        """Tokens that end an answer: those of the built engine, or the tokenizer's own."""
+        path = directory / MANIFEST
+        manifest = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        if ids := manifest.get("extra", {}).get("eos_token_ids"):
+            return frozenset(map(int, ids))
+        end = self._config.get("eos_token")
+        id = self._tokenizer.token_to_id(end["content"] if isinstance(end, dict) else end) if end else None
+        return frozenset() if id is None else frozenset({id})
+
+    def _render(
+        self, messages: Sequence[Message], functions: Sequence[Function], tokens: Mapping[str, Any]
+    ) -> str:
+        told = {"tools": list(functions)} if functions else {}
+        if not self._knows_tools:
+            messages, told = as_plain_chat(messages, functions), {}
+        assert self._template is not None
+        return str(self._template.render(messages=messages, add_generation_prompt=True, **told, **tokens))
 
     def _ids(self, text: str, *, special: bool) -> list[int]:
         if len(text) < _LONG_CHARACTERS:
@@ -103,25 +136,33 @@ class ByteTokenizer:
     def decode(self, token_ids: Sequence[int]) -> str:
         return bytes(token_ids).decode(errors="replace")
 
-    def render(self, messages: Sequence[Message]) -> str:
-        return "".join(f"{message['role']}: {message['content']}\n" for message in messages) + "assistant: "
+    decode_whole = decode
+
+    def render(self, messages: Sequence[Message], functions: Sequence[Function] = ()) -> str:
+        chat = as_plain_chat(messages, functions)
+        return "".join(f"{message['role']}: {message['content']}\n" for message in chat) + "assistant: "
 
 
-def _chat_template(directory: Path, config: dict[str, Any]) -> Any:
-    """The compiled template, or None. Sandboxed: a checkpoint's template is data, not our code."""
+def _chat_template(directory: Path, config: dict[str, Any]) -> tuple[Any, bool]:
+    """The compiled template, or None; whether it has a place for functions.
+
+    Sandboxed: a checkpoint's template is data, not our code.
+    """
     path = directory / "chat_template.jinja"
     source = path.read_text(encoding="utf-8") if path.is_file() else config.get("chat_template")
     if isinstance(source, list):  # several named templates: the chat is called "default"
         source = next((entry["template"] for entry in source if entry["name"] == "default"), None)
     if not source:
-        return None
+        return None, False
+    from jinja2 import meta
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     environment.globals["raise_exception"] = _refuse
     environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
     environment.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False, **options)
-    return environment.from_string(source)
+    knows_tools = "tools" in meta.find_undeclared_variables(environment.parse(source))
+    return environment.from_string(source), knows_tools
 
 
 def _refuse(message: str) -> NoReturn:

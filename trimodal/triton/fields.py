@@ -44,6 +44,12 @@ def text(inputs: Inputs, name: str, most_bytes: int) -> str | None:
     return decode(name, raw)
 
 
+def boolean(inputs: Inputs, name: str) -> bool | None:
+    """True or false; None: not given."""
+    raw = scalar(inputs, name)
+    return None if raw is None else bool(raw)
+
+
 def integer(inputs: Inputs, name: str, default: Any, low: int, high: int) -> Any:
     """A whole number from `low` to `high`; `default`: not given."""
     raw = scalar(inputs, name)

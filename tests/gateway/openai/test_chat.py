@@ -16,6 +16,20 @@ from trimodal.errors import InternalError, InvalidArgument, Unavailable
 
 CHAT = [{"role": "user", "content": "what is a lambda?"}]
 WORDS = len(ANSWER.split())
+LOOSE = {
+    "type": "json_schema",
+    "json_schema": {"name": "a", "strict": True, "schema": {"type": "object", "properties": {"b": {}}}},
+}
+
+
+def _nested(levels: int) -> dict[str, object]:
+    schema: dict[str, object] = {}
+    for _ in range(levels):
+        schema = {"items": schema}
+    return schema
+
+
+DEEP = {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": _nested(200)}}
 
 
 def test_a_whole_answer(serve: Serve) -> None:
@@ -138,8 +152,25 @@ def test_nobody_names_a_tenant_or_a_tier(serve: Serve) -> None:
         ({"model": ""}, "model"),
         ({"no_such_field": 1}, "no_such_field"),
         ({"logprobs": True}, "logprobs"),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"tools": []}, "tools"),
+        ({"tools": [{"type": "web"}]}, "tools[0].type"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"parallel_tool_calls": True}, "parallel_tool_calls"),
+        ({"response_format": {"type": "xml"}}, "response_format.type"),
+        ({"response_format": {"type": "json_schema"}}, "response_format"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}},
+            "response_format.json_schema.schema",
+        ),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "a b", "schema": {}}}},
+            "response_format.json_schema.name",
+        ),
+        ({"response_format": LOOSE}, "response_format.json_schema"),
+        ({"response_format": DEEP}, "response_format.json_schema.schema"),
+        ({"messages": [{"role": "tool", "content": "a"}]}, "messages[0]"),
+        ({"messages": [{"role": "user", "content": "a", "tool_call_id": "b"}]}, "messages[0]"),
         ({"presence_penalty": 2.5}, "presence_penalty"),
         ({"min_p": 1.1}, "min_p"),
         ({"repetition_penalty": 0}, "repetition_penalty"),

@@ -56,7 +56,7 @@ def test_it_is_opened_with_the_settings(vllm: PlayedVllm, tmp_path: Path) -> Non
     )
     assert vllm.opened() == {
         "model": str(tmp_path / "checkpoint"),
-        "skip_tokenizer_init": True,
+        "skip_tokenizer_init": False,
         "max_model_len": 2000,
         "kv_cache_dtype": "fp8",
         "tensor_parallel_size": 2,
@@ -73,6 +73,17 @@ def test_it_is_opened_with_the_settings(vllm: PlayedVllm, tmp_path: Path) -> Non
     assert os.environ["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
     engine.close()
     assert len(vllm.recorder.named("AsyncLLM.shutdown")) == 1
+
+
+def test_a_grammar_in_its_words(vllm: PlayedVllm, tmp_path: Path) -> None:
+    engine = opened(vllm, tmp_path)
+    assert engine.info.unstructured == ""
+    engine.add(ask(3))
+    engine.add(ask(4, grammar='root ::= "a"'))
+    eventually(lambda: len(vllm.requests()) == 2)
+    free, held = [request["sampling_params"].structured_outputs for request in vllm.requests()]
+    assert (free, held.grammar) == (None, 'root ::= "a"')
+    engine.close()
 
 
 def test_its_pool_and_length_are_read_from_it(vllm: PlayedVllm, tmp_path: Path) -> None:

@@ -49,6 +49,9 @@ def test_a_chat_with_everything() -> None:
     assert request.stops == ("a", "é")
 
 
+JSON = '{"type": "json_object"}'
+TOOLS = '[{"type": "function", "function": {"name": "f"}}]'
+CHAT = '[{"role": "user", "content": "a"}]'
 BAD = [
     ({}, "neither is given"),
     ({"text_input": text("a"), "messages": text("[]")}, "messages must be a non-empty"),
@@ -87,6 +90,12 @@ BAD = [
     ({"text_input": text("a"), "presence_penalty": np.array([-3], np.float32)}, "presence_penalty is -3"),
     ({"text_input": text("a"), "frequency_penalty": np.array([9], np.float32)}, "frequency_penalty is 9"),
     ({"text_input": text("a"), "repetition_penalty": np.array([0], np.float32)}, "repetition_penalty is 0"),
+    ({"text_input": text("a"), "response_format": text("{}")}, "response_format: type is None"),
+    ({"text_input": text("a"), "response_format": text("x" * 70_000)}, "response_format has 70000 bytes"),
+    ({"text_input": text("a"), "response_format": text(JSON), "stop": text("x")}, "stop is given beside"),
+    ({"text_input": text("a"), "tools": text(TOOLS)}, "tools needs messages"),
+    ({"text_input": text("a"), "tool_choice": text("required")}, "tool_choice is given without tools"),
+    ({"messages": text(CHAT), "tools": text(TOOLS), "tool_choice": text("f")}, "tool_choice is 'f'"),
     ({"text_input": text("a"), "stop": np.array([b"x"] * 3, dtype=object)}, "stop holds 3 strings"),
     ({"text_input": text("a"), "stop": text("")}, "stop holds a string of 0 bytes"),
     ({"text_input": text("a"), "stop": text(b"\xff")}, "stop is not valid UTF-8"),
@@ -108,3 +117,17 @@ def test_an_unknown_parameter_is_refused_by_name() -> None:
 def test_a_temperature_too_small_to_divide_by_is_greedy(sent: float, taken: float) -> None:
     request = read(text_input=text("a"), temperature=np.array([sent], dtype=np.float32))
     assert request.sampling.temperature == taken
+
+
+def test_a_form_and_tools_become_a_grammar() -> None:
+    assert read(text_input=text("a")).sampling.grammar == ""
+    assert read(text_input=text("a"), response_format=text(JSON)).sampling.grammar.startswith(
+        "root ::= object"
+    )
+    request = read(messages=text(CHAT), tools=text(TOOLS), tool_choice=text("required"))
+    assert "<tool_call>" in request.sampling.grammar
+    assert [one["function"]["name"] for one in request.tools.told] == ["f"]
+    silent = read(messages=text(CHAT), tools=text(TOOLS), tool_choice=text("none"))
+    assert (silent.sampling.grammar, silent.tools.told) == ("", ())
+    one = read(messages=text(CHAT), tools=text(TOOLS), parallel_tool_calls=np.array([False]))
+    assert one.tools.parallel is False

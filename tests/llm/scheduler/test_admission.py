@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from trimodal.errors import InvalidArgument
@@ -98,3 +100,14 @@ def test_the_room_beside_a_prompt_is_what_check_size_takes() -> None:
 def test_drafted_tokens_need_room_too() -> None:
     with pytest.raises(InvalidArgument, match="KV pool holds 315"):
         make(lookahead=5).check_size(300, 20)
+
+
+def test_a_grammar_for_an_engine_that_keeps_none_is_refused() -> None:
+    admission = make()
+    admission.check_form("root")
+    admission.info = replace(admission.info, unstructured="it has no model")
+    admission.check_form("")
+    with pytest.raises(
+        InvalidArgument, match="not supported by engine 'fake' as it runs here: it has no model"
+    ):
+        admission.check_form("root")

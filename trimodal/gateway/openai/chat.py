@@ -11,7 +11,8 @@ from trimodal.client.streams.ask import AskStream
 from trimodal.client.values import Message
 from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.answering import event
-from trimodal.gateway.errors import ApiError
+from trimodal.gateway.errors import ApiError, unsupported
+from trimodal.gateway.openai.calls import CallReader, read_calls, text_part
 from trimodal.gateway.openai.conversation import Findings, plain, read_messages, read_samples
 from trimodal.gateway.openai.generation import (
     FINISH_REASONS,
@@ -44,6 +45,8 @@ class Chat:
         self._plain = None if request.model == ASSISTANT else plain(self._chat)
         if self._plain is None:
             check_model(caller, ASSISTANT)
+            if request.tools or any(said.calls or said.answers for said in self._chat):
+                raise unsupported("tools", "are not supported beside pictures and recordings")
             if self._chat[-1].role != "user":
                 raise ApiError(400, "messages: the last one must be the user's", param="messages")
 
@@ -52,14 +55,16 @@ class Chat:
         streams = await self._streams()
         answers = await whole(streams, usage)
         self._remember(streams)
+        calling = self._request.calls_tools
         choices = [
             {
                 "index": index,
-                "message": {"role": "assistant", "content": answer.text, "refusal": None},
+                "message": {"role": "assistant", **message, "refusal": None},
                 "logprobs": None,
-                "finish_reason": _reason(answer.finish_reason),
+                "finish_reason": _reason(answer.finish_reason, called="tool_calls" in message),
             }
             for index, answer in enumerate(answers)
+            for message in [read_calls(answer.text) if calling else {"content": answer.text}]
         ]
         name = named("chatcmpl", "chat.completion", self._request.model)
         return _body(name, choices, self._request, streams), answer_headers(answers)
@@ -71,18 +76,20 @@ class Chat:
         """
         streams = await self._streams()
         name = named("chatcmpl", "chat.completion.chunk", self._request.model)
-        begun: set[int] = set()
+        readers: dict[int, CallReader] = {}
         async for index, delta in deltas(streams, usage):
-            chunks = b""
-            if index not in begun:
-                begun.add(index)
+            chunks, last = b"", bool(delta.finish_reason)
+            if index not in readers:
+                readers[index] = CallReader()
                 found = findings_body(streams[index])
                 chunks = event(_chunk(name, index, {"role": "assistant", "content": ""}, **found))
-            if delta.text:
-                chunks += event(_chunk(name, index, {"content": delta.text}))
-            if delta.finish_reason:
-                chunks += event(_last(name, index, {"delta": {}}, streams[index]))
-            yield chunks
+            reader = readers[index]
+            parts = reader.read(delta.text, last=last) if self._request.calls_tools else text_part(delta.text)
+            chunks += b"".join(event(_chunk(name, index, part)) for part in parts)
+            if last:
+                chunks += event(_last(name, index, {"delta": {}}, streams[index], called=reader.calls > 0))
+            if chunks:
+                yield chunks
         self._remember(streams)
         if _wants_usage(self._request):
             yield event(name.body(choices=[], usage=_usage(self._request, streams)))
@@ -199,13 +206,16 @@ def _chunk(name: Named, index: int, delta: dict[str, Any], **fields: Any) -> dic
     return name.body(choices=[choice], **fields)
 
 
-def _last(name: Named, index: int, empty: dict[str, Any], stream: Stream) -> dict[str, Any]:
-    choice = {"index": index, **empty, "finish_reason": _reason(stream.finish_reason)}
+def _last(
+    name: Named, index: int, empty: dict[str, Any], stream: Stream, *, called: bool = False
+) -> dict[str, Any]:
+    choice = {"index": index, **empty, "finish_reason": _reason(stream.finish_reason, called=called)}
     return name.body(choices=[choice], trimodal=note_body(stream))
 
 
-def _reason(finish_reason: str) -> str:
-    return FINISH_REASONS.get(finish_reason, "stop")
+def _reason(finish_reason: str, *, called: bool = False) -> str:
+    reason = FINISH_REASONS.get(finish_reason, "stop")
+    return "tool_calls" if called and reason == "stop" else reason
 
 
 def _usage(request: Generation, streams: Sequence[Stream]) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -28,13 +29,25 @@ _BLOCK_S = 30.0
 
 @dataclass(frozen=True)
 class Said:
-    """One message: its words, and the files that came with it."""
+    """One message: its words, and the files that came with it; its calls, or the id of the one it answers."""
 
     role: str
     text: str
     image: bytes | None = None
     audio: bytes | None = None
     field: str = ""
+    calls: Sequence[Mapping[str, Any]] = ()
+    answers: str = ""
+
+    @property
+    def message(self) -> Message:
+        """As the llm takes it."""
+        message = Message(role=self.role, content=self.text)
+        if self.calls:
+            message["tool_calls"] = self.calls
+        if self.answers:
+            message["tool_call_id"] = self.answers
+        return message
 
 
 def read_messages(messages: Sequence[ChatMessage]) -> list[Said]:
@@ -46,7 +59,7 @@ def plain(chat: Sequence[Said]) -> list[Message] | None:
     """The chat for the llm; None where it holds pictures or recordings."""
     if any(said.image or said.audio for said in chat):
         return None
-    return [{"role": said.role, "content": said.text} for said in chat]
+    return [said.message for said in chat]
 
 
 class Findings:
@@ -121,4 +134,6 @@ def _said(field: str, message: ChatMessage) -> Said:
             if audio is not None:
                 raise ApiError(400, f"{place}: one recording a message is taken", param=place)
             audio = decode_base64(part.input_audio.data, f"{place}.input_audio.data")
-    return Said(role, message.text, image, audio, field)
+    unsent = {"function": {"parsed_arguments"}}
+    calls = [call.model_dump(exclude=unsent) for call in message.tool_calls or ()]
+    return Said(role, message.text, image, audio, field, calls, message.tool_call_id or "")

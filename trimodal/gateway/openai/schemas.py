@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from trimodal.client.options import Options
 from trimodal.client.values import Message
-from trimodal.gateway.errors import unsupported
+from trimodal.gateway.errors import ApiError, unsupported
+from trimodal.llm.structured.reading import MAX_NESTING, nested_beyond
 
 MAX_CHOICES = 16
 MAX_MESSAGES = 1024
 MAX_TEXTS = 2048
+MAX_TOOLS = 64
 
 
 class Body(BaseModel):
@@ -58,13 +60,40 @@ class AudioPart(Body):
 Part = Annotated[TextPart | ImagePart | AudioPart, Field(discriminator="type")]
 
 
+class FunctionCall(Body):
+    name: str
+    arguments: str
+    parsed_arguments: Any = None  # of OpenAI's client, which sends its own objects back
+
+
+class ToolCall(Body):
+    id: str
+    type: Literal["function"] = "function"
+    function: FunctionCall
+
+
 class ChatMessage(Body):
     """One entry of a chat. "developer" is OpenAI's newer name of "system"."""
 
-    role: Literal["system", "developer", "user", "assistant"]
+    role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[Part] | None = None
     name: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+    # What answers have, and come back with them.
     refusal: str | None = None
+    parsed: Any = None
+    annotations: list[Any] | None = None
+    audio: None = None
+    function_call: None = None
+
+    @model_validator(mode="after")
+    def _tools_where_they_belong(self) -> ChatMessage:
+        if self.tool_calls and self.role != "assistant":
+            raise ValueError("tool_calls are only an assistant's")
+        if (self.role == "tool") != (self.tool_call_id is not None):
+            raise ValueError("tool_call_id is needed with role tool, and only there")
+        return self
 
     @property
     def text(self) -> str:
@@ -123,9 +152,96 @@ class Generation(Body):
         )
 
 
+Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+
+
+def _shallow(schema: dict[str, Any]) -> dict[str, Any]:
+    if nested_beyond(schema, MAX_NESTING):
+        raise ValueError(f"is nested too deeply: at most {MAX_NESTING} levels are taken")
+    return schema
+
+
+Schema = Annotated[dict[str, Any], AfterValidator(_shallow)]
+
+
+class JsonSchema(Body):
+    name: Name
+    schema_: Schema = Field(alias="schema")
+    description: str | None = None
+    strict: bool | None = None
+
+    @model_validator(mode="after")
+    def _strict_enough(self) -> JsonSchema:
+        if self.strict:
+            check_strict(self.schema_)
+        return self
+
+
 class ResponseFormat(Body):
     type: Literal["text", "json_object", "json_schema"]
-    json_schema: dict[str, Any] | None = None
+    json_schema: JsonSchema | None = None
+
+    @model_validator(mode="after")
+    def _schema_where_it_belongs(self) -> ResponseFormat:
+        if (self.type == "json_schema") != (self.json_schema is not None):
+            raise ValueError("json_schema is needed with type json_schema, and only there")
+        return self
+
+    def for_model(self) -> dict[str, Any] | None:
+        """As the model takes it; None: any text."""
+        if self.json_schema is None:
+            return None if self.type == "text" else {"type": self.type}
+        return {"type": self.type, "json_schema": {"schema": self.json_schema.schema_}}
+
+
+class Function(Body):
+    name: Name
+    description: str | None = None
+    parameters: Schema | None = None
+    strict: bool | None = None
+
+    @model_validator(mode="after")
+    def _strict_enough(self) -> Function:
+        if self.strict and self.parameters:
+            check_strict(self.parameters)
+        return self
+
+
+class Tool(Body):
+    type: Literal["function"]
+    function: Function
+
+
+class FunctionName(Body):
+    name: str
+
+
+class NamedTool(Body):
+    type: Literal["function"]
+    function: FunctionName
+
+
+def check_strict(schema: Any) -> None:
+    """Raises ValueError where OpenAI's strict mode does: properties without names, or that may be missing."""
+    if isinstance(schema, list):
+        for one in schema:
+            check_strict(one)
+    if not isinstance(schema, dict):
+        return
+    properties = schema.get("properties")
+    if schema.get("type") == "object" or properties:
+        if schema.get("additionalProperties") is not False:
+            raise ValueError("strict needs 'additionalProperties': false in every object")
+        required = schema.get("required")
+        for name in properties if isinstance(properties, dict) else ():
+            if not isinstance(required, list) or name not in required:
+                raise ValueError(f"strict needs every property in 'required': '{name}' is not")
+    for key, value in schema.items():
+        # The keys of these are names, not keywords.
+        if key in ("properties", "$defs", "definitions") and isinstance(value, dict):
+            check_strict(list(value.values()))
+        elif key in ("items", "anyOf", "allOf", "oneOf", "prefixItems"):
+            check_strict(value)
 
 
 class ChatRequest(Generation):
@@ -136,8 +252,8 @@ class ChatRequest(Generation):
     response_format: ResponseFormat | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
+    tools: list[Tool] | None = Field(default=None, min_length=1, max_length=MAX_TOOLS)
+    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
     modalities: list[str] | None = None
     metadata: dict[str, str] | None = None
@@ -146,17 +262,20 @@ class ChatRequest(Generation):
     prompt_cache_key: str | None = None
     safety_identifier: str | None = None
 
+    @property
+    def calls_tools(self) -> bool:
+        """Whether the answer may be calls of functions."""
+        return bool(self.tools) and self.tool_choice != "none"
+
     def refuse_unsupported(self) -> None:
         super().refuse_unsupported()
-        if self.response_format and self.response_format.type != "text":
-            raise unsupported(
-                "response_format", f"'{self.response_format.type}' is not supported by this model"
-            )
+        if not self.tools:
+            for field in ("tool_choice", "parallel_tool_calls"):
+                if getattr(self, field) not in (None, "none"):
+                    raise ApiError(400, f"{field} is only allowed when tools are given", param=field)
         for field in ("logprobs", "top_logprobs"):
             if getattr(self, field):
                 raise unsupported(field, "is not supported by this model")
-        if self.tools and self.tool_choice != "none":
-            raise unsupported("tools", "are not supported by this model")
         if self.modalities and self.modalities != ["text"]:
             raise unsupported("modalities", "other than ['text'] are not supported by this model")
         if self.store:
@@ -165,6 +284,12 @@ class ChatRequest(Generation):
     def options(self, choice: int) -> Options:
         options = super().options(choice)
         options["max_tokens"] = self.max_completion_tokens or self.max_tokens
+        options["response_format"] = self.response_format.for_model() if self.response_format else None
+        if self.tools:
+            which = self.tool_choice
+            options["tools"] = [tool.model_dump(exclude_none=True) for tool in self.tools]
+            options["tool_choice"] = which.model_dump() if isinstance(which, NamedTool) else which
+            options["parallel_tool_calls"] = self.parallel_tool_calls
         return options
 
 

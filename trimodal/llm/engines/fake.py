@@ -44,7 +44,9 @@ class FakeEngine:
     @property
     def info(self) -> EngineInfo:
         s = self._settings
-        return EngineInfo("fake", s.num_kv_blocks, KV_BLOCK_TOKENS, s.max_num_seqs, 1 << 20)
+        return EngineInfo(
+            "fake", s.num_kv_blocks, KV_BLOCK_TOKENS, s.max_num_seqs, 1 << 20, unstructured="it has no model"
+        )
 
     def add(self, request: EngineRequest) -> None:
         caching = self._settings.enable_prefix_caching

@@ -25,6 +25,7 @@ class Sampling:
         presence_penalty, frequency_penalty: taken off the logit of a token that the answer has, once or for
             each time; 0 is none.
         repetition_penalty: divides the logits of tokens that prompt or answer have; 1 is none.
+        grammar: what the answer must follow, in xgrammar's EBNF; "": nothing.
     """
 
     max_tokens: int
@@ -36,6 +37,7 @@ class Sampling:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
+    grammar: str = ""
 
     @property
     def penalties(self) -> tuple[float, float, float]:
@@ -92,6 +94,7 @@ class EngineInfo:
     max_num_seqs: int
     max_model_len: int  # longest sequence, prompt and answer together, in tokens
     lookahead: int = 0  # tokens beyond the answer for which a sequence may hold KV blocks (speculation)
+    unstructured: str = ""  # why it cannot hold answers to a grammar; "": it can
 
 
 class Engine(Protocol):

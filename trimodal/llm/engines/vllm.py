@@ -1,7 +1,7 @@
 """Adapts vLLM's AsyncLLM to the engine Protocol, for checkpoints that build/llm_place.py put in place.
 
 Signatures are those of 0.33.0's wheel; nothing here was run on a GPU. vLLM runs its model in
-processes of its own and is given token ids, so it needs no tokenizer.
+processes of its own and is given token ids; its tokenizer is for grammars alone.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ async def _open(settings: LlmSettings, artefact: GpuArtefact) -> VllmRuntime:
     usages: list[Usage] = []
     arguments = AsyncEngineArgs(
         model=str(artefact.directory),
-        skip_tokenizer_init=True,
+        skip_tokenizer_init=False,  # grammars need the tokens' texts
         max_model_len=artefact.max_model_len,
         kv_cache_dtype=settings.kv_cache_dtype,
         tensor_parallel_size=settings.tensor_parallel_size,
@@ -149,7 +149,17 @@ class VllmRuntime:
             frequency_penalty=sampling.frequency_penalty,
             repetition_penalty=sampling.repetition_penalty,
             seed=sampling.seed,  # None: its own generator runs on, and no answer repeats another
+            structured_outputs=_structured(sampling.grammar),
             stop_token_ids=self._eos_ids,
             detokenize=False,
             output_kind=RequestOutputKind.DELTA,
         )
+
+
+def _structured(grammar: str) -> Any:
+    """What holds an answer to the grammar; None: it is free."""
+    if not grammar:
+        return None
+    from vllm.sampling_params import StructuredOutputsParams
+
+    return StructuredOutputsParams(grammar=grammar)

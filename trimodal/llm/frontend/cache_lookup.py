@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 
@@ -47,6 +48,7 @@ class CacheLookup:
             seed=sampling.seed,
             min_p=sampling.min_p,
             penalties=sampling.penalties,
+            form=(sampling.grammar, json.dumps(request.tools.told) if request.tools else ""),
             stops=request.stops,
             max_tokens=sampling.max_tokens,
             verbatim=request.messages is None and not self._templated,

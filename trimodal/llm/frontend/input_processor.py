@@ -170,6 +170,7 @@ class InputProcessor:
         if tokens > limit < most:
             raise InvalidArgument(f"the prompt has {tokens} tokens: tier '{name}' allows at most {limit}")
         admission.check_size(tokens, request.sampling.max_tokens)
+        admission.check_form(request.sampling.grammar)
         return RequestState(
             request, prompt.ids, sink, arrived, request_id, tier, name, priority, prompt.trimmed
         )

@@ -5,13 +5,13 @@ Limits that need the tokenizer are checked by the input processor, those of the 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from trimodal.errors import InvalidArgument
 from trimodal.llm.engines.protocol import Sampling
+from trimodal.llm.request.messages import read_messages
 from trimodal.llm.request.terms import (
     PARAMETERS,
     CancelRequest,
@@ -21,18 +21,20 @@ from trimodal.llm.request.terms import (
     with_parameters,
 )
 from trimodal.llm.settings import LlmSettings
+from trimodal.llm.structured.constraint import constraint
+from trimodal.llm.structured.reading import MAX_BYTES
+from trimodal.llm.structured.tools import Tools, read_tools
 from trimodal.llm.tokenizer import Message, Tokenizer
-from trimodal.triton.fields import Inputs, decode, integer, number, shown, text
+from trimodal.triton.fields import Inputs, boolean, decode, integer, number, text
 
 INPUTS = (
     *("text_input", "messages", "max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "stop"),
     *("presence_penalty", "frequency_penalty", "repetition_penalty"),
+    *("response_format", "tools", "tool_choice", "parallel_tool_calls"),
     *PARAMETERS,
     *("cancel_key", "cancel"),
 )
 """The llm model's input tensors; all are optional."""
-ROLES = ("system", "user", "assistant", "tool")
-_MAX_MESSAGES = 1024
 _MAX_STOP_BYTES = 256
 _MOST_MIN_P = 0.999
 """OpenVINO GenAI refuses 1, which would mean greedy."""
@@ -53,6 +55,7 @@ class GenerationRequest:
     stops: tuple[str, ...] = ()
     default_length: bool = False
     terms: Terms = Terms()
+    tools: Tools | None = None
 
     def within(self, room: int) -> GenerationRequest:
         """This request with a default length of at most `room` tokens, but 1 at least."""
@@ -71,7 +74,7 @@ class GenerationRequest:
             messages = ({"role": "user", "content": self.prompt or ""},)
         if messages is None:
             return tokenizer.encode_prompt(self.prompt or "")
-        return tokenizer.encode(tokenizer.render(messages))
+        return tokenizer.encode(tokenizer.render(messages, self.tools.told if self.tools else ()))
 
 
 def read_request(
@@ -86,13 +89,21 @@ def read_request(
     if cancel := read_cancel(inputs):
         return cancel
     prompt = text(inputs, "text_input", settings.max_prompt_bytes)
-    messages = _messages(text(inputs, "messages", settings.max_prompt_bytes))
+    messages = read_messages(text(inputs, "messages", settings.max_prompt_bytes))
     if (prompt is None) == (messages is None):
         problem = "both are given" if prompt is not None else "neither is given"
         raise InvalidArgument(f"exactly one of text_input and messages is needed: {problem}")
     if prompt == "":
         raise InvalidArgument("text_input is empty: at least one character is needed")
     temperature = number(inputs, "temperature", 0.0, 0.0, 10.0)
+    tools = read_tools(
+        text(inputs, "tools", MAX_BYTES),
+        text(inputs, "tool_choice", MAX_BYTES),
+        boolean(inputs, "parallel_tool_calls"),
+    )
+    if tools and messages is None:
+        raise InvalidArgument("tools needs messages: text_input is given")
+    stops = _stops(inputs, settings)
     sampling = Sampling(
         max_tokens=integer(inputs, "max_tokens", settings.default_max_tokens, 1, settings.max_output_tokens),
         temperature=0.0 if temperature < _GREEDY_BELOW else temperature,
@@ -103,14 +114,20 @@ def read_request(
         presence_penalty=number(inputs, "presence_penalty", 0.0, -2.0, 2.0),
         frequency_penalty=number(inputs, "frequency_penalty", 0.0, -2.0, 2.0),
         repetition_penalty=number(inputs, "repetition_penalty", 1.0, 0.0, 10.0, above=True),
+        grammar=constraint(text(inputs, "response_format", MAX_BYTES), tools, settings.max_grammar_bytes),
     )
+    if stops and sampling.grammar:
+        # It would cut an answer in the middle, which then is not what was asked for.
+        other = "tools" if tools else "response_format"
+        raise InvalidArgument(f"stop is given beside {other}: one of them is taken")
     return GenerationRequest(
         prompt,
         messages,
         sampling,
-        _stops(inputs, settings),
+        stops,
         default_length="max_tokens" not in inputs,
         terms=read_terms(inputs, settings),
+        tools=tools,
     )
 
 
@@ -127,40 +144,3 @@ def _stops(inputs: Inputs, settings: LlmSettings) -> tuple[str, ...]:
             raise InvalidArgument(f"stop holds a string of {size} bytes: 1 to {_MAX_STOP_BYTES} are taken")
         stops.append(decode("stop", raw))
     return tuple(stops)
-
-
-def _messages(chat_text: str | None) -> tuple[Message, ...] | None:
-    """The chat in `chat_text`: a JSON list of {"role": …, "content": …}, with strings only."""
-    if chat_text is None:
-        return None
-    try:
-        chat = json.loads(chat_text)
-    except RecursionError:
-        raise InvalidArgument("messages is nested too deeply: a list of objects is needed") from None
-    except json.JSONDecodeError as error:
-        raise InvalidArgument(f"messages is not valid JSON: {error}") from None
-    except ValueError:  # Python's own bound, which keeps the reading of a number from taking minutes
-        raise InvalidArgument("messages holds a number of more digits than can be read") from None
-    if not isinstance(chat, Sequence) or isinstance(chat, str) or not chat:
-        raise InvalidArgument('messages must be a non-empty JSON list of {"role", "content"} objects')
-    if len(chat) > _MAX_MESSAGES:
-        raise InvalidArgument(f"messages holds {len(chat)} entries: at most {_MAX_MESSAGES} are taken")
-    return tuple(_message(f"messages[{index}]", entry) for index, entry in enumerate(chat))
-
-
-def _message(name: str, entry: Any) -> Message:
-    if not isinstance(entry, dict):
-        raise InvalidArgument(f"{name} must be an object with role and content")
-    unknown = set(entry) - {"role", "content"}
-    if unknown:
-        raise InvalidArgument(f"{name} has an unknown key {shown(min(unknown))}: role and content are known")
-    role, content = entry.get("role"), entry.get("content")
-    if role not in ROLES:
-        raise InvalidArgument(f"{name}.role is {shown(role)}: one of {', '.join(ROLES)} is needed")
-    if not isinstance(content, str):
-        raise InvalidArgument(f"{name}.content must be a string")
-    try:
-        content.encode()
-    except UnicodeEncodeError:
-        raise InvalidArgument(f"{name}.content holds a lone surrogate: it is not valid Unicode") from None
-    return {"role": role, "content": content}

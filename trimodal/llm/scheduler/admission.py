@@ -60,6 +60,14 @@ class Admission:
             pool = info.num_kv_blocks * info.block_tokens - info.lookahead
             raise InvalidArgument(f"{both}: the KV pool holds {pool}")
 
+    def check_form(self, grammar: str) -> None:
+        """Raises InvalidArgument: this engine cannot hold answers to a grammar."""
+        if grammar and self.info.unstructured:
+            engine, why = self.info.name, self.info.unstructured
+            raise InvalidArgument(
+                f"response_format and tools are not supported by engine '{engine}' as it runs here: {why}"
+            )
+
     def fits(self, ticket: Ticket) -> bool:
         """Whether a batch slot and KV blocks for a whole request are free now, within its tier's share."""
         if len(self.reserved) >= self.info.max_num_seqs:

@@ -1,5 +1,10 @@
 # TensorRT-LLM 1.2.1, Python API: the part that this project calls. Signatures alone; see typings/README.md.
+class GuidedDecodingParams:
+    grammar: str | None
+    def __init__(self, *, grammar: str | None = None) -> None: ...
+
 class SamplingParams:
+    guided_decoding: GuidedDecodingParams | None
     end_id: int | None
     pad_id: int | None
     max_tokens: int
@@ -30,6 +35,7 @@ class SamplingParams:
         repetition_penalty: float | None = None,
         presence_penalty: float | None = None,
         frequency_penalty: float | None = None,
+        guided_decoding: GuidedDecodingParams | None = None,
         return_perf_metrics: bool = False,
         detokenize: bool = True,
         add_special_tokens: bool = True,

@@ -6,7 +6,12 @@ class RequestOutputKind(Enum):
     DELTA = 1
     FINAL_ONLY = 2
 
+class StructuredOutputsParams:
+    grammar: str | None
+    def __init__(self, *, grammar: str | None = None) -> None: ...
+
 class SamplingParams:
+    structured_outputs: StructuredOutputsParams | None
     n: int
     presence_penalty: float
     frequency_penalty: float
@@ -41,6 +46,7 @@ class SamplingParams:
         max_tokens: int | None = 16,
         min_tokens: int = 0,
         *,
+        structured_outputs: StructuredOutputsParams | None = None,
         detokenize: bool = True,
         output_kind: RequestOutputKind = ...,
     ) -> None: ...

@@ -37,7 +37,8 @@ def test_a_compiled_engine_is_opened_with_the_settings(llm: PlayedLlm, tmp_path:
     kv, scheduler = given.pop("kv_cache_config"), given.pop("scheduler_config")
     assert given == {
         "model": str(chosen.artefact_directory),
-        "skip_tokenizer_init": True,
+        "skip_tokenizer_init": False,
+        "guided_decoding_backend": "xgrammar",
         "enable_chunked_prefill": False,
         "speculative_config": None,
         "max_batch_size": 4,
@@ -121,3 +122,11 @@ def test_sampling_in_the_librarys_words(
     assert call.arguments["streaming"] is True
     if "seed" not in expected:
         assert isinstance(given.seed, int)  # its own default is one fixed seed
+
+
+def test_a_grammar_in_the_librarys_words(llm: PlayedLlm, engine: Engine) -> None:
+    assert engine.info.unstructured == ""
+    engine.add(ask(1, 101, grammar='root ::= "a"'))
+    eventually(lambda: llm.prompts() == [[101, 7, 7]])
+    given: Any = llm.recorder.named("BaseLLM.generate_async")[-1].arguments["sampling_params"]
+    assert given.guided_decoding.grammar == 'root ::= "a"'

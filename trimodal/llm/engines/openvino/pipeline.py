@@ -88,6 +88,10 @@ def generation_config(
         # The pipeline's own default is one fixed seed: every unseeded answer would be the same.
         config.rng_seed = secrets.randbits(32) if sampling.seed is None else sampling.seed
     config.presence_penalty, config.frequency_penalty, config.repetition_penalty = sampling.penalties
+    if sampling.grammar:
+        from openvino_genai import StructuredOutputConfig
+
+        config.structured_output_config = StructuredOutputConfig(grammar=sampling.grammar)
     if drafted:
         config.num_assistant_tokens = drafted
     if max_ngram_size:

@@ -42,7 +42,9 @@ def open_compiled(settings: LlmSettings) -> Engine:
     from tensorrt_llm._tensorrt_engine import LLM
 
     speculative = speculative_config(artefact, settings.lookahead_sizes)
-    llm = LLM(**_arguments(settings, artefact), speculative_config=speculative)
+    # Beside speculation grammars are refused, so nothing for them is opened.
+    guided = {"guided_decoding_backend": None} if drafted else {}
+    llm = LLM(**_arguments(settings, artefact) | guided, speculative_config=speculative)
     return _follow(settings, artefact, llm, drafted=drafted)
 
 
@@ -88,6 +90,7 @@ def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, draft
         max_num_seqs=settings.max_num_seqs,
         max_model_len=artefact.max_model_len,
         lookahead=drafted,
+        unstructured="it speculates" if drafted else "",
     )
     return AsyncEngine(loop, runtime, info, settings.stall_timeout_s)
 
@@ -106,7 +109,8 @@ def _arguments(settings: LlmSettings, artefact: GpuArtefact) -> dict[str, Any]:
     policy = CapacitySchedulerPolicy(settings.capacity_scheduler_policy)
     return {
         "model": str(artefact.directory),
-        "skip_tokenizer_init": True,
+        "skip_tokenizer_init": False,  # grammars need the tokens' texts
+        "guided_decoding_backend": "xgrammar",
         "kv_cache_config": kv_cache,
         "enable_chunked_prefill": settings.enable_chunked_prefill,
         "scheduler_config": SchedulerConfig(capacity_scheduler_policy=policy),

@@ -1,6 +1,7 @@
 # TensorRT-LLM 1.2.1, Python API: the part that this project calls. Signatures alone; see typings/README.md.
 from ..builder import BuildConfig as BuildConfig
 from ..executor import CompletionOutput as CompletionOutput
+from ..sampling_params import GuidedDecodingParams as GuidedDecodingParams
 from ..sampling_params import SamplingParams as SamplingParams
 from .llm import LLM as LLM
 from .llm import RequestOutput as RequestOutput

@@ -1,0 +1,100 @@
+"""response_format and tools: what is sent to Triton, and what OpenAI's package makes of the answers."""
+
+from __future__ import annotations
+
+import json
+
+import openai
+import pytest
+from pydantic import BaseModel
+
+from tests.gateway.conftest import Serve, fake_triton
+from trimodal.client.transports.fake import scripted
+
+CHAT = [{"role": "user", "content": "hi"}]
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+CALL = '<tool_call>\n{"name": "f", "arguments": {"a": "b c"}}\n</tool_call>'
+NAMED = {"type": "function", "function": {"name": "f"}}
+
+
+class Thing(BaseModel):
+    size: int
+
+
+def test_a_form_is_sent_to_the_model_and_parsed(serve: Serve) -> None:
+    served = serve(fake_triton(llm=scripted('{"size": 3}')))
+    parse = served.openai().chat.completions.parse
+    assert parse(model="llm", messages=CHAT, response_format=Thing).choices[0].message.parsed == Thing(size=3)
+    (request,) = served.triton.requests
+    sent = json.loads(request.inputs["response_format"][0])
+    assert sent["type"] == "json_schema"
+    assert sent["json_schema"]["schema"]["properties"]["size"]["type"] == "integer"
+
+
+def test_text_asks_for_nothing(serve: Serve) -> None:
+    served = serve()
+    served.openai().chat.completions.create(model="llm", messages=CHAT, response_format={"type": "text"})
+    (request,) = served.triton.requests
+    assert set(request.inputs) == {"messages"}
+
+
+@pytest.mark.parametrize("choice", ["auto", "required", NAMED])
+@pytest.mark.parametrize("stream", [False, True])
+def test_calls_whole_and_streamed(serve: Serve, stream: bool, choice: object) -> None:
+    served = serve(fake_triton(llm=scripted(f"Wait.\n{CALL}\n{CALL}")))
+    asked = {
+        "model": "llm",
+        "messages": CHAT,
+        "tools": [TOOL],
+        "tool_choice": choice,
+        "parallel_tool_calls": True,
+    }
+    completions = served.openai().chat.completions
+    if stream:
+        with completions.stream(**asked) as events:
+            answer = events.get_final_completion()
+    else:
+        answer = completions.create(**asked)
+    (chosen,) = answer.choices
+    calls = chosen.message.tool_calls
+    assert (chosen.finish_reason, chosen.message.content) == ("tool_calls", "Wait.\n")
+    assert [(call.function.name, call.function.arguments) for call in calls] == [("f", '{"a": "b c"}')] * 2
+    assert len({call.id for call in calls}) == 2
+    (request,) = served.triton.requests
+    assert json.loads(request.inputs["tools"][0]) == [TOOL]
+    sent = request.inputs["tool_choice"][0].decode()
+    assert (json.loads(sent) if isinstance(choice, dict) else sent) == choice
+    assert request.inputs["parallel_tool_calls"].tolist() == [True]
+
+
+def test_without_tools_a_call_is_a_text(serve: Serve) -> None:
+    served = serve(fake_triton(llm=scripted(CALL)))
+    for more in ({}, {"tools": [TOOL], "tool_choice": "none"}):
+        answer = served.openai().chat.completions.create(model="llm", messages=CHAT, **more)
+        assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == (CALL, "stop")
+
+
+def test_a_talk_with_calls_is_sent_whole(serve: Serve) -> None:
+    served = serve(fake_triton(llm=scripted(CALL)))
+    create = served.openai().chat.completions.create
+    called = create(model="llm", messages=CHAT, tools=[TOOL]).choices[0].message
+    told = {"role": "tool", "tool_call_id": called.tool_calls[0].id, "content": "12"}
+    create(model="llm", messages=[*CHAT, called, told], tools=[TOOL])
+    sent = json.loads(served.triton.requests[-1].inputs["messages"][0])
+    id = called.tool_calls[0].id
+    function = {"name": "f", "arguments": '{"a": "b c"}'}
+    assert sent[1:] == [
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": id, "type": "function", "function": function}],
+        },
+        {"role": "tool", "content": "12", "tool_call_id": id},
+    ]
+
+
+def test_pictures_go_without_tools(serve: Serve) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    chat = [{"role": "user", "content": [picture]}]
+    with pytest.raises(openai.BadRequestError, match="beside pictures"):
+        serve().openai().chat.completions.create(model="llm", messages=chat, tools=[TOOL])

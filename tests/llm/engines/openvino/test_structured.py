@@ -1,0 +1,177 @@
+"""Answers of the demo's language model that a grammar holds: all valid, among others, with speculation."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import json
+import random
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+from pydantic import TypeAdapter
+
+from tests.llm.engines.openvino.test_engine import VERSION
+from trimodal.bench.llm.structured import MOST_BYTES, answer, draw_schema, run
+from trimodal.llm.engines.protocol import Engine, EngineRequest, Sampling, open_engine
+from trimodal.llm.settings import LlmSettings
+from trimodal.llm.structured.constraint import constraint
+from trimodal.llm.structured.json_schema import FORMATS
+from trimodal.llm.structured.tools import read_tools
+from trimodal.llm.tokenizer import CheckpointTokenizer
+
+pytestmark = pytest.mark.build
+
+PARSED = {
+    "date": datetime.date, "time": datetime.time, "date-time": datetime.datetime, "uuid": uuid.UUID,
+    "ipv4": ipaddress.IPv4Address,
+}  # fmt: skip
+HARD = [
+    {"$ref": "#/$defs/n", "$defs": {"n": {"type": "object", "properties": {
+        "v": {"type": "integer", "minimum": -5, "maximum": 5},
+        "next": {"anyOf": [{"$ref": "#/$defs/n"}, {"type": "null"}]},
+    }, "required": ["v", "next"], "additionalProperties": False}}},
+    {"type": "array", "prefixItems": [{"type": "integer"}, {"const": "x"}], "items": False, "minItems": 2},
+    {"type": "array", "items": {"type": "number", "minimum": 0, "maximum": 1}, "minItems": 2, "maxItems": 4},
+    {"type": "string", "minLength": 70, "maxLength": 130},
+    {"type": "object", "additionalProperties": {"type": "boolean"}, "required": ["a"]},
+    {"enum": ["<|user|> \U0001f600 \"\\\n\t"]},
+    {"oneOf": [
+        {"type": "object", "properties": {"k": {"const": kind}}, "required": ["k"]} for kind in ("a", "b")
+    ]},
+    {"type": "object", "properties": {f"o{index}": {"type": "null"} for index in range(8)},
+     "required": ["o5"], "additionalProperties": False},
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> CheckpointTokenizer:
+    return CheckpointTokenizer(VERSION / "openvino-int8")
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Callable[..., Engine]]:
+    engines: dict[str, Engine] = {}
+
+    def make(speculation: str = "none") -> Engine:
+        if speculation not in engines:
+            values = {"threads": 1, "version_directory": VERSION, "num_kv_blocks": 256}
+            settings = LlmSettings.model_validate(values | {"speculation": speculation})
+            engines[speculation] = open_engine(settings)
+        return engines[speculation]
+
+    yield make
+    for engine in engines.values():
+        engine.close()
+
+
+def grammar(schema: Any) -> str:
+    return constraint(
+        json.dumps({"type": "json_schema", "json_schema": {"schema": schema}}), None, MOST_BYTES
+    )
+
+
+@pytest.mark.parametrize("speculation", ["none", "prompt_lookup"])
+def test_drawn_schemas_are_kept(
+    opened: Callable[..., Engine], tokenizer: CheckpointTokenizer, speculation: str
+) -> None:
+    draw = random.Random(7)
+    schemas = [draw_schema(draw) for _ in range(10)]
+    outcome = run(opened(speculation), tokenizer, schemas, 400)
+    assert outcome.wrong == []
+    assert outcome.complete >= 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("speculation", ["none", "prompt_lookup"])
+def test_two_hundred_drawn_schemas_are_kept(
+    opened: Callable[..., Engine], tokenizer: CheckpointTokenizer, speculation: str
+) -> None:
+    draw = random.Random(1)
+    outcome = run(opened(speculation), tokenizer, [draw_schema(draw) for _ in range(200)], 400)
+    assert outcome.wrong == []
+    assert outcome.complete >= 180
+
+
+@pytest.mark.parametrize("schema", HARD, ids=range(len(HARD)))
+def test_what_is_hard_to_keep(
+    opened: Callable[..., Engine], tokenizer: CheckpointTokenizer, schema: Any
+) -> None:
+    for seed, temperature in enumerate((0.0, 1.0, 2.0)):
+        sampling = Sampling(300, temperature, seed=seed, grammar=grammar(schema))
+        text, reason, _ = answer(opened(), tokenizer, EngineRequest(1, [1, 4, 70], sampling))
+        if reason == "stop":
+            jsonschema.validate(json.loads(text), schema)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_formats_are_kept(opened: Callable[..., Engine], tokenizer: CheckpointTokenizer, form: str) -> None:
+    sampling = Sampling(120, 1.5, seed=4, grammar=grammar({"type": "string", "format": form}))
+    text, reason, _ = answer(opened(), tokenizer, EngineRequest(1, [1, 4, 70], sampling))
+    assert reason == "stop"
+    value = TypeAdapter(PARSED[form]).validate_json(text) if form in PARSED else json.loads(text)
+    assert value
+
+
+@pytest.mark.parametrize(
+    "name", ["", "\x00\x1f\x7f", "\u2028\ufeff\uffff", "\U0010ffff", '"\\/', "[a-z]{2}|r1", "}"]
+)
+def test_any_text_can_be_a_name_and_a_constant(
+    opened: Callable[..., Engine], tokenizer: CheckpointTokenizer, name: str
+) -> None:
+    schema = {"type": "object", "properties": {name: {"const": [name]}}, "required": [name]}
+    sampling = Sampling(300, 1.0, seed=1, grammar=grammar(schema | {"additionalProperties": False}))
+    text, reason, _ = answer(opened(), tokenizer, EngineRequest(1, [1, 4, 70], sampling))
+    assert (json.loads(text), reason) == ({name: [name]}, "stop")
+
+
+def test_an_answer_that_never_ends_is_cut(
+    opened: Callable[..., Engine], tokenizer: CheckpointTokenizer
+) -> None:
+    schema = {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}
+    request = EngineRequest(1, [1, 4, 70], Sampling(60, grammar=grammar(schema)))
+    text, reason, _ = answer(opened(), tokenizer, request)
+    assert (text[:5], reason) == ('{"a":', "length")
+
+
+def test_free_answers_beside_it_are_as_alone(
+    opened: Callable[..., Engine], tokenizer: CheckpointTokenizer
+) -> None:
+    engine = opened()
+    prompt = tokenizer.encode(tokenizer.render([{"role": "user", "content": "what is a lambda?"}]))
+    alone, _, _ = answer(engine, tokenizer, EngineRequest(1, prompt, Sampling(60)))
+    made: dict[int, list[int]] = {number: [] for number in range(2, 6)}
+    for number in made:
+        form = grammar({"type": "array", "items": {"type": "boolean"}}) if number % 2 else ""
+        engine.add(EngineRequest(number, prompt, Sampling(60, grammar=form)))
+    while engine.has_work():
+        for output in engine.step():
+            made[output.id] += output.token_ids
+    assert tokenizer.decode(made[2]) == tokenizer.decode(made[4]) == alone
+    assert set(tokenizer.decode_whole(made[3])) <= set("[]truefals, ")
+
+
+@pytest.mark.parametrize("choice", ["auto", "required"])
+def test_calls_are_valid_and_text_beside_them_is_free(
+    opened: Callable[..., Engine], tokenizer: CheckpointTokenizer, choice: str
+) -> None:
+    function = {"name": "f", "parameters": {"type": "object", "properties": {"n": {"enum": [1, 2]}}}}
+    tools = read_tools(json.dumps([{"type": "function", "function": function}]), choice, False)
+    prompt = tokenizer.encode(tokenizer.render([{"role": "user", "content": "what is a lambda?"}]))
+    request = EngineRequest(1, prompt, Sampling(80, grammar=constraint(None, tools, MOST_BYTES)))
+    text, reason, _ = answer(opened(), tokenizer, request)
+    free, _, _ = answer(opened(), tokenizer, EngineRequest(2, prompt, Sampling(80)))
+    if choice == "auto":
+        assert text == free
+    else:
+        head, tail = '<tool_call>\n{"name": "f", "arguments": ', "}\n</tool_call>"
+        assert (text.startswith(head), text.endswith(tail), reason) == (True, True, "stop")
+        assert json.loads(text[len(head) : -len(tail)]) in ({}, {"n": 1}, {"n": 2})
+
+
+def test_beside_a_draft_model_it_says_that_it_cannot(opened: Callable[..., Engine]) -> None:
+    assert opened("draft").info.unstructured == "a draft model speculates"
+    assert opened().info.unstructured == ""

@@ -1,0 +1,138 @@
+"""What a request says of its answer's form: response_format, tools and choice, good and bad."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from trimodal.errors import InvalidArgument
+from trimodal.llm.settings import LlmSettings
+from trimodal.llm.structured.constraint import constraint as whole_constraint
+from trimodal.llm.structured.tools import Tools, read_tools
+
+CLOCK = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object"}}}
+DICE = {"type": "function", "function": {"name": "dice", "description": "Throws dice."}}
+NUMBERS = [{"type": "number", "minimum": -123456.7 - number, "maximum": 7654321} for number in range(99)]
+BIG = {"type": "object", "properties": {f"p{number}": one for number, one in enumerate(NUMBERS)}}
+DEEP = '{"type": "json_schema", "json_schema": {"schema": ' + '{"items":' * 99 + "{}" + "}" * 101
+SCHEMA = '{"type": "json_schema", "json_schema": '
+OTHER = '{"type": "function", "function": {"name": "other"}}'
+
+
+def constraint(response_format: str | None, tools: Tools | None) -> str:
+    return whole_constraint(response_format, tools, LlmSettings().max_grammar_bytes)
+
+
+def form(**schema: Any) -> str:
+    return json.dumps({"type": "json_schema", "json_schema": {"schema": schema}})
+
+
+def tools(*functions: Any, choice: str | None = None, parallel: bool | None = None) -> Tools | None:
+    return read_tools(json.dumps(functions), choice, parallel)
+
+
+def test_text_is_free() -> None:
+    assert constraint(None, None) == constraint('{"type": "text"}', None) == ""
+    assert constraint(None, tools(CLOCK, choice="none")) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "response_format is not valid JSON"),
+        ("[" * 5000, "response_format is nested too deeply"),
+        (
+            DEEP,
+            "nested too deeply",
+        ),
+        ("NaN", "response_format holds NaN"),
+        ('{"a": 1e999}', "response_format holds a number that is too large"),
+        ('{"a": ' + "9" * 5000 + "}", "more digits than can be read"),
+        ("[]", r"response_format is \[\]: an object"),
+        ("{}", "response_format: type is None"),
+        ('{"type": 3}', "response_format: type is 3"),
+        ('{"type": "xml"}', "type is 'xml': one of text, json_object, json_schema"),
+        ('{"type": "text", "schema": {}}', "unknown key 'schema'"),
+        ('{"type": "json_object", "json_schema": {}}', "unknown key 'json_schema'"),
+        ('{"type": "json_schema"}', 'json_schema must be an object with a "schema"'),
+        (
+            SCHEMA + '{"schema": true}}',
+            'json_schema must be an object with a "schema"',
+        ),
+        (
+            '{"type": "json_schema", "json_schema": {"schema": {}, "x": 1}}',
+            "json_schema has an unknown key 'x'",
+        ),
+        (form(**BIG), "response_format is too complex: its grammar has"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_a_bad_response_format_is_refused_by_name(text: str, problem: str) -> None:
+    with pytest.raises(InvalidArgument, match=problem):
+        constraint(text, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "tools is not valid JSON"),
+        ("{}", "tools must be a list of 1 to 64"),
+        ("[]", "tools must be a list of 1 to 64"),
+        ("[1]", r"tools\[0\] must be"),
+        ('[{"type": "web_search"}]', r"tools\[0\] must be"),
+        ('[{"type": "function", "function": 1}]', r"tools\[0\].function must be an object"),
+        ('[{"type": "function", "function": {"name": "a b"}}]', r"tools\[0\].function.name is 'a b'"),
+        ('[{"type": "function", "function": {"name": "a", "x": 1}}]', "unknown key 'x'"),
+        ('[{"type": "function", "function": {"name": "a", "description": 1}}]', "description must be a text"),
+        (
+            '[{"type": "function", "function": {"name": "a", "parameters": 1}}]',
+            "parameters must be a JSON Schema",
+        ),
+        (json.dumps([CLOCK, CLOCK]), "two functions 'clock'"),
+    ],
+)
+def test_bad_tools_are_refused_by_name(text: str, problem: str) -> None:
+    with pytest.raises(InvalidArgument, match=problem):
+        read_tools(text, None, None)
+
+
+def test_parameters_that_cannot_be_kept_are_refused_by_name() -> None:
+    def one(parameters: Any) -> Any:
+        return {"type": "function", "function": {"name": "f", "parameters": parameters}}
+
+    with pytest.raises(InvalidArgument, match=r"tools\[1\].function.parameters: type is 'array': 'object'"):
+        constraint(None, tools(CLOCK, one({"type": "array"})))
+    bad = {"type": "object", "properties": {"a": {"pattern": "x"}}}
+    with pytest.raises(InvalidArgument, match=r"tools\[0\].function.parameters: properties.a.pattern is not"):
+        constraint(None, tools(one(bad)))
+
+
+@pytest.mark.parametrize(
+    "choice",
+    ["any", "{", OTHER, '{"type": "function"}', "[]"],
+)
+def test_a_choice_that_is_none_of_the_tools_is_refused(choice: str) -> None:
+    with pytest.raises(InvalidArgument, match="tool_choice"):
+        tools(CLOCK, choice=choice)
+
+
+def test_a_choice_without_tools_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="tool_choice is given without tools"):
+        read_tools(None, "required", None)
+    with pytest.raises(InvalidArgument, match="parallel_tool_calls is given without tools"):
+        read_tools(None, None, True)
+    assert read_tools(None, "none", None) is None
+
+
+def test_what_may_be_called() -> None:
+    named = json.dumps({"type": "function", "function": {"name": "dice"}})
+    only = constraint(None, tools(CLOCK, DICE, choice=named))
+    assert "dice" in only
+    assert "clock" not in only
+    several = constraint(None, tools(CLOCK, DICE, choice="required"))
+    assert "{0,7}" in several.splitlines()[0]
+    one = constraint(None, tools(CLOCK, DICE, choice="required", parallel=False))
+    assert "{0,7}" not in one.splitlines()[0]
+    assert constraint('{"type": "json_object"}', tools(CLOCK)).startswith("root ::= object | ")

@@ -1,0 +1,118 @@
+"""Turns the text of an answer that may call functions into OpenAI's tool_calls, as it comes or whole.
+
+The model's grammar sees to the form: <tool_call>, a line with {"name": …, "arguments": …}, </tool_call>.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import Any
+
+from trimodal.llm.structured.call_text import CALL_BEGINS, CALL_ENDS
+
+_HEAD = re.compile(r'\s*\{"name": "([a-zA-Z0-9_-]+)", "arguments": ')
+Part = dict[str, Any]
+
+
+class CallReader:
+    """Reads one answer. `calls`: how many have begun."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self._held = ""
+        self._place = "text"  # then head, arguments, tail, and text again
+        self._depth = 0
+        self._quoted = self._escaped = False
+
+    def read(self, text: str, *, last: bool = False) -> list[Part]:
+        """Deltas of a message: its content, and calls of functions."""
+        self._held += text
+        parts: list[Part] = []
+        while True:
+            before = self._place, self._held
+            parts += getattr(self, f"_read_{self._place}")(last)
+            if (self._place, self._held) == before:
+                return parts
+
+    def _read_text(self, last: bool) -> list[Part]:
+        if self.calls:  # only another call may follow, on a new line
+            self._held = self._held.lstrip()
+        at = self._held.find(CALL_BEGINS)
+        if at >= 0:
+            text, self._held = self._held[:at], self._held[at + len(CALL_BEGINS) :]
+            self._place = "head"
+            return text_part(text)
+        keep = 0 if last else _overlap(self._held)
+        cut = len(self._held) - keep
+        text, self._held = self._held[:cut], self._held[cut:]
+        return text_part(text)
+
+    def _read_head(self, last: bool) -> list[Part]:
+        found = _HEAD.match(self._held)
+        if not found:
+            if not last:
+                return []
+            text, self._held = CALL_BEGINS + self._held, ""
+            self._place = "text"
+            return text_part(text)
+        self._held = self._held[found.end() :]
+        self._place = "arguments"
+        id = f"call_{secrets.token_hex(12)}"
+        call = {"id": id, "type": "function", "function": {"name": found[1], "arguments": ""}}
+        self.calls += 1
+        return [{"tool_calls": [{"index": self.calls - 1, **call}]}]
+
+    def _read_arguments(self, last: bool) -> list[Part]:
+        end = len(self._held)
+        for at, character in enumerate(self._held):
+            self._follow(character)
+            if not self._depth:
+                end, self._place = at + 1, "tail"
+                break
+        text, self._held = self._held[:end], self._held[end:]
+        if not text:
+            return []
+        return [{"tool_calls": [{"index": self.calls - 1, "function": {"arguments": text}}]}]
+
+    def _read_tail(self, last: bool) -> list[Part]:
+        at = self._held.find(CALL_ENDS)
+        if at >= 0:
+            self._held = self._held[at + len(CALL_ENDS) :]
+            self._place = "text"
+        return []
+
+    def _follow(self, character: str) -> None:
+        """Counts the braces that are open, outside of strings."""
+        if self._escaped:
+            self._escaped = False
+        elif self._quoted:
+            self._quoted, self._escaped = character != '"', character == "\\"
+        elif character == '"':
+            self._quoted = True
+        elif character in "{}":
+            self._depth += 1 if character == "{" else -1
+
+
+def read_calls(text: str) -> Part:
+    """The message of a whole answer: content (None where there are only calls) and tool_calls, if any."""
+    content, calls = "", []
+    for part in CallReader().read(text, last=True):
+        content += part.get("content", "")
+        for call in part.get("tool_calls", ()):
+            if "id" in call:
+                calls.append({key: call[key] for key in ("id", "type", "function")})
+            else:
+                calls[-1]["function"]["arguments"] += call["function"]["arguments"]
+    return {"content": content or None, "tool_calls": calls} if calls else {"content": content}
+
+
+def text_part(text: str) -> list[Part]:
+    """The delta of a text; none where it is empty."""
+    return [{"content": text}] if text else []
+
+
+def _overlap(text: str) -> int:
+    """Length of the longest end of `text` that begins a call."""
+    lengths = range(min(len(text), len(CALL_BEGINS) - 1), 0, -1)
+    return next((length for length in lengths if text.endswith(CALL_BEGINS[:length])), 0)

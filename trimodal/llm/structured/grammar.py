@@ -1,0 +1,141 @@
+"""Collects the rules of a grammar in the EBNF of xgrammar, which is behind the engines' constrained decoding.
+
+Every grammar is made here and none by a client: OpenVINO GenAI compiles them within a step of the whole
+batch, and one that it cannot read ends the engine with all its requests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+
+from trimodal.errors import InvalidArgument
+
+SEPARATOR = '"," " "?'
+MOST_REPEATS = 4096
+"""The longest that a bounded string or list is let grow to: a schema that allows more is still kept."""
+
+_ESCAPE = r'"\\" (["\\/bfnrt] | "u" ([0-9a-cA-CefEF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2}))'
+# All that stands unescaped in a JSON string; half a surrogate pair is no character.
+_PLAIN = r"[\x20-\x21\x23-\x5B\x5D-\uD7FF\uE000-\U0010FFFF]"
+_FREE = {
+    "string": f'"\\"" {_PLAIN}* (escape {_PLAIN}*)* "\\""',
+    "number": '"-"? ("0" | [1-9] [0-9]{0,14}) ("." [0-9]{1,10})?',
+    "integer": '"-"? ("0" | [1-9] [0-9]{0,14})',
+    "boolean": '"true" | "false"',
+    "null": '"null"',
+    "object": f'"{{" (pair ({SEPARATOR} pair)*)? "}}"',
+    "array": f'"[" (value ({SEPARATOR} value)*)? "]"',
+}
+TYPES = tuple(_FREE)
+_SHARED = _FREE | {
+    "escape": _ESCAPE,
+    "character": f"{_PLAIN} | escape",
+    "pair": 'string ":" " "? value',
+    "value": "string | number | boolean | null | object | array",
+}
+_NEEDS = {
+    "string": ("escape",), "character": ("escape",), "pair": ("string", "value"), "object": ("pair",),
+    "array": ("value",), "value": ("string", "number", "boolean", "null", "object", "array"),
+}  # fmt: skip
+# Many repeats are made of lots: 256 in one cost xgrammar 60 ms a token, in lots of 16 about 3.
+_LOT = 16
+
+
+class Grammar:
+    """Rules by name; the same rule is kept once."""
+
+    def __init__(self) -> None:
+        self._rules: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+
+    def text(self, root: str) -> str:
+        """The whole grammar, of which an answer is one `root` (an expression)."""
+        lines = [f"root ::= {root}", *(f"{name} ::= {body}" for name, body in self._rules.items())]
+        return "\n".join(lines) + "\n"
+
+    def shared(self, name: str) -> str:
+        """One of the rules of JSON itself: a type's, "value", "pair" or "character"."""
+        if name not in self._rules:
+            self._rules[name] = _SHARED[name]
+            for needed in _NEEDS.get(name, ()):
+                self.shared(needed)
+        return name
+
+    def rule(self, body: str) -> str:
+        """The name of a rule with this body."""
+        name = self._names.get(body)
+        if name is None:
+            name = self._names[body] = f"r{len(self._names) + 1}"
+            self._rules[name] = body
+        return name
+
+    def recursive(self, make: Callable[[str], str]) -> str:
+        """The name of a rule whose body, which `make` returns, may use that name."""
+        name = f"r{len(self._names) + 1}"
+        self._names[f" {name}"] = name  # no body begins with a blank
+        self._rules[name] = make(name)
+        return name
+
+    def repeated(self, name: str, least: int, most: int) -> str:
+        """An expression of `least` to `most` times the rule `name`."""
+        parts = []
+        for size, lot in reversed(list(self._lots(name, least))):
+            if count := least // size % _LOT:
+                parts.append(_times(lot, count, count))
+        if spare := most - least:
+            parts.append(self._up_to(name, spare))
+        return " ".join(parts) or '""'
+
+    def _up_to(self, name: str, most: int) -> str:
+        """An expression of at most so many times: whole lots, then what is less than one."""
+        size, lot = list(self._lots(name, most))[-1]
+        if size == 1:
+            return _times(lot, 0, most)
+        count, rest = divmod(most, size)
+        full = _times(lot, count, count) + (f" {self._up_to(name, rest)}" if rest else "")
+        fewer = f"{_times(lot, 0, count - 1)} " if count > 1 else ""
+        less = self.rule(self._up_to(name, size - 1))
+        return self.rule(f"{fewer}{less} | {full}")
+
+    def _lots(self, name: str, most: int) -> Iterator[tuple[int, str]]:
+        """Sizes and names of the rules for 1, 16, 256 … times `name`, up to the largest within `most`."""
+        size = 1
+        yield size, name
+        while size * _LOT <= most:
+            size *= _LOT
+            name = self.rule(_times(name, _LOT, _LOT))
+            yield size, name
+
+
+def _times(name: str, least: int, most: int) -> str:
+    if least == most:
+        return name if most == 1 else f"{name}{{{most}}}"
+    return f"{name}{{{least},{most}}}"
+
+
+def literal(text: str) -> str:
+    """A terminal: exactly this text."""
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def json_literal(value: object, where: str) -> str:
+    """A terminal: this value, as compact JSON. Raises InvalidArgument: it cannot be written."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"{where} holds a lone surrogate: it is not valid Unicode") from None
+    return literal(text)
+
+
+def one_of(expressions: Sequence[str]) -> str:
+    """An expression: any of these."""
+    return expressions[0] if len(expressions) == 1 else f"({' | '.join(expressions)})"
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\' or not character.isprintable() or ord(character) > 0x7E:
+        code = ord(character)
+        return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
+    return character
