@@ -39,7 +39,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             file = str(super()._split_scope(nodeid))
             if file.startswith(TORCH):
                 return "torch"
-            return file.rpartition("/")[0] if file.startswith("tests/e2e/") else file
+            return file.rpartition("/")[0] if file.startswith(("tests/e2e/", "tests/gateway/page/")) else file
 
     return Scheduling(config, log)
 

@@ -63,6 +63,8 @@ def test_it_holds_repository_build_scripts_samples_and_engines(wheel: Path) -> N
         f"{DATA}/build/steps/vision/export.py",
         f"{DATA}/build/demo/speech/samples/samples.json",
         f"{DATA}/build/demo/vision/samples/digit-7-a.png",
+        "trimodal/gateway/page/index.html",
+        "trimodal/gateway/page/scripts/audio/worklet.js",
     } <= names
     # Neither a checkout's own engines, nor checkpoints for training, nor byte code.
     engines = {name for name in names if name.startswith(f"{DATA}/model_repository/") and name.count("/") > 5}

@@ -36,6 +36,7 @@ from trimodal.gateway.openai.schemas import (
     ResponseRequest,
 )
 from trimodal.gateway.openai.vectors import embeddings
+from trimodal.gateway.page.serving import add_page
 from trimodal.gateway.quota import Usage
 from trimodal.gateway.realtime.route import add_realtime
 from trimodal.gateway.realtime.sessions import Sessions
@@ -81,6 +82,7 @@ def make_app(settings: GatewaySettings, client: Client) -> FastAPI:
     add_generation(app, gateway)
     add_media(app, gateway)
     add_operation(app, gateway)
+    add_page(app)
     app.state.sessions = Sessions(client, gateway.access)
     add_realtime(app, app.state.sessions, gateway.access, settings)
     if settings.cors_origins:

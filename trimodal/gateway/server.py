@@ -94,6 +94,22 @@ def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
 _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
 
+class _DrainingServer(uvicorn.Server):
+    """uvicorn's, whose drain also ends the realtime sessions."""
+
+    def __init__(self, config: uvicorn.Config, sessions: Sessions) -> None:
+        super().__init__(config)
+        self._sessions = sessions
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # A second is for the closing itself.
+        patience = max(0.0, (self.config.timeout_graceful_shutdown or 0) - 1.0)
+        await asyncio.gather(self._sessions.drain(patience), super().shutdown(sockets))
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, RealtimeProtocol):  # its client does not read
+                connection.abort()
+
+
 def open_port(settings: GatewaySettings) -> socket.socket:
     """A socket that listens as the settings say. Raises: ServerError when the port is taken or no address."""
     try:

@@ -81,6 +81,14 @@ def test_the_stream_ends_with_done_and_is_not_kept_back_by_proxies(serve: Serve)
     assert (answer.headers["cache-control"], answer.headers["x-accel-buffering"]) == ("no-cache", "no")
 
 
+def test_a_stream_tells_where_its_time_went(serve: Serve) -> None:
+    served = serve(fake_triton(llm=scripted(ANSWER, step=0.01)))
+    *_, last = served.openai().chat.completions.create(model="llm", messages=CHAT, stream=True)
+    told = last.trimodal
+    assert 10 <= told["ttft_ms"] < told["total_ms"]
+    assert told["total_ms"] >= 10 * WORDS
+
+
 async def test_many_at_once(serve: Serve) -> None:
     async with serve().openai_async() as client:
         asked = (client.chat.completions.create(model="llm", messages=CHAT) for _ in range(32))

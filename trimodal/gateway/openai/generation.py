@@ -55,7 +55,10 @@ def usage_body(tokens: Sequence[Tokens], choices: int) -> dict[str, Any]:
 def note_body(stream: Stream) -> dict[str, Any]:
     """How an answer came about, for the field "trimodal"; what there is nothing to say of is left out."""
     note = stream.note
-    told: dict[str, Any] = {"queue_ms": round(note.queue_ms, 3)}
+    timing = stream.timing
+    told: dict[str, Any] = {"queue_ms": round(note.queue_ms, 3), "total_ms": round(timing.latency * 1e3, 3)}
+    if timing.ttft is not None:
+        told["ttft_ms"] = round(timing.ttft * 1e3, 3)
     if note.cache:
         told |= {"cache": note.cache, "similarity": round(note.similarity, 4)}
     if note.trimmed:

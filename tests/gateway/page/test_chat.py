@@ -1,0 +1,167 @@
+"""Typed chat: answers that stream, figures under them, stopping, several turns."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+
+import numpy as np
+from playwright.sync_api import Page, expect
+
+from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fake_triton
+from tests.gateway.page.conftest import Open, answers, ask
+from trimodal.client.transports.base import Request, Tensors
+from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
+from trimodal.client.transports.tensors import strings
+from trimodal.errors import Unavailable
+
+
+async def endless(request: Request) -> AsyncIterator[Tensors]:
+    """Never comes to an end by itself."""
+    count = 0
+    while True:
+        count += 1
+        yield llm_outputs(f"word{count} ", completion_tokens=count)
+        await asyncio.sleep(0.01)
+
+
+def wait_for_cancelled(triton: FakeTransport) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not triton.cancelled:
+        assert time.monotonic() < deadline, "the generation was not cancelled"
+        time.sleep(0.01)
+
+
+def sent_messages(triton: FakeTransport) -> list[list[dict[str, str]]]:
+    return [json.loads(request.inputs["messages"][0]) for request in triton.requests]
+
+
+def finished(page: Page, count: int = 1) -> None:
+    expect(page.locator("details.timing")).to_have_count(count)
+
+
+def test_an_answer_with_its_figures(serve: Serve, open_page: Open) -> None:
+    served = serve(fake_triton(llm=scripted(ANSWER, step=0.02)))
+    page = open_page(served.url)
+    ask(page, "what is a lambda?")
+    finished(page)
+    assert answers(page) == [ANSWER]
+    expect(page.locator(".question")).to_have_text("what is a lambda?")
+    line = page.locator("details.timing summary")
+    expect(line).to_contain_text("TTFT")
+    expect(line).to_contain_text(f"{len(ANSWER.split())} tokens")
+    expect(line).to_contain_text("tokens/s")
+    expect(line).to_contain_text("not cached")
+    assert sent_messages(served.triton) == [[{"role": "user", "content": "what is a lambda?"}]]
+    expect(page.get_by_label("Your question")).to_have_value("")
+
+
+def test_the_parts_of_the_time_add_up(serve: Serve, open_page: Open) -> None:
+    page = open_page(serve(fake_triton(llm=scripted(ANSWER, step=0.01))).url)
+    ask(page, "one")
+    finished(page)
+    (turn,) = json.loads(page.evaluate("sessionStorage.getItem('trimodal.turns')"))
+    timing = turn["answer"]["timing"]
+    parts = dict(timing["parts"])
+    assert list(parts) == ["network", "queue", "first token", "tokens"]
+    assert all(part >= 0 for part in parts.values())
+    assert abs(sum(parts.values()) - timing["total"]) < 0.01
+    assert abs(timing["ttft"] - parts["network"] - turn["answer"]["note"]["ttft_ms"]) < 0.01
+    assert parts["tokens"] > 10 * (len(ANSWER.split()) - 2)
+    page.locator("details.timing summary").click()
+    shown = page.locator("details .waterfall").get_by_role("rowheader").all_inner_texts()
+    assert shown == [*parts, "total"]
+    expect(page.locator("#last-request .waterfall")).to_be_visible()
+    expect(page.locator("#figures-count")).to_have_text("of 1")
+
+
+def test_a_mark_where_the_cache_answered(serve: Serve, open_page: Open) -> None:
+    async def cached(request: Request) -> AsyncIterator[Tensors]:
+        note = {"cache": strings([b"semantic"]), "trimmed": strings([b"{}"])}
+        figures = {"similarity": 0.97, "queue_ms": 0.0, "predicted_ttft_ms": float("nan")}
+        note |= {name: np.array([value], np.float32) for name, value in figures.items()}
+        yield {**llm_outputs("A kept answer.", "stop"), **note}
+
+    page = open_page(serve(fake_triton(llm=cached)).url)
+    ask(page, "one")
+    expect(page.locator("details.timing summary .hit")).to_have_text("semantic cache hit")
+
+
+def test_stop_cancels_the_generation(serve: Serve, open_page: Open) -> None:
+    served = serve(fake_triton(llm=endless))
+    page = open_page(served.url)
+    ask(page, "count")
+    expect(page.locator(".answer .text")).to_contain_text("word3")
+    page.get_by_role("button", name="Stop").click()
+    wait_for_cancelled(served.triton)
+    expect(page.locator(".mark.stopped")).to_contain_text("Stopped.")
+    text = answers(page)[0]
+    expect(page.get_by_role("button", name="Send")).to_be_visible()
+    assert answers(page) == [text]
+
+
+def test_stop_before_the_first_token(serve: Serve, open_page: Open) -> None:
+    async def slow(request: Request) -> AsyncIterator[Tensors]:
+        await asyncio.sleep(LIMIT_S)
+        yield llm_outputs("late", "stop")
+
+    served = serve(fake_triton(llm=slow))
+    page = open_page(served.url)
+    ask(page, "count")
+    expect(page.locator(".answer .waiting")).to_be_visible()
+    page.keyboard.press("Escape")
+    wait_for_cancelled(served.triton)
+    expect(page.locator(".mark.stopped")).to_be_visible()
+
+
+def test_the_talk_goes_on_and_a_new_one_begins_empty(serve: Serve, open_page: Open) -> None:
+    served = serve()
+    page = open_page(served.url)
+    for count, question in enumerate(("one", "two"), 1):
+        ask(page, question)
+        finished(page, count)
+    page.get_by_role("button", name="New chat").click()
+    expect(page.locator(".turn")).to_have_count(0)
+    ask(page, "three")
+    finished(page)
+    one, two, three = ({"role": "user", "content": text} for text in ("one", "two", "three"))
+    assert sent_messages(served.triton) == [
+        [one], [one, {"role": "assistant", "content": ANSWER}, two], [three],
+    ]  # fmt: skip
+
+
+def test_what_is_refused_is_said_and_can_be_tried_again(serve: Serve, open_page: Open) -> None:
+    async def full(request: Request) -> AsyncIterator[Tensors]:
+        raise Unavailable("the queue is full")
+        yield {}
+
+    triton = fake_triton(llm=full)
+    page = open_page(serve(triton).url)
+    ask(page, "one")
+    expect(page.locator(".mark.failed")).to_contain_text("the queue is full")
+    triton.functions["llm"] = scripted(ANSWER)
+    page.get_by_role("button", name="Try again").click()
+    finished(page)
+    assert answers(page) == [ANSWER]
+
+
+def test_code_and_paragraphs(serve: Serve, open_page: Open) -> None:
+    text = "Use `f(x)`.\n\n```python\ndef f(x):\n    return x\n```\n\nThat is all."
+    page = open_page(serve(fake_triton(llm=scripted(text))).url)
+    ask(page, "how?")
+    finished(page)
+    expect(page.locator(".answer .text p")).to_have_text(["Use f(x).", "That is all."])
+    expect(page.locator(".answer .text p code")).to_have_text("f(x)")
+    assert page.locator(".answer .text pre code").text_content() == "def f(x):\n    return x"
+
+
+def test_a_reader_hears_the_answer_once(serve: Serve, open_page: Open) -> None:
+    page = open_page(serve(fake_triton(llm=scripted(ANSWER, step=0.01))).url)
+    ask(page, "one")
+    finished(page)
+    expect(page.locator("#announcement")).to_have_text(ANSWER)
+    assert page.locator("#announcement").get_attribute("role") == "status"
+    assert page.locator("#turns").evaluate("e => e.closest('[aria-live], [role=log]')") is None
+    assert page.locator(".answer").get_attribute("aria-busy") == "false"

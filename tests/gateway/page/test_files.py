@@ -1,0 +1,134 @@
+"""Pictures that are chosen, dropped or pasted; questions that are spoken."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.gateway.conftest import Serve
+from tests.gateway.page.conftest import RATE, TONE_HZ, Open, ask, pitch
+from trimodal.client.transports.fake import FakeTransport
+
+SOME_SPEECH = re.compile(r"Listening (0\.[5-9]|[1-9])")
+A_SECOND = re.compile(r"Listening [1-9]\.")
+NAME = "digit.png"
+# A file that the page makes itself, given to it by an event as a user's hand would.
+GIVE = """([kind, type, name]) => {
+  const transfer = new DataTransfer();
+  transfer.items.add(new File(["a picture"], name, { type }));
+  const data = kind === "paste" ? { clipboardData: transfer } : { dataTransfer: transfer };
+  const Event = kind === "paste" ? ClipboardEvent : DragEvent;
+  const target = document.getElementById("question");
+  for (const name of kind === "paste" ? ["paste"] : ["dragover", "drop"]) {
+    target.dispatchEvent(new Event(name, { bubbles: true, cancelable: true, ...data }));
+  }
+}"""
+
+NO_MICROPHONE = """() => {
+  navigator.mediaDevices.getUserMedia = async () => { throw new DOMException("", "NotFoundError"); };
+}"""
+
+
+def ask_about_the_picture(page: Page, triton: FakeTransport) -> None:
+    expect(page.locator("#attachments .file")).to_have_text(NAME)
+    ask(page, "which digit?")
+    expect(page.locator(".found .value")).to_have_text("seven (0.90), one (0.10)")
+    expect(page.locator(".answer .text")).to_have_text("A seven.")
+    expect(page.get_by_alt_text(f"Picture {NAME}")).to_have_count(1)
+    expect(page.locator("#attachments")).to_be_hidden()
+    (request,) = triton.requests
+    assert request.model == "assistant"
+    assert request.inputs["image"].tolist() == [b"a picture"]
+    assert request.inputs["text_input"].tolist() == [b"which digit?"]
+
+
+def test_a_picture_that_is_chosen(serve: Serve, open_page: Open) -> None:
+    served = serve()
+    page = open_page(served.url)
+    with page.expect_file_chooser() as chosen:
+        page.get_by_role("button", name="Picture").click()
+    chosen.value.set_files({"name": NAME, "mimeType": "image/png", "buffer": b"a picture"})
+    ask_about_the_picture(page, served.triton)
+
+
+def test_a_picture_that_is_dropped(serve: Serve, open_page: Open) -> None:
+    served = serve()
+    page = open_page(served.url)
+    page.evaluate(GIVE, ["drop", "image/png", NAME])
+    expect(page.locator("#drop")).to_be_hidden()
+    ask_about_the_picture(page, served.triton)
+
+
+def test_a_picture_that_is_pasted_and_one_that_is_none(serve: Serve, open_page: Open) -> None:
+    served = serve()
+    page = open_page(served.url)
+    page.evaluate(GIVE, ["paste", "text/html", "page.html"])
+    expect(page.locator("#notice")).to_have_text("A picture is a PNG, JPEG or WebP file.")
+    page.evaluate(GIVE, ["paste", "image/png", NAME])
+    page.get_by_role("button", name=f"Remove {NAME}").click()
+    expect(page.locator("#attachments")).to_be_hidden()
+    page.evaluate(GIVE, ["paste", "image/png", NAME])
+    ask_about_the_picture(page, served.triton)
+
+
+def test_a_picture_that_the_tab_cannot_store(serve: Serve, open_page: Open, tmp_path: Path) -> None:
+    page = open_page(serve().url)
+    large = tmp_path / NAME
+    large.write_bytes(bytes(6_000_000))
+    page.locator("#picture-input").set_input_files(large)
+    expect(page.locator("#attachments .file")).to_have_text(NAME)
+    ask(page, "which digit?")
+    expect(page.locator("details.timing")).to_be_visible()
+    page.reload()
+    expect(page.locator(".question")).to_contain_text("The picture did not fit into this tab's storage.")
+    expect(page.locator(".answer .text")).to_have_text("A seven.")
+
+
+def test_a_question_that_is_spoken(serve: Serve, open_page: Open) -> None:
+    served = serve()
+    page = open_page(served.url)
+    button = page.get_by_role("button", name="Hold to talk")
+    listening = page.get_by_role("button", name="Listening")
+    button.hover()
+    page.mouse.down()
+    expect(listening).to_contain_text(A_SECOND)
+    page.mouse.up()
+    expect(page.locator(".found .value")).to_have_text("what is this")
+    expect(page.locator(".answer .text")).to_have_text("A seven.")
+    expect(page.get_by_role("button", name="Play")).to_be_visible()
+    (request,) = served.triton.requests
+    assert request.model == "assistant"
+    assert "image" not in request.inputs
+    heard = request.inputs["audio"]
+    assert heard.size > RATE
+    assert pitch(heard) == pytest.approx(TONE_HZ, abs=20)  # busy browsers lose blocks; a wrong rate is 35 off
+
+
+def test_speaking_with_the_keyboard(serve: Serve, open_page: Open) -> None:
+    served = serve()
+    page = open_page(served.url)
+    page.get_by_role("button", name="Hold to talk").focus()
+    listening = page.get_by_role("button", name="Listening")
+    page.keyboard.down(" ")
+    expect(listening).to_contain_text(SOME_SPEECH)
+    page.keyboard.press("Escape")  # thrown away
+    page.keyboard.up(" ")
+    expect(page.get_by_role("button", name="Hold to talk")).to_be_visible()
+    page.keyboard.down(" ")
+    expect(listening).to_contain_text(SOME_SPEECH)
+    page.keyboard.up(" ")
+    expect(page.locator(".found .value")).to_have_text("what is this")
+    assert len(served.triton.requests) == 1
+
+
+def test_without_a_microphone(serve: Serve, open_page: Open) -> None:
+    page = open_page(serve().url)
+    page.evaluate(NO_MICROPHONE)
+    page.get_by_role("button", name="Hold to talk").click()
+    expect(page.locator("#notice")).to_have_text("There is no microphone.")
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator("#captions-state")).to_have_text("There is no microphone.")
+    expect(page.get_by_role("button", name="Start")).to_be_enabled()

@@ -1,0 +1,124 @@
+"""Reloads, gateways that go and come back, keys."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from playwright.sync_api import expect
+
+from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fake_triton
+from tests.gateway.page.conftest import Open, answers, ask
+from tests.gateway.page.wire import Wire
+from trimodal.client.transports.base import Request, Tensors
+from trimodal.client.transports.fake import llm_outputs, scripted
+from trimodal.gateway.keys import Key, add_key
+
+PICTURE = Path(__file__).parents[3] / "build/demo/vision/samples/digit-7-a.png"
+
+
+async def stuck(request: Request) -> AsyncIterator[Tensors]:
+    """Says two words and then nothing."""
+    yield llm_outputs("Half an")
+    yield llm_outputs(" answer", completion_tokens=2)
+    await asyncio.sleep(LIMIT_S)
+    yield llm_outputs("", "stop")
+
+
+def test_a_reload_keeps_the_talk_and_marks_the_answer_that_was_cut(serve: Serve, open_page: Open) -> None:
+    triton = fake_triton()
+    page = open_page(serve(triton).url)
+    ask(page, "one")
+    expect(page.locator("details.timing")).to_be_visible()
+    triton.functions["llm"] = stuck
+    ask(page, "two")
+    expect(page.locator(".answer .text").last).to_have_text("Half an answer")
+    page.get_by_label("Your question").fill("a draft")
+    page.reload()
+    expect(page.locator(".mark.cut")).to_contain_text("Cut off when the page was loaded again.")
+    assert answers(page) == [ANSWER, "Half an answer"]
+    expect(page.locator("details.timing")).to_have_count(1)
+    expect(page.get_by_label("Your question")).to_have_value("a draft")
+    triton.functions["llm"] = scripted(ANSWER)
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator("details.timing")).to_have_count(2)
+    assert answers(page) == [ANSWER, ANSWER]
+
+
+def test_the_end_stays_in_view_also_after_a_reload(serve: Serve, open_page: Open) -> None:
+    text = "\n\n".join(f"Paragraph {count}." for count in range(60))
+    page = open_page(serve(fake_triton(llm=scripted(text, step=0.002))).url)
+    ask(page, "a long one")
+    figures = page.locator("details.timing")
+    expect(figures).to_have_count(1)
+    page.locator("#picture-input").set_input_files(PICTURE)  # without height until it is loaded
+    ask(page, "which digit?")
+    for _ in range(2):
+        expect(figures).to_have_count(2)
+        expect(figures.last).to_be_in_viewport()
+        page.reload()
+
+
+def test_a_gateway_that_goes_and_comes_back(serve: Serve, open_page: Open) -> None:
+    triton = fake_triton(llm=stuck)
+    wire = Wire(serve(triton).url)
+    page = open_page(wire.url)
+    expect(page.locator("#readiness")).to_have_text("Ready")
+    ask(page, "one")
+    expect(page.locator(".answer .text")).to_have_text("Half an answer")
+    page.get_by_label("Your question").fill("a draft")
+    wire.cut()
+    expect(page.locator(".mark.cut")).to_contain_text("The connection was lost.")
+    expect(page.locator("#readiness")).to_have_text("No gateway")
+    expect(page.get_by_role("alert")).to_contain_text("what you typed is kept")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator(".mark.failed")).to_contain_text("The gateway does not answer.")
+    expect(page.locator(".question").last).to_have_text("a draft")
+    triton.functions["llm"] = scripted(ANSWER)
+    wire.mend()
+    expect(page.locator("#readiness")).to_have_text("Ready")
+    expect(page.locator("#banner")).to_be_hidden()
+    page.get_by_role("button", name="Try again").last.click()
+    expect(page.locator("details.timing")).to_be_visible()
+    assert answers(page) == ["Half an answer", ANSWER]
+    wire.cut()
+
+
+def test_a_model_server_that_goes_and_comes_back(serve: Serve, open_page: Open) -> None:
+    triton = fake_triton()
+    triton.reachable = False
+    page = open_page(serve(triton).url)
+    expect(page.locator("#readiness")).to_have_text("Not ready")
+    expect(page.get_by_role("alert")).to_contain_text("The model server does not answer")
+    triton.reachable = True
+    expect(page.locator("#readiness")).to_have_text("Ready")
+    expect(page.locator("#models li")).to_have_text(["assistant", "embedding", "llm", "speech", "vision"])
+
+
+def test_a_key_is_asked_for_and_kept_in_this_tab_only(serve: Serve, open_page: Open, tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    key = add_key(file, Key(name="page"))
+    page = open_page(serve(keys=file).url)
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("This gateway lets callers in by key.")  # the list of models was refused
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    ask(page, "one")
+    expect(dialog).to_be_visible()
+    dialog.get_by_label("Key", exact=True).fill("wrong")
+    page.keyboard.press("Enter")
+    expect(dialog).to_contain_text("not known")
+    dialog.get_by_label("Key", exact=True).fill(key)
+    dialog.get_by_role("button", name="Use").click()
+    expect(page.locator("details.timing")).to_be_visible()
+    expect(page.locator("#models li")).to_have_count(5)
+    assert answers(page) == [ANSWER]
+    assert page.evaluate("Object.keys(localStorage)") == []
+    assert page.evaluate("document.cookie") == ""
+    assert key not in page.content()
+    page.reload()
+    expect(page.locator("#models li")).to_have_count(5)
+    page.get_by_role("button", name="API key").click()
+    page.get_by_role("button", name="Forget").click()
+    assert page.evaluate("Object.keys(sessionStorage).includes('trimodal.key')") is False

@@ -1,0 +1,1 @@
+"""Serves the web page at /: chat, live captions and status, without anything from elsewhere."""

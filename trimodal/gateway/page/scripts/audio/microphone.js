@@ -1,0 +1,43 @@
+// Opens the microphone and gives its sound as float samples at 16 kHz.
+
+import { Resampler } from "./wave.js";
+
+const WORKLET = new URL("./worklet.js", import.meta.url);
+
+// Calls `take` with each block. Resolves to what closes the microphone; throws Error with a sentence.
+export async function openMicrophone(take) {
+  if (!navigator.mediaDevices?.getUserMedia) {
+    throw new Error("Browsers give the microphone to pages of https or localhost only.");
+  }
+  let stream;
+  try {
+    stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1 } });
+  } catch (error) {
+    throw new Error(REASONS[error.name] ?? "The microphone cannot be opened.");
+  }
+  // At the device's own rate: not every browser converts the rate of a microphone.
+  const context = new AudioContext();
+  const close = () => {
+    for (const track of stream.getTracks()) track.stop();
+    if (context.state !== "closed") context.close();
+  };
+  try {
+    await context.audioWorklet.addModule(WORKLET);
+    const resampler = new Resampler(context.sampleRate);
+    const capture = new AudioWorkletNode(context, "capture", { numberOfOutputs: 0 });
+    capture.port.addEventListener("message", ({ data }) => take(resampler.push(data)));
+    capture.port.start();
+    context.createMediaStreamSource(stream).connect(capture);
+    await context.resume();
+  } catch {
+    close();
+    throw new Error("This browser cannot record sound.");
+  }
+  return close;
+}
+
+const REASONS = {
+  NotAllowedError: "The microphone is not allowed for this page.",
+  NotFoundError: "There is no microphone.",
+  NotReadableError: "Another program holds the microphone.",
+};

@@ -1,0 +1,109 @@
+// The talk of this tab: its turns, what of them the API gets, and their copy that outlives a reload.
+//
+// A turn: { question: { text, picture, recording }, answer: { text, state, error, note, usage, timing } }
+// picture: { name, url }, recording: { data, seconds }; state: waiting, done, stopped, cut or failed.
+
+const TURNS = "trimodal.turns";
+const DRAFT = "trimodal.draft";
+// Files are stored beside the turns, once each: the turns are stored again and again while an answer comes.
+const CONTENTS = { picture: "url", recording: "data" };
+const fileKey = (kind, index) => `trimodal.${kind}.${index}`;
+
+export const turns = load();
+
+export function addTurn(question) {
+  const turn = { question, answer: { text: "", state: "waiting" } };
+  for (const [kind, field] of Object.entries(CONTENTS)) {
+    if (question[kind]) store(fileKey(kind, turns.length), question[kind][field]);
+  }
+  turns.push(turn);
+  keep();
+  return turn;
+}
+
+export function clearTurns() {
+  for (const kind of Object.keys(CONTENTS)) {
+    turns.forEach((turn, index) => sessionStorage.removeItem(fileKey(kind, index)));
+  }
+  turns.length = 0;
+  keep();
+}
+
+function store(name, text) {
+  try {
+    sessionStorage.setItem(name, text);
+  } catch {
+    sessionStorage.removeItem(name); // full, a few megabytes: what does not fit is missing after a reload
+  }
+}
+
+let left = false;
+
+// A page that goes away ends its requests: that must not be kept as their end.
+window.addEventListener("pagehide", () => {
+  keep();
+  left = true;
+});
+window.addEventListener("pageshow", () => {
+  left = false;
+});
+
+export function keep() {
+  if (left) return;
+  const bare = turns.map(({ question: { text, picture, recording, lost }, answer }) => ({
+    question: {
+      text,
+      lost,
+      picture: picture && { name: picture.name },
+      recording: recording && { seconds: recording.seconds },
+    },
+    answer,
+  }));
+  store(TURNS, JSON.stringify(bare));
+}
+
+function load() {
+  let found;
+  try {
+    found = JSON.parse(sessionStorage.getItem(TURNS)) ?? [];
+  } catch {
+    return [];
+  }
+  found.forEach(({ question, answer }, index) => {
+    for (const [kind, field] of Object.entries(CONTENTS)) {
+      if (!question[kind]) continue;
+      const contents = sessionStorage.getItem(fileKey(kind, index));
+      question[kind] = contents && { ...question[kind], [field]: contents };
+      if (!contents) question.lost = question.lost ? `${question.lost} and ${kind}` : kind;
+    }
+    if (answer.state === "waiting") {
+      answer.state = "cut";
+      answer.error = "Cut off when the page was loaded again.";
+    }
+  });
+  return found;
+}
+
+export const readDraft = () => sessionStorage.getItem(DRAFT) ?? "";
+export const keepDraft = (text) => sessionStorage.setItem(DRAFT, text);
+
+// The messages of the API up to this turn. A question that was never answered is left out: models are
+// trained on turns that alternate.
+export function messages(turn) {
+  const upTo = turns.slice(0, turns.indexOf(turn));
+  const answered = upTo.filter(({ answer }) => answer.text);
+  const said = answered.flatMap(({ question, answer }) => [
+    { role: "user", content: content(question) },
+    { role: "assistant", content: answer.text },
+  ]);
+  return [...said, { role: "user", content: content(turn.question) }];
+}
+
+function content({ text, picture, recording }) {
+  if (!picture && !recording) return text;
+  const parts = [];
+  if (text) parts.push({ type: "text", text });
+  if (picture) parts.push({ type: "image_url", image_url: { url: picture.url } });
+  if (recording) parts.push({ type: "input_audio", input_audio: { data: recording.data, format: "wav" } });
+  return parts;
+}

@@ -1,0 +1,155 @@
+// Starts the page and runs its questions, one at a time.
+
+import { startCaptions } from "./audio/captions.js";
+import { Refusal } from "./api.js";
+import { ask } from "./chat/ask.js";
+import { setBusy, startComposer } from "./chat/composer.js";
+import { addTurn, clearTurns, keep, turns } from "./chat/talk.js";
+import { TurnView } from "./chat/view.js";
+import { askForKey } from "./key.js";
+import { check, showFigures, showModels, startStatus } from "./status.js";
+
+const KEEP_MS = 300;
+const list = document.getElementById("turns");
+const scroller = document.getElementById("scroller");
+const announcement = document.getElementById("announcement");
+const themeButton = document.getElementById("theme-button");
+const themeName = themeButton.querySelector("span");
+const views = new Map();
+let running = null;
+let pinned = true; // the end stays in view until the reader scrolls away from it
+
+function show(turn) {
+  const view = new TurnView(turn, () => running || run(turn));
+  views.set(turn, view);
+  list.append(view.element);
+}
+
+function question(asked) {
+  const turn = addTurn(asked);
+  show(turn);
+  pinned = true;
+  run(turn);
+}
+
+async function run(turn) {
+  const view = views.get(turn);
+  const mine = (running = new AbortController());
+  let kept = 0;
+  let refused = null;
+  setBusy(true);
+  showEmpty();
+  // The answer is read out when it is whole: a reader that says each token says nothing.
+  announcement.textContent = "Waiting for the answer";
+  const asking = ask(turn, mine.signal, () => {
+    if (mine !== running) return;
+    if (performance.now() - kept > KEEP_MS) {
+      kept = performance.now();
+      keep();
+    }
+    view.changed(follow);
+  });
+  view.update();
+  follow();
+  try {
+    await asking;
+  } catch (error) {
+    refused = error;
+  }
+  if (mine !== running) return; // a new chat was begun meanwhile
+  if (refused instanceof Refusal && (await askForKey())) {
+    showModels();
+    return run(turn);
+  }
+  if (refused) Object.assign(turn.answer, { state: "failed", error: refused.message });
+  running = null;
+  setBusy(false);
+  keep();
+  view.update();
+  follow();
+  showFigures(turns);
+  announcement.textContent = [turn.answer.text, turn.answer.error].filter(Boolean).join(" ") || "No answer";
+  if (turn.answer.state === "failed" || turn.answer.state === "cut") check();
+}
+
+const stop = () => running?.abort();
+function follow() {
+  if (pinned) scroller.scrollTop = scroller.scrollHeight;
+}
+
+function startScrolling() {
+  let before = 0;
+  scroller.addEventListener("scroll", () => {
+    const { scrollTop, scrollHeight, clientHeight } = scroller;
+    const atEnd = scrollHeight - scrollTop - clientHeight < 80;
+    pinned = atEnd || (pinned && scrollTop >= before); // downwards it was not the reader, or to the end
+    before = scrollTop;
+  });
+  list.addEventListener("load", follow, true); // pictures have no height before
+  new ResizeObserver(follow).observe(scroller);
+  follow();
+}
+
+function showEmpty() {
+  document.getElementById("empty").hidden = turns.length > 0;
+}
+
+function newChat() {
+  stop();
+  running = null;
+  setBusy(false);
+  clearTurns();
+  views.clear();
+  list.replaceChildren();
+  showEmpty();
+  showFigures(turns);
+  document.getElementById("question").focus();
+}
+
+// Small screens show one view at a time.
+function startViews() {
+  const buttons = [...document.querySelectorAll(".views button")];
+  for (const button of buttons) {
+    button.addEventListener("click", () => {
+      document.body.dataset.view = button.dataset.view;
+      for (const one of buttons) one.setAttribute("aria-pressed", String(one === button));
+    });
+  }
+}
+
+function startTheme() {
+  const order = ["system", "light", "dark"];
+  const root = document.documentElement;
+  const name = () => {
+    const theme = root.dataset.theme ?? "system";
+    themeName.textContent = `${theme[0].toUpperCase()}${theme.slice(1)} theme`;
+    return theme;
+  };
+  themeButton.addEventListener("click", () => {
+    const next = order[(order.indexOf(name()) + 1) % order.length];
+    if (next === "system") {
+      delete root.dataset.theme;
+      localStorage.removeItem("trimodal.theme");
+    } else {
+      root.dataset.theme = next;
+      localStorage.setItem("trimodal.theme", next);
+    }
+    name();
+  });
+  name();
+}
+
+startTheme();
+startViews();
+turns.forEach(show);
+showEmpty();
+showFigures(turns);
+startScrolling();
+startComposer(question, stop);
+startCaptions();
+startStatus();
+document.getElementById("new-talk").addEventListener("click", newChat);
+document.getElementById("key-button").addEventListener("click", async () => {
+  await askForKey(false);
+  showModels();
+});
