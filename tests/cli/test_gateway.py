@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from trimodal.cli.app import app
 from trimodal.gateway.keys import read_keys
+from trimodal.gateway.upstreams.file import read_upstreams
 
 LIMIT_S = 30.0
 
@@ -37,6 +38,23 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
     assert read_keys(file) == []
 
 
+def test_an_operators_key_is_listed_as_one(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    assert command("keys", "add", "prometheus", "--file", file, "--operator").exit_code == 0
+    assert read_keys(file)[0].operator
+    assert "(operator)" in command("keys", "list", "--file", file).output
+
+
+def test_a_server_is_drained_and_used_again(tmp_path: Path) -> None:
+    file = tmp_path / "upstreams.toml"
+    file.write_text('[[upstream]]\naddress = "gpu-1:8001"\n[[upstream]]\naddress = "gpu-2:8001"\n')
+    done = command("gateway", "drain", "gpu-2:8001", "--upstreams", file)
+    assert (done.exit_code, done.output) == (0, "gpu-2:8001 gets no new requests\n")
+    assert read_upstreams(file) == {"gpu-1:8001": False, "gpu-2:8001": True}
+    assert command("gateway", "resume", "gpu-2:8001", "--upstreams", file).exit_code == 0
+    assert read_upstreams(file) == {"gpu-1:8001": False, "gpu-2:8001": False}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -45,6 +63,9 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
         (("gateway", "--host", "0.0.0.0"), "name a file of --keys"),
         (("gateway", "--keys", "none.toml"), "no such file"),
         (("gateway", "--upstream", "nowhere"), "host:port"),
+        (("gateway", "--upstreams", "none.toml"), "no such file"),
+        (("gateway", "drain", "a:1"), "upstreams.toml: no such file"),
+        (("gateway", "drain", "a:1", "--upstreams", "keys.toml"), "upstream"),
         (("gateway", "--port", "70000"), "port"),
         (("gateway", "--max-body-bytes", "1"), "max_body_bytes"),
         (("gateway", "--host", "192.0.2.1", "--without-keys", "--port", "0"), "cannot listen on 192.0.2.1"),
@@ -90,7 +111,7 @@ def test_it_serves_until_a_signal_and_leaves_in_order(name: signal.Signals) -> N
                     time.sleep(0.05)
             assert health.json() == {"status": "ok"}
             ready = httpx.get(f"{url}/ready", timeout=10)
-            assert (ready.status_code, ready.text) == (503, "not ready: the model server does not answer\n")
+            assert (ready.status_code, ready.json()) == (503, {"ready": False, "models": {}})
             gateway.send_signal(name)
             assert gateway.wait(LIMIT_S) == 0
             assert gateway.stdout.read().endswith("Stopped.\n")

@@ -24,7 +24,7 @@ from PIL import Image
 
 from tests.e2e.conftest import wait_until
 from tests.e2e.fakes import vision
-from tests.e2e.test_gateway import gateway, program
+from tests.e2e.gateway.test_openai import gateway, program
 from trimodal.client import AskStream, Client, Delta, Heard, Saw, Timeouts
 from trimodal.errors import InternalError, InvalidArgument, RequestError, Unavailable
 from trimodal.server.process import TritonServer

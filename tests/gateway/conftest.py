@@ -10,8 +10,6 @@ import numpy as np
 import openai
 import pytest
 
-from trimodal.client.client import Client
-from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.fake import FakeTransport, labelled, llm_outputs, scripted
 from trimodal.client.transports.fake_speech import FakeSpeech
 from trimodal.client.transports.tensors import strings
@@ -81,9 +79,8 @@ def serve() -> Iterator[Serve]:
 
         def start(triton: FakeTransport | None = None, silence: float = 10.0, **settings: object) -> Running:
             triton = triton or fake_triton()
-            client = Client(transport=triton, timeouts=Timeouts(silence=silence))
-            values = {"port": 0, "drain_timeout_s": 1.0, **settings}
-            server = GatewayServer(GatewaySettings.model_validate(values), client)
+            values = {"port": 0, "drain_timeout_s": 1.0, "silence_s": silence, **settings}
+            server = GatewayServer(GatewaySettings.model_validate(values), lambda address: triton)
             url = server.listen()
             running.enter_context(server.serving())
             return Running(url, triton, clients)

@@ -25,6 +25,7 @@ from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.request.outputs import Delta
 from trimodal.llm.request.request import GenerationRequest
+from trimodal.llm.request.terms import ProbeRequest
 from trimodal.llm.scheduler.scheduler import Scheduler
 from trimodal.llm.service import LlmService
 from trimodal.llm.settings import LlmSettings
@@ -185,12 +186,17 @@ def test_an_engine_that_does_not_open_at_once_is_tried_again(
 def test_an_engine_that_never_opens_again_is_given_up(crash_window: None, caplog: Any) -> None:
     starts = Starts(start_process, *[OSError("out of memory")] * 3)
     service = serve(starts)
+    probe = Collector()
+    service.submit(ProbeRequest(), probe)
+    assert probe.wait().deltas[-1].finish_reason == "ready"
     submit(service, 2000), submit(service, 2000)
     waiting = submit(service)
     starts.kill()
     assert "keeps failing" in str(waiting.wait().error)
     with pytest.raises(Unavailable, match="keeps failing"):
         submit(service)
+    with pytest.raises(Unavailable, match="keeps failing"):
+        service.submit(ProbeRequest(), Collector())
     assert "out of memory" in caplog.text
     service.close()
 

@@ -82,6 +82,8 @@ def refusal(args: list[str], *, whole: bool) -> str:
     while hasattr(command, "get_command"):
         if not args:
             return ""  # the group itself is named
+        if args[0].startswith("-") and command.invoke_without_command:
+            break
         name, *args = args
         found = command.get_command(context, name)
         if not found:

@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # A package or module imports itself and what stands in a line below its own.
 LAYERS = (
     ("cli",),
-    ("demo",),
-    ("assistant", "bench", "doctor", "gateway"),
+    ("bench", "demo"),
+    ("assistant", "doctor", "gateway"),
     ("llm", "server", "regress"),
     ("cache", "speech", "vision", "embedding", "client"),
     ("runtimes", "repository", "plan"),

@@ -30,11 +30,12 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-for command in (demo, serve, gateway, init, doctor, chat, ask, classify, transcribe, regress):
+for command in (demo, serve, init, doctor, chat, ask, classify, transcribe, regress):
     app.command()(command)
 app.add_typer(build, name="build")
 app.add_typer(bench, name="bench")
 app.add_typer(cache, name="cache")
+app.add_typer(gateway, name="gateway")
 app.add_typer(keys, name="keys")
 app.add_typer(plan, name="plan")
 

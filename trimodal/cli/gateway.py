@@ -26,11 +26,27 @@ CorsOrigins = Annotated[
     list[str] | None,
     typer.Option(help="web pages from here may call it from a browser, as https://example.com; repeatable"),
 ]
-Upstream = Annotated[str, typer.Option(envvar="TRIMODAL_URL", help="host:port of Triton's gRPC endpoint")]
+Upstream = Annotated[
+    list[str] | None,
+    typer.Option(
+        envvar="TRIMODAL_URL", help=f"host:port of Triton's gRPC endpoint; repeatable; default: {URL}"
+    ),
+]
+Upstreams = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="TRIMODAL_UPSTREAMS", help="file of such servers, instead; it may be changed meanwhile"
+    ),
+]
+
+gateway = typer.Typer(help="OpenAI's HTTP API in front of Triton.", invoke_without_command=True)
 
 
-def gateway(
-    upstream: Upstream = URL,
+@gateway.callback()
+def serve(
+    context: typer.Context,
+    upstream: Upstream = None,
+    upstreams: Upstreams = None,
     host: GatewayHost = "127.0.0.1",
     port: GatewayPort = 8080,
     keys: Keys = None,
@@ -43,9 +59,12 @@ def gateway(
     drain_timeout: float = typer.Option(30.0, min=0, help="seconds for running requests at the end"),
 ) -> None:
     """Serves OpenAI's HTTP API in front of Triton until Ctrl-C or SIGTERM, then drains."""
+    if context.invoked_subcommand:
+        return
     with one_sentence("trimodal gateway"):
         settings = settings_of(
-            upstream=upstream,
+            upstream=tuple(upstream or (URL,)),
+            upstreams=upstreams,
             host=host,
             port=port,
             keys=keys,
@@ -59,10 +78,36 @@ def gateway(
         )
         server = server_of(settings)
         url = server.listen()
-        typer.echo(f"OpenAI API  {url}/v1\nfor         {whom(settings)}\nmodels at   {upstream}")
+        where = settings.upstreams or ", ".join(settings.upstream)
+        typer.echo(f"OpenAI API  {url}/v1\nfor         {whom(settings)}\nmodels at   {where}")
         typer.echo("Press Ctrl-C to stop.")
         server.run()
         typer.echo("Stopped.", err=True)
+
+
+Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help="of the server, as in the file")]
+File = Annotated[Path, typer.Option("--upstreams", envvar="TRIMODAL_UPSTREAMS", help="the gateway's file")]
+FILE = Path("upstreams.toml")
+
+
+@gateway.command()
+def drain(address: Address, upstreams: File = FILE) -> None:
+    """Takes a server out of use: it gets no new requests, those that it has go on."""
+    _set_drain(upstreams, address, drain=True)
+
+
+@gateway.command()
+def resume(address: Address, upstreams: File = FILE) -> None:
+    """Takes a drained server into use again."""
+    _set_drain(upstreams, address, drain=False)
+
+
+def _set_drain(file: Path, address: str, *, drain: bool) -> None:
+    with one_sentence("trimodal gateway"):
+        from trimodal.gateway.upstreams.file import set_drain
+
+        set_drain(file, address, drain)
+        typer.echo(f"{address} {'gets no new requests' if drain else 'is used again'}")
 
 
 def settings_of(**values: object) -> GatewaySettings:

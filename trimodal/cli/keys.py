@@ -24,6 +24,7 @@ def add(
     requests_per_minute: int = typer.Option(0, min=0, help="0: no limit"),
     tokens_per_minute: int = typer.Option(0, min=0, help="0: no limit"),
     max_streams: int = typer.Option(0, min=0, help="requests at once; 0: no limit"),
+    operator: bool = typer.Option(False, "--operator", help="may read /metrics, where all tenants are named"),
 ) -> None:
     """Makes a key and prints it, once; the file keeps its hash. A running gateway takes it at once."""
     with one_sentence("trimodal keys"):
@@ -42,6 +43,7 @@ def add(
                 requests_per_minute=requests_per_minute,
                 tokens_per_minute=tokens_per_minute,
                 max_streams=max_streams,
+                operator=operator,
             )
         except ValidationError as error:
             raise SettingsError(describe(error, Key)) from None
@@ -61,7 +63,9 @@ def list_(file: File = FILE) -> None:
         for key in read_keys(file):
             limits = (key.requests_per_minute, key.tokens_per_minute, key.max_streams)
             shown = (str(limit) if limit else "–" for limit in limits)
-            table.add_row(key.name, key.tenant, key.tier or "default", ", ".join(key.models) or "all", *shown)
+            models = ", ".join(key.models) or "all"
+            name = f"{key.name} (operator)" if key.operator else key.name
+            table.add_row(name, key.tenant, key.tier or "default", models, *shown)
         Console(highlight=False, markup=False).print(table)
 
 

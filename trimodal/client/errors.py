@@ -89,7 +89,7 @@ _NO_GRPC = re.compile(
 )
 _LOST = re.compile(
     r"socket closed|connection reset|broken pipe|goaway|keepalive|end of tcp stream|recvmsg|sendmsg|"
-    r"stream removed|transport clos|connection timed out|rst_stream",
+    r"stream removed|transport clos|connection timed out|rst_stream|internal error from core",
     re.I,
 )
 

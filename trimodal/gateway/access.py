@@ -90,6 +90,12 @@ def check_model(caller: Caller, model: str) -> None:
         raise ApiError(403, f"this API key does not hold for the model '{model}'", code="model_not_allowed")
 
 
+def check_operator(caller: Caller) -> None:
+    """Raises: ApiError 403 where the caller's key is no operator's."""
+    if not caller.key.operator:
+        raise ApiError(403, "this API key is not an operator's", code="not_an_operator")
+
+
 def request_id(connection: HTTPConnection) -> str:
     """The id that the client gave, if it can be one, or a new one."""
     given = connection.headers.get("x-request-id", "")

@@ -31,7 +31,7 @@ HEAD_S = 30.0
 # A revoked key ends its streams within two of these.
 _CHECK_S = 0.5
 _PING = b": ping\n\n"
-_DONE = b"data: [DONE]\n\n"
+DONE = b"data: [DONE]\n\n"
 
 
 def event(value: object) -> bytes:
@@ -69,20 +69,29 @@ class Answering(Response):
         super().__init__()
         self._request_id = request_id
         self._use = use
+        self._started = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         work = asyncio.ensure_future(self._work(send))
         leaving = asyncio.ensure_future(_left(receive))
         try:
             await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:  # the gateway's drain has taken as long as it may
+            await _ended(work)
+            if not leaving.done():
+                await self._cut(send)
+            raise
         finally:
             leaving.cancel()
-            work.cancel()  # nothing where it is done
-            with contextlib.suppress(asyncio.CancelledError):
-                await work
+            await _ended(work)
 
     async def _work(self, send: Send) -> None:
         raise NotImplementedError
+
+    async def _cut(self, send: Send) -> None:
+        """Tells a client that its answer ends here."""
+        if not self._started:
+            await refuse(send, _shutting_down(), self._request_id)
 
 
 class WholeAnswer(Answering):
@@ -102,6 +111,7 @@ class WholeAnswer(Answering):
             await refuse(send, as_api_error(error, self._request_id), self._request_id)
             return
         size = {"content-type": self._content_type, "content-length": str(len(raw))}
+        self._started = True
         await _head(send, 200, {**size, "x-request-id": self._request_id, **usage.headers, **more})
         await send({"type": "http.response.body", "body": raw})
 
@@ -120,11 +130,12 @@ class EventAnswer(Answering):
     ) -> None:
         super().__init__(request_id, use)
         self._events = events
+        self._channel: _Channel | None = None
         self._allowed = allowed
         self._done = done
 
     async def _work(self, send: Send) -> None:
-        channel = _Channel(send, self._request_id)
+        channel = self._channel = _Channel(send, self._request_id)
         try:
             with self._use() as usage:
                 channel.headers |= usage.headers
@@ -137,8 +148,16 @@ class EventAnswer(Answering):
             await channel.write(event(error.body))
         else:
             if self._done:
-                await channel.write(_DONE)
+                await channel.write(DONE)
         await send({"type": "http.response.body", "body": b""})
+
+    async def _cut(self, send: Send) -> None:
+        if self._channel is None or not self._channel.started:
+            await refuse(send, _shutting_down(), self._request_id)
+            return
+        # Past the channel, whose last write may have been cut off while it waited for a slow reader.
+        body = event(_shutting_down().body)
+        await send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def _copy(self, events: AsyncIterator[bytes], channel: _Channel) -> None:
         """Sends the events as they come. Raises what ends them."""
@@ -199,6 +218,16 @@ class _Channel:
         patience = PING_S if self.started else HEAD_S
         if time.monotonic() - self._sent >= patience and not self._turn.locked():
             await self.write(_PING)
+
+
+def _shutting_down() -> ApiError:
+    return ApiError(503, "the gateway is shutting down", code="shutting_down", retry_after_s=1.0)
+
+
+async def _ended(work: asyncio.Future[None]) -> None:
+    work.cancel()  # nothing where it is done
+    with contextlib.suppress(asyncio.CancelledError):
+        await work
 
 
 async def _left(receive: Receive) -> None:

@@ -7,8 +7,8 @@ is sent to Triton before that. The paths are those of OpenAI's API, and two of o
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -16,13 +16,15 @@ from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 
 from trimodal.client.client import Client
-from trimodal.gateway.access import Access, Caller, check_model, request_id
+from trimodal.client.transports.base import Timeouts
+from trimodal.gateway.access import Access, Caller, check_model, check_operator, request_id
 from trimodal.gateway.answering import EventAnswer, Events, Make, WholeAnswer
 from trimodal.gateway.errors import ApiError, as_api_error, invalid_body
 from trimodal.gateway.limits import BodyLimits
+from trimodal.gateway.metrics import CONTENT_TYPE, GatewayMetrics, Measured
 from trimodal.gateway.openai.audio import Transcription, read_form
 from trimodal.gateway.openai.chat import Chat, Completion
 from trimodal.gateway.openai.conversation import Findings
@@ -41,38 +43,59 @@ from trimodal.gateway.quota import Usage
 from trimodal.gateway.realtime.route import add_realtime
 from trimodal.gateway.realtime.sessions import Sessions
 from trimodal.gateway.settings import GatewaySettings
+from trimodal.gateway.upstreams.pool import Upstreams
 
 
 class Gateway:
-    """What the handlers share: the client of Triton, and who may what."""
+    """What the handlers share: the servers and a client of them, who may what, and what is counted."""
 
-    def __init__(self, client: Client, access: Access) -> None:
-        self.client = client
+    def __init__(self, upstreams: Upstreams, timeouts: Timeouts, access: Access) -> None:
+        self.upstreams = upstreams
+        self.client = Client(transport=upstreams, timeouts=timeouts)
         self.access = access
-        self.findings = Findings(client)
+        self.metrics = GatewayMetrics(upstreams)
+        self.findings = Findings(self.client)
+
+    def admit(self, request: Request, model: str) -> Caller:
+        """Who asks for this model. Raises: ApiError 401 (who is it), 403 (not this model), 400 (a header)."""
+        caller = self.access.identify(request)
+        request.state.tenant = caller.key.tenant
+        check_model(caller, model)
+        request.state.model = model
+        return caller
 
     def whole(self, caller: Caller, make: Make, content_type: str = "application/json") -> Response:
         """An answer in one piece, counted against the caller's limits while it is made."""
-        return WholeAnswer(make, caller.request_id, lambda: self.access.quota.use(caller.key), content_type)
+        return WholeAnswer(make, caller.request_id, lambda: self._use(caller), content_type)
 
     def events(self, caller: Caller, events: Events, *, done: bool = True) -> Response:
         """A stream of events, counted against the caller's limits while it runs."""
         return EventAnswer(
             events,
             caller.request_id,
-            lambda: self.access.quota.use(caller.key),
+            lambda: self._use(caller),
             allowed=lambda: self.access.holds(caller.key),
             done=done,
         )
 
+    @contextmanager
+    def _use(self, caller: Caller) -> Iterator[Usage]:
+        with self.access.quota.use(caller.key) as usage:
+            try:
+                yield usage
+            finally:
+                self.metrics.tokens(caller.key.tenant, usage.tokens)
 
-def make_app(settings: GatewaySettings, client: Client) -> FastAPI:
+
+def make_app(settings: GatewaySettings, upstreams: Upstreams) -> FastAPI:
     """The application. Raises: SettingsError when the file of keys cannot be read."""
-    gateway = Gateway(client, Access(settings.keys))
+    timeouts = Timeouts(silence=settings.silence_s)
+    gateway = Gateway(upstreams, timeouts, Access(settings.keys))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with client:
+        async with gateway.client:
+            upstreams.start(timeouts)
             yield
             await app.state.sessions.aclose()
 
@@ -83,7 +106,7 @@ def make_app(settings: GatewaySettings, client: Client) -> FastAPI:
     add_media(app, gateway)
     add_operation(app, gateway)
     add_page(app)
-    app.state.sessions = Sessions(client, gateway.access)
+    app.state.sessions = Sessions(gateway.client, gateway.access)
     add_realtime(app, app.state.sessions, gateway.access, settings)
     if settings.cors_origins:
         app.add_middleware(
@@ -91,6 +114,7 @@ def make_app(settings: GatewaySettings, client: Client) -> FastAPI:
             allow_headers=["*"], expose_headers=["x-request-id", "server-timing", "retry-after"],
         )  # fmt: skip
     app.add_middleware(BodyLimits, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s)
+    app.add_middleware(Measured, metrics=gateway.metrics)
     return app
 
 
@@ -124,22 +148,19 @@ def add_generation(app: FastAPI, gateway: Gateway) -> None:
 
     @app.post("/v1/chat/completions")
     async def chat(request: Request, body: ChatRequest) -> Response:
-        caller = gateway.access.identify(request)
-        check_model(caller, body.model)
+        caller = gateway.admit(request, body.model)
         asked = Chat(body, gateway.client, caller, gateway.findings)
         return gateway.events(caller, asked.events) if body.stream else gateway.whole(caller, asked.whole)
 
     @app.post("/v1/completions")
     async def completions(request: Request, body: CompletionRequest) -> Response:
-        caller = gateway.access.identify(request)
-        check_model(caller, body.model)
+        caller = gateway.admit(request, body.model)
         asked = Completion(body, gateway.client, caller)
         return gateway.events(caller, asked.events) if body.stream else gateway.whole(caller, asked.whole)
 
     @app.post("/v1/responses")
     async def respond(request: Request, body: ResponseRequest) -> Response:
-        caller = gateway.access.identify(request)
-        check_model(caller, body.model)
+        caller = gateway.admit(request, body.model)
         asked = Reply(body, gateway.client, caller)
         if body.stream:
             return gateway.events(caller, asked.events, done=False)
@@ -147,8 +168,7 @@ def add_generation(app: FastAPI, gateway: Gateway) -> None:
 
     @app.post("/v1/embeddings")
     async def embed(request: Request, body: EmbeddingRequest) -> Response:
-        caller = gateway.access.identify(request)
-        check_model(caller, body.model)
+        caller = gateway.admit(request, body.model)
 
         async def make(usage: Usage) -> tuple[Any, Mapping[str, str]]:
             return await embeddings(body, gateway.client), {}
@@ -161,10 +181,9 @@ def add_media(app: FastAPI, gateway: Gateway) -> None:
 
     @app.post("/v1/audio/transcriptions")
     async def transcribe(request: Request) -> Response:
-        caller = gateway.access.identify(request)
-        fields, file = await _form(request)
-        asked = read_form(fields, file)
-        check_model(caller, asked.model)
+        gateway.access.identify(request)  # before the form is read
+        asked = read_form(*await _form(request))
+        caller = gateway.admit(request, asked.model)
         transcription = Transcription(asked, gateway.client)
         if asked.stream:
             return gateway.events(caller, lambda usage: transcription.events())
@@ -172,17 +191,15 @@ def add_media(app: FastAPI, gateway: Gateway) -> None:
 
     @app.post("/v1/audio/translations")
     async def translate(request: Request) -> Response:
-        caller = gateway.access.identify(request)
-        fields, file = await _form(request)
-        asked = read_form(fields, file, "translate")
-        check_model(caller, asked.model)
+        gateway.access.identify(request)  # before the form is read
+        asked = read_form(*await _form(request), "translate")
+        caller = gateway.admit(request, asked.model)
         translation = Transcription(asked, gateway.client)
         return gateway.whole(caller, lambda usage: translation.whole(), asked.content_type)
 
     @app.post("/v1/images/classifications")
     async def classify(request: Request, body: ClassificationRequest) -> Response:
-        caller = gateway.access.identify(request)
-        check_model(caller, body.model)
+        caller = gateway.admit(request, body.model)
 
         async def make(usage: Usage) -> tuple[Any, Mapping[str, str]]:
             return await classifications(body, gateway.client), {}
@@ -228,11 +245,17 @@ def add_operation(app: FastAPI, gateway: Gateway) -> None:
     async def health() -> Any:
         return {"status": "ok"}
 
+    @app.get("/metrics")
+    async def metrics(request: Request) -> Response:
+        check_operator(gateway.access.identify(request))
+        return Response(gateway.metrics.text(), media_type=CONTENT_TYPE)
+
     @app.get("/ready")
     async def ready() -> Response:
-        if await gateway.client.ready():
-            return PlainTextResponse("ready\n")
-        return PlainTextResponse("not ready: the model server does not answer\n", 503)
+        await gateway.upstreams.looked()
+        models = gateway.upstreams.state
+        told = {"ready": bool(models) and all(models.values()), "models": models}
+        return JSONResponse(told, 200 if told["ready"] else 503)
 
 
 def _model(name: str) -> dict[str, Any]:

@@ -125,6 +125,8 @@ def invalid_body(error: RequestValidationError) -> ApiError:
         return ApiError(400, f"{field}: unknown parameter", param=field, code="unknown_parameter")
     reason = problem["msg"].removeprefix("Value error, ")
     reason = reason[:1].lower() + reason[1:]
+    if not field and (named := _FIELD.match(reason)):  # by a rule about several fields
+        return ApiError(400, reason, param=named[1])
     return ApiError(400, f"{field}: {reason}" if field else reason, param=field or None)
 
 
@@ -134,7 +136,7 @@ def _field(place: tuple[int | str, ...]) -> str:
     for part in place:
         if isinstance(part, int):
             path += f"[{part}]"
-        elif "[" in part or part == "str":
+        elif "[" in part or part in ("str", "constrained-str"):
             tagged = "tagged-union" in part
         elif tagged:
             tagged = False

@@ -9,30 +9,22 @@ models = ["llm", "vision"]      # empty: all
 requests_per_minute = 600       # 0: no limit, as for the two below
 tokens_per_minute = 100000
 max_streams = 32
+operator = false                # may read /metrics, where all tenants are named
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
-import os
 import secrets
-import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from trimodal.errors import SettingsError
-from trimodal.settings import describe
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from trimodal.gateway.tables import read_tables, stamp, write_tables
 
 logger = logging.getLogger(__name__)
 
@@ -53,12 +45,13 @@ class Key(BaseModel):
     requests_per_minute: int = Field(default=0, ge=0)
     tokens_per_minute: int = Field(default=0, ge=0)
     max_streams: int = Field(default=0, ge=0)
+    operator: bool = False
 
     def may_use(self, model: str) -> bool:
         return not self.models or model in self.models
 
 
-ANYBODY = Key(name="anybody")
+ANYBODY = Key(name="anybody", operator=True)
 """The caller where no keys are asked for: of no tenant and the default tier, without limits."""
 
 
@@ -75,14 +68,7 @@ def hashed(key: str) -> str:
 
 def read_keys(file: Path) -> list[Key]:
     """Reads all keys of a file. Raises: SettingsError naming the file and the field."""
-    try:
-        found = _File.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise SettingsError(f"{file}: {(error.strerror or str(error)).lower()}") from None
-    except ValidationError as error:
-        raise SettingsError(f"{file}: {describe(error, Key)}") from None
-    except ValueError as error:  # not UTF-8, or no TOML
-        raise SettingsError(f"{file}: {error}") from None
+    found = read_tables(file, _File, Key)
     names = [key.name for key in found.key]
     if double := {name for name in names if names.count(name) > 1}:
         raise SettingsError(f"{file}: two keys are named '{min(double)}'")
@@ -93,21 +79,8 @@ def read_keys(file: Path) -> list[Key]:
 
 def write_keys(file: Path, keys: list[Key]) -> None:
     """Replaces the file in one step, readable by its owner only."""
-    lines = ["# API keys of `trimodal gateway`, hashed. Edit freely: a running gateway reads it again."]
-    for key in keys:
-        lines += ["", "[[key]]"]
-        # Of JSON's values these are written in TOML as in JSON: texts, whole numbers, lists of texts.
-        given = key.model_dump(mode="json", exclude_defaults=True)
-        lines += [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in given.items()]
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write("\n".join(lines) + "\n")
-        os.replace(name, file)
-    except BaseException:
-        os.unlink(name)
-        raise
+    comment = "API keys of `trimodal gateway`, hashed. Edit freely: a running gateway reads it again."
+    write_tables(file, comment, "key", [key.model_dump(mode="json", exclude_defaults=True) for key in keys])
 
 
 def add_key(file: Path, key: Key) -> str:
@@ -138,7 +111,7 @@ class KeyRing:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._lock = threading.Lock()
-        self._changed = self._stamp()
+        self._changed = stamp(file)
         self._keys = {key.hash: key for key in read_keys(file)}
         self._looked = time.monotonic()
 
@@ -158,7 +131,7 @@ class KeyRing:
             if now - self._looked < _LOOK_S:
                 return
             self._looked = now
-            changed = self._stamp()
+            changed = stamp(self._file)
             if changed == self._changed:
                 return
             self._changed = changed
@@ -166,10 +139,3 @@ class KeyRing:
                 self._keys = {key.hash: key for key in read_keys(self._file)}
             except SettingsError as error:
                 logger.error("the keys stay as they were: %s", error)
-
-    def _stamp(self) -> tuple[int, int, int]:
-        try:
-            found = self._file.stat()
-        except OSError:
-            return (0, 0, 0)
-        return found.st_mtime_ns, found.st_size, found.st_ino

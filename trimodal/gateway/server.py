@@ -14,8 +14,8 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from trimodal.client.client import Client
-from trimodal.client.transports.base import Timeouts
+from trimodal.client.transports.base import Timeouts, Transport
+from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.errors import ServerError
 from trimodal.gateway.answering import encoded
 from trimodal.gateway.app import make_app
@@ -23,6 +23,7 @@ from trimodal.gateway.errors import ApiError
 from trimodal.gateway.realtime.protocol import MAX_FRAME_BYTES, PING_S, RealtimeProtocol
 from trimodal.gateway.realtime.sessions import Sessions
 from trimodal.gateway.settings import GatewaySettings
+from trimodal.gateway.upstreams.pool import Upstreams
 
 _CONNECTIONS = 4  # to each Triton
 _BACKLOG = 2048
@@ -120,35 +121,21 @@ def open_port(settings: GatewaySettings) -> socket.socket:
         raise ServerError(f"cannot listen on {where}: {(error.strerror or str(error)).lower()}") from None
 
 
-class _DrainingServer(uvicorn.Server):
-    """uvicorn's, whose drain also ends the realtime sessions."""
-
-    def __init__(self, config: uvicorn.Config, sessions: Sessions) -> None:
-        super().__init__(config)
-        self._sessions = sessions
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # A second is for the closing itself.
-        patience = max(0.0, (self.config.timeout_graceful_shutdown or 0) - 1.0)
-        await asyncio.gather(self._sessions.drain(patience), super().shutdown(sockets))
-        for connection in list(self.server_state.connections):
-            if isinstance(connection, RealtimeProtocol):  # its client does not read
-                connection.abort()
+def _over_grpc(address: str) -> Transport:
+    return GrpcTransport(address, Timeouts(), _CONNECTIONS)
 
 
 class GatewayServer:
     """A gateway: `listen`, then `run` until a signal or `stop`.
 
     Args:
-        client: of Triton; None: one for `settings.upstream`.
+        connect: makes the transport to a Triton's address; None: over gRPC.
     """
 
-    def __init__(self, settings: GatewaySettings, client: Client | None = None) -> None:
+    def __init__(self, settings: GatewaySettings, connect: Callable[[str], Transport] | None = None) -> None:
         self._settings = settings
-        if client is None:
-            timeouts = Timeouts(silence=settings.silence_s)
-            client = Client(settings.upstream, timeouts=timeouts, connections=_CONNECTIONS)
-        app = make_app(settings, client)
+        upstreams = Upstreams(settings.upstreams or settings.upstream, connect or _over_grpc)
+        app = make_app(settings, upstreams)
         config = uvicorn.Config(
             app,
             http=bounded(settings),

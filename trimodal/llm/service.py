@@ -34,7 +34,7 @@ from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.frontend.response_sender import ResponseSender
 from trimodal.llm.request.outputs import Delta, Note, Sink
 from trimodal.llm.request.request import GenerationRequest
-from trimodal.llm.request.terms import CancelRequest
+from trimodal.llm.request.terms import CancelRequest, ProbeRequest
 from trimodal.llm.settings import LlmSettings
 
 logger = logging.getLogger(__name__)
@@ -86,7 +86,9 @@ class LlmService:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, request: GenerationRequest | CancelRequest, sink: Sink, request_id: str = "") -> None:
+    def submit(
+        self, request: GenerationRequest | CancelRequest | ProbeRequest, sink: Sink, request_id: str = ""
+    ) -> None:
         """Takes a request; its answer goes to `sink`, from other threads. `request_id` is for the log.
 
         Raises:
@@ -95,6 +97,12 @@ class LlmService:
         if isinstance(request, CancelRequest):
             found = self.cancel(request.key)
             sink.send(Delta("", "cancelled" if found else "not_found", 0, 0, 0, 0, Note()))
+            return
+        if isinstance(request, ProbeRequest):
+            self._check_open()
+            with self._lock:
+                self._dispatcher.check_engine()
+            sink.send(Delta("", "ready", 0, 0, 0, 0, Note()))
             return
         with self._metrics.refusals():
             self._check_open()

@@ -203,3 +203,19 @@ async def test_refusals_of_the_client_itself_name_the_field():
     with pytest.raises(InvalidArgument, match="prompt"):
         client.generate("\ud800")
     assert transport.requests == []
+
+
+@pytest.mark.parametrize("steps", range(8))
+async def test_a_task_that_is_cancelled_at_any_step_leaves_no_request_running(steps):
+    async def endless(request):
+        yield llm_outputs("word")
+        await asyncio.sleep(30)
+
+    transport = FakeTransport(llm=endless)
+    task = asyncio.ensure_future(Client(transport=transport).complete("hi"))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert transport.cancelled == transport.requests

@@ -28,6 +28,12 @@ def response(text, finish_reason=""):
     return message
 
 
+def refusal(message, by_model):
+    failure = service_pb2.ModelStreamInferResponse(error_message=message)
+    failure.infer_response.model_name = "llm" if by_model else ""
+    return failure
+
+
 class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):
     """`script` is what a stream does: messages to send, seconds to wait, or an exception to end with."""
 
@@ -76,7 +82,7 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):
         return service_pb2.ServerReadyResponse(ready=True)
 
     async def ModelReady(self, request, context):
-        return service_pb2.ModelReadyResponse(ready=request.name == "llm")
+        return service_pb2.ModelReadyResponse(ready=request.name == "own")
 
     async def ModelStatistics(self, request, context):
         answer = service_pb2.ModelStatisticsResponse()
@@ -216,13 +222,33 @@ async def test_a_stream_that_the_server_ends_with_a_status():
             await client.complete("hi")
 
 
+@pytest.mark.parametrize(
+    ("step", "ready"),
+    [
+        (response("", "ready"), True),
+        (refusal("INVALID_ARG: unknown parameter 'probe'", by_model=True), True),  # of an older server
+        (refusal("UNAVAILABLE: the engine is being restarted; try again later", by_model=True), False),
+        (refusal("Stub process 'llm_0_0' is not healthy.", by_model=True), False),
+        (refusal("Request for unknown model: 'llm' is not found", by_model=False), False),
+        ((grpc.StatusCode.INTERNAL, "Stub process 'llm_0_0' is not healthy."), False),
+        (30.0, False),
+    ],
+    ids=["answers", "refuses", "no engine", "killed", "not there", "killed, as a status", "silent"],
+)
+async def test_a_model_is_ready_when_it_answers_or_refuses_the_smallest_request(step, ready):
+    async with serving(connect=0.3) as (servicer, client, _):
+        servicer.script = [step]
+        assert await client.ready("llm") is ready
+        assert servicer.requests[0].parameters["probe"].bool_param
+
+
 async def test_unary_calls():
     async with serving(silence=0.3) as (_, client, _):
         assert (await client.embed(["x"])).tolist() == [[3, 4]]
         assert await client.max_batch_size("any") == 4
         assert await client.ready()
-        assert await client.ready("llm")
-        assert not await client.ready("vision")
+        assert await client.ready("own")
+        assert not await client.ready("other")
         assert [(model.name, model.version) for model in await client.models()] == [
             ("llm", "2"),
             ("vision", "1"),

@@ -5,7 +5,7 @@ import pytest
 
 from trimodal.errors import InvalidArgument
 from trimodal.llm.request.request import GenerationRequest, read_request
-from trimodal.llm.request.terms import CancelRequest, Terms
+from trimodal.llm.request.terms import CancelRequest, ProbeRequest, Terms
 from trimodal.llm.settings import LlmSettings
 
 SETTINGS = LlmSettings(engine="fake")
@@ -110,3 +110,13 @@ def test_a_cancel_goes_alone() -> None:
         read_request({"cancel": text(key), "text_input": text("hi")}, {}, SETTINGS)
     with pytest.raises(InvalidArgument, match="cancel has 0 bytes: 16 to 128 random ones are needed"):
         read_request({"cancel": text("")}, {}, SETTINGS)
+
+
+def test_a_probe_is_nothing_else() -> None:
+    assert read_request({}, {"probe": True}, SETTINGS) == ProbeRequest()
+    for inputs, parameters in (
+        ({"text_input": text("hi")}, {"probe": True}),
+        ({}, {"probe": 1, "tier": "a"}),
+    ):
+        with pytest.raises(InvalidArgument, match="unknown parameter 'probe'"):
+            read_request(inputs, parameters, SETTINGS)

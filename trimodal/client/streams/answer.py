@@ -112,10 +112,12 @@ class BaseStream(Generic[Item]):
         Raises:
             StopAsyncIteration: it was cancelled meanwhile.
         """
-        self._sending = asyncio.ensure_future(self._send())
+        sending = self._sending = asyncio.ensure_future(self._send())
         try:
-            responses = await self._sending
+            responses = await sending
         except asyncio.CancelledError:
+            if sending.done() and not sending.cancelled() and not sending.exception():
+                sending.result().cancel()  # it was sent in the moment in which this task was cancelled
             if self._done and not is_cancelling():
                 raise StopAsyncIteration from None
             raise

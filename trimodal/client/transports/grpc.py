@@ -17,11 +17,19 @@ import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from trimodal.client.async_iteration import is_cancelling
-from trimodal.client.errors import ConnectError, ConnectionLost, Timeout, from_message, from_status
+from trimodal.client.errors import (
+    ConnectError,
+    ConnectionLost,
+    ModelNotFound,
+    Timeout,
+    from_message,
+    from_status,
+)
 from trimodal.client.transports.base import Array, Request, Timeouts
+from trimodal.client.transports.probes import DECOUPLED, PROBES, alive
 from trimodal.client.transports.tensors import decode, encode
 from trimodal.client.values import Model
-from trimodal.errors import Unavailable
+from trimodal.errors import RequestError, Unavailable
 
 _MESSAGE_BYTES = 256 << 20
 
@@ -93,6 +101,8 @@ class GrpcTransport:
     async def ready(self, model: str, timeouts: Timeouts) -> bool:
         timeouts = replace(timeouts, total=timeouts.connect)  # a ready server answers at once
         try:
+            if model in PROBES:
+                return await self._answers(PROBES[model], timeouts)
             if model:
                 message = service_pb2.ModelReadyRequest(name=model)
                 answer = await self._unary("ModelReady", message, timeouts)
@@ -101,6 +111,21 @@ class GrpcTransport:
         except (ConnectError, ConnectionLost, Timeout, Unavailable):
             return False
         return bool(answer.ready)
+
+    async def _answers(self, probe: Request, timeouts: Timeouts) -> bool:
+        """Whether a model answers its probe, or refuses it as one that works."""
+        try:
+            if probe.model in DECOUPLED:
+                responses = await self.stream(probe, timeouts)
+                while await responses.read() is not None:
+                    pass
+            else:
+                await self.infer(probe, timeouts)
+        except ModelNotFound:
+            return False
+        except RequestError as error:
+            return alive(error)
+        return True
 
     async def models(self, timeouts: Timeouts) -> list[Model]:
         # The repository index is for operators only; the statistics are for everyone, and of ready models.

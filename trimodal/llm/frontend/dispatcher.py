@@ -43,14 +43,18 @@ class Dispatcher:
         """What the engine has room for."""
         return self._scheduler.admission
 
+    def check_engine(self) -> None:
+        """Raises Unavailable while there is none."""
+        if self._unavailable:
+            raise Unavailable(self._unavailable)
+
     def add(self, state: RequestState, text: TextStream) -> None:
         """Queues a generation for a request.
 
         Raises:
             Unavailable: no engine, no room, or too late for its deadline.
         """
-        if self._unavailable:
-            raise Unavailable(self._unavailable)
+        self.check_engine()
         ticket = state.ticket(next(self._ids))
         self._scheduler.admit(ticket)
         self._registry.begin(Generation(ticket, state, text))

@@ -15,8 +15,10 @@ from trimodal.llm.request.messages import read_messages
 from trimodal.llm.request.terms import (
     PARAMETERS,
     CancelRequest,
+    ProbeRequest,
     Terms,
     read_cancel,
+    read_probe,
     read_terms,
     with_parameters,
 )
@@ -79,12 +81,14 @@ class GenerationRequest:
 
 def read_request(
     inputs: Inputs, parameters: Mapping[str, Any], settings: LlmSettings
-) -> GenerationRequest | CancelRequest:
+) -> GenerationRequest | CancelRequest | ProbeRequest:
     """The request in `inputs` (tensor name → array) and Triton's request `parameters`.
 
     Raises:
         InvalidArgument: a field is missing, malformed or beyond its limit.
     """
+    if probe := read_probe(inputs, parameters):
+        return probe
     inputs = with_parameters(inputs, parameters)
     if cancel := read_cancel(inputs):
         return cancel

@@ -47,6 +47,11 @@ class CancelRequest:
     key: str
 
 
+@dataclass(frozen=True)
+class ProbeRequest:
+    """Not a prompt: asks whether there is an engine. Sent as the request parameter `probe`."""
+
+
 def with_parameters(inputs: Inputs, parameters: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
     """`inputs` and, as if they were inputs, the request parameters.
 
@@ -85,6 +90,11 @@ def read_cancel(inputs: Inputs) -> CancelRequest | None:
     if others := sorted(set(inputs) - {"cancel"}):
         raise InvalidArgument(f"cancel goes alone: {', '.join(others)} came with it")
     return CancelRequest(_cancel_key(inputs, "cancel"))
+
+
+def read_probe(inputs: Inputs, parameters: Mapping[str, Any]) -> ProbeRequest | None:
+    """The question whether there is an engine, if that is all that came."""
+    return ProbeRequest() if not inputs and parameters == {"probe": True} else None
 
 
 def read_terms(inputs: Inputs, settings: LlmSettings) -> Terms:

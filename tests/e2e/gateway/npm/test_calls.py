@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import soundfile
 
-from tests.e2e.test_gateway import gateway
+from tests.e2e.gateway.test_openai import gateway
 from trimodal.server.process import TritonServer
 from trimodal.speech.engines.fake import speak
 

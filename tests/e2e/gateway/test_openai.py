@@ -30,7 +30,7 @@ from trimodal.speech.engines.fake import speak
 
 pytestmark = pytest.mark.e2e
 
-CLIENTS = Path(__file__).parents[2] / "clients"
+CLIENTS = Path(__file__).parents[3] / "clients"
 CHAT = [{"role": "user", "content": "hi"}]
 
 
@@ -149,7 +149,7 @@ def test_a_server_that_dies_is_told_and_found_again(
             list(stream)
         with pytest.raises(openai.InternalServerError) as caught:
             client.chat.completions.create(model="llm", messages=CHAT)
-        assert caught.value.status_code == 502
+        assert caught.value.status_code == 503
         assert httpx.get(f"{url}/ready").status_code == 503
         assert httpx.get(f"{url}/health").status_code == 200
 

@@ -13,8 +13,8 @@ import pytest
 from pydantic import BaseModel
 
 from tests.e2e.conftest import wait_until
+from tests.e2e.gateway.test_openai import gateway, opened
 from tests.e2e.llm.test_cancel import metric
-from tests.e2e.test_gateway import gateway, opened
 from trimodal.client import Client
 from trimodal.errors import InvalidArgument
 from trimodal.server.process import TritonServer

@@ -20,14 +20,14 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.e2e import fakes as all_fakes
 from tests.e2e.conftest import BOUND, wait_until
-from tests.e2e.test_gateway import gateway
+from tests.e2e.gateway.test_openai import gateway
 from trimodal.server.process import TritonServer
 from trimodal.speech.engines.fake import speak
 
 pytestmark = pytest.mark.e2e
 
 SAID = "one two three four five six seven eight"
-CLIENT = Path(__file__).parents[2] / "clients/realtime_microphone.py"
+CLIENT = Path(__file__).parents[3] / "clients/realtime_microphone.py"
 COMPLETED = "conversation.item.input_audio_transcription.completed"
 MANUAL = {"format": {"type": "audio/pcm", "rate": 16_000}, "turn_detection": None}
 

@@ -1,0 +1,244 @@
+"""What no request may look like: each is refused with its status, in OpenAI's shape, and harms no other."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+from tests.gateway.conftest import LIMIT_S, fake_triton
+from trimodal.gateway.keys import Key, add_key
+from trimodal.gateway.server import GatewayServer
+from trimodal.gateway.settings import GatewaySettings
+
+CHAT = {"model": "llm", "messages": [{"role": "user", "content": "hi"}]}
+COMPLETION = {"model": "llm", "prompt": "hi"}
+EMBEDDING = {"model": "embedding", "input": "hi"}
+PICTURE = "data:image/png;base64,AAAA"
+LABELS = {"model": "vision", "input": PICTURE}
+JSON = {"content-type": "application/json"}
+PATHS = {"chat": "/v1/chat/completions", "text": "/v1/completions", "embed": "/v1/embeddings",
+         "label": "/v1/images/classifications", "hear": "/v1/audio/transcriptions"}  # fmt: skip
+
+
+def wav(seconds: float = 0.1, rate: int = 16_000) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, np.zeros(int(seconds * rate), np.float32), rate, format="WAV")
+    return file.getvalue()
+
+
+def without_rate() -> bytes:
+    """A file whose header says 0 Hz."""
+    whole = wav()
+    return whole[:24] + bytes(4) + whole[28:]
+
+
+def user(*parts: object) -> dict[str, object]:
+    return {"messages": [{"role": "user", "content": list(parts)}]}
+
+
+def sound(data: str, format: str = "wav") -> dict[str, object]:
+    return {"type": "input_audio", "input_audio": {"data": data, "format": format}}
+
+
+def image(url: object) -> dict[str, object]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A request to POST, how it is refused, and which field is named, if one is."""
+
+    name: str
+    where: str
+    status: int
+    param: str | None = None
+    body: Any = None
+    raw: bytes | None = None
+    form: Any = None
+    headers: Any = None
+
+
+def chats() -> Iterator[Bad]:
+    changes: list[tuple[str, dict[str, object], str]] = [
+        ("no messages", {"messages": []}, "messages"),
+        ("messages of text", {"messages": "hi"}, "messages"),
+        ("too many messages", {"messages": CHAT["messages"] * 1025}, "messages"),  # type: ignore[operator]
+        ("unknown role", {"messages": [{"role": "pirate", "content": "hi"}]}, "messages[0].role"),
+        ("content of a number", {"messages": [{"role": "user", "content": 7}]}, "messages[0].content"),
+        ("no role", {"messages": [{"content": "hi"}]}, "messages[0].role"),
+        ("unknown key", {"max_token": 3}, "max_token"),
+        ("empty model", {"model": ""}, "model"),
+        ("long model", {"model": "m" * 257}, "model"),
+        ("model of a number", {"model": 7}, "model"),
+        ("stream of text", {"stream": "yes"}, "stream"),
+        ("usage without a stream", {"stream_options": {"include_usage": True}}, "stream_options"),
+        ("no choices", {"n": 0}, "n"),
+        ("too many choices", {"n": 17}, "n"),
+        ("half a choice", {"n": 1.5}, "n"),
+        ("no tokens", {"max_tokens": 0}, "max_tokens"),
+        ("negative tokens", {"max_completion_tokens": -1}, "max_completion_tokens"),
+        ("tokens of text", {"max_tokens": "7"}, "max_tokens"),
+        ("too hot", {"temperature": 2.1}, "temperature"),
+        ("below zero", {"temperature": -0.1}, "temperature"),
+        ("temperature of text", {"temperature": "hot"}, "temperature"),
+        ("top_p of zero", {"top_p": 0}, "top_p"),
+        ("top_p above one", {"top_p": 1.1}, "top_p"),
+        ("negative top_k", {"top_k": -1}, "top_k"),
+        ("min_p of one", {"min_p": 1}, "min_p"),
+        ("presence", {"presence_penalty": 3}, "presence_penalty"),
+        ("frequency", {"frequency_penalty": -3}, "frequency_penalty"),
+        ("repetition", {"repetition_penalty": 0}, "repetition_penalty"),
+        ("seed of text", {"seed": "a"}, "seed"),
+        ("biases", {"logit_bias": {"50": 1}}, "logit_bias"),
+        ("probabilities", {"logprobs": True}, "logprobs"),
+        ("kept", {"store": True}, "store"),
+        ("sound as an answer", {"modalities": ["audio"]}, "modalities"),
+        ("unknown part", user({"type": "video"}), "messages[0].content[0]"),
+        ("a picture elsewhere", user(image("http://10.0.0.1/a.png")), "messages[0].content[0].image_url.url"),
+        ("a local file", user(image("file:///etc/passwd")), "messages[0].content[0].image_url.url"),
+        ("a picture of a number", user(image(7)), "messages[0].content[0].image_url.url"),
+        ("broken base64", user(image("data:image/png;base64,@@@")), "messages[0].content[0].image_url.url"),
+        ("odd base64", user(image("data:image/png;base64,AAAAA")), "messages[0].content[0].image_url.url"),
+        ("two pictures", user(image(PICTURE), image(PICTURE)), "messages[0].content[1]"),
+        ("broken sound", user(sound("@@@")), "messages[0].content[0].input_audio.data"),
+        ("no sound", user(sound(base64.b64encode(b"RIFF").decode())), "messages[0]"),
+        ("unknown sound", user(sound("AAAA", "midi")), "messages[0].content[0].input_audio.format"),
+        ("a rate of zero", user(sound(base64.b64encode(without_rate()).decode())), "messages[0]"),
+        ("two sounds", user(sound("AAAA"), sound("AAAA")), "messages[0].content[1]"),
+    ]  # fmt: skip
+    for name, change, param in changes:
+        yield Bad(name, "chat", 400, param, {**CHAT, **change})
+    assistants = {"messages": [{"role": "assistant", "content": [image(PICTURE)]}]}
+    yield Bad("an assistant's picture", "chat", 400, "messages[0].content[0]", {**CHAT, **assistants})
+    yield Bad("unknown model", "chat", 404, "model", {**CHAT, "model": "gpt-9"})
+    yield Bad("a model that the key does not hold for", "chat", 403, None, CHAT, headers="narrow")
+
+
+def others() -> Iterator[Bad]:
+    changes: list[tuple[str, str, dict[str, object], dict[str, object], str | None]] = [
+        ("no prompt", "text", COMPLETION, {"prompt": []}, "prompt"),
+        ("prompt of ids", "text", COMPLETION, {"prompt": [1, 2]}, "prompt[0]"),
+        ("prompt of nothing", "text", COMPLETION, {"prompt": None}, "prompt"),
+        ("suffix", "text", COMPLETION, {"suffix": "a"}, "suffix"),
+        ("best of", "text", COMPLETION, {"best_of": 3}, "best_of"),
+        ("echo of text", "text", COMPLETION, {"echo": "a"}, "echo"),
+        ("no text", "embed", EMBEDDING, {"input": ""}, "input"),
+        ("no texts", "embed", EMBEDDING, {"input": []}, "input"),
+        ("an empty text", "embed", EMBEDDING, {"input": ["a", ""]}, "input"),
+        ("texts of ids", "embed", EMBEDDING, {"input": [[1]]}, None),
+        ("unknown format", "embed", EMBEDDING, {"encoding_format": "hex"}, "encoding_format"),
+        ("no dimensions", "embed", EMBEDDING, {"dimensions": 0}, "dimensions"),
+        ("more dimensions", "embed", EMBEDDING, {"dimensions": 5}, "dimensions"),
+        ("no picture", "label", LABELS, {"input": []}, "input"),
+        ("a far picture", "label", LABELS, {"input": "https://example.com/a.png"}, "input[0]"),
+        ("broken picture", "label", LABELS, {"input": "data:;base64,@"}, "input[0]"),
+        ("no labels", "label", LABELS, {"top_k": 0}, "top_k"),
+    ]
+    for name, where, good, change, param in changes:
+        yield Bad(name, where, 400, param, {**good, **change})
+
+
+def forms() -> Iterator[Bad]:
+    file = {"file": ("a.wav", wav())}
+    fields: list[tuple[str, dict[str, str], Any, str | None]] = [
+        ("no file", {"model": "speech"}, {"other": b"a"}, "other"),
+        ("no recording", {"model": "speech"}, {"file": ("a.wav", b"RIFFRIFF")}, "file"),
+        ("an empty recording", {"model": "speech"}, {"file": ("a.wav", b"")}, "file"),
+        ("half a header", {"model": "speech"}, {"file": ("a.wav", wav()[:30])}, "file"),
+        ("no rate", {"model": "speech"}, {"file": ("a.wav", without_rate())}, "file"),
+        ("no model of speech", {}, file, "model"),
+        ("unknown format of text", {"model": "speech", "response_format": "doc"}, file, "response_format"),
+        ("hot speech", {"model": "speech", "temperature": "1"}, file, "temperature"),
+        ("unknown field", {"model": "speech", "speed": "2"}, file, "speed"),
+        ("stream of maybe", {"model": "speech", "stream": "maybe"}, file, "stream"),
+        ("times of letters", {"model": "speech", "response_format": "verbose_json",
+                              "timestamp_granularities[]": "letter"}, file, "timestamp_granularities[]"),
+    ]  # fmt: skip
+    for name, data, files, param in fields:
+        yield Bad(name, "hear", 400, param, form={"data": data, "files": files})
+    kind = {"content-type": "multipart/form-data; boundary=b"}
+    part = b'--b\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n'
+    yield Bad("a form that is cut", "hear", 400, raw=part + b"RIFF", headers=kind)
+    yield Bad("a form without end", "hear", 400, raw=part + b"RIFF\r\n--b", headers=kind)
+    yield Bad("a form of nothing", "hear", 400, raw=b"", headers=kind)
+    yield Bad(
+        "a form without boundary", "hear", 400, raw=b"--", headers={"content-type": "multipart/form-data"}
+    )
+    yield Bad("a form of JSON", "hear", 400, raw=b"{}", headers=JSON)
+
+
+def bytes_and_headers() -> Iterator[Bad]:
+    bodies = [
+        ("nothing", b""), ("no JSON", b"hi"), ("half of it", b'{"model": "llm"'), ("a list", b"[]"),
+        ("a number", b"7"), ("no UTF-8", b'{"model": "\xff"}'), ("infinity", b'{"model": "llm", "n": 1e999}'),
+        ("a deep list", b"[" * 100_000), ("a deep object", b'{"a":' * 30_000),
+        ("a deep value", b'{"model":"llm","messages":' + b"[" * 5000 + b"]" * 5000 + b"}"),
+        ("a long number", b'{"model": "llm", "seed": ' + b"9" * 20_000 + b"}"),
+        ("many keys", json.dumps({f"k{number}": 0 for number in range(5000)}).encode()),
+    ]  # fmt: skip
+    for name, raw in bodies:
+        yield Bad(f"body: {name}", "chat", 400, raw=raw, headers=JSON)
+    yield Bad("too large", "chat", 413, raw=b" " * 200_001, headers=JSON)
+    yield Bad("compressed", "chat", 415, raw=b"", headers={**JSON, "content-encoding": "gzip"})
+    for deadline in ("0", "-1", "soon", "1.5", "9" * 30, "٣"):
+        yield Bad(f"deadline {deadline}", "chat", 400, "x-slo-ttft-ms", CHAT,
+                  headers={"x-slo-ttft-ms": deadline.encode()})  # fmt: skip
+    for name, key in (
+        ("no key", ""),
+        ("half a key", "Bearer"),
+        ("another key", "Bearer tm-x"),
+        ("basic", "Basic a"),
+    ):
+        for where, body in (("chat", CHAT), ("embed", EMBEDDING)):
+            yield Bad(f"{name}: {where}", where, 401, None, body, headers={"authorization": key})
+
+
+TABLE = [*chats(), *others(), *forms(), *bytes_and_headers()]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str]]]:
+    """URL, and the two keys by name."""
+    file = tmp_path_factory.mktemp("keys") / "keys.toml"
+    keys = {
+        "wide": add_key(file, Key(name="wide", max_streams=1)),
+        "narrow": add_key(file, Key(name="narrow", models=("vision",))),
+    }
+    triton = fake_triton()
+    server = GatewayServer(GatewaySettings(port=0, keys=file, max_body_bytes=200_000), lambda address: triton)
+    url = server.listen()
+    with server.serving():
+        yield url, keys
+
+
+def test_the_table_is_long() -> None:
+    assert len({bad.name for bad in TABLE}) == len(TABLE) >= 80
+
+
+@pytest.mark.parametrize("bad", TABLE, ids=lambda bad: bad.name)
+def test_it_is_refused(served: tuple[str, dict[str, str]], bad: Bad) -> None:
+    url, keys = served
+    key = keys["narrow"] if bad.headers == "narrow" else keys["wide"]
+    headers: dict[str, Any] = {"authorization": f"Bearer {key}"}
+    headers |= bad.headers if isinstance(bad.headers, dict) else {}
+    with httpx.Client(base_url=url, timeout=LIMIT_S) as client:
+        content = {"json": bad.body} if bad.raw is None else {"content": bad.raw}
+        answer = client.post(PATHS[bad.where], headers=headers, **(bad.form or content))
+        assert answer.status_code == bad.status, answer.text
+        error = answer.json()["error"]
+        assert set(error) == {"message", "type", "param", "code"}
+        assert error["message"]
+        assert len(error["message"]) < 1000
+        assert bad.param is None or error["param"] == bad.param, error
+        # Its key has one stream: a request that is still counted would refuse this one.
+        good = client.post(PATHS["chat"], json=CHAT, headers={"authorization": f"Bearer {keys['wide']}"})
+        assert good.status_code == 200, good.text

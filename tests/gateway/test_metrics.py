@@ -1,0 +1,115 @@
+"""What GET /metrics tells of requests, and whom."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.gateway.conftest import LIMIT_S, Running, Serve, fake_triton
+from trimodal.client.transports.fake import scripted
+from trimodal.errors import Unavailable
+from trimodal.gateway.keys import Key, add_key
+
+CHAT = [{"role": "user", "content": "hi"}]
+ENDPOINT = "/v1/chat/completions"
+
+
+def read(url: str, key: str = "none") -> dict[tuple[str, ...], float]:
+    """(name, label values in the order of the labels' names) → value, without the gateway's prefix."""
+    answer = httpx.get(f"{url}/metrics", headers={"authorization": f"Bearer {key}"}, timeout=LIMIT_S)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    return {
+        (sample.name.removeprefix("trimodal_gateway_"), *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+def until(served: Running, wanted: tuple[str, ...], value: float) -> dict[tuple[str, ...], float]:
+    """What it tells once this value is there: an answer is counted when its last byte is sent."""
+    end = time.monotonic() + LIMIT_S
+    while (found := read(served.url)).get(wanted) != value:
+        assert time.monotonic() < end, f"{wanted} is {found.get(wanted)}"
+        time.sleep(0.01)
+    return found
+
+
+def test_a_stream_and_a_whole_answer(serve: Serve) -> None:
+    served = serve(fake_triton(llm=scripted("a few words of text", step=0.01)))
+    client = served.openai()
+    client.chat.completions.create(model="llm", messages=CHAT)
+    list(client.chat.completions.create(model="llm", messages=CHAT, stream=True))
+    found = until(served, ("requests_total", ENDPOINT, "llm", "200", ""), 2)
+    assert found["request_seconds_count", ENDPOINT, "llm"] == 2
+    assert found["ttft_seconds_count", ENDPOINT, "llm"] == 1, "of streams only"
+    assert found["itl_seconds_count", ENDPOINT, "llm"] == 1
+    assert 0.01 <= found["itl_seconds_sum", ENDPOINT, "llm"] <= found["request_seconds_sum", ENDPOINT, "llm"]
+    assert found["tokens_total", ""] == 2 * (8 + 5)
+    assert found["in_flight",] == 1, "the one that asks"
+
+
+def test_refusals_by_cause_and_names_that_nobody_knows(serve: Serve) -> None:
+    async def full(request):  # type: ignore[no-untyped-def]
+        raise Unavailable("the queue is full", 2.0)
+        yield
+
+    served = serve(fake_triton(llm=full))
+    client = served.openai()
+    for stream in (False, True):
+        with pytest.raises(openai.InternalServerError):
+            client.chat.completions.create(model="llm", messages=CHAT, stream=stream)
+    for number in range(3):
+        with pytest.raises(openai.NotFoundError):
+            client.chat.completions.create(model=f"no-such-{number}", messages=CHAT)
+    httpx.get(f"{served.url}/no/such/path")
+    found = until(served, ("refusals_total", "invalid_request_error", "other"), 1)
+    assert found["refusals_total", "overloaded", ENDPOINT] == 2
+    assert found["refusals_total", "model_not_found", ENDPOINT] == 3
+    assert found["requests_total", ENDPOINT, "other", "404", ""] == 3, "a made-up name is no label"
+    assert ("ttft_seconds_count", ENDPOINT, "other") not in found
+
+
+def test_an_error_in_the_middle_of_a_stream(serve: Serve) -> None:
+    async def breaks(request):  # type: ignore[no-untyped-def]
+        async for outputs in scripted("one two three")(request):
+            yield outputs
+            raise Unavailable("the server is shutting down")
+
+    served = serve(fake_triton(llm=breaks))
+    with pytest.raises(openai.APIError, match="shutting down"):
+        list(served.openai().chat.completions.create(model="llm", messages=CHAT, stream=True))
+    found = until(served, ("refusals_total", "overloaded", ENDPOINT), 1)
+    assert found["requests_total", ENDPOINT, "llm", "200", ""] == 1, "its head was sent"
+
+
+async def test_clients_that_leave(serve: Serve) -> None:
+    served = serve(fake_triton(llm=scripted("word " * 500, step=0.01)))
+    body = {"model": "llm", "messages": CHAT}
+    async with httpx.AsyncClient() as client:
+        for stream in (True, False):
+            post = client.post(f"{served.url}{ENDPOINT}", json={**body, "stream": stream})
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(post, 0.2)
+    found = await asyncio.to_thread(until, served, ("cancelled_total", ENDPOINT, "llm"), 2)
+    assert found["requests_total", ENDPOINT, "llm", "499", ""] == 2
+    assert found["in_flight",] == 1
+
+
+def test_with_keys_an_operators_is_needed(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    user = add_key(file, Key(name="app", tenant="team"))
+    operator = add_key(file, Key(name="prometheus", operator=True))
+    served = serve(keys=file)
+    served.openai(user).chat.completions.create(model="llm", messages=CHAT)
+    assert httpx.get(f"{served.url}/metrics").status_code == 401
+    refused = httpx.get(f"{served.url}/metrics", headers={"authorization": f"Bearer {user}"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "not_an_operator")
+    assert read(served.url, operator)["tokens_total", "team"] > 0

@@ -1,0 +1,299 @@
+"""Several servers as one: who is asked, who is asked again, and who stays where it is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.gateway.conftest import fake_triton, vectors
+from trimodal.client.client import Client
+from trimodal.client.errors import ConnectionLost, TransportError
+from trimodal.client.transports.base import Request, Tensors, Timeouts
+from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
+from trimodal.errors import InternalError, InvalidArgument, RequestError, Unavailable
+from trimodal.gateway.upstreams import pool
+from trimodal.gateway.upstreams.pool import Upstreams
+
+BOUND = 20.0
+Model = Callable[[Request], AsyncIterator[Tensors]]
+
+
+class Servers:
+    """Fakes by address, and the pool over them."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *fakes: FakeTransport, file: Path | None = None
+    ) -> None:
+        monkeypatch.setattr(pool, "LOOK_S", 0.005)
+        self.fakes = {f"host-{number}:8001": fake for number, fake in enumerate(fakes)}
+        self.pool = Upstreams(file or list(self.fakes), self.fakes.__getitem__)
+        self.client = Client(transport=self.pool, timeouts=Timeouts(silence=10))
+
+    async def __aenter__(self) -> Servers:
+        self.pool.start(Timeouts(connect=5))
+        await self.pool.looked()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.client.aclose()
+        assert [server.running for server in self.pool.servers] == [0] * len(self.pool.servers)
+
+    def first_of(self, prompt: str) -> tuple[FakeTransport, FakeTransport]:
+        """The fake that a prompt belongs to, and the other one."""
+        order = self.pool._order("llm", prompt.encode())
+        one, two = (self.fakes[server.address] for server in order)
+        return one, two
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        async def wait() -> None:
+            while not holds():
+                await asyncio.sleep(0.002)
+
+        await asyncio.wait_for(wait(), BOUND)
+
+
+def asked(fake: FakeTransport) -> int:
+    return sum(request.model == "llm" for request in fake.requests)
+
+
+def breaks(error: RequestError | ConnectionLost, *words: str) -> Model:
+    """Says the words, then fails."""
+
+    async def model(request: Request) -> AsyncIterator[Tensors]:
+        for count, word in enumerate(words, 1):
+            yield llm_outputs(word, completion_tokens=count)
+        raise error
+
+    return model
+
+
+LOST = ConnectionLost("the server at host went away")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        LOST,
+        Unavailable("the queue is full", 2.0),
+        RequestError("Stub process 'llm_0_0' is not healthy."),
+        InternalError("Stub process 'llm_0_0' is not healthy."),
+    ],
+    ids=["lost", "full", "stub", "stub of a unary model"],
+)
+async def test_what_failed_before_its_first_text_is_asked_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, error: RequestError
+) -> None:
+    # An empty response is no text: half a character waits for the other half.
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        one, two = servers.first_of("hi")
+        one.functions["llm"] = breaks(error, "", "")
+        two.functions["llm"] = scripted("from the other")
+        assert (await servers.client.complete("hi")).text == "from the other"
+        assert (asked(one), asked(two)) == (1, 1)
+        assert sum(server.moved for server in servers.pool.servers) == 1
+
+
+async def test_what_failed_after_its_first_text_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        one, two = servers.first_of("hi")
+        one.functions["llm"] = breaks(LOST, "word")
+        with pytest.raises(ConnectionLost):
+            await servers.client.complete("hi")
+        assert asked(two) == 0
+
+
+@pytest.mark.parametrize("error", [InvalidArgument("max_tokens is 0"), InternalError("the model failed")])
+async def test_a_refusal_that_is_the_requests_fault_is_told(
+    monkeypatch: pytest.MonkeyPatch, error: RequestError
+) -> None:
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        one, two = servers.first_of("hi")
+        one.functions["llm"] = breaks(error)
+        with pytest.raises(type(error), match=str(error)):
+            await servers.client.complete("hi")
+        assert asked(two) == 0
+
+
+async def test_each_server_is_asked_once_and_a_refusal_says_more_than_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        one, two = servers.first_of("hi")
+        one.functions["llm"] = breaks(Unavailable("the queue is full", 3.0))
+        two.reachable = False
+        with pytest.raises(Unavailable, match="the queue is full") as caught:
+            await servers.client.complete("hi")
+        assert caught.value.retry_after_s == 3.0
+        assert asked(one) == 1
+
+
+async def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        for fake in servers.fakes.values():
+            fake.reachable = False
+        for _ in range(2):  # also when it is known
+            with pytest.raises(Unavailable, match="no model server takes requests now") as caught:
+                await servers.client.complete("hi")
+            assert caught.value.retry_after_s == 1.0
+            with pytest.raises(Unavailable):
+                await servers.client.embed(["hi"])
+            with pytest.raises(Unavailable):
+                await servers.client.models()
+            await servers.until(lambda: not any(servers.pool.state.values()))
+        assert servers.pool.state["llm"] is False, "a model that was served is still told"
+
+
+async def test_the_deadline_of_a_request_that_is_asked_again_is_shorter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def slow(request: Request) -> AsyncIterator[Tensors]:
+        await asyncio.sleep(0.1)
+        raise LOST
+        yield {}
+
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        one, two = servers.first_of("hi")
+        one.functions["llm"] = slow
+        await servers.client.complete("hi", ttft_deadline_ms=5000)
+        (request,) = two.requests
+        assert 1 <= request.inputs["ttft_deadline_ms"][0] <= 4900
+        await servers.until(lambda: all(server.models["llm"] for server in servers.pool.servers))
+        with pytest.raises(ConnectionLost):
+            await servers.client.complete("hi", ttft_deadline_ms=50)
+        assert len(two.requests) == 1, "there was no time left for another"
+
+
+async def test_a_client_that_leaves_while_another_server_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        one, two = servers.first_of("hi")
+        one.functions["llm"] = breaks(LOST)
+        two.functions["llm"] = scripted("word " * 100, step=BOUND)
+        stream = servers.client.stream("hi")
+        reading = asyncio.ensure_future(stream.answer())
+        await servers.until(lambda: two.requests)
+        reading.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await reading
+        await servers.until(lambda: two.cancelled)
+
+
+async def test_the_same_beginning_goes_to_the_same_server_while_that_has_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    holding = asyncio.Event()
+
+    async def held(request: Request) -> AsyncIterator[Tensors]:
+        await holding.wait()
+        yield llm_outputs("ok", "stop")
+
+    async with Servers(monkeypatch, fake_triton(llm=held), fake_triton(llm=held)) as servers:
+        one, two = servers.first_of("hi")
+        servers.pool.kept = servers.pool.passed_on = 0
+        answers = [asyncio.ensure_future(servers.client.complete("hi")) for _ in range(12)]
+        await servers.until(lambda: asked(one) + asked(two) == 12)
+        holding.set()
+        await asyncio.gather(*answers)
+        # 1.25 times the mean: 8 of 12.
+        assert (asked(one), asked(two)) == (8, 4)
+        assert (servers.pool.kept, servers.pool.passed_on) == (8, 4)
+
+
+async def test_what_has_no_beginning_goes_to_who_has_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        for _ in range(10):
+            await servers.client.embed(["hi"])
+        assert [len(fake.requests) for fake in servers.fakes.values()] == [5, 5]
+
+
+async def test_a_model_that_only_one_server_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Servers(monkeypatch, FakeTransport(embedding=vectors), fake_triton()) as servers:
+        for number in range(8):
+            await servers.client.complete(f"question {number}")
+        assert servers.pool.state == dict.fromkeys(
+            ("assistant", "embedding", "llm", "speech", "vision"), True
+        )
+        assert [model.name for model in await servers.client.models()] == list(servers.pool.state)
+
+
+async def test_a_server_that_comes_back_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        one, two = servers.first_of("hi")
+        one.reachable = False
+        await servers.client.complete("hi")
+        assert asked(two) == 1
+        one.reachable = True
+        await servers.until(lambda: all(server.models["llm"] for server in servers.pool.servers))
+        await servers.client.complete("hi")
+        assert asked(one) == 1
+
+
+async def test_speech_stays_where_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunk = np.zeros(1600, np.float32)
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        streams = [servers.client.listen() for _ in range(6)]
+        for _ in range(5):
+            for stream in streams:
+                await stream.send(chunk)
+        assert [server.running for server in servers.pool.servers] == [3, 3]
+        assert [len(fake.functions["speech"].streams) for fake in servers.fakes.values()] == [3, 3]
+        for stream in streams[:4]:
+            await stream.end()
+        for stream in streams[4:]:
+            await stream.aclose()  # left without its last words
+        assert not any(fake.functions["speech"].streams for fake in servers.fakes.values())
+
+
+async def test_speech_ends_with_its_server_and_a_new_stream_begins_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chunk = np.zeros(1600, np.float32)
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        stream = servers.client.listen()
+        await stream.send(chunk)
+        (one,) = [fake for fake in servers.fakes.values() if fake.requests]
+        one.reachable = False
+        with pytest.raises(TransportError):
+            await stream.send(chunk)
+        for _ in range(3):
+            async with servers.client.listen() as other:
+                await other.send(chunk)
+                await other.end()
+
+
+async def test_a_file_drains_adds_and_removes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "upstreams.toml"
+
+    def write(*lines: str) -> None:
+        file.write_text("".join(f"[[upstream]]\n{line}\n" for line in lines))
+
+    first, second = 'address = "host-0:8001"', 'address = "host-1:8001"'
+    write(first)
+    async with Servers(monkeypatch, fake_triton(), fake_triton(), file=file) as servers:
+        one, two = servers.fakes.values()
+        one.functions["llm"] = scripted("word " * 20, step=0.02)
+        running = asyncio.ensure_future(servers.client.complete("hi"))
+        await servers.until(lambda: one.requests)
+        write(f"{first}\ndrain = true", second)
+        await servers.until(lambda: [server.draining for server in servers.pool.servers] == [True, False])
+        await servers.until(lambda: servers.pool.state["llm"])
+        for number in range(5):
+            await servers.client.complete(f"question {number}")
+        assert (asked(one), asked(two)) == (1, 5)
+        write(second)
+        await servers.until(lambda: [len(servers.pool._servers), len(servers.pool._leaving)] == [1, 1])
+        assert not one.closed, "a request still runs there"
+        assert (await running).text == "word " * 20
+        await servers.until(lambda: one.closed)
+        write(f"{second}\ndrain = true")
+        await servers.until(lambda: servers.pool.state["llm"] is False)
+        with pytest.raises(Unavailable):
+            await servers.client.complete("hi")
+        write("address = 7")
+        await asyncio.sleep(0.02)
+        write(second)
+        await servers.until(lambda: servers.pool.state["llm"])

@@ -1,0 +1,81 @@
+"""What a look at one Triton finds out."""
+
+from __future__ import annotations
+
+import pytest
+
+from trimodal.client.transports.base import Timeouts
+from trimodal.client.transports.fake import FakeTransport, labelled, scripted
+from trimodal.client.values import Model
+from trimodal.errors import InternalError
+from trimodal.gateway.upstreams.server import Upstream
+
+TIMEOUTS = Timeouts(connect=1)
+
+
+class Counted(FakeTransport):
+    """Models with counts of inferences, some of which answer no question."""
+
+    def __init__(self, **inferences: int) -> None:
+        super().__init__(**dict.fromkeys(inferences, labelled(("a", 1.0))))
+        self.inferences = inferences
+        self.silent: set[str] = set()
+        self.asked: list[str] = []
+
+    async def models(self, timeouts: Timeouts) -> list[Model]:
+        await super().models(timeouts)
+        return [Model(name, "1", count) for name, count in self.inferences.items()]
+
+    async def ready(self, model: str, timeouts: Timeouts) -> bool:
+        self.asked.append(model)
+        return model not in self.silent
+
+
+async def test_a_model_that_answers_nothing_is_dead_and_so_is_who_needs_it() -> None:
+    triton = Counted(vision=0, vision_preprocess=5, vision_rank=0, llm=1)
+    server = Upstream("a:1", triton)
+    await server.look(TIMEOUTS)
+    assert server.models == {"vision": True, "vision_preprocess": True, "vision_rank": True, "llm": True}
+    triton.silent = {"vision_rank"}
+    await server.look(TIMEOUTS)
+    assert server.models == {"vision": False, "vision_preprocess": True, "vision_rank": False, "llm": True}
+    triton.silent = set()
+    await server.look(TIMEOUTS)
+    assert all(server.models.values())
+
+
+async def test_a_model_that_has_answered_since_the_last_look_is_not_asked() -> None:
+    triton = Counted(llm=1, embedding=1)
+    server = Upstream("a:1", triton)
+    await server.look(TIMEOUTS)
+    assert triton.asked == ["llm", "embedding"]
+    triton.asked.clear()
+    triton.inferences = {"llm": 5, "embedding": 2}  # the question itself counts as one
+    triton.silent = {"llm"}  # as one that is busy for long
+    await server.look(TIMEOUTS)
+    assert (triton.asked, server.models["llm"]) == (["embedding"], True)
+    await server.look(TIMEOUTS)
+    assert server.models["llm"] is False
+
+
+async def test_a_server_that_is_gone_keeps_its_models_names() -> None:
+    triton = Counted(llm=1, embedding=1)
+    server = Upstream("a:1", triton)
+    await server.look(TIMEOUTS)
+    triton.reachable = False
+    await server.look(TIMEOUTS)
+    assert server.models == {"llm": False, "embedding": False}
+    triton.reachable, triton.inferences = True, {"llm": 0}
+    await server.look(TIMEOUTS)
+    assert server.models == {"llm": True}, "it was started anew, without the other one"
+
+
+async def test_a_question_that_fails_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(model: str, timeouts: Timeouts) -> bool:
+        raise InternalError("no idea")
+
+    triton = FakeTransport(llm=scripted("a"))
+    monkeypatch.setattr(triton, "ready", fails)
+    server = Upstream("a:1", triton)
+    await server.look(TIMEOUTS)
+    assert server.models == {"llm": False}

@@ -1,0 +1,186 @@
+"""Counts requests for Prometheus: what came, how it ended, how long it took."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from trimodal.gateway.answering import DONE
+from trimodal.gateway.upstreams.pool import Upstreams
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
+_GAPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_ERROR = b'data: {"error":'
+_LEFT = 499  # what nginx logs of a client that closed its connection before the answer was complete
+
+
+class GatewayMetrics:
+    """All families of one gateway, in a registry of its own.
+
+    Labels have few values: an endpoint that is no route, and a model that no server has, is "other".
+    """
+
+    def __init__(self, upstreams: Upstreams) -> None:
+        self._upstreams = upstreams
+        self.registry = CollectorRegistry()
+        self.registry.register(_UpstreamFamilies(upstreams))
+
+        def family(kind: Any, name: str, text: str, *labels: str, **options: Any) -> Any:
+            return kind(f"trimodal_gateway_{name}", text, labels, registry=self.registry, **options)
+
+        where = ("endpoint", "model")
+        self.in_flight: Gauge = family(Gauge, "in_flight", "Requests that are being answered")
+        self._requests: Counter = family(
+            Counter, "requests", "Requests by outcome; 499: the client left", *where, "tenant", "status"
+        )
+        self._refusals: Counter = family(
+            Counter, "refusals", "Errors that clients were told, by code", "endpoint", "cause"
+        )
+        self._cancelled: Counter = family(Counter, "cancelled", "Requests whose clients left", *where)
+        self._tokens: Counter = family(Counter, "tokens", "Tokens of prompts and answers", "tenant")
+        self._ttft: Histogram = family(
+            Histogram, "ttft_seconds", "Arrival to first event of a stream", *where, buckets=_SECONDS
+        )
+        self._itl: Histogram = family(
+            Histogram, "itl_seconds", "Mean gap between the events of a stream", *where, buckets=_GAPS
+        )
+        self._duration: Histogram = family(
+            Histogram, "request_seconds", "Arrival to end of the answer", *where, buckets=_SECONDS
+        )
+
+    def tokens(self, tenant: str, count: int) -> None:
+        """Counts what a request has used."""
+        self._tokens.labels(tenant).inc(count)
+
+    def ended(self, endpoint: str, asked: Mapping[str, str], measure: Measure) -> None:
+        """Counts a request that is over; `asked` has its model and tenant, if it came so far."""
+        model, status = asked.get("model", ""), measure.status
+        if model and model not in self._upstreams.state:
+            model = "other"
+        where = (endpoint, model)
+        self._requests.labels(*where, asked.get("tenant", ""), str(status)).inc()
+        if measure.cause:
+            self._refusals.labels(endpoint, measure.cause).inc()
+        if status == _LEFT:
+            self._cancelled.labels(*where).inc()
+        self._duration.labels(*where).observe(time.perf_counter() - measure.began)
+        if measure.streamed and measure.events:
+            self._ttft.labels(*where).observe(measure.first - measure.began)
+            if measure.events > 1:
+                self._itl.labels(*where).observe((measure.last - measure.first) / (measure.events - 1))
+
+    def text(self) -> bytes:
+        """Everything in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+class _UpstreamFamilies(Collector):
+    """Reads the servers' state when it is asked for, so that requests do not pay for it."""
+
+    def __init__(self, upstreams: Upstreams) -> None:
+        self._upstreams = upstreams
+
+    def collect(self) -> Iterator[Metric]:
+        name = "trimodal_gateway_upstream"
+        running = GaugeMetricFamily(f"{name}_in_flight", "Requests that a server has", labels=["upstream"])
+        draining = GaugeMetricFamily(f"{name}_draining", "1: it gets no new requests", labels=["upstream"])
+        ready = GaugeMetricFamily(f"{name}_ready", "1: the model answers", labels=["upstream", "model"])
+        moved = CounterMetricFamily(
+            f"{name}_moved", "Requests that it failed or refused and another was asked", labels=["upstream"]
+        )
+        for server in self._upstreams.servers:
+            running.add_metric([server.address], server.running)
+            draining.add_metric([server.address], server.draining)
+            moved.add_metric([server.address], server.moved)
+            for model, answers in server.models.items():
+                ready.add_metric([server.address, model], answers)
+        affinity = CounterMetricFamily(
+            "trimodal_gateway_affinity",
+            "Prompts by whether they went to the server of their beginning; miss: it had no room",
+            labels=["result"],
+        )
+        affinity.add_metric(["hit"], self._upstreams.kept)
+        affinity.add_metric(["miss"], self._upstreams.passed_on)
+        yield from (running, draining, ready, moved, affinity)
+
+
+class Measure:
+    """What one answer was, noted while it is sent."""
+
+    def __init__(self) -> None:
+        self.began = self.first = self.last = time.perf_counter()
+        self.status = _LEFT
+        self.cause = ""
+        self.events = 0
+        self.streamed = False
+        self._head = 0
+
+    def note(self, message: Message) -> None:
+        """Takes in a message to the client: one of these for each delta."""
+        if message["type"] == "http.response.start":
+            self._head = message["status"]
+            kinds = [value for name, value in message["headers"] if name.lower() == b"content-type"]
+            self.streamed = bool(kinds) and kinds[0].startswith(b"text/event-stream")
+            return
+        body = message.get("body", b"")
+        if body and self.streamed and body != DONE and not body.startswith(b":"):  # a comment
+            self.events += 1
+            self.last = time.perf_counter()
+            if self.events == 1:
+                self.first = self.last
+            if body.startswith(_ERROR):
+                self.cause = _cause(body[len(b"data: ") :])
+        elif self._head >= 400:
+            self.cause = _cause(body)
+        if not message.get("more_body", False):
+            self.status = self._head
+
+
+def _cause(body: bytes) -> str:
+    """The code of one of our errors, or its type."""
+    try:
+        error = json.loads(body)["error"]
+        return str(error["code"] or error["type"])
+    except (ValueError, KeyError, TypeError):
+        return "other"
+
+
+class Measured:
+    """ASGI middleware: measures every HTTP request, whatever answers it.
+
+    A handler puts "model" and "tenant" into the request's state as soon as it knows them.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: GatewayMetrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        measure = Measure()
+
+        async def noted(message: Message) -> None:
+            measure.note(message)
+            await send(message)
+
+        self._metrics.in_flight.inc()
+        try:
+            await self._app(scope, receive, noted)
+        except Exception:
+            measure.status = 500  # the application's outermost layer answers it
+            raise
+        finally:
+            self._metrics.in_flight.dec()
+            endpoint = getattr(scope.get("route"), "path", "other")
+            self._metrics.ended(endpoint, scope.get("state", {}), measure)

@@ -1,0 +1,1 @@
+"""Spreads requests over several Tritons."""

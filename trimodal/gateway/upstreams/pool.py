@@ -1,0 +1,223 @@
+"""Carries requests to one of several Tritons: the one that has their beginning, has room, and answers.
+
+A stream of speech stays where it began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from trimodal.client.errors import ConnectError, ConnectionLost
+from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport
+from trimodal.client.values import Model
+from trimodal.errors import InvalidArgument, RequestError, TrimodalError
+from trimodal.gateway.upstreams.affinity import beginning, most_running, ranked
+from trimodal.gateway.upstreams.asking import Answer, Asking, nobody
+from trimodal.gateway.upstreams.file import UpstreamsFile
+from trimodal.gateway.upstreams.server import Upstream
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+
+
+class Upstreams:
+    """Several servers as one transport; owns what is known of them. Of one event loop.
+
+    Args:
+        servers: their addresses, or the file that has them.
+        connect: makes the transport to an address.
+
+    Raises:
+        SettingsError: the file cannot be read.
+
+    Attributes:
+        kept, passed_on: requests that went to the server of their beginning, and those for which it had no
+            room.
+    """
+
+    def __init__(self, servers: Sequence[str] | Path, connect: Callable[[str], Transport]) -> None:
+        self._connect = connect
+        self._file: UpstreamsFile | None = None
+        self._servers: dict[str, Upstream] = {}
+        self._leaving: list[Upstream] = []
+        if isinstance(servers, Path):
+            self._file = UpstreamsFile(servers)
+            self._set(self._file.draining)
+        else:
+            self._set(dict.fromkeys(servers, False))
+        self._speech: dict[Any, Upstream] = {}
+        self._turn = 0
+        self._looked = asyncio.Event()
+        self._watching: asyncio.Task[None] | None = None
+        self.kept = self.passed_on = 0
+
+    @property
+    def servers(self) -> list[Upstream]:
+        return [*self._servers.values(), *self._leaving]
+
+    @property
+    def state(self) -> dict[str, bool]:
+        """Every model that is served, and whether a server that takes requests answers for it."""
+        known: dict[str, bool] = {}
+        for server in self._servers.values():
+            for name, answers in server.models.items():
+                known[name] = known.get(name, False) or (answers and not server.draining)
+        return dict(sorted(known.items()))
+
+    def start(self, timeouts: Timeouts) -> None:
+        """Begins to look after the servers."""
+        self._watching = asyncio.ensure_future(self._watch(timeouts))
+
+    async def looked(self) -> None:
+        """Waits until every server was looked at."""
+        await self._looked.wait()
+
+    async def infer(self, request: Request, timeouts: Timeouts) -> Tensors:
+        if "sequence_id" in request.parameters:
+            return await self._hear(request, timeouts)
+        outputs, _ = await self._ask(request, timeouts)
+        return outputs
+
+    async def stream(self, request: Request, timeouts: Timeouts) -> Responses:
+        key = beginning(request) if len(self._servers) > 1 else b""
+        answer = Answer(Asking(self._order(request.model, key), request, timeouts))
+        await answer.open()
+        return answer
+
+    async def ready(self, model: str, timeouts: Timeouts) -> bool:
+        await self.looked()
+        state = self.state
+        return state.get(model, False) if model else bool(state) and all(state.values())
+
+    async def models(self, timeouts: Timeouts) -> list[Model]:
+        asked = [server.transport.models(timeouts) for server in self._able()]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        lists = [one for one in answers if not isinstance(one, BaseException)]
+        if not lists:
+            raise nobody()
+        models = {model.name: model for found in lists for model in found}
+        return [models[name] for name in sorted(models)]
+
+    async def max_batch_size(self, model: str, timeouts: Timeouts) -> int:
+        asking = Asking(self._order(model), Request(model, {}), timeouts)
+        while True:
+            server = asking.next()
+            try:
+                return await server.transport.max_batch_size(model, timeouts)
+            except TrimodalError as error:
+                asking.failed(server, error)
+
+    async def aclose(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watching
+        for server in self.servers:
+            await server.transport.aclose()
+
+    async def _watch(self, timeouts: Timeouts) -> None:
+        timeouts = replace(timeouts, total=timeouts.connect)
+        looks: dict[Upstream, asyncio.Task[None]] = {}
+        try:
+            while True:
+                if self._file and self._file.changed():
+                    self._set(self._file.draining)
+                for server in self._servers.values():
+                    if server not in looks or looks[server].done():  # never two at a time
+                        looks[server] = asyncio.ensure_future(server.look(timeouts))
+                if not self._looked.is_set():
+                    await asyncio.wait(looks.values())
+                    self._looked.set()
+                for server in [one for one in self._leaving if not one.running]:
+                    self._leaving.remove(server)
+                    if look := looks.pop(server, None):
+                        look.cancel()
+                    await server.transport.aclose()
+                await asyncio.sleep(LOOK_S)
+        finally:
+            for look in looks.values():
+                look.cancel()
+            await asyncio.gather(*looks.values(), return_exceptions=True)
+
+    def _set(self, draining: Mapping[str, bool]) -> None:
+        """Replaces the servers: address → whether it is to get no new requests. What runs goes on."""
+        for address in list(self._servers):
+            if address not in draining:
+                self._leaving.append(self._servers.pop(address))
+        for address, drains in draining.items():
+            if address not in self._servers:
+                self._servers[address] = Upstream(address, self._connect(address))
+            if drains != self._servers[address].draining:
+                logger.info("%s %s", address, "drains" if drains else "is used again")
+            self._servers[address].draining = drains
+
+    def _able(self) -> list[Upstream]:
+        return [server for server in self._servers.values() if not server.draining]
+
+    def _order(self, model: str, key: bytes = b"") -> Sequence[Upstream]:
+        """The servers that may be asked, best first; `key`: the request's beginning."""
+        able = self._able()
+        if len(able) < 2:
+            return able
+        # A look may be a second old: where no server is known to answer, all are tried.
+        able = [server for server in able if server.models.get(model)] or able
+        if key:
+            return self._by_beginning(key, able)
+        self._turn += 1
+        turned = [able[(self._turn + index) % len(able)] for index in range(len(able))]
+        return sorted(turned, key=lambda server: server.running)
+
+    def _by_beginning(self, key: bytes, able: Sequence[Upstream]) -> Sequence[Upstream]:
+        order = [self._servers[address] for address in ranked(key, [server.address for server in able])]
+        most = most_running(sum(server.running for server in able), len(able))
+        with_room = sorted(order, key=lambda server: server.running >= most)
+        if with_room[0] is order[0]:
+            self.kept += 1
+        else:
+            self.passed_on += 1
+        return with_room
+
+    async def _hear(self, request: Request, timeouts: Timeouts) -> Tensors:
+        """Sends a chunk of speech to where its stream is."""
+        stream = request.parameters["sequence_id"]
+        server = self._speech.get(stream)
+        if request.parameters.get("sequence_start") or server is None:
+            outputs, server = await self._ask(request, timeouts)
+            if request.parameters.get("sequence_start") and not request.parameters.get("sequence_end"):
+                self._speech[stream] = server
+                server.running += 1
+            return outputs
+        ended = bool(request.parameters.get("sequence_end"))
+        try:
+            return await server.transport.infer(request, timeouts)
+        except (ConnectError, ConnectionLost) as error:
+            ended = True
+            server.failed(request.model, error)
+            raise
+        except RequestError as error:
+            ended = ended or not isinstance(error, InvalidArgument)  # the chunk's fault: the stream goes on
+            raise
+        finally:
+            if ended and stream in self._speech:
+                del self._speech[stream]
+                server.running -= 1
+
+    async def _ask(self, request: Request, timeouts: Timeouts) -> tuple[Tensors, Upstream]:
+        """The answer to a request that gives one, and whose it is."""
+        asking = Asking(self._order(request.model), request, timeouts)
+        while True:
+            server = asking.next()
+            server.running += 1
+            try:
+                return await server.transport.infer(asking.request, asking.timeouts), server
+            except TrimodalError as error:
+                asking.failed(server, error)
+            finally:
+                server.running -= 1
