@@ -102,7 +102,8 @@ WORKDIR /opt/trimodal
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY trimodal trimodal
 COPY docker docker
-RUN pip install -c constraints.txt -e '.[gateway,audio]' \
+# faster-whisper brings PyAV, which reads m4a and webm, and Silero's voice detector, for realtime sessions.
+RUN pip install -c constraints.txt -e '.[gateway,audio]' faster-whisper==1.2.1 \
  && install -d -o 1000 -g 1000 /keys
 USER 1000:1000
 WORKDIR /keys

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -123,3 +124,17 @@ def test_the_copyable_programs_are_short_and_stand_alone(program):
     assert len(text.splitlines()) <= 60
     assert "trimodal" not in text
     assert "usage: " in run(CLIENTS / f"{program}.py", "--help").stdout
+
+
+async def test_a_probe_is_answered_and_counts_as_no_failure(client: Client, server: TritonServer) -> None:
+    before = failures(server)
+    for name in [model.name for model in await client.models()]:
+        assert await client.ready(name), name
+    assert not await client.ready("nothing")
+    assert failures(server) == before
+
+
+def failures(server: TritonServer) -> float:
+    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics", timeout=10) as page:
+        lines = page.read().decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("nv_inference_request_failure{"))

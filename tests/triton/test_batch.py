@@ -29,6 +29,9 @@ class Asked(str):
     def request_id(self) -> str:
         return self
 
+    def parameters(self) -> str:
+        return '{"probe": true}' if self == "probe" else '{"policy": "\\"probe\\""}'
+
 
 def read(request: str) -> str:
     if request == "unreadable":
@@ -47,6 +50,16 @@ def answers(requests: list[Any], serve: Any, write: Any = write, read: Any = rea
     asked = [Asked(one) for one in requests]
     responses = answer_batch(pb_utils, asked, read, serve, write)
     return [(one.error.code, str(one.error)) if one.error else one.outputs["out"] for one in responses]
+
+
+def test_a_probe_is_answered_before_it_is_read():
+    def serve(values):
+        assert values == ["a"]
+        return values
+
+    one, two = answer_batch(pb_utils, [Asked("probe"), Asked("a")], read, serve, write)
+    assert (one.error, one.outputs) == (None, {})
+    assert two.outputs["out"] == "a"
 
 
 def test_each_request_gets_its_own_answer_in_order(caplog):

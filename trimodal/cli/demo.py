@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 NEXT = """Go on with:
-  trimodal serve --gateway             a server on ports 8000 to 8002, OpenAI's API on 8080
+  trimodal serve --gateway             a server with OpenAI's API, and a page at http://127.0.0.1:8080/
   trimodal chat ["what is a lambda?"]  an answer, or a conversation
   trimodal classify FILE…              labels of images
   trimodal transcribe --live FILE      words while they are spoken

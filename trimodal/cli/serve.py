@@ -196,7 +196,7 @@ class Front:
         gateway = server_of(self._settings.model_copy(update={"upstream": (server.grpc_url,)}))
         url = gateway.listen(self._port)
         with gateway.serving(signals.twice):
-            yield f"OpenAI  {url}/v1, for {whom(self._settings)}"
+            yield f"OpenAI  {url}/v1, for {whom(self._settings)}\npage    {url}/"
 
     def close(self) -> None:
         self._port.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trimodal.errors import RequestError, as_request_error
+from trimodal.triton.parameters import is_probe
 from trimodal.triton.responses import error_response
 
 Value = TypeVar("Value")
@@ -29,7 +30,7 @@ def answer_batch(
     serve: Callable[[Sequence[Value]], Sequence[Result | RequestError]],
     write: Callable[[Result], Sequence[Any]],
 ) -> list[Any]:
-    """One response a request, in order; a bad request or result fails alone.
+    """One response a request, in order; a bad request or result fails alone, a probe gets an empty one.
 
     Args:
         read: a request's value; may raise RequestError.
@@ -39,6 +40,9 @@ def answer_batch(
     answers: list[Any] = [None] * len(requests)
     values: dict[int, Value] = {}
     for index, request in enumerate(requests):
+        if is_probe(request):
+            answers[index] = pb_utils.InferenceResponse(output_tensors=[])
+            continue
         try:
             values[index] = read(request)
         except Exception as error:

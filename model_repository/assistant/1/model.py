@@ -1,7 +1,5 @@
 """Glue of assistant: questions in, findings and an answer out. What is done lies in trimodal.assistant."""
 
-import json
-
 import triton_python_backend_utils as pb_utils
 
 from trimodal import logs
@@ -14,26 +12,28 @@ from trimodal.errors import as_request_error
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.triton.batch import version_directory
 from trimodal.triton.metrics import TritonMetrics
+from trimodal.triton.parameters import answer_probe, parameters
 from trimodal.triton.responses import ResponseStream
 
 
 class TritonPythonModel:
     def initialize(self, args):
         logs.configure(args["model_name"])
-        parameters = parameters_of(args["model_config"]) | {"version_directory": str(version_directory(args))}
-        self.settings = parse_parameters(AssistantSettings, parameters, source="assistant/config.pbtxt")
+        given = parameters_of(args["model_config"]) | {"version_directory": str(version_directory(args))}
+        self.settings = parse_parameters(AssistantSettings, given, source="assistant/config.pbtxt")
         self.metrics = TritonMetrics(pb_utils)
         self.counts = AssistantMetrics(self.metrics, args["model_name"])
         self.service = AssistantService(self.settings, Models(pb_utils, self.settings), self.counts)
 
     def execute(self, requests):
         for request in requests:
+            if answer_probe(pb_utils, request):
+                continue
             sink = ResponseSink(pb_utils, request.get_response_sender())
             try:
                 found = ((name, pb_utils.get_input_tensor_by_name(request, name)) for name in INPUTS)
                 inputs = {name: tensor.as_numpy() for name, tensor in found if tensor is not None}
-                parameters = json.loads(request.parameters() or "{}")
-                self.service.submit(read_request(inputs, parameters, self.settings), sink)
+                self.service.submit(read_request(inputs, parameters(request), self.settings), sink)
             except Exception as error:
                 told = as_request_error(error, request.request_id())
                 self.counts.ended(told)

@@ -1,7 +1,5 @@
 """Glue of llm: tensors → a request, deltas → decoupled responses. What is done lies in trimodal.llm."""
 
-import json
-
 import triton_python_backend_utils as pb_utils
 
 from trimodal import logs
@@ -15,15 +13,16 @@ from trimodal.llm.settings import LlmSettings
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.triton.batch import version_directory
 from trimodal.triton.metrics import TritonMetrics
+from trimodal.triton.parameters import parameters
 from trimodal.triton.responses import ResponseStream
 
 
 class TritonPythonModel:
     def initialize(self, args):
         logs.configure(args["model_name"])
-        parameters = parameters_of(args["model_config"]) | {"version_directory": str(version_directory(args))}
+        given = parameters_of(args["model_config"]) | {"version_directory": str(version_directory(args))}
         source = "llm/configs/cpu.pbtxt (profile cuda: configs/cuda.pbtxt, tensorrt: config.pbtxt)"
-        self.settings = parse_parameters(LlmSettings, parameters, source=source)
+        self.settings = parse_parameters(LlmSettings, given, source=source)
         self.metrics = TritonMetrics(pb_utils)
         self.counts = LlmMetrics(self.metrics, args["model_name"])
         folder = version_directory(args).parent
@@ -37,8 +36,7 @@ class TritonPythonModel:
                 with self.counts.refusals():
                     found = ((name, pb_utils.get_input_tensor_by_name(request, name)) for name in INPUTS)
                     inputs = {name: tensor.as_numpy() for name, tensor in found if tensor is not None}
-                    parameters = json.loads(request.parameters() or "{}")
-                    wanted = read_request(inputs, parameters, self.settings)
+                    wanted = read_request(inputs, parameters(request), self.settings)
                 self.service.submit(wanted, sink, request.request_id())
             except Exception as error:
                 sink.fail(as_request_error(error, request.request_id()))

@@ -6,7 +6,7 @@ from functools import partial
 import triton_python_backend_utils as pb_utils
 
 from trimodal import logs
-from trimodal.errors import InvalidArgument, as_request_error
+from trimodal.errors import as_request_error
 from trimodal.runtimes.heap import give_back_large_blocks
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.speech.live.metrics import SpeechMetrics
@@ -16,6 +16,7 @@ from trimodal.speech.live.service import SpeechService
 from trimodal.speech.session.vad import detectors
 from trimodal.speech.settings import SpeechSettings
 from trimodal.triton.metrics import TritonMetrics
+from trimodal.triton.parameters import answer_probe, parameters
 from trimodal.triton.responses import error_response
 
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
@@ -39,6 +40,8 @@ class TritonPythonModel:
 
     def execute(self, requests):
         for request in requests:
+            if answer_probe(pb_utils, request):
+                continue
             sink = ResponseSink(request.get_response_sender())
             stream = request.correlation_id()  # as a tensor, texts that begin alike would be one number
             start, end = (bool(values(request, name).item()) for name in ("START", "END"))
@@ -57,13 +60,6 @@ class TritonPythonModel:
 def values(request, name):
     tensor = pb_utils.get_input_tensor_by_name(request, name)
     return None if tensor is None else tensor.as_numpy()
-
-
-def parameters(request):
-    try:
-        return json.loads(request.parameters() or "{}")
-    except UnicodeDecodeError:
-        raise InvalidArgument("parameters: a text among them is not UTF-8") from None
 
 
 class ResponseSink:

@@ -1,36 +1,37 @@
-"""Asks a model for a sign of life: the smallest request that it answers or refuses without computing.
+"""Asks a model for a sign of life: the smallest request, with the parameter `probe`.
 
-Triton 2.51 calls a model ready whose process was killed; a request to it fails after a second. The llm's
-engine is a process of its own, so its model is asked for that too.
+Triton 2.51 calls a model ready whose process was killed; a request to it fails after a second. Our models
+answer a probe with nothing, before they look at its tensors; the llm's engine is a process of its own, and
+its model is asked for that too. A model that refuses one, such as Triton's own TensorRT backend, lives.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from trimodal.client.transports.base import Parameter, Request
+from trimodal.client.transports.base import Array, Parameter, Request
 from trimodal.client.transports.tensors import strings
 from trimodal.errors import RequestError, Unavailable
 
 _NOTHING = strings([b""]).reshape(-1, 1)
-# An option that no stream has is refused before one is opened.
-_NO_STREAM: dict[str, Parameter] = {
-    "sequence_id": 1,
-    "sequence_start": True,
-    "sequence_end": True,
-    "policy": "none",
-}
+_STREAM: dict[str, Parameter] = {"sequence_id": 1, "sequence_start": True, "sequence_end": True}
+
+
+def _probe(model: str, inputs: dict[str, Array], **parameters: Parameter) -> Request:
+    return Request(model, inputs, parameters={**parameters, "probe": True})
+
+
 PROBES = {
     probe.model: probe
     for probe in (
-        Request("assistant", {"history": strings([b"[]"])}),
-        Request("embedding", {"text_input": _NOTHING}),
-        Request("llm", {}, parameters={"probe": True}),
-        Request("speech", {}, parameters=_NO_STREAM),
-        Request("speech_recognize", {"window": np.zeros((1, 0), np.float32)}),
-        Request("vision_classify", {"pixels": np.zeros((1, 3, 1, 1), np.uint8)}),
-        Request("vision_preprocess", {"image": _NOTHING}),
-        Request("vision_rank", {"logits": np.zeros((1, 1), np.float32)}),
+        _probe("assistant", {"history": strings([b"[]"])}),
+        _probe("embedding", {"text_input": _NOTHING}),
+        _probe("llm", {}),
+        _probe("speech", {}, **_STREAM),
+        _probe("speech_recognize", {"window": np.zeros((1, 1), np.float32)}),
+        _probe("vision_classify", {"pixels": np.zeros((1, 3, 1, 1), np.uint8)}),
+        _probe("vision_preprocess", {"image": _NOTHING}),
+        _probe("vision_rank", {"logits": np.zeros((1, 1), np.float32)}),
     )
 }
 DECOUPLED = ("assistant", "llm")

@@ -1,0 +1,33 @@
+"""Reads the parameters of a request, and answers those that only ask for a sign of life."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from trimodal.errors import InvalidArgument
+
+
+def parameters(request: Any) -> dict[str, Any]:
+    """What a client sent beside the tensors. Raises: InvalidArgument when a text is not UTF-8."""
+    try:
+        return json.loads(request.parameters() or "{}")  # type: ignore[no-any-return]
+    except UnicodeDecodeError:
+        raise InvalidArgument("parameters: a text among them is not UTF-8") from None
+
+
+def is_probe(request: Any) -> bool:
+    """Whether a request has the parameter `probe`: it wants an answer, whatever its tensors are."""
+    try:
+        return '"probe"' in (request.parameters() or "") and parameters(request).get("probe") is True
+    except (UnicodeDecodeError, InvalidArgument):
+        return False
+
+
+def answer_probe(pb_utils: Any, request: Any) -> bool:
+    """Ends a request through its sender, with nothing in the answer, if it is a probe."""
+    if not is_probe(request):
+        return False
+    final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+    request.get_response_sender().send(pb_utils.InferenceResponse(output_tensors=[]), flags=final)
+    return True
