@@ -25,6 +25,8 @@ HELD_OUT = tuple(Path(__file__).with_name("off_topic_held_out.txt").read_text(en
 KNOWN = frozenset(name.lower() for topic in load_topics() for name in topic["names"])
 # What the templates of topics make of a name that only looks unknown.
 _TOPIC_NAMES = sorted(KNOWN)
+# Whole questions are the most varied: what no template says is learnt from them.
+WHOLE_SHARE = 0.3
 _TOPIC_WORDS = frozenset(word for name in KNOWN for word in re.findall(r"[a-z_]+", name))
 
 
@@ -72,10 +74,21 @@ def _some_number(random_: random.Random) -> str:
     return str(random_.randint(2, 999)) if random_.random() < 0.5 else random_.choice(LISTS["numbers"])
 
 
+def _with_another_word(text: str, random_: random.Random) -> str:
+    """The question with one of its longer words replaced, so that nobody learns it by heart."""
+    words = text.split()
+    places = [place for place, said in enumerate(words) if len(said) > 4]
+    if places:
+        words[random_.choice(places)] = word(random_)
+    changed = " ".join(words)
+    return text if asks_for_a_topic(changed) else changed
+
+
 def question(random_: random.Random) -> str:
     """A question that is none of the topics' nor about a picture, in lower case without punctuation."""
-    if random_.random() < 0.12:
-        return random_.choice(LISTS["whole"])
+    if random_.random() < WHOLE_SHARE:
+        text = random_.choice(LISTS["whole"])
+        return _with_another_word(text, random_) if random_.random() < 0.4 else text
     draw = random_.random()
     kind = "same_words" if draw < 0.3 else "opinions" if draw < 0.45 else "templates"
     text = random_.choice(LISTS[kind])
