@@ -142,8 +142,9 @@ def test_words_are_on_the_clock_of_the_stream(speech):
 def test_the_recogniser_is_called_with_the_options_of_the_start(speech):
     speech.tell(chunk(start=True, language="de", prompt="Zürich"), chunk(None, end=True))
     (asked,) = speech.recogniser.asked
-    assert set(asked) == {"window", "prompt", "language"}
+    assert set(asked) == {"window", "prompt", "language", "task"}
     assert (asked["prompt"].item(), asked["language"].item()) == ("Zürich".encode(), b"de")
+    assert asked["task"].item() == b"transcribe"
 
 
 def test_a_chunk_does_not_wait_for_the_recogniser_and_an_end_does(speech):

@@ -40,11 +40,11 @@ def answer_batch(
     answers: list[Any] = [None] * len(requests)
     values: dict[int, Value] = {}
     for index, request in enumerate(requests):
-        if is_probe(request):
-            answers[index] = pb_utils.InferenceResponse(output_tensors=[])
-            continue
         try:
-            values[index] = read(request)
+            if is_probe(request):
+                answers[index] = pb_utils.InferenceResponse(output_tensors=[])
+            else:
+                values[index] = read(request)
         except Exception as error:
             answers[index] = error_response(pb_utils, error, request.request_id())
     try:

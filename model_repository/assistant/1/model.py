@@ -27,10 +27,10 @@ class TritonPythonModel:
 
     def execute(self, requests):
         for request in requests:
-            if answer_probe(pb_utils, request):
-                continue
             sink = ResponseSink(pb_utils, request.get_response_sender())
             try:
+                if answer_probe(pb_utils, request):
+                    continue
                 found = ((name, pb_utils.get_input_tensor_by_name(request, name)) for name in INPUTS)
                 inputs = {name: tensor.as_numpy() for name, tensor in found if tensor is not None}
                 self.service.submit(read_request(inputs, parameters(request), self.settings), sink)

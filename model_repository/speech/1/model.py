@@ -40,12 +40,12 @@ class TritonPythonModel:
 
     def execute(self, requests):
         for request in requests:
-            if answer_probe(pb_utils, request):
-                continue
             sink = ResponseSink(request.get_response_sender())
             stream = request.correlation_id()  # as a tensor, texts that begin alike would be one number
             start, end = (bool(values(request, name).item()) for name in ("START", "END"))
             try:
+                if answer_probe(pb_utils, request):
+                    continue
                 inputs = {name: values(request, name) for name in ("audio", "audio_int16")}
                 self.service.submit(read_chunk(stream, start, end, inputs, parameters(request)), sink)
             except Exception as error:

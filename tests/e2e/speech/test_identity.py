@@ -23,6 +23,7 @@ from trimodal.server.process import TritonServer
 pytestmark = pytest.mark.e2e
 
 STREAMS = 8
+TRIES = 5  # where other tests keep the cores busy, the windows of a few short clips may all come alone
 FRAME_S = 0.02
 SAMPLES = Path(__file__).parents[3] / "build" / "demo" / "speech" / "samples"
 
@@ -43,12 +44,15 @@ async def alone_and_together(
     server: TritonServer, clips: Sequence[Samples], policy: PolicyName
 ) -> tuple[list[list[Word]], list[list[Word]]]:
     alone = [await play(server.grpc_url, clip, policy, seed) for seed, clip in enumerate(clips)]
-    runs, windows = batches(server)
-    together = await asyncio.gather(
-        *(play(server.grpc_url, clip, policy, 100 + seed) for seed, clip in enumerate(clips))
-    )
-    runs_now, windows_now = batches(server)
-    assert windows_now - windows > runs_now - runs, "streams that share no batch show nothing"
+    for _ in range(TRIES):
+        runs, windows = batches(server)
+        together = await asyncio.gather(
+            *(play(server.grpc_url, clip, policy, 100 + seed) for seed, clip in enumerate(clips))
+        )
+        runs_now, windows_now = batches(server)
+        if shared := windows_now - windows > runs_now - runs:
+            break
+    assert shared, "streams that share no batch show nothing"
     return alone, together
 
 
