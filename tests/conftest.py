@@ -26,7 +26,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 # One worker for all that imports torch and transformers, several seconds of one core each time.
-TORCH = ("tests/builders/", "tests/speech/engines/", "tests/speech/whisper/", "tests/bench/vision/")
+TORCH = (
+    "tests/builders/",
+    "tests/speech/engines/",
+    "tests/speech/whisper/",
+    "tests/bench/vision/",
+    "tests/plan/test_architecture",
+)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -11,6 +11,7 @@ from trimodal.bench.affinity import Way, measure, show
 ENGINE = {"engine": "fake", "fake_step_ms": "0", "max_prompt_tokens": "16000"}
 
 
+@pytest.mark.slow
 @pytest.mark.e2e
 def test_both_ways_ask_the_same_chats() -> None:
     apart, together = asyncio.run(measure(6, 3, ENGINE))

@@ -9,6 +9,7 @@ from rich.console import Console
 from trimodal.bench.gateway import Level, Side, measure, show
 
 
+@pytest.mark.slow
 @pytest.mark.e2e
 def test_both_ways_get_every_delta() -> None:
     (level,) = asyncio.run(measure((2,), turns=1, tokens=8))

@@ -37,7 +37,9 @@ class Later:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        if attribute.startswith("__"):  # pytest asks every global of a file whether it is a test
+        if (
+            attribute.startswith("_") or attribute == "pytestmark"
+        ):  # pytest asks every global of a file whether it is a test
             raise AttributeError(attribute)
         with importable():
             return getattr(importlib.import_module(self._name), attribute)

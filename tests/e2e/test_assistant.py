@@ -277,6 +277,7 @@ async def test_an_engine_that_dies_in_the_middle_is_named(own_server: Callable[.
             await client.ask("what is it?", image=b"x").answer()
 
 
+@pytest.mark.slow
 def test_the_programs(server: TritonServer, files: Path) -> None:
     given = ["--image", files / "two.png", "--audio", files / "short.wav", "--url", server.grpc_url]
     copied = run(CLIENTS / "ask.py", *given)
@@ -311,6 +312,7 @@ async def read(stream: AskStream) -> None:
         raise AssertionError(f"{error} before it was cancelled") from error
 
 
+@pytest.mark.slow
 def test_a_program_that_asks_through_the_gateway(server: TritonServer, files: Path) -> None:
     with gateway(server.grpc_url) as url:
         api = ("--url", f"{url}/v1")

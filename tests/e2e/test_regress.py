@@ -90,6 +90,7 @@ def test_the_same_server_again(golden: Path, server: TritonServer, baseline: Pat
     assert {one["metric"] for one in data["latencies"] if not one["case"]} == {"ttft", "tpot", "total"}
 
 
+@pytest.mark.slow
 def test_a_knob_that_changes_the_answers(
     golden: Path, serve: Callable[..., TritonServer], baseline: Path
 ) -> None:
@@ -110,6 +111,7 @@ def test_a_knob_that_changes_the_answers(
     assert "4 cases compared: 2 worse, 1 changed" in shown.stdout
 
 
+@pytest.mark.slow
 def test_a_cache_that_is_switched_off(
     golden: Path, serve: Callable[..., TritonServer], server: TritonServer, tmp_path: Path
 ) -> None:

@@ -7,6 +7,8 @@ import json
 import random
 from pathlib import Path
 
+import pytest
+
 from tests.gateway.conftest import LIMIT_S, Serve, fake_triton
 from tests.gateway.test_metrics import ENDPOINT, read
 from trimodal.client.transports.fake import scripted
@@ -15,6 +17,7 @@ from trimodal.gateway.keys import Key, add_key
 AT_ONCE = 50
 
 
+@pytest.mark.slow
 async def test_they_leave_nothing_behind(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys.toml"
     key = add_key(file, Key(name="app", max_streams=AT_ONCE))

@@ -30,7 +30,11 @@ from trimodal.llm.settings import LlmSettings
 from trimodal.metrics import MemoryMetrics
 
 SUBMITTERS = 3
-SEEDS = range(*map(int, os.environ.get("TRIMODAL_STRESS_SEEDS", "0:40").split(":")))
+CHOSEN = os.environ.get("TRIMODAL_STRESS_SEEDS")
+SEEDS = [
+    pytest.param(seed, marks=() if CHOSEN or seed < 12 else pytest.mark.slow)
+    for seed in range(*map(int, (CHOSEN or "0:40").split(":")))
+]
 
 
 class Chaos:

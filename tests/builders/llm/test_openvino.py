@@ -97,6 +97,7 @@ def test_int4_fits_its_scales_to_the_calibration_texts(artefacts: Path) -> None:
     assert int4.check["logit_error_mean"] > int8.check["logit_error_mean"]
 
 
+@pytest.mark.slow
 def test_fp32_gives_the_answers_of_torch(checkpoint: Path, build: Build, tmp_path: Path) -> None:
     texts = tmp_path / "texts.txt"
     texts.write_text("The first paragraph\nhas two lines.\n\nThe second has one.\n")

@@ -101,6 +101,7 @@ def test_refused_where_the_agreement_is_too_low_and_the_old_stays(checkpoint, au
     assert [path.name for path in tmp_path.rglob("*")] == ["int8", "old"]
 
 
+@pytest.mark.slow
 def test_refused_where_the_encoder_is_wrong_whatever_the_agreement(checkpoint, audio, build, tmp_path):
     convert = importlib.import_module("speech_ctranslate2").convert
 
@@ -115,6 +116,7 @@ def test_refused_where_the_encoder_is_wrong_whatever_the_agreement(checkpoint, a
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_multilingual_checkpoint_in_shards_without_alignment_heads(audio, build, tmp_path):
     from transformers import WhisperForConditionalGeneration
 
@@ -142,6 +144,7 @@ def test_a_multilingual_checkpoint_in_shards_without_alignment_heads(audio, buil
     )
 
 
+@pytest.mark.slow
 def test_an_old_checkpoint_as_pytorch_bin_with_128_mel_bins_and_fewer_decoder_layers(audio, build, tmp_path):
     """large-v3's features in a distilled shape; weights in half precision."""
     import torch
@@ -165,6 +168,7 @@ def test_an_old_checkpoint_as_pytorch_bin_with_128_mel_bins_and_fewer_decoder_la
     assert manifest.check["token_agreement"] == 1
 
 
+@pytest.mark.slow
 def test_a_random_whisper_ends_where_it_should_and_is_judged_by_its_encoder(audio, build, tmp_path):
     random_checkpoint = command("random_checkpoint")
     result = random_checkpoint("whisper-nano", "--out", tmp_path / "nano", "--text-tokens", 7)

@@ -149,6 +149,7 @@ def test_the_engine_hears_the_same_in_both_precisions_on_most_windows(artefacts)
     assert sum(a == b for a, b in zip(heard["fp32"], heard["int8"], strict=True)) >= 4
 
 
+@pytest.mark.slow
 def test_weights_too_large_for_one_file_lie_beside_the_graph(checkpoint, tmp_path, artefacts):
     exporter = importlib.import_module("steps.speech.onnx_export")
     loaded = importlib.import_module("steps.speech.checkpoint").load(checkpoint, "x")
@@ -209,6 +210,7 @@ def test_a_graph_that_differs_from_torch_is_refused(checkpoint, audio, build, tm
     assert [path.name for path in tmp_path.iterdir()] == ["fp32"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.95, float("nan")])
 def test_fp16_that_computes_something_else_is_refused(checkpoint, audio, build, tmp_path, alpha):
     write = importlib.import_module("steps.speech.onnx_files").write_rounded
@@ -229,6 +231,7 @@ def test_fp16_that_computes_something_else_is_refused(checkpoint, audio, build, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_int8_that_agrees_too_little_is_refused(checkpoint, audio, build, tmp_path):
     out = ("--precision", "int8", "--out", tmp_path / "int8")
     result = build(checkpoint, *out, "--audio", audio, "--contexts", "5,10", "--min-agreement", 1)

@@ -174,6 +174,7 @@ def test_plans_that_compute_something_else_replace_nothing(refused, graphs, mach
     assert "the plans differ from their graphs (logits: " in refused(graphs)
 
 
+@pytest.mark.slow
 def test_words_that_differ_replace_nothing(refused, graphs, machine):
     with mock.patch("steps.speech.plan_check.agreement", return_value=0.9):
         found = refused(graphs, "--min-agreement", 0.95)
@@ -214,6 +215,7 @@ def test_a_machine_whose_torch_has_no_cuda_is_told_of_no_check(refused, build, g
     assert machine.runs.runs == []
 
 
+@pytest.mark.slow
 def test_graphs_of_a_checkpoint_are_made_first_and_stay_beside_the_plans(
     build,
     checkpoint,

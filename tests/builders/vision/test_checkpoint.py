@@ -69,7 +69,13 @@ def built(out: Path, precision: str) -> Manifest:
     return read_manifest(out / f"onnx-{precision}", task="vision", runtime="onnxruntime")
 
 
-@pytest.mark.parametrize("name", ["vit-tiny", "convnext-nano", "digits-resnet"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("vit-tiny", "convnext-nano")),
+        "digits-resnet",
+    ],
+)
 def test_every_precision_of_every_kind_of_network(tmp_path, name):
     from safetensors.torch import save_file
 

@@ -190,6 +190,7 @@ def test_a_large_place_is_read_in_steps(path: Path, monkeypatch: pytest.MonkeyPa
         assert {int(kept.answer) for _, kept in store.nearest(place(), axis(0), 100)} == set(range(50, 100))
 
 
+@pytest.mark.slow
 def test_thousands_of_tenants_find_nothing_of_each_other(path: Path) -> None:
     with opened(path, Limits(10_000, 2.0)) as store:
         for number in range(3_000):

@@ -97,6 +97,7 @@ def test_questions_that_cannot_be_read_are_one_sentence(tmp_path):
         assert sentence in result.output
 
 
+@pytest.mark.slow
 @pytest.mark.e2e
 def test_vision(figures, tmp_path):
     fake = ("--artefact", artefact(tmp_path / "fake"), "--set", "vision_classify.engine=fake")
@@ -110,6 +111,7 @@ def test_vision(figures, tmp_path):
     assert all(one["rate"] > 0 and one["requests"] > 0 for one in found["served"].values())
 
 
+@pytest.mark.slow
 @pytest.mark.e2e
 def test_embedding(figures):
     options = ("--set", "engine=fake", "--concurrency", "1", "--concurrency", "4")
@@ -127,6 +129,7 @@ def test_stall(figures):
     assert found["requests"] == 50
 
 
+@pytest.mark.slow
 @pytest.mark.e2e
 def test_live_streams_on_the_fake_recogniser(figures, tmp_path):
     """The fake hears what was said without an error: any that is counted is the bench's or the sessions'."""

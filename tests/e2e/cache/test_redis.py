@@ -16,7 +16,7 @@ from tests.e2e.conftest import BOUND, wait_until
 from trimodal.client import Answer, Client
 from trimodal.server.process import TritonServer
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 SETTINGS = {"engine": "fake", "fake_step_ms": "2", "fake_prefill_us": "0", "cache": "exact"}
 CLIENTS = 8

@@ -118,6 +118,7 @@ def test_lookups_and_refusals_are_on_the_metrics_page(server: TritonServer) -> N
     assert metric(server, "trimodal_cache_entries{") >= 0
 
 
+@pytest.mark.slow
 def test_an_embedding_model_that_hangs_holds_nobody_up(
     own_server: Callable[..., TritonServer], minilm: Path, tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ from trimodal.client import Client
 from trimodal.errors import InvalidArgument
 from trimodal.server.process import TritonServer
 
-pytestmark = [pytest.mark.e2e, pytest.mark.build]
+pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
 CHAT = [{"role": "user", "content": "what is a lambda?"}]
 WEATHER = {

@@ -21,7 +21,7 @@ from trimodal.gateway.settings import GatewaySettings
 from trimodal.gateway.upstreams.file import set_drain
 from trimodal.server.process import TritonServer
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 LLM = {**all_fakes.LLM, "fake_answer": "word " * 40, "fake_step_ms": "10", "max_num_seqs": "8"}
 Started = Callable[..., TritonServer]

@@ -123,6 +123,7 @@ class Leaver:
         writer.transport.abort()
 
 
+@pytest.mark.slow
 async def test_fifty_that_leave_harm_none_of_eight_that_stay(server: TritonServer) -> None:
     rng = random.Random(7)
     cancelled, total = metric(server, "requests_total", '"cancelled"'), metric(server, "requests_total")

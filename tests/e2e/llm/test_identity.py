@@ -99,6 +99,7 @@ def solo(serve: Callable[..., TritonServer]) -> Said:
     return asyncio.run(ask())
 
 
+@pytest.mark.slow
 async def test_sixteen_streams_give_the_solo_answers(
     own_server: Callable[..., TritonServer], solo: Said, mode: tuple[str, str]
 ) -> None:
@@ -155,6 +156,7 @@ async def test_fast_numerics_keep_what_was_learned(serve: Callable[..., TritonSe
     assert {answer.finish_reason for answer in alone} == {"stop"}
 
 
+@pytest.mark.slow
 async def test_greedy_answers_beside_sampled_ones(serve: Callable[..., TritonServer], solo: Said) -> None:
     async with Client(start(serve, "none", "false").grpc_url, timeouts=Timeouts(silence=60)) as client:
         sampled = [client.complete("tell me more", max_tokens=48, temperature=2.0) for _ in range(8)]

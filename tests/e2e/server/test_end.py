@@ -79,6 +79,7 @@ def test_sigterm_in_the_middle_of_a_stream(no_leftovers, command, ticks):
     assert "cut" not in run.output
 
 
+@pytest.mark.slow
 def test_an_ensemble_in_flight_is_finished(no_leftovers, own_server):
     server = own_server(("delayed_pair",))
     answers: list[bytes] = []
@@ -141,6 +142,7 @@ def test_kill_leaves_nothing(no_leftovers, command, victim, loading):
         assert "trimodal serve: tritonserver ended" in run.output
 
 
+@pytest.mark.slow
 def test_a_gateway_of_serve_drains_before_the_server(no_leftovers, command):
     settings = {**fakes.LLM, "fake_answer": "word " * 60, "fake_step_ms": "20"}
     changes = [part for name, value in settings.items() for part in ("--set", f"llm.{name}={value}")]

@@ -37,6 +37,7 @@ def busy(serve: Callable[..., TritonServer]) -> TritonServer:
     return serve(MODELS, BUSY)
 
 
+@pytest.mark.slow
 def test_an_end_waits_for_a_slow_recogniser_and_has_every_word(busy: TritonServer) -> None:
     samples, said = sentences(6, 10)
     with over_grpc(busy) as line:
@@ -98,6 +99,7 @@ def test_while_the_recogniser_is_behind_new_streams_are_refused_and_old_ones_go_
         assert not is_refused()
 
 
+@pytest.mark.slow
 def test_a_whole_recording_that_is_given_up_while_it_is_heard_is_forgotten(busy: TritonServer) -> None:
     """Its client's deadline passes; the words have nobody to go to."""
     samples, _ = sentences(8, 12)

@@ -66,6 +66,7 @@ def test_a_drain_waits_for_last_words_and_tells_live_streams(
     assert spelled(heard([*updates, *last])) == spelled(said)
 
 
+@pytest.mark.slow
 def test_a_killed_recogniser_is_an_error_for_every_stream_and_the_server_still_ends(
     no_leftovers: None, own_server: Callable[..., TritonServer]
 ) -> None:

@@ -63,7 +63,10 @@ def same(alone: Sequence[Word], together: Sequence[Word]) -> None:
         assert abs(word.end - other.end) < FRAME_S
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(
+    "policy",
+    ["live", *(pytest.param(policy, marks=pytest.mark.slow) for policy in POLICIES if policy != "live")],
+)
 async def test_eight_streams_get_the_words_of_eight_solo_runs(
     serve: Callable[..., TritonServer], policy: PolicyName
 ) -> None:
@@ -76,7 +79,7 @@ async def test_eight_streams_get_the_words_of_eight_solo_runs(
 
 
 @pytest.mark.build
-@pytest.mark.parametrize("policy", ["live", "vad"])
+@pytest.mark.parametrize("policy", ["live", pytest.param("vad", marks=pytest.mark.slow)])
 async def test_so_do_eight_streams_of_speech_on_the_demo_model(
     serve: Callable[..., TritonServer], policy: PolicyName
 ) -> None:

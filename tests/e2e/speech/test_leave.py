@@ -70,6 +70,7 @@ def one_more(server: TritonServer, seed: int = 77) -> None:
         assert spelled(heard(Stream(line).say(list(cut(samples, seed))))) == spelled(said)
 
 
+@pytest.mark.slow
 async def test_a_thousand_abandoned_streams_leave_nothing_behind(server: TritonServer) -> None:
     samples, _ = sentences(1, 8)
     clip = samples[: 3 * SAMPLE_RATE]

@@ -144,6 +144,7 @@ async def play(url: str, seed: int, policy: Any = None) -> tuple[list[Word], lis
         return list(stream.words), said
 
 
+@pytest.mark.slow
 async def test_streams_share_batches_and_do_not_wait_for_each_other(slow: TritonServer) -> None:
     """Eight streams need about as many runs of the engine as one of them needs, not eight times as many."""
 

@@ -127,6 +127,7 @@ def test_the_command(server, talk, tmp_path):
     assert b"\nwhat is a lambda\n" in captions.stdout
 
 
+@pytest.mark.slow
 def test_the_copyable_program(server, talk):
     done = run(PROGRAM, talk, "--url", server.grpc_url, "--policy", "vad")
     assert (done.returncode, done.stdout.decode().strip()) == (0, TEXT), done.stderr

@@ -12,6 +12,8 @@ from tests.gateway.conftest import Serve
 from tests.gateway.page.conftest import RATE, TONE_HZ, Open, ask, pitch
 from trimodal.client.transports.fake import FakeTransport
 
+pytestmark = pytest.mark.slow
+
 SOME_SPEECH = re.compile(r"Listening (0\.[5-9]|[1-9])")
 A_SECOND = re.compile(r"Listening [1-9]\.")
 NAME = "digit.png"

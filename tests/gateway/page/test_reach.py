@@ -9,6 +9,8 @@ from tests.gateway.conftest import ANSWER, Serve, fake_triton
 from tests.gateway.page.conftest import Open, answers, ask
 from trimodal.client.transports.fake import scripted
 
+pytestmark = pytest.mark.slow
+
 # Every text that is shown against what lies behind it, as WCAG counts contrast.
 CONTRASTS = """() => {
   const parse = (color) => {

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.gateway.conftest import Serve
 from tests.gateway.page.conftest import Open, ask
+
+pytestmark = pytest.mark.slow
 
 METRICS = """# HELP trimodal_gateway_in_flight Requests that are being answered
 # TYPE trimodal_gateway_in_flight gauge

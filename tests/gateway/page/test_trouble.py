@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fake_triton
@@ -14,6 +15,8 @@ from tests.gateway.page.wire import Wire
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import llm_outputs, scripted
 from trimodal.gateway.keys import Key, add_key
+
+pytestmark = pytest.mark.slow
 
 PICTURE = Path(__file__).parents[3] / "build/demo/vision/samples/digit-7-a.png"
 

@@ -126,7 +126,7 @@ def test_text_cancellation_and_usage(settings: LlmSettings) -> None:
         eventually(lambda: served.metrics.get("trimodal_llm_kv_usage_ratio", {"model": "llm"}).value == 0)
 
 
-@pytest.mark.parametrize("victim", ["engine", "core"])
+@pytest.mark.parametrize("victim", ["engine", pytest.param("core", marks=pytest.mark.slow)])
 def test_who_dies_takes_the_other_along_and_a_new_engine_answers(
     settings: LlmSettings, capfd: pytest.CaptureFixture[str], victim: str
 ) -> None:

@@ -62,11 +62,13 @@ def errors(clients: list[Client]) -> list[float]:
     return [error for error in found if not math.isnan(error)]
 
 
+@pytest.mark.slow
 def test_goodput_at_ten_times_the_capacity_is_that_at_its_peak() -> None:
     peak = max(goodput(load(factor)) for factor in (0.5, 1, 2))
     assert goodput(load(10)) >= 0.9 * peak
 
 
+@pytest.mark.slow
 def test_first_in_first_out_collapses_under_the_same_load() -> None:
     """Twice the capacity is enough for that."""
     assert goodput(load(1, "fifo")) > 0.8 * goodput(load(1))
@@ -123,6 +125,7 @@ def share_met(clients: list[Client], tier: str) -> float:
     return sum(client.met for client in of_tier) / len(of_tier)
 
 
+@pytest.mark.slow
 def test_what_displacement_buys(monkeypatch: pytest.MonkeyPatch) -> None:
     """At twice the capacity, requests without deadlines fill the queue; the highest tier still gets in."""
 
@@ -161,6 +164,7 @@ def test_what_ageing_buys() -> None:
     assert aged[2] >= without[2] - 0.05
 
 
+@pytest.mark.slow
 def test_what_hastening_buys() -> None:
     """Half of the requests ask one of ten questions: who joins a lower tier's request keeps its own terms."""
 

@@ -83,6 +83,7 @@ def test_windows_and_words_do_not_depend_on_the_chunks(policy: PolicyName) -> No
         assert seen[0] == seen[1] == seen[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 def test_an_hour_is_heard_in_bounded_memory_with_an_exact_clock(policy: PolicyName) -> None:
     speech = speak(7, 100, tail_s=0.7, pauses=policy != "vad")

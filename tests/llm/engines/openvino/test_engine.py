@@ -72,6 +72,13 @@ class Driver:
         return steps, self.last(id).cached_tokens
 
 
+# With the draft and the prompt's own words only where minutes do not count: CI.
+SPECULATION = pytest.mark.parametrize(
+    "speculation",
+    ["none", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("draft", "prompt_lookup"))],
+)
+
+
 @pytest.fixture(scope="module")
 def prompts() -> list[list[int]]:
     tokenizer = CheckpointTokenizer(VERSION / "openvino-int8")
@@ -137,7 +144,7 @@ def long(prompts: list[list[int]], length: int, first: int) -> list[int]:
 
 
 @pytest.mark.parametrize("caching", [True, pytest.param(False, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("speculation", ["none", "draft", "prompt_lookup"])
+@SPECULATION
 def test_sixteen_at_once_get_the_solo_tokens(opened, prompts, solo, monkeypatch, speculation, caching):
     monkeypatch.setattr(
         "trimodal.llm.engines.openvino.speculation._MARGIN", 0.0
@@ -152,7 +159,7 @@ def test_sixteen_at_once_get_the_solo_tokens(opened, prompts, solo, monkeypatch,
         assert stats.decoded_tokens > 2 * stats.decode_slots
 
 
-@pytest.mark.parametrize("speculation", ["none", "draft", "prompt_lookup"])
+@SPECULATION
 def test_seeds(opened, prompts, monkeypatch, speculation):
     monkeypatch.setattr("trimodal.llm.engines.openvino.speculation._MARGIN", 0.0)
     driver = opened(speculation=speculation)
@@ -178,7 +185,7 @@ def test_a_seed_means_the_same_among_others(opened, prompts):
     assert [driver.tokens(id) for id in ids] == alone
 
 
-@pytest.mark.parametrize("speculation", ["none", "draft", "prompt_lookup"])
+@SPECULATION
 def test_penalties_keep_a_greedy_answer_from_repeating_itself(opened, prompts, solo, speculation):
     driver = opened(speculation=speculation)
 
@@ -237,7 +244,7 @@ def test_a_prompt_cancelled_half_way_leaves_no_unfilled_block_for_others(opened,
 
 
 @pytest.mark.parametrize("chunk", [40, pytest.param(256, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("speculation", ["none", "draft", "prompt_lookup"])
+@SPECULATION
 def test_prompts_of_mixed_lengths_in_parts(opened, mixed, mixed_solo, monkeypatch, speculation, chunk):
     """Long prompts are computed over several steps, beside others that are already answered."""
     monkeypatch.setattr("trimodal.llm.engines.openvino.speculation._MARGIN", 0.0)
