@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.gateway.conftest import LIMIT_S, Serve
+from trimodal.gateway.limits import MAX_VALUES
 
 BODY = json.dumps({"model": "llm", "messages": [{"role": "user", "content": "hi"}]}).encode()
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
@@ -49,6 +50,24 @@ def test_a_body_that_is_too_large(serve: Serve) -> None:
     status, error = talk(served.url, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 5)
     assert (status, error["code"]) == (413, "body_too_large")
     assert good(served.url)
+
+
+def test_a_body_of_too_many_values(serve: Serve) -> None:
+    served = serve()
+    url = f"{served.url}/v1/chat/completions"
+    for values in (["a"] * MAX_VALUES, [{}] * MAX_VALUES, {str(key): 0 for key in range(MAX_VALUES)}):
+        answer = httpx.post(url, json={"model": "llm", "stop": values})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "too_many_values")
+    # Texts may hold as many signs as they like, quoted and escaped ones too.
+    text = '[{,"\\' * MAX_VALUES
+    chat = {"model": "llm", "messages": [{"role": "user", "content": text}]}
+    assert httpx.post(url, json=chat).is_success
+    assert served.triton.requests[-1].model == "llm"
+    sound = b"," * (2 * MAX_VALUES)  # no JSON: a recording, or what is said to be one
+    answer = httpx.post(
+        f"{served.url}/v1/audio/transcriptions", data={"model": "speech"}, files={"file": sound}
+    )
+    assert answer.json()["error"]["code"] == "invalid_audio"
 
 
 def test_a_body_that_is_too_slow(serve: Serve) -> None:

@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 
 # A sentence of the server begins with the field's name: "max_tokens is 0: 1 to 512 are taken".
 _FIELD = re.compile(r"(?:parameter )?'?([a-z_]+(?:\[\d+\])?(?:\.[a-z_]+)*)'?(?: is | has | holds | must |: )")
-# The assistant puts its stage in front.
-_STAGE = re.compile(r"^(heard|saw|answer): ")
+# The assistant puts its stage in front, the model speech the one that hears for it.
+_STAGE = re.compile(r"^((heard|saw|answer|speech_recognize): )+")
 # Names of tensors → what a client of OpenAI's API called them.
 _FIELDS = dict.fromkeys(("text_input", "image", "audio", "history"), "messages") | {
     "ttft_deadline_ms": "x-slo-ttft-ms"

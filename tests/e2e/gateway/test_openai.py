@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -35,9 +36,9 @@ CHAT = [{"role": "user", "content": "hi"}]
 
 
 @contextlib.contextmanager
-def gateway(upstream: str) -> Iterator[str]:
+def gateway(upstream: str, **settings: Any) -> Iterator[str]:
     """Its URL, without /v1."""
-    server = GatewayServer(GatewaySettings(upstream=upstream, port=0, drain_timeout_s=1.0))
+    server = GatewayServer(GatewaySettings(upstream=upstream, port=0, drain_timeout_s=1.0, **settings))
     url = server.listen()
     with server.serving():
         yield url

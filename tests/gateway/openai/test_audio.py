@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 
 import httpx
 import numpy as np
@@ -55,7 +56,7 @@ def test_what_soundfile_does_not_know_pyav_reads(serve: Serve, container: str) -
 
 
 def test_every_format(serve: Serve) -> None:
-    create = serve().openai().audio.transcriptions.create
+    create = serve().openai(_strict_response_validation=True).audio.transcriptions.create
 
     def told(name: str) -> str:
         return str(create(model="speech", file=wav(), response_format=name))  # type: ignore[call-overload]
@@ -81,6 +82,10 @@ def test_every_format(serve: Serve) -> None:
     assert [(one.start, one.end, one.text) for one in verbose.segments] == [
         (0.1, 1.1, "what is this?"), (2.4, 3.4, "Well."),
     ]  # fmt: skip
+    assert [(one.avg_logprob, one.compression_ratio) for one in verbose.segments] == [
+        (pytest.approx(math.log(0.9), abs=1e-3), pytest.approx(13 / 21, abs=1e-3)),
+        (pytest.approx(math.log(0.9), abs=1e-3), pytest.approx(5 / 13, abs=1e-3)),
+    ]
 
 
 def test_a_stream_of_text(serve: Serve) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import math
+import zlib
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from trimodal.audio.captions import as_srt, as_text, as_vtt, cues
+from trimodal.audio.values import Word
 from trimodal.client.async_iteration import pumped
 from trimodal.client.client import BLOCK_S, FILE_LISTENING, Client
 from trimodal.client.streams.live import Listening, LiveStream
@@ -140,8 +144,8 @@ class Transcription:
             async for update in updates:
                 if update.text:
                     yield event({"type": "transcript.text.delta", "delta": update.text})
-        usage = {"type": "duration", "seconds": round(self._stream.latest.received_s)}
-        yield event({"type": "transcript.text.done", "text": self._stream.text.strip(), "usage": usage})
+        # Without usage: here OpenAI's type of it has tokens only, no seconds.
+        yield event({"type": "transcript.text.done", "text": self._stream.text.strip()})
 
     async def _updates(self) -> Any:
         async with self._stream as stream:
@@ -160,18 +164,39 @@ class Transcription:
             "usage": {"type": "duration", "seconds": round(seconds)},
         }
         if "segment" in self._request.granularities or not self._request.granularities:
-            body["segments"] = [
-                {
-                    "id": id,
-                    "start": cue.start_ms / 1000,
-                    "end": cue.end_ms / 1000,
-                    "text": " ".join(cue.lines),
-                }
-                for id, cue in enumerate(cues(self._stream.words))
-            ]
+            body["segments"] = segments(self._stream.words)
         if "word" in self._request.granularities:
             body["words"] = [
                 {"word": word.text.strip(), "start": round(word.start, 3), "end": round(word.end, 3)}
                 for word in self._stream.words
             ]
         return body
+
+
+def segments(words: Sequence[Word]) -> list[dict[str, Any]]:
+    """Cues with all fields that Whisper's segments have in OpenAI's API.
+
+    The model tells no tokens and no probability of silence: there is none where words were found.
+    """
+    starts = [round(word.start * 1000) for word in words]
+    found = []
+    for id, cue in enumerate(cues(words)):
+        own = words[bisect_left(starts, cue.start_ms) : bisect_left(starts, cue.end_ms)]
+        text = " ".join(cue.lines)
+        raw = text.encode()
+        logs = [math.log(max(word.probability, 1e-6)) for word in own]
+        found.append(
+            {
+                "id": id,
+                "seek": cue.start_ms // 10,
+                "start": cue.start_ms / 1000,
+                "end": cue.end_ms / 1000,
+                "text": text,
+                "tokens": [],
+                "temperature": 0.0,
+                "avg_logprob": round(sum(logs) / max(1, len(logs)), 4),
+                "compression_ratio": round(len(raw) / len(zlib.compress(raw)), 4),
+                "no_speech_prob": 0.0,
+            }
+        )
+    return found

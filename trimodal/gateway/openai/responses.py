@@ -80,7 +80,7 @@ class Reply:
         body["incomplete_details"] = {"reason": "max_output_tokens"} if cut else None
         body["usage"] = {
             "input_tokens": tokens.prompt,
-            "input_tokens_details": {"cached_tokens": tokens.cached},
+            "input_tokens_details": {"cached_tokens": tokens.cached, "cache_write_tokens": 0},
             "output_tokens": tokens.completion,
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": tokens.prompt + tokens.completion,

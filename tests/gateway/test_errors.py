@@ -1,0 +1,25 @@
+"""Which field a refusal of the server names to a client of OpenAI's API."""
+
+from __future__ import annotations
+
+import pytest
+
+from trimodal.errors import InvalidArgument
+from trimodal.gateway.errors import as_api_error
+
+
+@pytest.mark.parametrize(
+    ("message", "param"),
+    [
+        ("max_tokens is 9: it must be between 1 and 8", "max_tokens"),
+        ("response_format: pattern is not supported", "response_format"),
+        ("speech_recognize: language: 'xx' is not known (known: en)", "language"),
+        ("heard: speech_recognize: language: 'xx' is not known (known: en)", "language"),
+        ("saw: image: not a JPEG, PNG or WebP file", "messages"),
+        ("answer: ttft_deadline_ms is 0", "x-slo-ttft-ms"),
+        ("the prompt has 9 tokens: max_prompt_tokens is 8", None),
+    ],
+)
+def test_the_field_is_named(message: str, param: str | None) -> None:
+    error = as_api_error(InvalidArgument(message))
+    assert (error.status, error.param, str(error)) == (400, param, message)
