@@ -30,6 +30,13 @@ def test_a_bare_question_stays_as_it_is(text):
     assert PROMPT.render(text, "", Saw()) == PROMPT.render("", text, Saw()) == text
 
 
+@given(ANY, st.lists(ANY, min_size=1, max_size=5))
+def test_a_question_about_an_image_is_the_same_typed_and_spoken(text, labels):
+    """The gateway's live talks rely on it: they hand on as text what was heard already."""
+    saw = Saw(tuple(labels), tuple(0.5 for _ in labels))
+    assert PROMPT.render(text, "", saw) == PROMPT.render("", text, saw)
+
+
 @given(ANY.filter(str.strip), st.lists(ANY, min_size=1, max_size=5))
 def test_whatever_is_heard_and_seen_is_one_quotation_each(heard, labels):
     saw = Saw(tuple(labels), tuple(0.5 for _ in labels))

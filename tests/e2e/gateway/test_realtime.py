@@ -1,7 +1,8 @@
-"""/v1/realtime in front of a real Triton on fake engines."""
+"""/v1/realtime in front of a real Triton: on fake engines, and talks with pictures on the demo's."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import random
@@ -15,18 +16,22 @@ from typing import Any
 
 import httpx
 import numpy as np
+import openai
 import pytest
+import soundfile
 from websockets.sync.client import ClientConnection, connect
 
 from tests.e2e import fakes as all_fakes
 from tests.e2e.conftest import BOUND, wait_until
 from tests.e2e.gateway.test_openai import gateway
+from tests.e2e.llm.test_cancel import metric
 from trimodal.server.process import TritonServer
 from trimodal.speech.engines.fake import speak
 
 pytestmark = pytest.mark.e2e
 
 SAID = "one two three four five six seven eight"
+DEMO = Path(__file__).parents[3] / "build/demo"
 CLIENT = Path(__file__).parents[3] / "clients/realtime_microphone.py"
 COMPLETED = "conversation.item.input_audio_transcription.completed"
 MANUAL = {"format": {"type": "audio/pcm", "rate": 16_000}, "turn_detection": None}
@@ -57,10 +62,13 @@ def receive(connection: ClientConnection) -> dict[str, Any]:
     return event
 
 
-def open_streams(server: TritonServer) -> float:
-    name = "trimodal_speech_active_streams"
+def gauge(server: TritonServer, name: str) -> float:
     lines = httpx.get(f"http://{server.metrics_url}/metrics", timeout=BOUND).text.splitlines()
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"{name}{{"))
+
+
+def open_streams(server: TritonServer) -> float:
+    return gauge(server, "trimodal_speech_active_streams")
 
 
 def idle(server: TritonServer) -> None:
@@ -168,3 +176,101 @@ def test_the_microphones_program(url: str, fakes: TritonServer, tmp_path: Path) 
     assert done.returncode == 1
     assert "none.wav" in done.stderr
     idle(fakes)
+
+
+def said(recording: str) -> bytes:
+    """A recording of the demo and a second of silence, as 24 kHz PCM."""
+    samples, rate = soundfile.read(DEMO / "speech" / recording, dtype="float32")
+    assert rate == 16_000
+    samples = np.concatenate((samples, np.zeros(rate, np.float32)))
+    times = np.arange(len(samples) * 3 // 2) / 1.5
+    return (np.interp(times, np.arange(len(samples)), samples) * 32_767).astype("<i2").tobytes()
+
+
+def picture(name: str) -> str:
+    data = (DEMO / "vision/samples" / name).read_bytes()
+    return f"data:image/png;base64,{base64.b64encode(data).decode()}"
+
+
+async def answer(
+    client: openai.AsyncOpenAI, recording: str, image: str | None, model: str
+) -> tuple[str, Any]:
+    """What is answered to a spoken question by a live talk, and its findings."""
+    text = ""
+    async with client.realtime.connect(model=model) as connection:
+        if image:
+            content = [{"type": "input_image", "image_url": picture(image)}]
+            item = {"type": "message", "role": "user", "content": content}
+            await connection.conversation.item.create(item=item)  # type: ignore[arg-type]
+        await connection.input_audio_buffer.append(audio=base64.b64encode(said(recording)).decode())
+        async for event in connection:
+            assert event.type != "error", event
+            if event.type == "response.output_text.delta":
+                text += event.delta
+            elif event.type == "response.done":
+                assert event.response.status == "completed", event.response
+                return text, event.response.trimodal  # type: ignore[union-attr]
+    raise AssertionError("no end")
+
+
+async def chat(client: openai.AsyncOpenAI, recording: str, image: str | None) -> str:
+    """The same over /v1/chat/completions."""
+    data = base64.b64encode((DEMO / "speech" / recording).read_bytes()).decode()
+    content: list[Any] = [{"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}]
+    if image:
+        content.append({"type": "image_url", "image_url": {"url": picture(image)}})
+    messages: Any = [{"role": "user", "content": content}]
+    whole = await client.chat.completions.create(model="llm", messages=messages)
+    return whole.choices[0].message.content or ""
+
+
+@pytest.mark.build
+async def test_a_spoken_question_has_the_answer_that_chat_gives(serve: Callable[..., TritonServer]) -> None:
+    server = serve(("assistant",))
+    with gateway(server.grpc_url) as url:
+        async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", timeout=BOUND) as client:
+            question = ("questions/01-what-digit.wav", "digit-7-a.png")
+            text, found = await asyncio.wait_for(answer(client, *question, "llm"), BOUND)
+            assert text == "The picture shows the digit 7." == await chat(client, *question)
+            assert (found["heard"], found["labels"][0]["label"]) == ("what digit is this", "7")
+            topic = ("samples/01-lambda.wav", None)
+            for model in ("llm", "assistant"):
+                text, _ = await asyncio.wait_for(answer(client, *topic, model), BOUND)
+                assert text.startswith("Lambda expressions")
+                assert text == await chat(client, *topic)
+
+
+@pytest.mark.build
+@pytest.mark.parametrize("by", ["response.cancel", "speech"])
+def test_an_interrupted_answer_frees_assistant_and_llm(serve: Callable[..., TritonServer], by: str) -> None:
+    """How soon is measured by trimodal.bench.interruption."""
+    endless = {"engine": "fake", "fake_step_ms": "20", "fake_answer": "word " * 400}
+    server = serve(("assistant",), changes={"llm": endless})
+    content = [
+        {"type": "input_image", "image_url": picture("digit-7-a.png")},
+        {"type": "input_text", "text": "which digit?"},
+    ]
+    audio_in = {"turn_detection": {"type": "server_vad", "create_response": False}}
+    with (
+        gateway(server.grpc_url) as url,
+        connect(f"{url.replace('http', 'ws')}/v1/realtime?model=assistant") as connection,
+    ):
+        for event in (
+            {"type": "session.update", "session": {"type": "realtime", "audio": {"input": audio_in}}},
+            {"type": "conversation.item.create",
+             "item": {"type": "message", "role": "user", "content": content}},
+            {"type": "response.create", "response": {"max_output_tokens": 900}},
+        ):  # fmt: skip
+            connection.send(json.dumps(event))
+        while receive(connection)["type"] != "response.output_text.delta":
+            pass
+        wait_until(lambda: metric(server, "active_requests") == 1, "one active request")
+        audio = base64.b64encode(said("questions/01-what-digit.wav")).decode()
+        speech = {"type": "input_audio_buffer.append", "audio": audio}
+        connection.send(json.dumps({"type": by} if by == "response.cancel" else speech))
+        while (event := receive(connection))["type"] != "response.done":
+            pass
+        reason = {"response.cancel": "client_cancelled", "speech": "turn_detected"}[by]
+        assert event["response"]["status_details"] == {"type": "cancelled", "reason": reason}
+        wait_until(lambda: metric(server, "active_requests") == 0, "no active request", 5.0)
+        wait_until(lambda: gauge(server, "trimodal_assistant_active_requests") == 0, "an idle assistant", 5.0)

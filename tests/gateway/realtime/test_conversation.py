@@ -190,7 +190,7 @@ def test_items_have_their_places(serve: Serve, dial: Dial) -> None:
         ("conversation.item.create", {"item": item("x", role="tool")}, "item.role", None),
         ("conversation.item.create", {"item": item("x", id=7)}, "item.id", None),
         ("conversation.item.create", {"item": item("x", content=[])}, "item.content", None),
-        ("conversation.item.create", {"item": item("x", content=[{"type": "input_image"}])},
+        ("conversation.item.create", {"item": item("x", content=[{"type": "input_audio"}])},
          "item.content[0].type", "unsupported_parameter"),
         ("conversation.item.create", {"item": item("x", content=[{"type": "input_text"}])},
          "item.content[0].text", None),

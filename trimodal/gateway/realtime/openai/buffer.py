@@ -17,8 +17,9 @@ from trimodal.gateway.realtime.hearing.detection import Speech, Started, TurnDet
 from trimodal.gateway.realtime.hearing.turn import Turn
 from trimodal.gateway.realtime.hearing.words import Transcript
 from trimodal.gateway.realtime.openai.config import Config, ConversationSession, ResponseParams, ServerVad
-from trimodal.gateway.realtime.openai.conversation import Conversation, new_id
+from trimodal.gateway.realtime.openai.conversation import Conversation
 from trimodal.gateway.realtime.openai.errors import put_error
+from trimodal.gateway.realtime.openai.items import new_id
 from trimodal.gateway.realtime.openai.responses import Responses
 from trimodal.gateway.realtime.outbox import Outbox
 

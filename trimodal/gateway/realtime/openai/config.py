@@ -78,7 +78,7 @@ class ConversationSession(_Fields):
     """What was heard, or written, is answered."""
 
     type: Literal["realtime"] = "realtime"
-    model: Literal["llm"] = "llm"
+    model: Literal["llm", "assistant"] = "llm"
     output_modalities: tuple[Literal["text"]] = ("text",)
     instructions: str = ""
     max_output_tokens: int | Literal["inf"] = "inf"

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-from typing import Any
+from dataclasses import dataclass
 
-from trimodal.client.values import Message
-from trimodal.gateway.errors import ApiError, unsupported
+from trimodal.gateway.errors import ApiError
+from trimodal.gateway.realtime.openai.items import Item, Picture, message_item, new_id
 from trimodal.gateway.realtime.outbox import Outbox
 
 # The oldest are forgotten, as OpenAI's truncation "auto" does; the model server trims to its own budget.
 MAX_ITEMS, MAX_CHARACTERS = 500, 1 << 18
-MAX_ITEM_CHARACTERS = 1 << 16  # an item is told twice, and what is not read yet is bounded too
-_PARTS = {"user": "input_text", "system": "input_text", "assistant": "output_text"}
-
-Item = dict[str, Any]
+MAX_PICTURE_BYTES = 8 << 20
 
 
-def new_id(prefix: str) -> str:
-    return f"{prefix}_{secrets.token_hex(12)}"
+@dataclass(frozen=True)
+class Said:
+    """One message of a talk: its words, and the picture that they are about; `heard`: they were spoken."""
+
+    role: str
+    text: str
+    picture: Picture | None = None
+    heard: bool = False
 
 
 class Conversation:
@@ -28,6 +30,7 @@ class Conversation:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._items: list[Item] = []
+        self._pictures: dict[str, Picture] = {}  # by the id of their item, in the order in which they came
         self._pending: set[str] = set()
         self._settled = asyncio.Event()
         self._settled.set()
@@ -40,9 +43,8 @@ class Conversation:
     def last_id(self) -> str | None:
         return self._items[-1]["id"] if self._items else None
 
-    def create(self, given: object, previous: object = None) -> None:
+    def create(self, item: Item, picture: Picture | None, previous: object = None) -> None:
         """Adds an item of the client's. Raises: ApiError."""
-        item = _read_item(given)
         if any(one["id"] == item["id"] for one in self._items):
             raise ApiError(400, f"item.id: there is an item '{item['id']}' already", param="item.id")
         at = len(self._items)
@@ -50,6 +52,9 @@ class Conversation:
             at = 0
         elif previous is not None:
             at = self._index(previous, "previous_item_id") + 1
+        if picture is not None:
+            self._pictures[item["id"]] = picture
+            self._bound_pictures()
         self._insert(at, item)
         self._tell_done(item)
 
@@ -58,7 +63,7 @@ class Conversation:
         self._pending.add(identity)
         self._settled.clear()
         content = [{"type": "input_audio", "transcript": None}]
-        item = _message(identity, "user", content, "completed")
+        item = message_item(identity, "user", content, "completed")
         self._insert(len(self._items), item)
         self._tell_done(item)
 
@@ -77,7 +82,7 @@ class Conversation:
 
     def answer(self) -> Item:
         """Adds an answer that begins."""
-        item = _message(new_id("item"), "assistant", [], "in_progress")
+        item = message_item(new_id("item"), "assistant", [], "in_progress")
         self._insert(len(self._items), item)
         return item
 
@@ -89,7 +94,7 @@ class Conversation:
 
     def delete(self, identity: object) -> None:
         """Raises: ApiError where there is no such item."""
-        item = self._items.pop(self._index(identity, "item_id"))
+        item = self._drop(self._index(identity, "item_id"))
         self._outbox.put("conversation.item.deleted", item_id=item["id"])
 
     def retrieve(self, identity: object) -> None:
@@ -97,14 +102,32 @@ class Conversation:
         item = self._items[self._index(identity, "item_id")]
         self._outbox.put("conversation.item.retrieved", item=item)
 
-    def messages(self, instructions: str) -> list[Message]:
-        """The talk for the model; an answer that was cut off stays as far as it came."""
-        told: list[Message] = [{"role": "system", "content": instructions}] if instructions else []
-        for item in self._items:
-            parts = (part.get("text") or part.get("transcript") or "" for part in item["content"])
-            if text := "\n".join(parts).strip():
-                told.append({"role": item["role"], "content": text})
-        return told
+    def said(self) -> list[Said]:
+        """The talk in messages; an answer that was cut off stays as far as it came.
+
+        Speech has an item of its own, which cannot hold a picture: so a picture without words goes with the
+        user's words after it, else with those before it.
+        """
+        told: list[Said] = []
+        for item in reversed(self._items):
+            one = self._said(item)
+            after = told[-1] if told else None
+            if not one.text and one.picture is None:
+                continue
+            if after is not None and _belong_together(one, after):
+                told[-1] = Said(
+                    "user", one.text or after.text, one.picture or after.picture, one.heard or after.heard
+                )
+            else:
+                told.append(one)
+        return told[::-1]
+
+    def _said(self, item: Item) -> Said:
+        parts = (part.get("text") or part.get("transcript") or "" for part in item["content"])
+        heard = any(part.get("transcript") for part in item["content"])
+        picture = self._pictures.get(item["id"])
+        picture = picture if picture and picture.contents else None
+        return Said(item["role"], "\n".join(parts).strip(), picture, heard)
 
     def _index(self, identity: object, field: str) -> int:
         for index, item in enumerate(self._items):
@@ -116,8 +139,21 @@ class Conversation:
         previous = self._items[at - 1]["id"] if at else None
         self._items.insert(at, item)
         while len(self._items) > 1 and (len(self._items) > MAX_ITEMS or self._size() > MAX_CHARACTERS):
-            self._items.pop(0)
+            self._drop(0)
         self._outbox.put("conversation.item.added", previous_item_id=previous, item=item)
+
+    def _drop(self, at: int) -> Item:
+        item = self._items.pop(at)
+        self._pictures.pop(item["id"], None)
+        return item
+
+    def _bound_pictures(self) -> None:
+        """Forgets the oldest pictures beyond the bound; their items stay."""
+        size = 0
+        for picture in reversed(self._pictures.values()):
+            size += len(picture.contents)
+            if size > MAX_PICTURE_BYTES:
+                picture.forget()
 
     def _size(self) -> int:
         return sum(
@@ -132,36 +168,7 @@ class Conversation:
         self._outbox.put("conversation.item.done", previous_item_id=previous, item=item)
 
 
-def _message(identity: str, role: str, content: list[dict[str, Any]], status: str) -> Item:
-    item = {"id": identity, "object": "realtime.item", "type": "message"}
-    return {**item, "status": status, "role": role, "content": content}
-
-
-def _read_item(given: object) -> Item:
-    """Checks an item that a client adds: a message of texts. Raises: ApiError."""
-    if not isinstance(given, dict):
-        raise ApiError(400, "item: an object is needed", param="item")
-    if given.get("type") != "message":
-        raise unsupported("item.type", f"is {given.get('type')!r:.64}: 'message' is supported")
-    role, parts = given.get("role"), given.get("content")
-    if not isinstance(role, str) or role not in _PARTS:
-        raise ApiError(400, "item.role: user, system or assistant is needed", param="item.role")
-    identity = given.get("id") or new_id("item")
-    if not isinstance(identity, str) or len(identity) > 64:
-        raise ApiError(400, "item.id: a text of at most 64 characters is needed", param="item.id")
-    if not isinstance(parts, list) or not parts:
-        raise ApiError(400, "item.content: a list of parts is needed", param="item.content")
-    content = []
-    for index, part in enumerate(parts):
-        place = f"item.content[{index}]"
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind != _PARTS[role]:
-            why = f"is {kind!r:.64}: '{_PARTS[role]}' is supported for the role {role}"
-            raise unsupported(f"{place}.type", why)
-        if not isinstance(part.get("text"), str):
-            raise ApiError(400, f"{place}.text: a text is needed", param=f"{place}.text")
-        content.append({"type": kind, "text": part["text"]})
-    if (size := sum(len(part["text"]) for part in content)) > MAX_ITEM_CHARACTERS:
-        why = f"has {size} characters: at most {MAX_ITEM_CHARACTERS} are taken"
-        raise ApiError(400, f"item.content {why}", param="item.content")
-    return _message(identity, role, content, "completed")
+def _belong_together(one: Said, after: Said) -> bool:
+    """Whether two messages are the words and the picture of one."""
+    texts, pictures = bool(one.text) + bool(after.text), bool(one.picture) + bool(after.picture)
+    return one.role == after.role == "user" and texts < 2 and pictures < 2

@@ -1,10 +1,11 @@
-"""Handles the events of OpenAI's Realtime API: transcription sessions, and conversations in text."""
+"""Handles the events of OpenAI's Realtime API: transcription sessions, and conversations answered in text."""
 
 from __future__ import annotations
 
 from trimodal.client.client import Client
 from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.errors import ApiError, unsupported
+from trimodal.gateway.openai.chat import ASSISTANT
 from trimodal.gateway.quota import Quota
 from trimodal.gateway.realtime.events import Event, unknown_event
 from trimodal.gateway.realtime.hearing.decoder import audio_bytes
@@ -14,6 +15,7 @@ from trimodal.gateway.realtime.openai.config import Config, ConversationSession,
 from trimodal.gateway.realtime.openai.config import body as config_body
 from trimodal.gateway.realtime.openai.conversation import Conversation
 from trimodal.gateway.realtime.openai.errors import put_error
+from trimodal.gateway.realtime.openai.items import read_item
 from trimodal.gateway.realtime.openai.responses import Responses
 from trimodal.gateway.realtime.outbox import Outbox
 
@@ -89,7 +91,10 @@ class OpenAIDialect:
 
     def _talk(self, kind: str, event: Event) -> None:
         if kind == "conversation.item.create":
-            self._conversation.create(event.get("item"), event.get("previous_item_id"))
+            item, picture = read_item(event.get("item"))
+            if picture is not None:
+                check_model(self._caller, ASSISTANT)
+            self._conversation.create(item, picture, event.get("previous_item_id"))
         elif kind == "conversation.item.delete":
             self._conversation.delete(event.get("item_id"))
         elif kind == "conversation.item.retrieve":

@@ -1,22 +1,23 @@
-"""Answers a talk with the llm model, one response at a time."""
+"""Answers a talk, one response at a time."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any, Literal
 
 from trimodal.client.client import Client
 from trimodal.client.options import Options
-from trimodal.client.streams.answer import AnswerStream
 from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.errors import ApiError, as_api_error
 from trimodal.gateway.openai.generation import charged
 from trimodal.gateway.quota import Quota
 from trimodal.gateway.realtime.events import end_where_fatal
+from trimodal.gateway.realtime.openai.asking import Asked, ask
 from trimodal.gateway.realtime.openai.config import ConversationSession, ResponseParams
-from trimodal.gateway.realtime.openai.conversation import Conversation, Item, new_id
+from trimodal.gateway.realtime.openai.conversation import Conversation
 from trimodal.gateway.realtime.openai.errors import put_error
+from trimodal.gateway.realtime.openai.items import Item, new_id
 from trimodal.gateway.realtime.outbox import Outbox
 
 Reason = Literal["turn_detected", "client_cancelled"]
@@ -31,7 +32,8 @@ class Response:
         limit = params.max_output_tokens or config.max_output_tokens
         self.max_tokens = None if limit == "inf" else limit
         self.instructions = config.instructions if params.instructions is None else params.instructions
-        self.stream: AnswerStream | None = None
+        self.model = config.model
+        self.asked: Asked | None = None
         self.done = False
         self._conversation = conversation
         self._outbox = outbox
@@ -62,8 +64,8 @@ class Response:
         self._body["status"] = status
         if details:
             self._body["status_details"] = {"type": status, **details}
-        if self.stream is not None:
-            used = self.stream.usage
+        if self.asked is not None:
+            used = self.asked.stream.usage
             self._body["usage"] = {
                 "total_tokens": used.prompt + used.completion,
                 "input_tokens": used.prompt,
@@ -71,13 +73,15 @@ class Response:
                 "input_token_details": {"text_tokens": used.prompt, "cached_tokens": used.cached},
                 "output_token_details": {"text_tokens": used.completion},
             }
+            if status in ("completed", "incomplete"):
+                self._body["trimodal"] = self.asked.note
         self._outbox.put("response.done", response=self._body)
 
     def _begin(self) -> None:
-        self._item = self._conversation.answer()
-        self._outbox.put(
-            "response.output_item.added", response_id=self._body["id"], output_index=0, item=self._item
-        )
+        assert self.asked is not None
+        item = self._item = self._conversation.answer()
+        place = {"response_id": self._body["id"], "output_index": 0}
+        self._outbox.put("response.output_item.added", **place, item=item, **self.asked.findings)
         self._put("content_part.added", part={"type": "text", "text": ""})
 
     def _end(self, item: Item, status: str) -> None:
@@ -144,20 +148,21 @@ class Responses:
             with self._quota.use(self._caller.key, held=True) as usage:
                 await self._conversation.settled()
                 options = self._caller.terms(Options(max_tokens=response.max_tokens))
-                messages = self._conversation.messages(response.instructions)
-                if not any(message["role"] != "system" for message in messages):
-                    raise ApiError(400, "there is nothing to answer: nothing was said or written yet")
-                response.stream = self._client.stream(
-                    messages=messages, request_id=self._caller.request_id, **options
+                asked = response.asked = await ask(
+                    self._client,
+                    self._caller,
+                    response.model,
+                    response.instructions,
+                    self._conversation.said(),
+                    options,
                 )
                 try:
-                    async with response.stream as stream:
-                        async for delta in stream:
-                            if delta.text:
-                                response.add(delta.text)
+                    async with asked.stream, aclosing(asked.texts()) as texts:
+                        async for text in texts:
+                            response.add(text)
                 finally:
-                    usage.tokens = charged([response.stream])
-            if response.stream.finish_reason in ("length", "deadline"):
+                    usage.tokens = charged([asked.stream])
+            if asked.stream.finish_reason in ("length", "deadline"):
                 response.finish("incomplete", reason="max_output_tokens")
             else:
                 response.finish("completed")

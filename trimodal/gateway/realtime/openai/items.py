@@ -1,0 +1,102 @@
+"""Reads the items that a client adds to a talk: messages of texts, a user's also with a picture."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trimodal.client.values import Prediction
+from trimodal.gateway.errors import ApiError, unsupported
+from trimodal.gateway.media import decode_data_url
+
+MAX_ITEM_CHARACTERS = 1 << 16  # an item is told twice, and what is not read yet is bounded too
+_TEXTS = {"user": "input_text", "system": "input_text", "assistant": "output_text"}
+_IMAGE = "input_image"
+_DETAILS = (None, "auto", "low", "high")
+
+Item = dict[str, Any]
+
+
+@dataclass(eq=False)
+class Picture:
+    """The picture of one item.
+
+    Attributes:
+        contents: the file; empty when it is forgotten.
+        labels: what it was found to show, best first; none: nobody has looked yet.
+    """
+
+    item_id: str
+    contents: bytes
+    labels: tuple[Prediction, ...] = ()
+
+    def forget(self) -> None:
+        """Drops file and labels; the item stays."""
+        self.contents, self.labels = b"", ()
+
+
+def new_id(prefix: str) -> str:
+    return f"{prefix}_{secrets.token_hex(12)}"
+
+
+def message_item(identity: str, role: str, content: list[dict[str, Any]], status: str) -> Item:
+    """An item as events tell it."""
+    item = {"id": identity, "object": "realtime.item", "type": "message"}
+    return {**item, "status": status, "role": role, "content": content}
+
+
+def read_item(given: object) -> tuple[Item, Picture | None]:
+    """Checks an item that a client adds. Raises: ApiError naming the part.
+
+    Events tell of a picture without its file: they would hold it twice, and be kept for who comes back.
+    """
+    if not isinstance(given, dict):
+        raise ApiError(400, "item: an object is needed", param="item")
+    if given.get("type") != "message":
+        raise unsupported("item.type", f"is {given.get('type')!r:.64}: 'message' is supported")
+    role, parts = given.get("role"), given.get("content")
+    if not isinstance(role, str) or role not in _TEXTS:
+        raise ApiError(400, "item.role: user, system or assistant is needed", param="item.role")
+    identity = given.get("id") or new_id("item")
+    if not isinstance(identity, str) or len(identity) > 64:
+        raise ApiError(400, "item.id: a text of at most 64 characters is needed", param="item.id")
+    if not isinstance(parts, list) or not parts:
+        raise ApiError(400, "item.content: a list of parts is needed", param="item.content")
+    content: list[dict[str, Any]] = []
+    picture: Picture | None = None
+    for index, part in enumerate(parts):
+        place = f"item.content[{index}]"
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == _IMAGE and role == "user":
+            if picture is not None:
+                raise ApiError(400, f"{place}: one picture an item is taken", param=place)
+            picture = Picture(identity, _read_file(part, place))
+            content.append({"type": kind})
+        elif kind == _TEXTS[role]:
+            content.append({"type": kind, "text": _text(part, "text", place)})
+        else:
+            known = f"'{_TEXTS[role]}'" + (f" or '{_IMAGE}'" if role == "user" else "")
+            raise unsupported(f"{place}.type", f"is {kind!r:.64}: {known} is supported for the role {role}")
+    if (size := sum(len(part.get("text", "")) for part in content)) > MAX_ITEM_CHARACTERS:
+        why = f"has {size} characters: at most {MAX_ITEM_CHARACTERS} are taken"
+        raise ApiError(400, f"item.content {why}", param="item.content")
+    return message_item(identity, role, content, "completed"), picture
+
+
+def _read_file(part: Mapping[str, Any], place: str) -> bytes:
+    if part.get("detail") not in _DETAILS:
+        raise ApiError(400, f"{place}.detail: auto, low or high is needed", param=f"{place}.detail")
+    field = f"{place}.image_url"
+    contents = decode_data_url(_text(part, "image_url", place), field)
+    if not contents:
+        raise ApiError(400, f"{field} holds no picture", param=field)
+    return contents
+
+
+def _text(part: Mapping[str, Any], name: str, place: str) -> str:
+    value = part.get(name)
+    if not isinstance(value, str):
+        raise ApiError(400, f"{place}.{name}: a text is needed", param=f"{place}.{name}")
+    return value
