@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import json
 import logging
 import re
@@ -73,3 +74,17 @@ def test_other_libraries_are_shown_from_warning_on(capsys: pytest.CaptureFixture
     other.info("quiet")
     other.warning("heard")
     assert [line.split()[-1] for line in capsys.readouterr().err.splitlines()] == ["heard"]
+
+
+def test_a_trace_is_named_beside_the_request_in_its_own_task(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("gateway")
+
+    def work() -> None:
+        logs.trace_id.set("0af7")
+        logger.warning("it is late", extra={"request_id": "17"})
+
+    contextvars.copy_context().run(work)
+    logger.warning("another")
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith(" gateway [request 17] [trace 0af7] it is late")
+    assert second.endswith(" gateway another")

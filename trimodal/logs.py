@@ -4,6 +4,8 @@ A module that has something to say calls `logging.getLogger(__name__)`. A record
 
     logger.warning("refused a sequence", extra={"request_id": request_id})
 
+and the trace that it belongs to, by `trace_id.set(…)` where the request's task begins.
+
 Inside Triton, stderr of the Python models is part of Triton's log (its file: `trimodal serve --log`, or
 TRIMODAL_LOG).
 """
@@ -15,11 +17,14 @@ import logging
 import os
 import sys
 import time
+from contextvars import ContextVar
 from typing import Any
 
 FORMAT_VARIABLE = "TRIMODAL_LOG_FORMAT"
 LEVEL_VARIABLE = "TRIMODAL_LOG_LEVEL"
 LEVELS = ("debug", "info", "warning", "error")
+trace_id: ContextVar[str] = ContextVar("trace_id", default="")
+"""Of the request that the present task works for; in every record."""
 
 
 def configure(model: str = "") -> None:
@@ -67,16 +72,19 @@ class RecordFormatter(logging.Formatter):
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         moment = f"{seconds}.{int(record.msecs):03d}Z"
         request_id, message = getattr(record, "request_id", ""), record.getMessage()
+        trace = trace_id.get()
         exception = self.formatException(record.exc_info) if record.exc_info else ""
         if not self._as_json:
             request = f" [request {request_id}]" if request_id else ""
-            line = f"{moment} {record.levelname} {self._model or 'trimodal'}{request} {message}"
+            traced = f" [trace {trace}]" if trace else ""
+            line = f"{moment} {record.levelname} {self._model or 'trimodal'}{request}{traced} {message}"
             return f"{line}\n{exception}" if exception else line
         told: dict[str, Any] = {
             "time": moment,
             "level": record.levelname.lower(),
             "model": self._model,
             "request_id": request_id,
+            "trace_id": trace,
             "logger": record.name,
             "message": message,
             "exception": exception,

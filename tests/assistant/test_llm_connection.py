@@ -44,7 +44,7 @@ def models(endpoint):
 
 def test_an_answer_streams_and_its_last_piece_has_a_note(endpoint):
     def llm(inputs):
-        yield response("é".encode())
+        yield response("é".encode(), logprobs=np.array([b"[]"], object))
         yield response(b"", b"stop", cache=np.array([b"exact"], object), queue_ms=np.array([2.5], np.float32))
         yield {}  # as the empty final response
 
@@ -52,7 +52,7 @@ def test_an_answer_streams_and_its_last_piece_has_a_note(endpoint):
     first, last = models(served).answer(QUESTION, never)
     usage = dict.fromkeys(("prompt_tokens", "cached_tokens", "completion_tokens"), 2)
     assert (first.text, first.finish_reason) == ("é", "")
-    said = {"text_output": "é".encode(), "finish_reason": b""}
+    said = {"text_output": "é".encode(), "finish_reason": b"", "logprobs": b"[]"}
     assert {name: array[0] for name, array in first.columns.items()} == {**said, **usage}
     told = {"text_output": b"", "finish_reason": b"stop", "cache": b"exact", "queue_ms": 2.5}
     assert {name: array[0] for name, array in last.columns.items()} == {**told, **usage}

@@ -1,10 +1,13 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from trimodal.client import Client, FakeTransport, ProtocolError
+from trimodal.client.transports.fake import scripted
 from trimodal.client.transports.tensors import strings
+from trimodal.client.values import TokenLogprob
 
 USAGE = {name: np.array([1], np.int32) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
 
@@ -75,3 +78,24 @@ async def test_cancel_asks_for_the_request_with_that_key():
     assert await asking.cancel("k" * 16)
     assert not await asking.cancel("k" * 16)
     assert keys == [b"k" * 16] * 2
+
+
+async def test_log_probabilities_come_with_their_text():
+    stream = Client(transport=FakeTransport(llm=scripted("one twö"))).stream("x", top_logprobs=2)
+    deltas = [delta async for delta in stream]
+    assert [[one.token for one in delta.logprobs] for delta in deltas] == [["one"], [" twö"]]
+    answer = await Client(transport=FakeTransport(llm=scripted("one twö"))).complete("x", top_logprobs=2)
+    assert answer.logprobs == tuple(one for delta in deltas for one in delta.logprobs)
+    last = answer.logprobs[1]
+    assert (last.bytes, last.logprob) == (" twö".encode(), -0.25)
+    assert last.top == (replace(last, top=()), TokenLogprob("?", b"?", -1.25))
+    plain = await Client(transport=FakeTransport(llm=scripted("one twö"))).complete("x")
+    assert plain.logprobs == ()
+
+
+@pytest.mark.parametrize(
+    "told", [b"", b"{", b"[1]", b'[{"token": "a"}]', b'[{"token": "a", "bytes": [300], "logprob": 0}]']
+)
+async def test_log_probabilities_that_cannot_be_read(told):
+    with pytest.raises(ProtocolError, match="the llm model"):
+        await client({**note(), "logprobs": strings([told])}).complete("x")

@@ -26,6 +26,7 @@ def test_types_are_those_of_the_model():
             "frequency_penalty": 2,
             "repetition_penalty": 1.5,
             "seed": (1 << 64) - 1,
+            "top_logprobs": 0,
             "stop": ["a", "b"],
         },
     )
@@ -41,6 +42,7 @@ def test_types_are_those_of_the_model():
         "frequency_penalty": np.float32,
         "repetition_penalty": np.float32,
         "seed": np.uint64,
+        "top_logprobs": np.int32,
     }
     assert inputs["seed"].tolist() == [(1 << 64) - 1]
     assert inputs["stop"].tolist() == [b"a", b"b"]

@@ -139,6 +139,15 @@ async def under_way(server: TritonServer, stage: str) -> None:
     await asyncio.sleep(0.1)
 
 
+async def test_log_probabilities_are_the_llms(server: TritonServer) -> None:
+    async with Client(server.grpc_url) as client:
+        answer = await client.ask("what is a lambda?", max_tokens=20, top_logprobs=2).answer()
+        assert (await client.ask("what is a lambda?", max_tokens=20).answer()).logprobs == ()
+    assert len(answer.logprobs) == answer.usage.completion == 20
+    assert b"".join(one.bytes for one in answer.logprobs).decode(errors="replace") == answer.text
+    assert {len(one.top) for one in answer.logprobs} == {2}
+
+
 async def test_a_question_of_text_image_and_speech(client: Client, files: Path) -> None:
     stream = client.ask("and now?", image=files / "two.png", audio=files / "short.wav", max_tokens=5)
     items = [item async for item in stream]

@@ -268,3 +268,24 @@ def test_a_request_may_lower_its_priority_but_not_raise_it() -> None:
         with pytest.raises(InvalidArgument, match="tier is 'gold': one of standard is needed"):
             ask(server, tier="gold")
         assert counts(server.service) == (0, 0, 0)
+
+
+def test_who_asks_for_log_probabilities_gets_them_for_every_token_and_shares_with_nobody(
+    server: FakeServer, answers: Answers
+) -> None:
+    plain = ask(server)
+    asked = [ask(server, top_logprobs=2), ask(server, top_logprobs=0)]
+    assert [note(sink) for sink in asked] == ["", ""]
+    assert note(plain) == ""
+    eventually(lambda: len(answers.kept) == 1)
+    assert note(ask(server, top_logprobs=0)) == ""  # the stored answer has none
+    assert len(answers.kept) == 1
+    assert {delta.logprobs for delta in plain.deltas} == {None}
+    for sink, top in zip(asked, (2, 0), strict=True):
+        tokens = [one for delta in sink.deltas for one in delta.logprobs or ()]
+        assert len(tokens) == sink.deltas[-1].completion_tokens == 30
+        assert b"".join(one.token for one in tokens).decode() == sink.text == plain.text
+        assert {len(one.top) for one in tokens} == {top}
+        assert all(one.top[:1] == () or one.top[0].token == one.token for one in tokens)
+        for delta in sink.deltas:
+            assert b"".join(one.token for one in delta.logprobs or ()) == delta.text.encode()

@@ -122,3 +122,36 @@ def test_special_tokens_are_text_where_a_grammar_took_them_for_it(tmp_path: Path
     assert tokenizer.decode_whole([2, 1, 2, 0]) == "a<u>a"
     (tmp_path / "manifest.json").write_text('{"extra": {"eos_token_ids": [0, 1]}}')
     assert CheckpointTokenizer(tmp_path).decode_whole([2, 1, 2, 0]) == "aa"
+
+
+LIBRARY = tokenizers.decoders
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "decoder"),
+    [
+        (sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()), LIBRARY.ByteLevel()),
+        (
+            [f"<0x{byte:02X}>" for byte in range(256)] + ["▁", "a"],
+            LIBRARY.Sequence([LIBRARY.Replace("▁", " "), LIBRARY.ByteFallback(), LIBRARY.Fuse()]),
+        ),
+    ],
+    ids=["bytes as characters", "bytes by name"],
+)
+def test_a_tokens_bytes_are_its_part_of_the_text(
+    checkpoint: Path, vocabulary: list[str], decoder: object
+) -> None:
+    library = tokenizers.Tokenizer(
+        tokenizers.models.BPE({mark: id for id, mark in enumerate(vocabulary)}, [])
+    )
+    library.decoder = decoder
+    library.add_special_tokens(["<|end|>"])
+    library.save(str(checkpoint / "tokenizer.json"))
+    tokenizer = CheckpointTokenizer(checkpoint)
+    parts = {tokenizer.token_bytes(id): id for id in range(len(vocabulary))}
+    text = "naïve 日本 😀\n"
+    ids = [parts[bytes([byte])] for byte in text.encode()]
+    assert tokenizer.decode(ids) == text
+    assert b"".join(map(tokenizer.token_bytes, ids)) == text.encode()
+    assert tokenizer.token_bytes(len(vocabulary)) == b"<|end|>"
+    assert tokenizer.token_bytes(len(vocabulary) + 5) == b""

@@ -22,7 +22,8 @@ from trimodal.triton.calls import Gate, infer
 
 Check = Callable[[], None]
 _CLIENTS_FIELDS = ("image", "audio", "audio_int16", "policy", "language")
-_TEXTS, _USAGE = ("text_output", "finish_reason"), ("prompt_tokens", "cached_tokens", "completion_tokens")
+_TEXTS = ("text_output", "finish_reason")
+_DETAILS = ("prompt_tokens", "cached_tokens", "completion_tokens", "logprobs")
 _NOTE = ("cache", "similarity", "trimmed", "queue_ms", "predicted_ttft_ms")
 
 
@@ -101,6 +102,6 @@ class Models:
 
 def _piece(outputs: Mapping[str, NDArray[Any]]) -> Piece:
     text, finish_reason = (bytes(outputs[name][0]).decode() for name in _TEXTS)
-    names = [*_TEXTS, *_USAGE, *(_NOTE if finish_reason else ())]
+    names = [*_TEXTS, *_DETAILS, *(_NOTE if finish_reason else ())]
     # Copies: what Triton handed over lies in memory that it takes back.
     return Piece(text, finish_reason, {name: np.array(outputs[name]) for name in names if name in outputs})

@@ -23,7 +23,7 @@ from trimodal.triton.fields import Inputs, integer, scalar, text
 
 _SAMPLING = (
     *("max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "stop"),
-    *("presence_penalty", "frequency_penalty", "repetition_penalty", "response_format"),
+    *("presence_penalty", "frequency_penalty", "repetition_penalty", "response_format", "top_logprobs"),
 )
 HANDED_ON = (*_SAMPLING, "tenant", "tier", "cache_control", "cache_namespace")
 _OWN = (

@@ -5,7 +5,7 @@ The server checks the limits of fields, and its errors name them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, overload
@@ -23,6 +23,7 @@ from trimodal.client.streams.chunks import blocks_of
 from trimodal.client.streams.live import Listening, LiveStream
 from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport
 from trimodal.client.transports.tensors import strings
+from trimodal.client.transports.with_metadata import WithMetadata
 from trimodal.client.values import Answer, LiveUpdate, Message, Model, Prediction, Transcript, Turn
 from trimodal.errors import InvalidArgument, RequestError
 
@@ -71,6 +72,14 @@ class Client:
             transport = GrpcTransport(url, self._timeouts, connections)
         self._transport = transport
         self._batch_sizes: dict[str, int] = {}
+
+    def with_metadata(self, metadata: Mapping[str, str]) -> Client:
+        """A client of the same connections whose requests carry gRPC metadata, as {"traceparent": …}."""
+        if not metadata:
+            return self
+        client = Client(transport=WithMetadata(self._transport, metadata), timeouts=self._timeouts)
+        client._batch_sizes = self._batch_sizes
+        return client
 
     async def ready(self, model: str = "") -> bool:
         """Whether the server, or one model, takes requests; False also when no server answers."""

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from trimodal.audio.values import Word
 from trimodal.client.errors import ProtocolError
 from trimodal.client.transports.base import Array, Tensors
-from trimodal.client.values import LiveUpdate, Note, Prediction
+from trimodal.client.values import LiveUpdate, Note, Prediction, TokenLogprob
 
 
 @contextmanager
@@ -67,6 +68,18 @@ def read_note(outputs: Tensors) -> Note:
         queue_ms=float(outputs["queue_ms"][0]),
         predicted_ttft_ms=foreseen if foreseen >= 0 else math.nan,
     )
+
+
+def read_logprobs(outputs: Tensors) -> tuple[TokenLogprob, ...]:
+    """Decodes the tokens of a text; none where they were not asked for. For use in `readable`."""
+    if "logprobs" not in outputs:
+        return ()
+    return tuple(map(_token, json.loads(bytes(outputs["logprobs"][0]))))
+
+
+def _token(told: Mapping[str, Any]) -> TokenLogprob:
+    top = tuple(map(_token, told.get("top_logprobs", ())))
+    return TokenLogprob(str(told["token"]), bytes(told["bytes"]), float(told["logprob"]), top)
 
 
 def read(outputs: Tensors) -> LiveUpdate:

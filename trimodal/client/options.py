@@ -23,6 +23,7 @@ _SCALARS: dict[str, type[np.generic]] = {
     "frequency_penalty": np.float32,
     "repetition_penalty": np.float32,
     "seed": np.uint64,
+    "top_logprobs": np.int32,
     "priority": np.int32,
     "ttft_deadline_ms": np.int32,
     "deadline_ms": np.int32,
@@ -41,6 +42,8 @@ class Options(TypedDict, total=False):
             <tool_call>, a line with {"name": …, "arguments": …}, </tool_call>.
         tool_choice: "none", "auto", "required", or {"type": "function", "function": {"name": …}}.
         parallel_tool_calls: whether there may be several calls in one answer.
+        top_logprobs: tells the log probability of each token, and of so many (0 to 20) of the most likely in
+            its place, as far as the engine has them.
         tenant: whose stored answers may be used; nothing is shared between two.
         tier: class of service. priority: may only lower the tier's.
         ttft_deadline_ms: until the first text; a request that cannot make it is refused at once, with
@@ -64,6 +67,7 @@ class Options(TypedDict, total=False):
     tools: str | Sequence[Mapping[str, Any]] | None
     tool_choice: str | Mapping[str, Any] | None
     parallel_tool_calls: bool | None
+    top_logprobs: int | None
     tenant: str | None
     tier: str | None
     priority: int | None

@@ -43,12 +43,33 @@ class Usage:
 
 
 @dataclass(frozen=True)
+class TokenLogprob:
+    """One token of an answer.
+
+    Attributes:
+        token: its text; of part of a character its bytes, as \\xf0.
+        bytes: what it adds to the answer, UTF-8. Those of all tokens, joined, are the answer's text.
+        logprob: natural logarithm of the model's probability, before temperature, penalties and filters.
+        top: the most likely tokens in its place, best first.
+    """
+
+    token: str
+    bytes: bytes
+    logprob: float
+    top: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True)
 class Delta:
-    """New text of an answer and how many tokens it stands for; `finish_reason` is empty until the last."""
+    """New text of an answer and how many tokens it stands for; `finish_reason` is empty until the last.
+
+    `logprobs` are of the tokens of this text, if `top_logprobs` was given.
+    """
 
     text: str
     tokens: int
     finish_reason: str = ""
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,13 +93,14 @@ class Note:
 
 @dataclass(frozen=True)
 class Answer:
-    """A whole answer. `finish_reason` is stop, length, deadline or cancelled."""
+    """A whole answer. `finish_reason` is stop, length, deadline or cancelled; `logprobs` as Delta's."""
 
     text: str
     finish_reason: str
     usage: Usage = field(default_factory=Usage)
     timing: Timing = field(default_factory=Timing)
     note: Note = field(default_factory=Note)
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True)

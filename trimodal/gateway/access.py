@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import secrets
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from starlette.requests import HTTPConnection
@@ -13,6 +14,8 @@ from trimodal.client.options import Options
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.keys import ANYBODY, Key, KeyRing
 from trimodal.gateway.quota import Quota
+from trimodal.gateway.upstreams.trace_context import read_trace_context
+from trimodal.logs import trace_id
 
 _REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
 SUBPROTOCOL_KEY = "openai-insecure-api-key."
@@ -28,12 +31,14 @@ class Caller:
         request_id: given as x-request-id, or made here; every log record and Triton have it.
         ttft_deadline_ms: of x-slo-ttft-ms.
         cache_control: of cache-control, what the model's cache knows of it.
+        trace: of traceparent and tracestate, for Triton.
     """
 
     key: Key
     request_id: str
     ttft_deadline_ms: int | None = None
     cache_control: str = ""
+    trace: Mapping[str, str] = field(default_factory=dict)
 
     def terms(self, options: Options) -> Options:
         """These options with what only the gateway may set (tenant and tier) and what headers say."""
@@ -52,9 +57,18 @@ class Access:
         self.quota = Quota()
 
     def identify(self, connection: HTTPConnection) -> Caller:
-        """Who sent this request. Raises: ApiError 401 (no key or an unknown one), 400 (a header)."""
+        """Who sent this request. Raises: ApiError 401 (no key or an unknown one), 400 (a header).
+
+        The log names the request's trace from here on.
+        """
+        trace = read_trace_context(connection.headers)
+        trace_id.set(trace.id)
         return Caller(
-            self._key(connection), request_id(connection), _deadline(connection), _cache_control(connection)
+            self._key(connection),
+            request_id(connection),
+            _deadline(connection),
+            _cache_control(connection),
+            trace.metadata,
         )
 
     def holds(self, key: Key) -> bool:

@@ -54,7 +54,7 @@ class Gateway:
         self.client = Client(transport=upstreams, timeouts=timeouts)
         self.access = access
         self.metrics = GatewayMetrics(upstreams)
-        self.findings = Findings(self.client)
+        self.findings = Findings()
 
     def admit(self, request: Request, model: str) -> Caller:
         """Who asks for this model. Raises: ApiError 401 (who is it), 403 (not this model), 400 (a header)."""
@@ -63,6 +63,10 @@ class Gateway:
         check_model(caller, model)
         request.state.model = model
         return caller
+
+    def client_for(self, caller: Caller) -> Client:
+        """The client of the servers whose requests belong to the caller's trace."""
+        return self.client.with_metadata(caller.trace)
 
     def whole(self, caller: Caller, make: Make, content_type: str = "application/json") -> Response:
         """An answer in one piece, counted against the caller's limits while it is made."""
@@ -149,19 +153,19 @@ def add_generation(app: FastAPI, gateway: Gateway) -> None:
     @app.post("/v1/chat/completions")
     async def chat(request: Request, body: ChatRequest) -> Response:
         caller = gateway.admit(request, body.model)
-        asked = Chat(body, gateway.client, caller, gateway.findings)
+        asked = Chat(body, gateway.client_for(caller), caller, gateway.findings)
         return gateway.events(caller, asked.events) if body.stream else gateway.whole(caller, asked.whole)
 
     @app.post("/v1/completions")
     async def completions(request: Request, body: CompletionRequest) -> Response:
         caller = gateway.admit(request, body.model)
-        asked = Completion(body, gateway.client, caller)
+        asked = Completion(body, gateway.client_for(caller), caller)
         return gateway.events(caller, asked.events) if body.stream else gateway.whole(caller, asked.whole)
 
     @app.post("/v1/responses")
     async def respond(request: Request, body: ResponseRequest) -> Response:
         caller = gateway.admit(request, body.model)
-        asked = Reply(body, gateway.client, caller)
+        asked = Reply(body, gateway.client_for(caller), caller)
         if body.stream:
             return gateway.events(caller, asked.events, done=False)
         return gateway.whole(caller, asked.whole)
@@ -171,7 +175,7 @@ def add_generation(app: FastAPI, gateway: Gateway) -> None:
         caller = gateway.admit(request, body.model)
 
         async def make(usage: Usage) -> tuple[Any, Mapping[str, str]]:
-            return await embeddings(body, gateway.client), {}
+            return await embeddings(body, gateway.client_for(caller)), {}
 
         return gateway.whole(caller, make)
 
@@ -184,7 +188,7 @@ def add_media(app: FastAPI, gateway: Gateway) -> None:
         gateway.access.identify(request)  # before the form is read
         asked = read_form(*await _form(request))
         caller = gateway.admit(request, asked.model)
-        transcription = Transcription(asked, gateway.client)
+        transcription = Transcription(asked, gateway.client_for(caller))
         if asked.stream:
             return gateway.events(caller, lambda usage: transcription.events())
         return gateway.whole(caller, lambda usage: transcription.whole(), asked.content_type)
@@ -194,7 +198,7 @@ def add_media(app: FastAPI, gateway: Gateway) -> None:
         gateway.access.identify(request)  # before the form is read
         asked = read_form(*await _form(request), "translate")
         caller = gateway.admit(request, asked.model)
-        translation = Transcription(asked, gateway.client)
+        translation = Transcription(asked, gateway.client_for(caller))
         return gateway.whole(caller, lambda usage: translation.whole(), asked.content_type)
 
     @app.post("/v1/images/classifications")
@@ -202,7 +206,7 @@ def add_media(app: FastAPI, gateway: Gateway) -> None:
         caller = gateway.admit(request, body.model)
 
         async def make(usage: Usage) -> tuple[Any, Mapping[str, str]]:
-            return await classifications(body, gateway.client), {}
+            return await classifications(body, gateway.client_for(caller)), {}
 
         return gateway.whole(caller, make)
 

@@ -32,6 +32,7 @@ from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.registry import RequestRegistry
 from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.frontend.response_sender import ResponseSender
+from trimodal.llm.logprobs import TextLogprobs
 from trimodal.llm.request.outputs import Delta, Note, Sink
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import CancelRequest, ProbeRequest
@@ -303,9 +304,11 @@ class LlmService:
         """Queues a generation for a request. Raises RequestError: there is no room for it, or no time."""
         state.lookup = None
         try:
-            request = state.request
+            request, tokenizer = state.request, self._input.tokenizer
             whole = bool(request.sampling.grammar)
-            self._dispatcher.add(state, TextStream(self._input.tokenizer, request.stops, whole=whole))
+            told = request.sampling.top_logprobs is not None
+            logprobs = TextLogprobs(tokenizer, whole=whole) if told else None
+            self._dispatcher.add(state, TextStream(tokenizer, request.stops, whole=whole), logprobs)
             self._schedule()
         except RequestError:
             raise

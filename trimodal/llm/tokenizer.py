@@ -7,6 +7,7 @@ tokenizer_config.json, chat_template.jinja) with the `tokenizers` library.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +20,17 @@ from trimodal.manifest import MANIFEST
 Message = dict[str, Any]
 Function = Mapping[str, Any]
 _LONG_CHARACTERS = 4096
+_BYTE_PIECE = re.compile("<0x([0-9A-F]{2})>")
+
+
+def _byte_characters() -> dict[str, int]:
+    """The characters that stand for bytes in vocabularies of GPT-2's kind; visible ones are their own."""
+    seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    hidden = [byte for byte in range(256) if byte not in seen]
+    return {chr(byte): byte for byte in seen} | {chr(256 + at): byte for at, byte in enumerate(hidden)}
+
+
+_BYTES = _byte_characters()
 
 
 class Tokenizer(Protocol):
@@ -46,6 +58,9 @@ class Tokenizer(Protocol):
         A grammar takes a special token for the text that it is made of: without it that would be missing.
         """
 
+    def token_bytes(self, token_id: int) -> bytes:
+        """What one token adds to a text, as UTF-8, maybe part of a character; its name if it is special."""
+
     def render(self, messages: Sequence[Message], functions: Sequence[Function] = ()) -> str:
         """The prompt of a chat, up to where the assistant speaks; it may call the functions."""
 
@@ -66,6 +81,11 @@ class CheckpointTokenizer:
         self._config: dict[str, Any] = json.loads(text)
         self._template, self._knows_tools = _chat_template(directory, self._config)
         self._ends = self._end_ids(directory)
+        added = self._tokenizer.get_added_tokens_decoder()
+        self._added: dict[int, bytes] = {id: token.content.encode() for id, token in added.items()}
+        decoder = self._tokenizer.decoder
+        # A decoder tells its kind only as what it would be written as.
+        self._byte_level = decoder is not None and b'"ByteLevel"' in decoder.__getstate__()
         self.has_chat_template = self._template is not None
 
     def encode(self, text: str) -> list[int]:
@@ -81,6 +101,16 @@ class CheckpointTokenizer:
     def decode_whole(self, token_ids: Sequence[int]) -> str:
         ids = [id for id in token_ids if id not in self._ends]
         return str(self._tokenizer.decode(ids, skip_special_tokens=False))
+
+    def token_bytes(self, token_id: int) -> bytes:
+        if token_id in self._added:
+            return self._added[token_id]
+        piece = self._tokenizer.id_to_token(token_id) or ""  # a vocabulary may be padded with nothing
+        if self._byte_level:
+            return bytes(_BYTES[character] for character in piece)
+        if byte := _BYTE_PIECE.fullmatch(piece):
+            return bytes.fromhex(byte[1])
+        return piece.replace("\u2581", " ").encode()
 
     def render(self, messages: Sequence[Message], functions: Sequence[Function] = ()) -> str:
         if self._template is None:
@@ -137,6 +167,9 @@ class ByteTokenizer:
         return bytes(token_ids).decode(errors="replace")
 
     decode_whole = decode
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return bytes([token_id])
 
     def render(self, messages: Sequence[Message], functions: Sequence[Function] = ()) -> str:
         chat = as_plain_chat(messages, functions)

@@ -40,10 +40,12 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):
     def __init__(self):
         self.script = []
         self.requests = []
+        self.metadata = []
         self.cancelled = 0
         self.running = 0
 
     async def ModelStreamInfer(self, requests, context):
+        self.metadata.append(dict(context.invocation_metadata()))
         self.running += 1
         try:
             async for request in requests:
@@ -62,6 +64,7 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):
             self.running -= 1
 
     async def ModelInfer(self, request, context):
+        self.metadata.append(dict(context.invocation_metadata()))
         if request.model_name == "nope":
             await context.abort(grpc.StatusCode.NOT_FOUND, "Request for unknown model: 'nope' is not found")
         if request.model_name == "busy":
@@ -267,3 +270,16 @@ async def test_many_streams_share_few_connections():
         answers = await asyncio.gather(*(client.complete(f"prompt {number}") for number in range(40)))
         assert {answer.text for answer in answers} == {"ab"}
         assert len(servicer.requests) == 40
+
+
+async def test_metadata_goes_with_every_request_of_its_client():
+    async with serving() as (servicer, client, _):
+        servicer.script = [response("a", "stop")]
+        traced = client.with_metadata({"traceparent": "00-1-2-03"})
+        await traced.complete("hi")
+        await traced.embed(["a"])
+        await client.complete("hi")
+        told = [one.get("traceparent") for one in servicer.metadata]
+        assert told == ["00-1-2-03", "00-1-2-03", None]
+        await traced.aclose()
+        assert (await client.complete("hi")).text == "a", "the connections are the first client's"

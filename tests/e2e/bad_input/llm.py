@@ -54,6 +54,7 @@ REFUSED: list[tuple[str, list[Tensor], str]] = [
     ("top_p 2", [PROMPT, floats("top_p", 2)], "top_p is 2: .* above 0 and at most 1"),
     ("top_p NaN", [PROMPT, floats("top_p", float("nan"))], "top_p is nan: .* above 0 and at most 1"),
     ("top_k −1", [PROMPT, ints("top_k", -1)], "top_k is -1: .* between 0 and 1048576"),
+    ("21 log probabilities", [PROMPT, ints("top_logprobs", 21)], "top_logprobs is 21: .* between 0 and 20"),
     ("9 stop strings", [PROMPT, texts("stop", *"abcdefghi")], "stop holds 9 strings: at most 8"),
     ("empty stop string", [PROMPT, texts("stop", "")], "stop holds a string of 0 bytes: 1 to 256"),
     ("stop of 257 bytes", [PROMPT, texts("stop", "x" * 257)], "stop holds a string of 257 bytes: 1 to 256"),

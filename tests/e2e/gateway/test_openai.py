@@ -48,6 +48,12 @@ def opened(url: str) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=BOUND)
 
 
+def streamed_logprobs(client: openai.OpenAI, **asked: object) -> list[object]:
+    """Those of all chunks of an answer."""
+    parts = [chunk.choices[0].logprobs for chunk in client.chat.completions.create(**asked, stream=True)]
+    return [one for part in parts if part for one in part.content]
+
+
 @pytest.fixture(scope="module")
 def url(fakes: TritonServer) -> Iterator[str]:
     with gateway(fakes.grpc_url) as url:
@@ -90,6 +96,17 @@ def test_a_field_beyond_the_models_limit_is_named(client: openai.OpenAI) -> None
         with pytest.raises(openai.BadRequestError, match="max_tokens is 1000000") as caught:
             client.chat.completions.create(model="llm", messages=CHAT, max_tokens=1_000_000, stream=stream)
         assert caught.value.param == "max_tokens"
+
+
+def test_log_probabilities_of_tokens_that_are_bytes(client: openai.OpenAI) -> None:
+    asked = {"model": "llm", "messages": CHAT, "max_tokens": 40, "logprobs": True, "top_logprobs": 3}
+    (choice,) = client.chat.completions.create(**asked).choices
+    content = choice.logprobs.content
+    assert streamed_logprobs(client, **asked) == content
+    assert len(content) == 40
+    assert bytes(one.bytes[0] for one in content).decode(errors="replace") == choice.message.content
+    assert all(one.top_logprobs[0].bytes == one.bytes for one in content)
+    assert {len(one.top_logprobs) for one in content} == {3}
 
 
 def test_vectors_labels_and_words(client: openai.OpenAI, url: str) -> None:

@@ -159,7 +159,7 @@ def test_nobody_names_a_tenant_or_a_tier(serve: Serve) -> None:
         ({"stream_options": {"include_usage": True}}, "stream_options"),
         ({"model": ""}, "model"),
         ({"no_such_field": 1}, "no_such_field"),
-        ({"logprobs": True}, "logprobs"),
+        ({"top_logprobs": 2}, "top_logprobs"),
         ({"tools": []}, "tools"),
         ({"tools": [{"type": "web"}]}, "tools[0].type"),
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name"),
@@ -328,7 +328,7 @@ def test_text_completions(serve: Serve) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"prompt": []}, {"prompt": [1, 2]}, {"suffix": "x"}, {"logprobs": 2}, {"best_of": 3}, {"prompt": None}],
+    [{"prompt": []}, {"prompt": [1, 2]}, {"suffix": "x"}, {"logprobs": 21}, {"best_of": 3}, {"prompt": None}],
     ids=str,
 )
 def test_a_completion_that_cannot_be(serve: Serve, change: dict[str, object]) -> None:

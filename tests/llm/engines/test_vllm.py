@@ -17,7 +17,7 @@ from tests.llm.engine_core.rig import Loop
 from tests.llm.engines.tensorrt_llm.rig import H100, artefact
 from tests.llm.engines.vllm_rig import PlayedVllm
 from trimodal.llm.engines import artefact as gpu_artefact
-from trimodal.llm.engines.protocol import Engine, EngineRequest, Sampling, open_engine
+from trimodal.llm.engines.protocol import Engine, EngineRequest, Logprobs, Sampling, open_engine
 from trimodal.llm.engines.vllm import VllmRuntime
 from trimodal.llm.settings import LlmSettings
 
@@ -204,3 +204,25 @@ async def test_a_stream_that_nobody_reads_on_is_aborted_at_once(vllm: PlayedVllm
     assert (await reading).token_ids == [1]
     await stream.aclose()
     assert vllm.aborted == ["9"]
+
+
+def test_log_probabilities_in_its_words_and_back(vllm: PlayedVllm, tmp_path: Path) -> None:
+    from vllm.logprobs import Logprob
+
+    loop = Loop(opened(vllm, tmp_path))
+    assert (loop.link.info.without_logprobs, loop.link.info.max_top_logprobs) == ("", 20)
+    loop.link.add(ask(1))
+    loop.link.add(ask(2, top_logprobs=2))
+    eventually(lambda: len(vllm.requests()) == 2)
+    assert [request["sampling_params"].logprobs for request in vllm.requests()] == [None, 2]
+    # The chosen one comes first, whatever its rank.
+    first = {7: Logprob(-3.0, 9), 5: Logprob(-0.5, 1), 6: Logprob(-1.5, 2)}
+    second = {8: Logprob(-0.25, 1), 9: Logprob(-2.0, 2)}
+    vllm.say(2, [7, 8], "length", logprobs=[first, second])
+    assert loop.end(2).logprobs == (
+        Logprobs(-3.0, ((5, -0.5), (6, -1.5))),
+        Logprobs(-0.25, ((8, -0.25), (9, -2.0))),
+    )
+    vllm.say(1, [7], "length")
+    assert loop.end(1).logprobs == ()
+    loop.link.close()

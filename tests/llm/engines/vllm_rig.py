@@ -36,11 +36,16 @@ class PlayedVllm:
         self.recorder.returns("AsyncLLM.generate", self._play)
 
     def say(
-        self, id: int, tokens: list[int] | BaseException, reason: str | None = None, cached: int = 0
+        self,
+        id: int,
+        tokens: list[int] | BaseException,
+        reason: str | None = None,
+        cached: int = 0,
+        logprobs: Any = None,
     ) -> None:
         """What request `id` gives next, from any thread."""
         assert self.loop
-        self.loop.call_soon_threadsafe(self._line(str(id)).put_nowait, (tokens, reason, cached))
+        self.loop.call_soon_threadsafe(self._line(str(id)).put_nowait, (tokens, reason, cached, logprobs))
 
     def report(self, usage: float) -> None:
         """A step's figures, to every logger that was made."""
@@ -75,11 +80,12 @@ class PlayedVllm:
         try:
             while not finished:
                 warm = prompt["prompt_token_ids"] == WARM_UP
-                tokens, reason, cached = ([4], "length", 0) if warm else await self._line(request_id).get()
+                first = [4], "length", 0, None
+                tokens, reason, cached, logprobs = first if warm else await self._line(request_id).get()
                 if isinstance(tokens, BaseException):
                     raise tokens
                 finished = reason is not None
-                made = make(completion, token_ids=tokens, finish_reason=reason)
+                made = make(completion, token_ids=tokens, finish_reason=reason, logprobs=logprobs)
                 yield make(output, outputs=[made], finished=finished, num_cached_tokens=cached)
         except (asyncio.CancelledError, GeneratorExit):
             self.aborted.append(request_id)

@@ -10,7 +10,7 @@ from tests.llm.doubles.sinks import Collector
 from trimodal.cache.values import Entry, Hit
 from trimodal.errors import Cancelled, InternalError
 from trimodal.llm.detokenizer import TextStream
-from trimodal.llm.engines.protocol import Sampling
+from trimodal.llm.engines.protocol import Output, Sampling
 from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.request.outputs import Delta
 from trimodal.llm.request.request import GenerationRequest
@@ -33,7 +33,7 @@ def generation_of(first: RequestState, predicted: float = math.nan, tier: Tier |
 def say(generation: Generation, text: str, finish: str | None = None, cached: int = 0) -> None:
     ids = list(text.encode())
     generation.ticket.completion_tokens += len(ids)
-    generation.push(ids, finish, cached)
+    generation.push(Output(1, ids, finish, cached))
 
 
 def last(state: RequestState) -> Delta:

@@ -1,7 +1,10 @@
+import json
+from dataclasses import replace
+
 import numpy as np
 
 from tests.project.test_configs import profiles
-from trimodal.llm.request.outputs import Delta, Note, columns
+from trimodal.llm.request.outputs import Delta, Note, TokenLogprob, columns
 from trimodal.llm.request.request import INPUTS
 
 KINDS = {"TYPE_STRING": np.object_, "TYPE_INT32": np.int32, "TYPE_FP32": np.float32}
@@ -31,5 +34,22 @@ def test_names_and_types_are_those_of_every_profile() -> None:
         declared = {
             output.name: KINDS[model_config_pb2.DataType.Name(output.data_type)] for output in model.output
         }
-        assert {name: array.dtype for name, array in columns(LAST).items()} == declared
+        told = columns(replace(LAST, logprobs=()))
+        assert {name: array.dtype for name, array in told.items()} == declared
         assert {name.name for name in model.input} == set(INPUTS)
+
+
+def test_log_probabilities_are_as_openai_has_them_and_only_where_they_were_asked_for() -> None:
+    top = (TokenLogprob(b"a", -0.25), TokenLogprob(b"\xf0\x9f", -2.0))
+    delta = Delta("a", "", 5, 0, 1, 1, logprobs=[TokenLogprob(b"a", -0.25, top)])
+    assert json.loads(columns(delta)["logprobs"][0]) == [
+        {
+            "token": "a", "bytes": [97], "logprob": -0.25,
+            "top_logprobs": [
+                {"token": "a", "bytes": [97], "logprob": -0.25},
+                {"token": "\\xf0\\x9f", "bytes": [240, 159], "logprob": -2.0},
+            ],
+        }
+    ]  # fmt: skip
+    assert json.loads(columns(Delta("", "stop", 5, 0, 1, 0, logprobs=()))["logprobs"][0]) == []
+    assert "logprobs" not in columns(Delta("a", "", 5, 0, 1, 1))

@@ -98,6 +98,8 @@ BAD = [
     ({"messages": text(CHAT), "tools": text(TOOLS), "tool_choice": text("f")}, "tool_choice is 'f'"),
     ({"text_input": text("a"), "stop": np.array([b"x"] * 3, dtype=object)}, "stop holds 3 strings"),
     ({"text_input": text("a"), "stop": text("")}, "stop holds a string of 0 bytes"),
+    ({"text_input": text("a"), "top_logprobs": np.array([21], np.int32)}, "top_logprobs is 21: .* 0 and 20"),
+    ({"text_input": text("a"), "top_logprobs": np.array([-1], np.int32)}, "top_logprobs is -1"),
     ({"text_input": text("a"), "stop": text(b"\xff")}, "stop is not valid UTF-8"),
 ]
 
@@ -131,3 +133,9 @@ def test_a_form_and_tools_become_a_grammar() -> None:
     assert (silent.sampling.grammar, silent.tools.told) == ("", ())
     one = read(messages=text(CHAT), tools=text(TOOLS), parallel_tool_calls=np.array([False]))
     assert one.tools.parallel is False
+
+
+def test_log_probabilities_are_asked_for_by_a_number_also_by_none() -> None:
+    asked = [read(text_input=text("a"), top_logprobs=np.array([top], np.int32)) for top in (0, 20)]
+    assert [request.sampling.top_logprobs for request in asked] == [0, 20]
+    assert read(text_input=text("a")).sampling.top_logprobs is None

@@ -111,3 +111,15 @@ def test_a_grammar_for_an_engine_that_keeps_none_is_refused() -> None:
         InvalidArgument, match="not supported by engine 'fake' as it runs here: it has no model"
     ):
         admission.check_form("root")
+
+
+def test_log_probabilities_that_an_engine_lacks_are_refused_by_name() -> None:
+    admission = make()
+    admission.info = replace(admission.info, max_top_logprobs=2)
+    admission.check_logprobs(2)
+    with pytest.raises(InvalidArgument, match="top_logprobs is 3: engine 'fake' tells 2 at most"):
+        admission.check_logprobs(3)
+    admission.info = replace(admission.info, without_logprobs="it has none")
+    admission.check_logprobs(None)
+    with pytest.raises(InvalidArgument, match="logprobs is not supported by engine 'fake' .*: it has none"):
+        admission.check_logprobs(0)

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from trimodal.client.async_iteration import is_cancelling
-from trimodal.client.decoding import read_note, readable
+from trimodal.client.decoding import read_logprobs, read_note, readable
 from trimodal.client.errors import ConnectionLost
 from trimodal.client.timing import Stopwatch, Timing
 from trimodal.client.transports.base import Responses, Tensors
-from trimodal.client.values import Answer, Delta, Note, Usage
+from trimodal.client.values import Answer, Delta, Note, TokenLogprob, Usage
 from trimodal.errors import TrimodalError
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class BaseStream(Generic[Item]):
         self._responses: Responses | None = None
         self._stopwatch = Stopwatch()
         self._parts: list[str] = []
+        self._logprobs: list[TokenLogprob] = []
         self._done = False
         self.usage = Usage()
         self.note = Note()
@@ -84,7 +85,8 @@ class BaseStream(Generic[Item]):
         """Waits for the rest and gives the whole answer."""
         async for _ in self:
             pass
-        return Answer(self.text, self.finish_reason, self.usage, self.timing, self.note)
+        logprobs = tuple(self._logprobs)
+        return Answer(self.text, self.finish_reason, self.usage, self.timing, self.note, logprobs)
 
     def cancel(self) -> None:
         """Ends the request on the server; the iteration stops after this. Nothing if it is over."""
@@ -139,6 +141,7 @@ class BaseStream(Generic[Item]):
             finish_reason = bytes(outputs["finish_reason"][0]).decode()
             names = ("prompt_tokens", "cached_tokens", "completion_tokens")
             usage = Usage(*(int(outputs[name][0]) for name in names))
+            logprobs = read_logprobs(outputs)
             if finish_reason:
                 self.note = read_note(outputs)
         tokens = usage.completion - self.usage.completion
@@ -146,11 +149,12 @@ class BaseStream(Generic[Item]):
         if text:
             self._stopwatch.text()
             self._parts.append(text)
+        self._logprobs += logprobs
         if finish_reason:
             self._done = True
             self.finish_reason = finish_reason
             self._stopwatch.end()
-        return Delta(text, tokens, finish_reason) if text or finish_reason else None
+        return Delta(text, tokens, finish_reason, logprobs) if text or finish_reason else None
 
     async def _drain(self) -> None:
         """Lets the call end in order; a call that is complete is better not cancelled."""

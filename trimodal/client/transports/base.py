@@ -21,12 +21,18 @@ Parameter = bool | int | float | str
 
 @dataclass(frozen=True)
 class Request:
-    """One request to one model. `parameters`: Triton's own (sequence_id, …) and the model's."""
+    """One request to one model.
+
+    Attributes:
+        parameters: Triton's own (sequence_id, …) and the model's.
+        metadata: headers of the gRPC call; names in lower case.
+    """
 
     model: str
     inputs: Tensors
     id: str = ""
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

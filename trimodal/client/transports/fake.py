@@ -10,9 +10,11 @@ It records the requests and which of them were cancelled. `fake_speech` has a mo
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -147,19 +149,37 @@ class _FakeResponses:
 def scripted(
     text: str, *, step: float = 0.0, finish_reason: str = "stop", prompt_tokens: int = 8
 ) -> Streaming:
-    """Makes an llm model that always answers `text`: a word is a token, each takes `step` seconds."""
+    """Makes an llm model that always answers `text`: a word is a token, each takes `step` seconds.
+
+    Log probabilities, where they are asked for, are -1/8 for the first word, and so on.
+    """
     words = re.findall(r"\s*\S+\s*?(?=\s|$)|\s+$", text) or [""]
 
     async def model(request: Request) -> AsyncIterator[Tensors]:
         limit = int(request.inputs.get("max_tokens", [len(words)])[0])
         said = words[:limit]
+        top = request.inputs.get("top_logprobs")
         for count, word in enumerate(said, 1):
             await asyncio.sleep(step)
             last = count == len(said)
             reason = "" if not last else finish_reason if limit >= len(words) else "length"
-            yield llm_outputs(word, reason, prompt_tokens=prompt_tokens, completion_tokens=count)
+            outputs = llm_outputs(word, reason, prompt_tokens=prompt_tokens, completion_tokens=count)
+            if top is not None:
+                outputs["logprobs"] = strings([json.dumps([_logprob(word, count, int(top[0]))]).encode()])
+            yield outputs
 
     return model
+
+
+def _logprob(word: str, count: int, top: int) -> dict[str, Any]:
+    """A token as the llm model tells it; "?" and "??" are what might have been there."""
+    texts = [word, *("?" * rank for rank in range(1, top))][:top]
+    others = [_entry(text, -count / 8 - rank) for rank, text in enumerate(texts)]
+    return {**_entry(word, -count / 8), "top_logprobs": others}
+
+
+def _entry(text: str, logprob: float) -> dict[str, Any]:
+    return {"token": text, "bytes": list(text.encode()), "logprob": logprob}
 
 
 def llm_outputs(

@@ -32,6 +32,11 @@ from trimodal.client.values import Model
 from trimodal.errors import RequestError, Unavailable
 
 _MESSAGE_BYTES = 256 << 20
+Metadata = tuple[tuple[str, str], ...] | None
+
+
+def _metadata(request: Request) -> Metadata:
+    return tuple(request.metadata.items()) or None
 
 
 def _options(timeouts: Timeouts) -> list[tuple[str, int]]:
@@ -83,7 +88,7 @@ class GrpcTransport:
         self._connections: list[_Connection] = []
 
     async def infer(self, request: Request, timeouts: Timeouts) -> dict[str, Array]:
-        return decode(await self._unary("ModelInfer", encode(request), timeouts))
+        return decode(await self._unary("ModelInfer", encode(request), timeouts, _metadata(request)))
 
     async def stream(self, request: Request, timeouts: Timeouts) -> GrpcResponses:
         message = encode(request)
@@ -93,7 +98,7 @@ class GrpcTransport:
         def release() -> None:
             connection.requests -= 1
 
-        call = connection.stub.ModelStreamInfer(timeout=timeouts.total)
+        call = connection.stub.ModelStreamInfer(timeout=timeouts.total, metadata=_metadata(request))
         responses = GrpcResponses(call, self._url, timeouts.silence, release)
         await responses.send(message)
         return responses
@@ -152,11 +157,12 @@ class GrpcTransport:
         connection.requests += 1
         return connection
 
-    async def _unary(self, method: str, message: Any, timeouts: Timeouts) -> Any:
+    async def _unary(self, method: str, message: Any, timeouts: Timeouts, metadata: Metadata = None) -> Any:
         connection = self._take()
         try:
             # One response is one silence: without a deadline of its own the request gets that one.
-            return await getattr(connection.stub, method)(message, timeout=timeouts.total or timeouts.silence)
+            call = getattr(connection.stub, method)
+            return await call(message, timeout=timeouts.total or timeouts.silence, metadata=metadata)
         except grpc.aio.AioRpcError as error:
             raise from_status(error.code(), error.details(), self._url) from None
         finally:

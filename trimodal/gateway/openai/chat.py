@@ -8,7 +8,7 @@ from typing import Any
 
 from trimodal.client.client import Client
 from trimodal.client.streams.ask import AskStream
-from trimodal.client.values import Message
+from trimodal.client.values import Answer, Message, TokenLogprob
 from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.answering import event
 from trimodal.gateway.errors import ApiError, unsupported
@@ -26,6 +26,7 @@ from trimodal.gateway.openai.generation import (
     usage_body,
     whole,
 )
+from trimodal.gateway.openai.logprobs import CompletionLogprobs, chat_logprobs, completion_names
 from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest, Generation
 from trimodal.gateway.quota import Usage
 
@@ -60,7 +61,7 @@ class Chat:
             {
                 "index": index,
                 "message": {"role": "assistant", **message, "refusal": None},
-                "logprobs": None,
+                "logprobs": chat_logprobs(answer.logprobs) if self._request.logprobs else None,
                 "finish_reason": _reason(answer.finish_reason, called="tool_calls" in message),
             }
             for index, answer in enumerate(answers)
@@ -77,6 +78,7 @@ class Chat:
         streams = await self._streams()
         name = named("chatcmpl", "chat.completion.chunk", self._request.model)
         readers: dict[int, CallReader] = {}
+        untold: dict[int, list[TokenLogprob]] = {}  # of text that a reader of calls still holds back
         async for index, delta in deltas(streams, usage):
             chunks, last = b"", bool(delta.finish_reason)
             if index not in readers:
@@ -85,9 +87,14 @@ class Chat:
                 chunks = event(_chunk(name, index, {"role": "assistant", "content": ""}, **found))
             reader = readers[index]
             parts = reader.read(delta.text, last=last) if self._request.calls_tools else text_part(delta.text)
-            chunks += b"".join(event(_chunk(name, index, part)) for part in parts)
+            tokens = untold.setdefault(index, [])
+            tokens += delta.logprobs
+            for part in parts:
+                chunks += event(_chunk(name, index, part, tokens))
+                tokens.clear()
             if last:
-                chunks += event(_last(name, index, {"delta": {}}, streams[index], called=reader.calls > 0))
+                empty = {"delta": {}, "logprobs": chat_logprobs(tokens) if tokens else None}
+                chunks += event(_last(name, index, empty, streams[index], called=reader.calls > 0))
             if chunks:
                 yield chunks
         self._remember(streams)
@@ -99,7 +106,7 @@ class Chat:
         if self._plain is not None:
             return _llm_streams(self._request, self._client, self._caller, [(None, self._plain)])
         *earlier, question = self._chat
-        history = [await self._findings.turn(said) for said in earlier]
+        history = [await self._findings.turn(said, self._client) for said in earlier]
         samples = None
         if question.audio is not None:
             samples = await asyncio.to_thread(read_samples, question.audio, question.field)
@@ -135,12 +142,13 @@ class Completion:
 
     async def whole(self, usage: Usage) -> tuple[Any, Mapping[str, str]]:
         """The answer's body and headers."""
-        answers = await whole(self._streams, usage)
+        with completion_names():
+            answers = await whole(self._streams, usage)
         choices = [
             {
                 "index": index,
                 "text": self._echo(index) + answer.text,
-                "logprobs": None,
+                "logprobs": self._told(answer),
                 "finish_reason": _reason(answer.finish_reason),
             }
             for index, answer in enumerate(answers)
@@ -151,20 +159,26 @@ class Completion:
     async def events(self, usage: Usage) -> AsyncIterator[bytes]:
         """Chunks of text, the reason of the end, and the usage if it is asked for."""
         name = named("cmpl", "text_completion", self._request.model)
-        begun: set[int] = set()
-        async for index, delta in deltas(self._streams, usage):
-            text = delta.text if index in begun else self._echo(index) + delta.text
-            begun.add(index)
-            chunks = b""
-            if text:
-                choice = {"index": index, "text": text, "logprobs": None, "finish_reason": None}
-                chunks = event(name.body(choices=[choice]))
-            if delta.finish_reason:
-                chunks += event(_last(name, index, {"text": "", "logprobs": None}, self._streams[index]))
-            if chunks:
-                yield chunks
+        begun: dict[int, CompletionLogprobs] = {}
+        with completion_names():
+            async for index, delta in deltas(self._streams, usage):
+                text = delta.text if index in begun else self._echo(index) + delta.text
+                logprobs = begun.setdefault(index, CompletionLogprobs(self._request.logprobs or 0))
+                chunks = b""
+                if text:
+                    told = logprobs.part(delta.logprobs) if self._request.logprobs is not None else None
+                    choice = {"index": index, "text": text, "logprobs": told, "finish_reason": None}
+                    chunks = event(name.body(choices=[choice]))
+                if delta.finish_reason:
+                    chunks += event(_last(name, index, {"text": "", "logprobs": None}, self._streams[index]))
+                if chunks:
+                    yield chunks
         if _wants_usage(self._request):
             yield event(name.body(choices=[], usage=_usage(self._request, self._streams)))
+
+    def _told(self, answer: Answer) -> dict[str, Any] | None:
+        asked = self._request.logprobs
+        return None if asked is None else CompletionLogprobs(asked).part(answer.logprobs)
 
     def _echo(self, index: int) -> str:
         return self._request.prompts[index // self._request.n] if self._request.echo else ""
@@ -201,8 +215,11 @@ def _body(
     )
 
 
-def _chunk(name: Named, index: int, delta: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
+def _chunk(
+    name: Named, index: int, delta: dict[str, Any], tokens: Sequence[TokenLogprob] = (), /, **fields: Any
+) -> dict[str, Any]:
+    logprobs = chat_logprobs(tokens) if tokens else None
+    choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}
     return name.body(choices=[choice], **fields)
 
 

@@ -65,8 +65,7 @@ def plain(chat: Sequence[Said]) -> list[Message] | None:
 class Findings:
     """What was heard and seen in files, by their hashes; the oldest are forgotten."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self) -> None:
         self._known: OrderedDict[bytes, str | tuple[Prediction, ...]] = OrderedDict()
 
     def keep(self, said: Said, heard: str, labels: tuple[Prediction, ...]) -> None:
@@ -76,20 +75,20 @@ class Findings:
         if said.image is not None:
             self._put(said.image, labels)
 
-    async def turn(self, said: Said) -> Turn:
-        """An earlier message as the assistant takes it."""
+    async def turn(self, said: Said, client: Client) -> Turn:
+        """An earlier message as the assistant takes it; `client` asks what is not known."""
         turn = Turn(role=said.role, content=said.text)
         if said.audio is not None:
             heard = self._get(said.audio)
             if heard is None:
                 samples = await asyncio.to_thread(read_samples, said.audio, said.field)
-                heard = (await self._client.transcribe(samples)).text.strip()
+                heard = (await client.transcribe(samples)).text.strip()
                 self._put(said.audio, heard)
             turn["heard"] = str(heard)
         if said.image is not None:
             labels = self._get(said.image)
             if labels is None:
-                (row,) = await self._client.classify([said.image])
+                (row,) = await client.classify([said.image])
                 labels = tuple(row)
                 self._put(said.image, labels)
             assert not isinstance(labels, str)

@@ -19,6 +19,7 @@ MAX_CHOICES = 16
 MAX_MESSAGES = 1024
 MAX_TEXTS = 2048
 MAX_TOOLS = 64
+MAX_TOP_LOGPROBS = 20
 
 
 class Body(BaseModel):
@@ -251,7 +252,7 @@ class ChatRequest(Generation):
     max_completion_tokens: int | None = Field(default=None, ge=1)
     response_format: ResponseFormat | None = None
     logprobs: bool | None = None
-    top_logprobs: int | None = None
+    top_logprobs: int | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
     tools: list[Tool] | None = Field(default=None, min_length=1, max_length=MAX_TOOLS)
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
@@ -273,9 +274,9 @@ class ChatRequest(Generation):
             for field in ("tool_choice", "parallel_tool_calls"):
                 if getattr(self, field) not in (None, "none"):
                     raise ApiError(400, f"{field} is only allowed when tools are given", param=field)
-        for field in ("logprobs", "top_logprobs"):
-            if getattr(self, field):
-                raise unsupported(field, "is not supported by this model")
+        if self.top_logprobs is not None and not self.logprobs:
+            problem = "top_logprobs is only allowed when logprobs is true"
+            raise ApiError(400, problem, param="top_logprobs")
         if self.modalities and self.modalities != ["text"]:
             raise unsupported("modalities", "other than ['text'] are not supported by this model")
         if self.store:
@@ -285,6 +286,7 @@ class ChatRequest(Generation):
         options = super().options(choice)
         options["max_tokens"] = self.max_completion_tokens or self.max_tokens
         options["response_format"] = self.response_format.for_model() if self.response_format else None
+        options["top_logprobs"] = (self.top_logprobs or 0) if self.logprobs else None
         if self.tools:
             which = self.tool_choice
             options["tools"] = [tool.model_dump(exclude_none=True) for tool in self.tools]
@@ -300,7 +302,7 @@ class CompletionRequest(Generation):
     echo: bool = False
     best_of: int | None = None
     suffix: str | None = None
-    logprobs: int | None = None
+    logprobs: int | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
 
     @property
     def prompts(self) -> list[str]:
@@ -310,10 +312,13 @@ class CompletionRequest(Generation):
         super().refuse_unsupported()
         if self.suffix:
             raise unsupported("suffix", "is not supported by this model")
-        if self.logprobs is not None:
-            raise unsupported("logprobs", "is not supported by this model")
+        if self.echo and self.logprobs is not None:
+            raise unsupported("echo", "is not supported beside logprobs: prompts have none here")
         if self.best_of is not None and self.best_of != self.n:
             raise unsupported("best_of", f"is {self.best_of} and n is {self.n}: this server takes equal ones")
+
+    def options(self, choice: int) -> Options:
+        return Options(**super().options(choice), top_logprobs=self.logprobs)
 
 
 class InputText(Body):

@@ -32,7 +32,8 @@ class Sessions:
         self._refuse_while_draining()
         with ExitStack() as stack:
             stack.enter_context(self._access.quota.use(caller.key))
-            session = Session(self._client, self._access, caller, config)
+            client = self._client.with_metadata(caller.trace)
+            session = Session(client, self._access, caller, config)
             self._sessions[session.id] = session
             task = asyncio.ensure_future(self._run(session, stack.pop_all()))
         self._tasks.add(task)

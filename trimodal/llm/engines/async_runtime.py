@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError  # not the built-in one before Python 3.11
 from contextlib import aclosing
 from typing import Any, Protocol, TypeVar
 
 from trimodal.errors import OperatorError
-from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
+from trimodal.llm.engines.protocol import EngineRequest, Logprobs, Output, Sampling
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +91,24 @@ class AsyncRuntime(Protocol):
 def finish_reason(reason: str | None) -> str | None:
     """Ours for a library's: what nobody asked for (its own abort, a timeout, a repetition) is an error."""
     return reason if reason in (None, "stop", "length") else "error"
+
+
+def ranked(
+    token_ids: Sequence[int], logprobs: Sequence[Mapping[int, Any]] | None, top: int | None
+) -> tuple[Logprobs, ...]:
+    """Ours for a library's.
+
+    Args:
+        logprobs: of each token, id → what has a `logprob`; the chosen token's id is among them.
+        top: how many were asked for; None: none at all.
+    """
+    if top is None:
+        return ()
+    made = []
+    for id, told in zip(token_ids, logprobs or (), strict=True):
+        best = sorted(((other, float(one.logprob)) for other, one in told.items()), key=lambda pair: -pair[1])
+        made.append(Logprobs(float(told[id].logprob), tuple(best[:top])))
+    return tuple(made)
 
 
 async def warm_up(runtime: AsyncRuntime) -> None:

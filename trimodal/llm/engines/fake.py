@@ -12,7 +12,15 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 from trimodal.llm.engines.prefix_mirror import PrefixMirror
-from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS, EngineInfo, EngineRequest, EngineStats, Output
+from trimodal.llm.engines.protocol import (
+    KV_BLOCK_TOKENS,
+    MAX_TOP_LOGPROBS,
+    EngineInfo,
+    EngineRequest,
+    EngineStats,
+    Logprobs,
+    Output,
+)
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tokenizer import ByteTokenizer
 
@@ -27,6 +35,12 @@ class _Sequence:
     @property
     def blocks(self) -> int:
         return -(-(self.prefilled + len(self.made)) // KV_BLOCK_TOKENS)
+
+
+def invented_logprobs(token: int, place: int, top: int) -> Logprobs:
+    """Log probabilities for tests: the token is the most likely one, the bytes after it come next."""
+    chosen = -(place % 4 + 1) / 8
+    return Logprobs(chosen, tuple(((token + rank) % 256, chosen - rank) for rank in range(top)))
 
 
 class FakeEngine:
@@ -45,8 +59,9 @@ class FakeEngine:
     def info(self) -> EngineInfo:
         s = self._settings
         return EngineInfo(
-            "fake", s.num_kv_blocks, KV_BLOCK_TOKENS, s.max_num_seqs, 1 << 20, unstructured="it has no model"
-        )
+            "fake", s.num_kv_blocks, KV_BLOCK_TOKENS, s.max_num_seqs, 1 << 20, unstructured="it has no model",
+            max_top_logprobs=MAX_TOP_LOGPROBS,
+        )  # fmt: skip
 
     def add(self, request: EngineRequest) -> None:
         caching = self._settings.enable_prefix_caching
@@ -104,7 +119,9 @@ class FakeEngine:
         if finish:
             del self._running[request.id]
             self._prefix.finish(request.id, sequence.made)
-        return Output(request.id, [token], finish, sequence.cached)
+        top = request.sampling.top_logprobs
+        logprobs = () if top is None else (invented_logprobs(token, len(sequence.made), top),)
+        return Output(request.id, [token], finish, sequence.cached, logprobs=logprobs)
 
     def stats(self) -> EngineStats:
         used = sum(sequence.blocks for sequence in self._running.values())

@@ -15,6 +15,8 @@ from trimodal.llm.settings import LlmSettings
 
 KV_BLOCK_TOKENS = 32
 """Tokens of one KV block in OpenVINO GenAI on the CPU and in TensorRT-LLM; the fake engine keeps to it."""
+MAX_TOP_LOGPROBS = 20
+"""As many as OpenAI's API has, and vLLM unless it is told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class Sampling:
             each time; 0 is none.
         repetition_penalty: divides the logits of tokens that prompt or answer have; 1 is none.
         grammar: what the answer must follow, in xgrammar's EBNF; "": nothing.
+        top_logprobs: tells the log probability of each token, and of so many of the most likely in its place;
+            None: no log probabilities.
     """
 
     max_tokens: int
@@ -38,6 +42,7 @@ class Sampling:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     grammar: str = ""
+    top_logprobs: int | None = None
 
     @property
     def penalties(self) -> tuple[float, float, float]:
@@ -54,11 +59,27 @@ class EngineRequest:
 
 
 @dataclass(frozen=True)
+class Logprobs:
+    """Natural logarithms of probabilities at one place of an answer, as the model gave them.
+
+    That is before temperature, penalties and filters.
+
+    Attributes:
+        chosen: of the token that is there.
+        top: the most likely tokens and theirs, best first.
+    """
+
+    chosen: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True)
 class Output:
     """What one step made of one sequence: new tokens only; `finish_reason` is set on its last output.
 
     `finish_reason` is "stop" (end-of-sequence token), "length", or "error" with a sentence in `error`.
-    `cached_tokens` is how many prompt tokens came out of the prefix cache.
+    `cached_tokens` is how many prompt tokens came out of the prefix cache. `logprobs` has one entry for each
+    token, if they were asked for.
     """
 
     id: int
@@ -66,6 +87,7 @@ class Output:
     finish_reason: str | None = None
     cached_tokens: int = 0
     error: str = ""
+    logprobs: tuple[Logprobs, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,6 +117,8 @@ class EngineInfo:
     max_model_len: int  # longest sequence, prompt and answer together, in tokens
     lookahead: int = 0  # tokens beyond the answer for which a sequence may hold KV blocks (speculation)
     unstructured: str = ""  # why it cannot hold answers to a grammar; "": it can
+    without_logprobs: str = ""  # why it tells no log probabilities; "": it does, of each chosen token
+    max_top_logprobs: int = 0  # of how many of the most likely tokens it tells them, too
 
 
 class Engine(Protocol):

@@ -14,8 +14,15 @@ from typing import Any
 from trimodal.llm.engines import artefact as gpu_artefact
 from trimodal.llm.engines.artefact import GpuArtefact
 from trimodal.llm.engines.async_engine import AsyncEngine
-from trimodal.llm.engines.async_runtime import LoopThread, finish_reason, warm_up
-from trimodal.llm.engines.protocol import Engine, EngineInfo, EngineRequest, Output, Sampling
+from trimodal.llm.engines.async_runtime import LoopThread, finish_reason, ranked, warm_up
+from trimodal.llm.engines.protocol import (
+    MAX_TOP_LOGPROBS,
+    Engine,
+    EngineInfo,
+    EngineRequest,
+    Output,
+    Sampling,
+)
 from trimodal.llm.settings import LlmSettings
 
 _ENVIRONMENT = {
@@ -54,6 +61,7 @@ def open_vllm(settings: LlmSettings) -> Engine:
         block_tokens=block_tokens,
         max_num_seqs=settings.max_num_seqs,
         max_model_len=int(config.model_config.max_model_len),  # as vLLM fitted it to its memory
+        max_top_logprobs=MAX_TOP_LOGPROBS,
     )
     return AsyncEngine(loop, runtime, info, settings.stall_timeout_s)
 
@@ -123,8 +131,9 @@ class VllmRuntime:
         async with aclosing(updates):
             async for update in updates:
                 completion = update.outputs[0]
-                reason = finish_reason(completion.finish_reason)
-                yield Output(request.id, list(completion.token_ids), reason, update.num_cached_tokens or 0)
+                reason, tokens = finish_reason(completion.finish_reason), list(completion.token_ids)
+                logprobs = ranked(tokens, completion.logprobs, request.sampling.top_logprobs)
+                yield Output(request.id, tokens, reason, update.num_cached_tokens or 0, logprobs=logprobs)
 
     def alive(self) -> bool:
         return not self._engine.errored
@@ -150,6 +159,7 @@ class VllmRuntime:
             repetition_penalty=sampling.repetition_penalty,
             seed=sampling.seed,  # None: its own generator runs on, and no answer repeats another
             structured_outputs=_structured(sampling.grammar),
+            logprobs=sampling.top_logprobs,
             stop_token_ids=self._eos_ids,
             detokenize=False,
             output_kind=RequestOutputKind.DELTA,

@@ -13,6 +13,7 @@ from trimodal.llm.engines.protocol import EngineInfo, EngineStats, Output
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.registry import RequestRegistry
 from trimodal.llm.frontend.request_state import Generation, RequestState
+from trimodal.llm.logprobs import TextLogprobs
 from trimodal.llm.scheduler.admission import Admission
 from trimodal.llm.scheduler.scheduler import Scheduler
 from trimodal.llm.settings import LlmSettings
@@ -48,8 +49,8 @@ class Dispatcher:
         if self._unavailable:
             raise Unavailable(self._unavailable)
 
-    def add(self, state: RequestState, text: TextStream) -> None:
-        """Queues a generation for a request.
+    def add(self, state: RequestState, text: TextStream, logprobs: TextLogprobs | None = None) -> None:
+        """Queues a generation for a request; `logprobs` where it asks for them.
 
         Raises:
             Unavailable: no engine, no room, or too late for its deadline.
@@ -57,7 +58,7 @@ class Dispatcher:
         self.check_engine()
         ticket = state.ticket(next(self._ids))
         self._scheduler.admit(ticket)
-        self._registry.begin(Generation(ticket, state, text))
+        self._registry.begin(Generation(ticket, state, text, logprobs))
 
     def join(self, state: RequestState) -> bool:
         """Lets a request listen to an identical one under way; False: there is none."""
@@ -164,7 +165,7 @@ class Dispatcher:
             self.end(generation, InternalError(output.error))
             return False
         self._scheduler.progress(generation.ticket, len(output.token_ids), output.cached_tokens)
-        if not generation.push(output.token_ids, output.finish_reason, output.cached_tokens):
+        if not generation.push(output):
             return False
         if output.finish_reason is None:  # a stop string, which the engine does not know
             self._engine.client.cancel(generation.id)

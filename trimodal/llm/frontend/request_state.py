@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from trimodal.cache.protocol import Lookup
 from trimodal.cache.values import Hit, Question
 from trimodal.errors import RequestError, Unavailable
 from trimodal.llm.detokenizer import TextStream
-from trimodal.llm.engines.protocol import EngineRequest
+from trimodal.llm.engines.protocol import EngineRequest, Output
 from trimodal.llm.frontend.metrics import LlmMetrics
-from trimodal.llm.request.outputs import Delta, Note, Sink
+from trimodal.llm.logprobs import TextLogprobs
+from trimodal.llm.request.outputs import Delta, Note, Sink, TokenLogprob
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.tiers import Tier
 from trimodal.llm.scheduler.retry_after import bounded
@@ -34,7 +36,9 @@ class Generation:
     shared) if it is `storable`: no listener has forbidden it.
     """
 
-    def __init__(self, ticket: Ticket, first: RequestState, text: TextStream) -> None:
+    def __init__(
+        self, ticket: Ticket, first: RequestState, text: TextStream, logprobs: TextLogprobs | None = None
+    ) -> None:
         self.ticket = ticket
         self.question = first.question
         self.storable = first.question is not None
@@ -43,6 +47,7 @@ class Generation:
         self.sampling = first.request.sampling
         self.finish_reason = ""
         self._text = text
+        self._logprobs = logprobs
         # The text so far is only needed by listeners that join later, and by the cache.
         self._texts: list[str] | None = [] if first.question else None
         self.join(first)
@@ -95,14 +100,18 @@ class Generation:
             state.started = self.ticket.started
             state.predicted_ttft = self._predicted_ttft(state)
 
-    def push(self, token_ids: list[int], finish_reason: str | None, cached_tokens: int) -> bool:
+    def push(self, output: Output) -> bool:
         """Turns a step's tokens into text for all listeners; True when the answer is complete."""
-        text, stopped = self._text.push(token_ids, last=finish_reason is not None)
-        self.finish_reason = "stop" if stopped else finish_reason or ""
+        token_ids = output.token_ids
+        text, stopped = self._text.push(token_ids, last=output.finish_reason is not None)
+        self.finish_reason = "stop" if stopped else output.finish_reason or ""
         if self._texts is not None:
             self._texts.append(text)
+        logprobs: Sequence[TokenLogprob] = ()
+        if self._logprobs:
+            logprobs = self._logprobs.push(token_ids, output.logprobs, text, last=bool(self.finish_reason))
         for state in self.listeners:
-            state.push(text, len(token_ids), self.finish_reason, cached_tokens)
+            state.push(text, len(token_ids), self.finish_reason, output.cached_tokens, logprobs)
         return bool(self.finish_reason)
 
     def _predicted_ttft(self, state: RequestState) -> float:
@@ -149,6 +158,7 @@ class RequestState:
     _similarity: float = 0.0
     _pending: str = ""
     _pending_tokens: int = 0
+    _pending_logprobs: list[TokenLogprob] = field(default_factory=list)
     _finish: str = ""
     _error: RequestError | None = None
     _last_sent: float = 0.0
@@ -200,7 +210,14 @@ class RequestState:
             logger.exception("a client cannot be asked", extra={"request_id": self.request_id})
             return True
 
-    def push(self, text: str, tokens: int, finish_reason: str, cached_tokens: int = 0) -> None:
+    def push(
+        self,
+        text: str,
+        tokens: int,
+        finish_reason: str,
+        cached_tokens: int = 0,
+        logprobs: Sequence[TokenLogprob] = (),
+    ) -> None:
         """Takes new text, and ends the request if there is a finish_reason."""
         if self.ended:
             return
@@ -209,6 +226,7 @@ class RequestState:
         self.completion_tokens += tokens
         self._pending += text
         self._pending_tokens += tokens
+        self._pending_logprobs += logprobs
         if finish_reason:
             self._finish = finish_reason
             self.ended = True
@@ -248,6 +266,7 @@ class RequestState:
             self.completion_tokens,
             self._pending_tokens,
             self._note() if self._finish else None,
+            None if self.request.sampling.top_logprobs is None else self._pending_logprobs,
         )
         self._drop_unsent()
         return delta
@@ -275,7 +294,7 @@ class RequestState:
         return self.arrived + milliseconds / 1e3 if milliseconds else math.inf
 
     def _drop_unsent(self) -> None:
-        self._pending, self._finish, self._pending_tokens = "", "", 0
+        self._pending, self._finish, self._pending_tokens, self._pending_logprobs = "", "", 0, []
 
     def _note(self) -> Note:
         return Note(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,10 +26,25 @@ class Note:
 
 
 @dataclass(frozen=True)
+class TokenLogprob:
+    """One token of an answer: the bytes of UTF-8 that it stands for, maybe part of a character.
+
+    Attributes:
+        logprob: natural, at most 0.
+        top: the most likely tokens in its place, best first.
+    """
+
+    token: bytes
+    logprob: float
+    top: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True)
 class Delta:
     """New text of an answer, with the usage so far; `finish_reason` is empty until the last one.
 
-    `tokens` counts the completion tokens behind this delta alone; the last one has a `note`.
+    `tokens` counts the completion tokens behind this delta alone; the last one has a `note`. `logprobs` are
+    of the tokens of this text; None: not asked for.
     """
 
     text: str
@@ -37,6 +54,7 @@ class Delta:
     completion_tokens: int
     tokens: int
     note: Note | None = None
+    logprobs: Sequence[TokenLogprob] | None = None
 
 
 def columns(delta: Delta) -> dict[str, NDArray[Any]]:
@@ -51,6 +69,8 @@ def columns(delta: Delta) -> dict[str, NDArray[Any]]:
         "cached_tokens": (delta.cached_tokens, np.int32),
         "completion_tokens": (delta.completion_tokens, np.int32),
     }
+    if delta.logprobs is not None:
+        rows["logprobs"] = (json.dumps([_entry(one) for one in delta.logprobs]).encode(), np.object_)
     if note := delta.note:
         # JSON has no nan, and Triton's HTTP endpoint would write one all the same.
         predicted = note.predicted_ttft_s * 1e3 if math.isfinite(note.predicted_ttft_s) else -1.0
@@ -62,6 +82,16 @@ def columns(delta: Delta) -> dict[str, NDArray[Any]]:
             "predicted_ttft_ms": (predicted, np.float32),
         }
     return {name: np.array([value], kind) for name, (value, kind) in rows.items()}
+
+
+def _entry(one: TokenLogprob) -> dict[str, Any]:
+    """As OpenAI's API has it."""
+    return {**_token(one), "top_logprobs": [_token(other) for other in one.top]}
+
+
+def _token(one: TokenLogprob) -> dict[str, Any]:
+    text = one.token.decode(errors="backslashreplace")  # part of a character: its bytes, as \xf0
+    return {"token": text, "bytes": list(one.token), "logprob": one.logprob}
 
 
 class Sink(Protocol):

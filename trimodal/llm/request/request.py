@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trimodal.errors import InvalidArgument
-from trimodal.llm.engines.protocol import Sampling
+from trimodal.llm.engines.protocol import MAX_TOP_LOGPROBS, Sampling
 from trimodal.llm.request.messages import read_messages
 from trimodal.llm.request.terms import (
     PARAMETERS,
@@ -32,7 +32,7 @@ from trimodal.triton.fields import Inputs, boolean, decode, integer, number, tex
 INPUTS = (
     *("text_input", "messages", "max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "stop"),
     *("presence_penalty", "frequency_penalty", "repetition_penalty"),
-    *("response_format", "tools", "tool_choice", "parallel_tool_calls"),
+    *("response_format", "tools", "tool_choice", "parallel_tool_calls", "top_logprobs"),
     *PARAMETERS,
     *("cancel_key", "cancel"),
 )
@@ -119,6 +119,7 @@ def read_request(
         frequency_penalty=number(inputs, "frequency_penalty", 0.0, -2.0, 2.0),
         repetition_penalty=number(inputs, "repetition_penalty", 1.0, 0.0, 10.0, above=True),
         grammar=constraint(text(inputs, "response_format", MAX_BYTES), tools, settings.max_grammar_bytes),
+        top_logprobs=integer(inputs, "top_logprobs", None, 0, MAX_TOP_LOGPROBS),
     )
     if stops and sampling.grammar:
         # It would cut an answer in the middle, which then is not what was asked for.

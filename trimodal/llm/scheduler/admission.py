@@ -68,6 +68,18 @@ class Admission:
                 f"response_format and tools are not supported by engine '{engine}' as it runs here: {why}"
             )
 
+    def check_logprobs(self, top: int | None) -> None:
+        """Raises InvalidArgument: this engine does not tell log probabilities, or of fewer tokens."""
+        if top is None:
+            return
+        info = self.info
+        if info.without_logprobs:
+            why = f"is not supported by engine '{info.name}' as it runs here: {info.without_logprobs}"
+            raise InvalidArgument(f"logprobs {why}")
+        if top > info.max_top_logprobs:
+            most = info.max_top_logprobs
+            raise InvalidArgument(f"top_logprobs is {top}: engine '{info.name}' tells {most} at most")
+
     def fits(self, ticket: Ticket) -> bool:
         """Whether a batch slot and KV blocks for a whole request are free now, within its tier's share."""
         if len(self.reserved) >= self.info.max_num_seqs:

@@ -17,6 +17,7 @@ class SamplingParams:
     frequency_penalty: float | None
     seed: int | None
     temperature: float | None
+    logprobs: int | None
     return_perf_metrics: bool
     detokenize: bool
     add_special_tokens: bool
@@ -36,6 +37,7 @@ class SamplingParams:
         presence_penalty: float | None = None,
         frequency_penalty: float | None = None,
         guided_decoding: GuidedDecodingParams | None = None,
+        logprobs: int | None = None,
         return_perf_metrics: bool = False,
         detokenize: bool = True,
         add_special_tokens: bool = True,

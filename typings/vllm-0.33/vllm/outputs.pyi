@@ -1,8 +1,11 @@
 # vLLM 0.33.0, Python API: the part that this project calls. Signatures alone; see typings/README.md.
+from .logprobs import Logprob
+
 class CompletionOutput:
     index: int
     text: str
     token_ids: list[int]
+    logprobs: list[dict[int, Logprob]] | None
     finish_reason: str | None
     stop_reason: int | str | None
 

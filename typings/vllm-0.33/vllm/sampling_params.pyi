@@ -26,6 +26,7 @@ class SamplingParams:
     ignore_eos: bool
     max_tokens: int | None
     min_tokens: int
+    logprobs: int | None
     detokenize: bool
     output_kind: RequestOutputKind
     def __init__(
@@ -45,6 +46,7 @@ class SamplingParams:
         ignore_eos: bool = False,
         max_tokens: int | None = 16,
         min_tokens: int = 0,
+        logprobs: int | None = None,
         *,
         structured_outputs: StructuredOutputsParams | None = None,
         detokenize: bool = True,

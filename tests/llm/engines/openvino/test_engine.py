@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Output, Sampling, open_engine
@@ -303,3 +304,58 @@ def test_finish_reasons(opened, prompts):
     assert (driver.last(stopped).finish_reason, driver.last(cut).finish_reason) == ("stop", "length")
     assert len(driver.tokens(cut)) == 5
     assert driver.tokens(stopped)[:5] == driver.tokens(cut)
+
+
+def own_logprobs(prompt: list[int], made: list[int]) -> list[float]:
+    """Of tokens after a prompt, by the model alone: one pass over all of them, natural logarithms."""
+    import openvino
+
+    model = openvino.Core().compile_model(
+        str(VERSION / "openvino-int8" / "openvino_model.xml"), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
+    )
+    ids = np.array([prompt + made[:-1]], np.int64)
+    request = model.create_infer_request()
+    inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids), "beam_idx": np.zeros(1, np.int32)}
+    inputs["position_ids"] = np.arange(ids.shape[1])[None]
+    (logits,) = request.infer(inputs).values()
+    rows = logits[0][len(prompt) - 1 :].astype(np.float64)
+    sums = np.log(np.exp(rows - rows.max(1, keepdims=True)).sum(1)) + rows.max(1)
+    return [float(row[id] - total) for row, id, total in zip(rows, made, sums, strict=True)]
+
+
+@pytest.mark.parametrize("speculation", ["none", "prompt_lookup"])
+def test_log_probabilities_are_the_models_own_whatever_is_done_to_them_then(opened, speculation):
+    """Temperature, filters, penalties and grammars choose; the probabilities are told as they were before."""
+    driver = opened(speculation=speculation)
+    assert (driver.engine.info.without_logprobs, driver.engine.info.max_top_logprobs) == ("", 0)
+    prompt = [1, 4, 70, 300, 12]
+    for sampling in (
+        {},
+        {"temperature": 2.0, "seed": 5},
+        {"temperature": 1.5, "seed": 7, "top_k": 40, "top_p": 0.95, "min_p": 0.01},
+        {"temperature": 1.5, "seed": 7, "presence_penalty": 1.0, "repetition_penalty": 1.3},
+        {"temperature": 1.0, "seed": 1, "grammar": 'root ::= "{" [a-z ]* "}"'},
+    ):
+        id = driver.add(prompt, max_tokens=30, top_logprobs=0, **sampling)
+        driver.finish()
+        told = [one.chosen for output in driver.outputs if output.id == id for one in output.logprobs]
+        own = own_logprobs(prompt, driver.tokens(id))
+        # The KV cache has 8 bits. Logarithms of small probabilities are the least exact.
+        assert np.abs(np.array(told) - own).max() < 0.8
+        assert np.abs(np.array(told) - own).mean() < 0.15
+
+
+def test_who_asks_for_log_probabilities_gets_the_same_tokens_and_others_get_none(opened, prompts):
+    driver = opened()
+    sampling = {"temperature": 2.0, "seed": 3}
+    plain, told = (driver.add(prompts[0], top_logprobs=top, **sampling) for top in (None, 0))
+    driver.finish()
+    assert driver.tokens(plain) == driver.tokens(told)
+    assert all(output.logprobs == () for output in driver.outputs if output.id == plain)
+    assert all(
+        len(output.logprobs) == len(output.token_ids) for output in driver.outputs if output.id == told
+    )
+
+
+def test_beside_a_draft_model_it_has_none(opened):
+    assert opened(speculation="draft").engine.info.without_logprobs == "a draft model speculates"

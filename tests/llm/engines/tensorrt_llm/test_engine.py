@@ -130,3 +130,9 @@ def test_a_grammar_in_the_librarys_words(llm: PlayedLlm, engine: Engine) -> None
     eventually(lambda: llm.prompts() == [[101, 7, 7]])
     given: Any = llm.recorder.named("BaseLLM.generate_async")[-1].arguments["sampling_params"]
     assert given.guided_decoding.grammar == 'root ::= "a"'
+
+
+def test_a_compiled_engine_tells_no_log_probabilities_and_a_checkpoint_does(engine: Engine) -> None:
+    compiled = engine.info.name == "tensorrt_llm"
+    assert engine.info.without_logprobs == ("it was compiled without" if compiled else "")
+    assert compiled or engine.info.max_top_logprobs == 20

@@ -15,7 +15,7 @@ from tests.llm.doubles.sinks import eventually
 from tests.llm.engine_core.rig import Loop
 from tests.llm.engines.tensorrt_llm.rig import KV, PlayedLlm, ask, settings
 from trimodal.errors import OperatorError
-from trimodal.llm.engines.protocol import Engine, EngineRequest, Sampling, open_engine
+from trimodal.llm.engines.protocol import Engine, EngineRequest, Logprobs, Sampling, open_engine
 from trimodal.llm.engines.tensorrt_llm import runtime
 
 
@@ -165,3 +165,22 @@ def test_a_library_that_answers_nothing_is_not_opened(llm: PlayedLlm, tmp_path: 
         open_engine(settings(tmp_path))
     assert len(llm.recorder.named("BaseLLM.shutdown")) == 1
     eventually(lambda: threading.active_count() == threads)
+
+
+def test_log_probabilities_in_the_librarys_words_and_back(llm: PlayedLlm, engine: Engine) -> None:
+    from tensorrt_llm.executor.result import Logprob
+
+    loop = Loop(engine)
+    loop.link.add(ask(1, 101, top_logprobs=1))
+    eventually(lambda: len(llm.prompts()) == 1)
+    given: Any = llm.recorder.named("BaseLLM.generate_async")[-1].arguments["sampling_params"]
+    assert given.logprobs == 1
+    told = [{11: Logprob(-0.5, 1)}, {13: Logprob(-0.75, 1), 12: Logprob(-2.0, 5)}, {2: Logprob(0.0, 1)}]
+    llm.say(101, [11], logprobs=told[:1])
+    llm.say(101, [12], logprobs=told[:2])
+    # It takes the stop token back, not what it has told of it.
+    llm.say(101, [2], "stop", token_ids=[11, 12], logprobs=told)
+    assert loop.end(1).finish_reason == "stop"
+    logprobs = [one for output in loop.outputs(1) for one in output.logprobs]
+    assert logprobs == [Logprobs(-0.5, ((11, -0.5),)), Logprobs(-2.0, ((13, -0.75),))]
+    loop.link.close()

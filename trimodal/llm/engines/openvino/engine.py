@@ -20,7 +20,14 @@ from trimodal.llm.engines.openvino.pipeline import (
 )
 from trimodal.llm.engines.openvino.speculation import SpeculationJudge
 from trimodal.llm.engines.prefix_mirror import PrefixMirror
-from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS, EngineInfo, EngineRequest, EngineStats, Output
+from trimodal.llm.engines.protocol import (
+    KV_BLOCK_TOKENS,
+    EngineInfo,
+    EngineRequest,
+    EngineStats,
+    Logprobs,
+    Output,
+)
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import read_manifest
 
@@ -64,6 +71,9 @@ class OpenVinoEngine:
             lookahead=settings.num_assistant_tokens + 1 if settings.speculation != "none" else 0,
             # Beside a draft model answers were seen that leave the grammar (2026.4); prompt lookup keeps it.
             unstructured="a draft model speculates" if settings.speculation == "draft" else "",
+            # Beside a draft model they are also what samples are accepted by (2026.4): to ask for the model's
+            # own would change which tokens come.
+            without_logprobs="a draft model speculates" if settings.speculation == "draft" else "",
         )
 
     def add(self, request: EngineRequest) -> None:
@@ -135,11 +145,15 @@ class OpenVinoEngine:
 
         sequence = self._sequences[id]
         tokens: list[int] = []
+        logprobs: tuple[Logprobs, ...] = ()
+        told = sequence.request.sampling.top_logprobs is not None
         stop, length = GenerationFinishReason.STOP, GenerationFinishReason.LENGTH
         reason = GenerationFinishReason.NONE
         while sequence.handle.can_read():  # read() without it never returns
             for output in sequence.handle.read().values():
                 tokens += output.generated_ids
+                if told:
+                    logprobs += tuple(map(Logprobs, output.generated_log_probs))
                 reason = output.finish_reason
         if tokens and not sequence.made:
             self._prefix.prefilled(id)
@@ -152,7 +166,7 @@ class OpenVinoEngine:
             self._prefix.finish(id, sequence.made)
         if not tokens and not finish:
             return None
-        return Output(id, tokens, finish, sequence.cached, error)
+        return Output(id, tokens, finish, sequence.cached, error, logprobs)
 
     def _count(self, outputs: list[Output], decoding: list[int], prefilling: int, seconds: float) -> None:
         made = {output.id: len(output.token_ids) for output in outputs}

@@ -88,6 +88,8 @@ def generation_config(
         # The pipeline's own default is one fixed seed: every unseeded answer would be the same.
         config.rng_seed = secrets.randbits(32) if sampling.seed is None else sampling.seed
     config.presence_penalty, config.frequency_penalty, config.repetition_penalty = sampling.penalties
+    if sampling.top_logprobs is not None:
+        config.logprobs = 1  # the chosen token's; 0: none
     if sampling.grammar:
         from openvino_genai import StructuredOutputConfig
 

@@ -13,7 +13,7 @@ from trimodal.llm.engines import artefact as gpu_artefact
 from trimodal.llm.engines.artefact import GpuArtefact
 from trimodal.llm.engines.async_engine import AsyncEngine
 from trimodal.llm.engines.async_runtime import LoopThread
-from trimodal.llm.engines.protocol import Engine, EngineInfo
+from trimodal.llm.engines.protocol import MAX_TOP_LOGPROBS, Engine, EngineInfo
 from trimodal.llm.engines.tensorrt_llm.runtime import TensorRtLlmRuntime
 from trimodal.llm.engines.tensorrt_llm.speculation import drafted_tokens, speculative_config
 from trimodal.llm.settings import LlmSettings
@@ -91,6 +91,9 @@ def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, draft
         max_model_len=artefact.max_model_len,
         lookahead=drafted,
         unstructured="it speculates" if drafted else "",
+        # The library would compute them of logits that a compiled engine keeps only if it is built to.
+        without_logprobs="it was compiled without" if settings.engine == "tensorrt_llm" else "",
+        max_top_logprobs=MAX_TOP_LOGPROBS,
     )
     return AsyncEngine(loop, runtime, info, settings.stall_timeout_s)
 

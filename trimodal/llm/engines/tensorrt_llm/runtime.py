@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trimodal.llm.engines.async_runtime import finish_reason, warm_up
+from trimodal.llm.engines.async_runtime import finish_reason, ranked, warm_up
 from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS, EngineRequest, Output, Sampling
 
 if TYPE_CHECKING:
@@ -77,9 +77,12 @@ class TensorRtLlmRuntime:
                 completion = update.outputs[0]
                 # The same object every time: its list grows, and loses a stop token at the end.
                 tokens = list((completion.token_ids or [])[made:])
+                top = request.sampling.top_logprobs
+                told = () if top is None else completion.logprobs[made : made + len(tokens)]
                 made += len(tokens)
                 cached = self._cached_tokens(update.cached_tokens, completion, len(request.prompt_ids))
-                yield Output(request.id, tokens, finish_reason(completion.finish_reason), cached)
+                reason = finish_reason(completion.finish_reason)
+                yield Output(request.id, tokens, reason, cached, logprobs=ranked(tokens, told, top))
         finally:
             if not result.finished:
                 with contextlib.suppress(Exception):  # a library that is gone holds nothing any more
@@ -114,6 +117,7 @@ class TensorRtLlmRuntime:
             repetition_penalty=None if sampling.repetition_penalty == 1 else sampling.repetition_penalty,
             seed=None if greedy else secrets.randbits(32) if sampling.seed is None else sampling.seed,
             guided_decoding=_guided(sampling.grammar),
+            logprobs=sampling.top_logprobs,
             detokenize=False,
             return_perf_metrics=self._reused_blocks,
         )

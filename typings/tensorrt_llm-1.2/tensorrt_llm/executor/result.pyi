@@ -7,10 +7,16 @@ from typing_extensions import Self
 from ..bindings.executor import RequestPerfMetrics
 
 @dataclass
+class Logprob:
+    logprob: float
+    rank: int | None = None
+
+@dataclass
 class CompletionOutput:
     index: int
     text: str = ""
     token_ids: list[int] | None = ...
+    logprobs: list[dict[int, Logprob]] = ...
     finish_reason: Literal["stop", "length", "timeout", "cancelled"] | None = None
     request_perf_metrics: RequestPerfMetrics | None = None
     @property
