@@ -80,7 +80,8 @@ class AsyncLLM:
                 if (item := await line.get()) is None:
                     raise RuntimeError("EngineCore encountered an issue")
                 token, finished = item
-                completion = SimpleNamespace(token_ids=[token], finish_reason="length" if finished else None)
+                reason = "length" if finished else None
+                completion = SimpleNamespace(token_ids=[token], logprobs=None, finish_reason=reason)
                 yield SimpleNamespace(outputs=[completion], num_cached_tokens=0)
         finally:
             del self._lines[request_id]
