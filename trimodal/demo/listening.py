@@ -1,28 +1,31 @@
 """Hears speech in the demo: a recording as a whole, one at the pace of speech, then several speakers at once.
 
 Lag is what a listener waits: audio sent so far, by the clock, less the end of a
-word, at the moment when the word is held as committed.
+word, at the moment when its delta has come through the gateway.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from openai import AsyncOpenAI
+from openai.resources.realtime.realtime import AsyncRealtimeConnection
 from rich.console import Console
 from rich.text import Text
 
 from trimodal.audio.files import read_blocks
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.audio.word_errors import word_error_rate
-from trimodal.client import Client, LiveUpdate
 from trimodal.client.timing import percentile
 from trimodal.demo import acts
+from trimodal.errors import TrimodalError
 
 MEETING = "15-meeting.wav"
 CHUNK_S = 0.1
@@ -30,6 +33,13 @@ PAUSE_S = 0.7  # between two recordings of a talk
 SPEAKERS = 4
 # The floor of the demo model is 5 % on sentences; a few dozen words are a coarse measure of it.
 MAX_WER = 0.1
+# One turn, until it is committed, and words that may still change: the gateway's own, so without a type.
+SESSION: Any = {
+    "type": "transcription",
+    "audio": {"input": {"format": {"type": "audio/pcm", "rate": SAMPLE_RATE}, "turn_detection": None}},
+    "include": ["item.input_audio_transcription.tentative"],
+}
+EVENT = "conversation.item.input_audio_transcription"
 
 
 @dataclass
@@ -47,8 +57,8 @@ class Talk:
         return len(self.samples) / SAMPLE_RATE
 
 
-async def speech(api: AsyncOpenAI, client: Client, console: Console, folder: Path) -> bool:
-    """A recording through the gateway, one talk with its words as they arrive, then four at once."""
+async def speech(api: AsyncOpenAI, console: Console, folder: Path) -> bool:
+    """A recording as a whole, one talk with its words as they arrive, then four at once."""
     console.rule("[bold]Audio: recordings and live speech")
     recordings = json.loads((folder / "samples.json").read_text())
     meeting = next(one for one in recordings if one["file"] == MEETING)
@@ -59,13 +69,13 @@ async def speech(api: AsyncOpenAI, client: Client, console: Console, folder: Pat
         f"streaming {first.seconds:.0f} s of synthetic voices that training never heard, at their own pace:\n"
         "words as they become final, and in brackets what may still change"
     )
-    await listen(client, first, console)
+    await listen(api, first, console)
     wer = _wer([first])
     console.print(
         f"lag of committed words p50 {percentile(first.lags, 50):.2f} s, word error rate {wer:.1%}\n"
     )
     talks = [talk(folder, clean[number::SPEAKERS]) for number in range(SPEAKERS)]
-    await asyncio.gather(*(listen(client, one) for one in talks))
+    await asyncio.gather(*(listen(api, one) for one in talks))
     together = _wer(talks)
     lags = [lag for one in talks for lag in one.lags]
     table = acts.table(f"{SPEAKERS} speakers at once", "lag p50", "lag p95", "words", "word error rate")
@@ -99,31 +109,53 @@ def talk(folder: Path, recordings: list[dict[str, str]]) -> Talk:
     return Talk(np.concatenate(parts), " ".join(one["text"] for one in recordings))
 
 
-async def listen(client: Client, what: Talk, console: Console | None = None) -> None:
-    """Streams a talk at the pace of speech; fills in what was heard, and shows it on a console."""
-    size = round(CHUNK_S * SAMPLE_RATE)
+async def listen(api: AsyncOpenAI, what: Talk, console: Console | None = None) -> None:
+    """Streams a talk at the pace of speech; fills in what was heard, and shows it on a console.
 
-    def take(update: LiveUpdate, spoken: float) -> None:
-        what.lags += [spoken - word.end for word in update.committed]
-        if console and update.committed:
-            _show(console, spoken, spoken - update.committed[-1].end, update)
-
-    async with client.listen() as stream:
+    Raises: TrimodalError, openai.OpenAIError, websockets.WebSocketException.
+    """
+    async with api.realtime.connect(extra_query={"intent": "transcription"}) as connection:
+        await connection.session.update(session=SESSION)
         began = time.perf_counter()
-        for start in range(0, len(what.samples), size):
-            chunk = what.samples[start : start + size]
-            # A chunk exists when its last sample was spoken.
-            await asyncio.sleep(began + (start + len(chunk)) / SAMPLE_RATE - time.perf_counter())
-            update = await stream.send(chunk)
-            take(update, min(time.perf_counter() - began, what.seconds))
-        update = await stream.end()
-        take(update, time.perf_counter() - began)
-        what.heard = stream.text
+        await asyncio.gather(_speak(connection, what.samples, began), _hear(connection, what, began, console))
 
 
-def _show(console: Console, spoken: float, lag: float, update: LiveUpdate) -> None:
-    line = Text.assemble((f"  {spoken:5.1f} s, lag {lag:4.2f} s  ", "dim"), update.text.strip())
-    if tentative := update.tentative.strip():
+async def _speak(connection: AsyncRealtimeConnection, samples: Samples, began: float) -> None:
+    size = round(CHUNK_S * SAMPLE_RATE)
+    for start in range(0, len(samples), size):
+        chunk = samples[start : start + size]
+        # A chunk exists when its last sample was spoken.
+        await asyncio.sleep(began + (start + len(chunk)) / SAMPLE_RATE - time.perf_counter())
+        pcm = (chunk * 32_768).clip(-32_768, 32_767).astype("<i2").tobytes()
+        await connection.input_audio_buffer.append(audio=base64.b64encode(pcm).decode())
+    await connection.input_audio_buffer.commit()
+
+
+async def _hear(
+    connection: AsyncRealtimeConnection, what: Talk, began: float, console: Console | None
+) -> None:
+    """Takes what comes until the turn is completed."""
+    event: Any  # with fields of the gateway's own
+    delta = ""
+    async for event in connection:
+        spoken = time.perf_counter() - began
+        if event.type == f"{EVENT}.delta":
+            delta = event.delta
+            what.lags += [spoken - word["end"] for word in event.words]
+        elif event.type == f"{EVENT}.tentative":  # one follows each delta, and some come between
+            if console and delta:
+                _show(console, spoken, what.lags[-1], delta, event.text)
+            delta = ""
+        elif event.type == f"{EVENT}.completed":
+            what.heard = event.transcript
+            return
+        elif event.type == "error":
+            raise TrimodalError(event.error.message)
+
+
+def _show(console: Console, spoken: float, lag: float, delta: str, tentative: str) -> None:
+    line = Text.assemble((f"  {spoken:5.1f} s, lag {lag:4.2f} s  ", "dim"), delta.strip())
+    if tentative := tentative.strip():
         line.append(f"  ({tentative} …)", "dim italic")
     console.print(line)
 

@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import tempfile
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from openai import AsyncOpenAI, OpenAIError
 from rich.console import Console
+from websockets.exceptions import WebSocketException
 
-from trimodal.client import Client
 from trimodal.demo import acts, assistant, listening
 from trimodal.errors import TrimodalError
 from trimodal.gateway.server import GatewayServer
@@ -26,24 +26,13 @@ DEMO = data_directory() / "build" / "demo"
 GATEWAY_PORT = 8080
 
 
-@dataclass(frozen=True)
-class Doors:
-    """The two ways into the server: OpenAI's API at the gateway, and Triton's gRPC."""
-
-    api: AsyncOpenAI
-    client: Client
-
-
-Act = Callable[[Doors, Console], Coroutine[Any, Any, bool]]
-
+Act = Callable[[AsyncOpenAI, Console], Coroutine[Any, Any, bool]]
 
 ACTS: dict[str, Act] = {
-    "text": lambda doors, console: acts.text(doors.api, console, assistant.topics(DEMO)),
-    "images": lambda doors, console: acts.images(doors.api, console, DEMO / "vision" / "samples"),
-    "audio": lambda doors, console: listening.speech(
-        doors.api, doors.client, console, DEMO / "speech" / "samples"
-    ),
-    "assistant": lambda doors, console: assistant.assistant(doors.api, console, DEMO),
+    "text": lambda api, console: acts.text(api, console, assistant.topics(DEMO)),
+    "images": lambda api, console: acts.images(api, console, DEMO / "vision" / "samples"),
+    "audio": lambda api, console: listening.speech(api, console, DEMO / "speech" / "samples"),
+    "assistant": lambda api, console: assistant.assistant(api, console, DEMO),
 }
 
 
@@ -79,7 +68,7 @@ def run(console: Console, *, keep: bool) -> int:
             url = gateway.listen()
             stack.enter_context(gateway.serving())
             console.print(f"OpenAI  {url}/v1: what the demo asks, with the package openai\n")
-            answered = asyncio.run(_run(url, server.grpc_url, console))
+            answered = asyncio.run(_run(url, console))
             if keep:
                 console.print(f"Still serving at {url} (OpenAI's API, and a page for your browser),")
                 console.print(f"{server.grpc_url} (gRPC) and http://{server.http_url}. Ctrl-C stops.")
@@ -92,16 +81,15 @@ def run(console: Console, *, keep: bool) -> int:
     return answered
 
 
-async def _run(url: str, grpc_url: str, console: Console) -> int:
+async def _run(url: str, console: Console) -> int:
     answered = 0
-    async with AsyncOpenAI(base_url=f"{url}/v1", api_key="none") as api, Client(grpc_url) as client:
-        doors = Doors(api, client)
+    async with AsyncOpenAI(base_url=f"{url}/v1", api_key="none") as api:
         for name, act in ACTS.items():
             try:
-                good = await act(doors, console)
+                good = await act(api, console)
                 if not good:
                     console.print(f"demo: {name}: the answer is not what this model was trained to give")
-            except (TrimodalError, OpenAIError) as error:
+            except (TrimodalError, OpenAIError, WebSocketException, OSError) as error:
                 console.print(f"demo: {name}: {error}", markup=False, soft_wrap=True)
                 good = False
             answered += good

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import wave
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,30 @@ def test_vllms_dialect(url: str, fakes: TritonServer) -> None:
         while (event := receive(connection))["type"] != "transcription.done":
             pass
     assert event["text"] == SAID
+    idle(fakes)
+
+
+def test_words_that_may_still_change(url: str, fakes: TritonServer) -> None:
+    events: list[dict[str, Any]] = []
+    with connect(url) as connection:
+        connection.send(json.dumps({"type": "session.update", "model": "speech", "tentative": True}))
+        connection.send(json.dumps({"type": "input_audio_buffer.commit"}))
+        for chunk in chunks():
+            connection.send(json.dumps(chunk))
+            with suppress(TimeoutError):  # nothing is there yet
+                events.append(json.loads(connection.recv(0.1)))
+        connection.send(json.dumps({"type": "input_audio_buffer.commit", "final": True}))
+        while not events or events[-1]["type"] != "transcription.done":
+            events.append(receive(connection))
+    assert events[-1]["text"] == SAID
+    final, guesses = "", []  # guesses: text so far, and what may still change
+    for event in events:
+        final += event.get("delta", "")
+        if event["type"] == "transcription.tentative":
+            guesses.append((final, event["text"]))
+    assert all(SAID.startswith(final + guess) for final, guess in guesses)
+    assert any(guess for _, guess in guesses)
+    assert guesses[-1] == (SAID, "")
     idle(fakes)
 
 

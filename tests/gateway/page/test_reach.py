@@ -69,6 +69,8 @@ def test_every_text_can_be_read(serve: Serve, open_page: Open, theme: str) -> No
     text = f"{ANSWER} `code`\n\n```\nblock\n```"
     page = open_page(serve(fake_triton(llm=scripted(text))).url, color_scheme=theme)
     fill(page)
+    page.evaluate("document.getElementById('captions-tentative').textContent = 'perhaps'")
+    expect(page.locator("#captions-tentative")).to_be_visible()
     found = page.evaluate(CONTRASTS)
     assert found["count"] > 40
     assert found["low"] == []

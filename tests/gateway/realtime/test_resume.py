@@ -15,6 +15,7 @@ from tests.gateway.realtime.conftest import Dial, Event, Peer, pcm, transcriptio
 from trimodal.client.transports.fake_speech import FakeSpeech
 from trimodal.gateway.keys import Key, add_key
 from trimodal.gateway.realtime import session as sessions
+from trimodal.gateway.realtime.openai.config import TENTATIVE
 
 COMPLETED = "conversation.item.input_audio_transcription.completed"
 
@@ -43,18 +44,22 @@ def refusal(dial: Dial, running: Running, query: str, **options: object) -> tupl
     return caught.value.response.status_code, caught.value.response.body.decode()
 
 
+@pytest.mark.parametrize("include", [[], [TENTATIVE]])
 @pytest.mark.parametrize("seed", range(4))
-def test_no_word_is_lost_and_none_comes_twice(serve: Serve, dial: Dial, seed: int) -> None:
+def test_no_word_is_lost_and_none_comes_twice(
+    serve: Serve, dial: Dial, seed: int, include: list[str]
+) -> None:
     """The client does what the documentation says, and is cut off wherever it happens to be."""
     words = [(f"w{number}", number * 0.1, number * 0.1 + 0.08) for number in range(100)]
     running = serve(fake_triton(speech=FakeSpeech(*words)))
     chance = random.Random(seed)
     todo: list[Event] = [
-        {"type": "session.update", "session": transcription()},
+        {"type": "session.update", "session": {**transcription(), "include": include}},
         *({"type": "input_audio_buffer.append", "audio": pcm(0.1)} for _ in range(100)),
         {"type": "input_audio_buffer.commit"},
     ]
     peer = dial(running, "intent=transcription")
+    peer.openai = not include
     identity = peer.receive()["session"]["id"]
     seen: list[Event] = []
     sent = cuts = 0
@@ -70,11 +75,16 @@ def test_no_word_is_lost_and_none_comes_twice(serve: Serve, dial: Dial, seed: in
             cuts += 1
             after = seen[-1]["event_id"] if seen else "event_1"
             peer = dial(running, f"session={identity}&after={after}")
+            peer.openai = not include
             resumed = peer.receive()
             assert (resumed["type"], resumed["id"]) == ("session.resumed", identity)
             assert resumed["received"] <= sent
             sent = resumed["received"]
     assert cuts
+    assert [event["event_id"] for event in seen] == [f"event_{n}" for n in range(2, len(seen) + 2)]
+    guesses = [event["text"] for event in seen if event["type"].endswith(".tentative")]
+    assert guesses[-1:] == ([""] if include else [])
+    assert any(guesses) == bool(include)
     deltas = "".join(event["delta"] for event in seen if event["type"].endswith(".delta"))
     assert deltas == seen[-1]["transcript"] == " ".join(word for word, _, _ in words)
     assert not streams(running)

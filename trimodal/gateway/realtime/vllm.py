@@ -1,7 +1,8 @@
 """Speaks vLLM's realtime dialect: 16 kHz PCM in, transcription.delta and transcription.done out.
 
 session.update {model}, input_audio_buffer.commit: the audio that was appended and all that follows is heard,
-until input_audio_buffer.commit {final: true}; then transcription.done.
+until input_audio_buffer.commit {final: true}; then transcription.done. Ours: session.update may have
+`tentative`, and transcription.tentative tells words that may still change.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class VllmDialect:
         self._outbox = outbox
         self._decoder = Decoder()
         self._validated = False
+        self._tentative = False
         self._turn, self._started = Turn(client, {}), False  # what is appended now, and whether it is heard
         self._task: asyncio.Task[None] | None = None  # hears the turn that was started last
 
@@ -46,7 +48,7 @@ class VllmDialect:
         elif kind == "input_audio_buffer.commit":
             self._commit(event.get("final", False))
         elif kind == "session.update":
-            self._update(event.get("model"))
+            self._update(event.get("model"), event.get("tentative", self._tentative))
         else:
             raise unknown_event(
                 event, "session.update, input_audio_buffer.append and input_audio_buffer.commit"
@@ -61,7 +63,7 @@ class VllmDialect:
             with suppress(asyncio.CancelledError):
                 await self._task
 
-    def _update(self, model: object) -> None:
+    def _update(self, model: object, tentative: object) -> None:
         if model != SPEECH:
             raise ApiError(
                 404,
@@ -69,8 +71,10 @@ class VllmDialect:
                 param="model",
                 code="model_not_found",
             )
+        if not isinstance(tentative, bool):
+            raise ApiError(400, "tentative: true or false is needed", param="tentative")
         check_model(self._caller, SPEECH)
-        self._validated = True
+        self._validated, self._tentative = True, tentative
 
     async def _append(self, data: bytes) -> None:
         samples = self._decoder(data)
@@ -109,6 +113,8 @@ class VllmDialect:
                 async for update in updates:
                     if delta := transcript.add(update):
                         self._outbox.put("transcription.delta", delta=delta, words=transcript.told(update))
+                    if self._tentative and (guess := transcript.tentative(update)) is not None:
+                        self._outbox.put("transcription.tentative", text=guess)
             # vLLM counts tokens here, or says null; Whisper's are not known in a live stream.
             self._outbox.put("transcription.done", text=transcript.text, usage=None, seconds=turn.seconds)
         except Exception as error:

@@ -16,13 +16,27 @@ class Transcript:
 
     def __init__(self, at_s: float = 0.0) -> None:
         self._at_s = at_s
+        self._tentative: str | None = ""  # as it was told last; None: words came since
         self.text = ""
 
     def add(self, update: LiveUpdate) -> str:
         """Adds what is new; returns it as it is to be told, so that all of it joined is the text."""
         delta = update.text if self.text else update.text.lstrip()
         self.text += delta
+        if delta:
+            self._tentative = None
         return delta
+
+    def tentative(self, update: LiveUpdate) -> str | None:
+        """Returns what follows the text and may still change, as it is to be told; None: there is no news.
+
+        After each delta there is, so that no client has to know which words a delta made final.
+        """
+        guess = update.tentative if self.text else update.tentative.lstrip()
+        if guess == self._tentative:
+            return None
+        self._tentative = guess
+        return guess
 
     def told(self, update: LiveUpdate) -> list[dict[str, object]]:
         """The new words with their times in the session's audio: ours, beside what the dialects have."""

@@ -152,7 +152,8 @@ class InputBuffer:
         asked = self._config.audio.input.transcription
         listening: Listening = {} if asked is None else {"language": asked.language, "prompt": asked.prompt}
         identity, turn = new_id("item"), Turn(self._client, listening)
-        task = asyncio.ensure_future(self._tell(identity, turn, at, told=asked is not None))
+        told, tentative = asked is not None, self._config.tentative
+        task = asyncio.ensure_future(self._tell(identity, turn, at, told=told, tentative=tentative))
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
         self._open = _Utterance(identity, turn, task)
@@ -168,7 +169,7 @@ class InputBuffer:
         if utterance.task.done():  # it failed before, and that was told
             self._conversation.heard(utterance.item_id, "")
 
-    async def _tell(self, identity: str, turn: Turn, at: int, *, told: bool) -> None:
+    async def _tell(self, identity: str, turn: Turn, at: int, *, told: bool, tentative: bool) -> None:
         """Tells the words of a turn until its end, then has them answered."""
         transcript = Transcript(at / SAMPLE_RATE)
         item = {"item_id": identity, "content_index": 0}
@@ -176,8 +177,13 @@ class InputBuffer:
         try:
             async with aclosing(turn.updates()) as updates:
                 async for update in updates:
-                    if (delta := transcript.add(update)) and told:
+                    delta = transcript.add(update)
+                    if not told:
+                        continue
+                    if delta:
                         self._outbox.put(f"{kind}.delta", **item, delta=delta, words=transcript.told(update))
+                    if tentative and (guess := transcript.tentative(update)) is not None:
+                        self._outbox.put(f"{kind}.tentative", **item, text=guess)
         except Exception as error:
             refused = as_api_error(error, self._caller.request_id)
             self._outbox.put(f"{kind}.failed", **item, error=refused.body["error"])

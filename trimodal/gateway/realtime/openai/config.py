@@ -12,9 +12,11 @@ from trimodal.gateway.errors import ApiError, invalid_body, unsupported
 from trimodal.gateway.realtime.hearing.decoder import G711_RATE, PCM
 from trimodal.gateway.realtime.hearing.words import SPEECH
 
+# Of `include`, ours: OpenAI's API has no words that may still change.
+TENTATIVE = "item.input_audio_transcription.tentative"
 # Of OpenAI's API; taken where they ask for nothing.
 _UNSUPPORTED = {
-    *(f"session.{name}" for name in ("include", "truncation", "audio.output")),
+    *(f"session.{name}" for name in ("truncation", "audio.output")),
     *(f"session.audio.input.{name}" for name in ("noise_reduction", "turn_detection.idle_timeout_ms")),
     *(f"session.audio.input.transcription.{name}" for name in ("keywords", "languages", "delay")),
     *(f"response.{name}" for name in ("input", "audio")),
@@ -67,14 +69,23 @@ class Audio(_Fields):
     input: Input = Input()
 
 
-class TranscriptionSession(_Fields):
+class _Session(_Fields):
+    include: list[str] | None = None  # TENTATIVE, or nothing
+
+    @property
+    def tentative(self) -> bool:
+        """Whether words are told that may still change."""
+        return bool(self.include)
+
+
+class TranscriptionSession(_Session):
     """What was heard is written down."""
 
     type: Literal["transcription"] = "transcription"
     audio: Audio = Audio()
 
 
-class ConversationSession(_Fields):
+class ConversationSession(_Session):
     """What was heard, or written, is answered."""
 
     type: Literal["realtime"] = "realtime"
@@ -127,6 +138,8 @@ def body(config: Config) -> dict[str, Any]:
     told = config.model_dump(mode="json")
     if config.audio.input.format.type != PCM:
         del told["audio"]["input"]["format"]["rate"]
+    if not config.include:
+        del told["include"]
     return told
 
 
@@ -155,6 +168,8 @@ def _supported(given: Mapping[str, Any], place: str) -> dict[str, Any]:
         if path in _UNSUPPORTED:
             if value not in _NOTHING:
                 raise unsupported(path, "is not supported by this server")
+        elif path == "session.include" and value not in (None, [], [TENTATIVE]):
+            raise unsupported(path, f"asks for more than '{TENTATIVE}'")
         elif name == "output_modalities" and isinstance(value, list) and "audio" in value:
             raise unsupported(path, "has 'audio': this server answers in text")
         else:

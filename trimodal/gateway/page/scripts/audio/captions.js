@@ -1,7 +1,8 @@
 // Live captions: the microphone's sound to /v1/realtime, and the words that come back, as they come.
 //
 // vLLM's dialect: session.update names the model, a first commit begins, appends carry the sound, a commit
-// with `final` ends; deltas are words that do not change any more.
+// with `final` ends. Deltas are words that do not change any more; what may still change is told as a whole
+// each time.
 
 import { readKey, request } from "../api.js";
 import { askForKey } from "../key.js";
@@ -14,11 +15,15 @@ const MAX_WAITING_BYTES = 10 * RATE * 2 * (4 / 3); // of base64 for 10 s
 const END_MS = 10000;
 
 const button = document.getElementById("captions-button");
+const box = document.getElementById("captions-words");
 const text = document.getElementById("captions-text");
+const tentative = document.getElementById("captions-tentative");
+const gap = document.createTextNode(""); // the guess' first space, if it has one: it is not underlined
 const state = document.getElementById("captions-state");
 let session = null;
 
 export function startCaptions() {
+  tentative.before(gap);
   button.addEventListener("click", () => (session ? session.finish() : begin()));
 }
 
@@ -39,6 +44,15 @@ function tell(words) {
   state.textContent = words;
 }
 
+// The end stays in view, unless the reader has scrolled away from it.
+function show(delta, guess) {
+  const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
+  text.append(delta);
+  tentative.textContent = guess.trimStart();
+  gap.data = guess.slice(0, guess.length - tentative.textContent.length);
+  if (atEnd) box.scrollTop = box.scrollHeight;
+}
+
 function setRunning(running) {
   button.setAttribute("aria-pressed", String(running));
   button.textContent = running ? "Stop" : "Start";
@@ -48,6 +62,8 @@ class Session {
   constructor() {
     this.blocks = [];
     this.count = 0;
+    this.delta = "";
+    this.begun = false;
     this.ended = false;
     if (text.textContent) text.append("\n");
   }
@@ -67,18 +83,17 @@ class Session {
     const key = readKey();
     this.socket = new WebSocket(url, ["realtime", ...(key ? [`openai-insecure-api-key.${key}`] : [])]);
     return new Promise((resolve, reject) => {
-      let begun = false;
       this.socket.addEventListener("message", ({ data }) => {
-        if (!begun) {
-          begun = true;
-          this.send({ type: "session.update", model: MODEL });
+        if (!this.begun) {
+          this.begun = true;
+          this.send({ type: "session.update", model: MODEL, tentative: true });
           this.send({ type: "input_audio_buffer.commit" });
           resolve();
         }
         this.hear(JSON.parse(data));
       });
       this.socket.addEventListener("close", () => {
-        if (begun) this.end("The connection was lost.");
+        if (this.begun) this.end("The connection was lost.");
         else explain().then((words) => reject(new Error(words)));
       });
     });
@@ -92,7 +107,7 @@ class Session {
     if (this.ended || this.finishing) return;
     this.blocks.push(block);
     this.count += block.length;
-    if (this.count >= SEND_SAMPLES && this.socket?.readyState === WebSocket.OPEN) this.flush();
+    if (this.count >= SEND_SAMPLES && this.begun) this.flush();
     if (this.socket?.bufferedAmount > MAX_WAITING_BYTES) this.end("The connection is too slow for sound.");
   }
 
@@ -107,8 +122,10 @@ class Session {
 
   hear(event) {
     if (event.type === "transcription.delta") {
-      text.append(event.delta);
-      text.scrollTop = text.scrollHeight;
+      this.delta = event.delta;
+    } else if (event.type === "transcription.tentative") {
+      show(this.delta, event.text); // one follows each delta: shown together, no word flickers
+      this.delta = "";
     } else if (event.type === "transcription.done") {
       this.end("Words appear here while you speak.");
     } else if (event.type === "error") {
@@ -133,6 +150,7 @@ class Session {
     session = null;
     this.closeMicrophone?.();
     this.socket?.close();
+    show(this.delta, "");
     setRunning(false);
     tell(words);
   }

@@ -1,0 +1,3 @@
+from tests.gateway.conftest import serve
+
+__all__ = ["serve"]

@@ -1,0 +1,55 @@
+"""The demo's live act, through a gateway in front of a fake Triton."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import numpy as np
+import pytest
+from openai import AsyncOpenAI
+from rich.console import Console
+
+from tests.gateway.conftest import Serve, fake_triton
+from trimodal.client.transports.fake_speech import FakeSpeech
+from trimodal.demo.listening import Talk, listen
+from trimodal.errors import TrimodalError, Unavailable
+
+# Heard a second late: "what" is final when "is" is over, and the end comes 0.8 s later.
+WORDS = (("what", 0.05, 0.1), ("is", 1.0, 1.1), ("this", 1.6, 1.8))
+LATE_S = 1.0
+
+
+def talk() -> Talk:
+    return Talk(np.full(30_400, 0.5, np.float32), "what is this")
+
+
+async def test_words_come_with_their_lag_and_what_may_still_change(serve: Serve) -> None:
+    shown, said = io.StringIO(), talk()
+    running = serve(fake_triton(speech=FakeSpeech(*WORDS, delay_s=LATE_S)))
+    async with running.openai_async() as api:
+        await listen(api, said, Console(file=shown, width=100))
+    assert said.heard == said.text
+    lines = shown.getvalue().splitlines()
+    assert re.fullmatch(r"    \d\.\d s, lag \d\.\d\d s  what  \(is( this)? …\)", lines[0])
+    assert re.fullmatch(r"    \d\.\d s, lag \d\.\d\d s  is this", lines[1])
+    assert len(said.lags) == 3
+    assert LATE_S <= said.lags[0] < LATE_S + 5.0
+    assert said.lags[1] - said.lags[2] == pytest.approx(0.7), "both came at once"
+    samples = [request.inputs["audio"] for request in running.triton.requests if request.inputs]
+    assert np.concatenate([one.ravel() for one in samples]) == pytest.approx(said.samples, abs=1e-4)
+
+
+async def test_a_refusal_is_told(serve: Serve) -> None:
+    def busy(request: object) -> object:
+        raise Unavailable("no room for another stream")
+
+    async with serve(fake_triton(speech=busy)).openai_async() as api:
+        with pytest.raises(TrimodalError, match="no room"):
+            await listen(api, talk())
+
+
+async def test_nobody_there() -> None:
+    async with AsyncOpenAI(base_url="http://127.0.0.1:9/v1", api_key="none") as api:
+        with pytest.raises(OSError, match="Connect"):
+            await listen(api, talk())
