@@ -27,7 +27,7 @@ BOUND = 20.0
 
 
 def llm(_: Any) -> Iterator[Any]:
-    yield response(b"said")
+    yield response(b"said", logprobs=np.array([b"[]"], object))
     yield response(b"", b"stop", **note())
 
 
