@@ -27,7 +27,7 @@ from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.bench.common.closed_loop import milliseconds
 from trimodal.bench.common.serving import serving
 from trimodal.bench.common.tables import make_table
-from trimodal.bench.gateway import running_gateway
+from trimodal.bench.gateway.process import running_gateway
 from trimodal.bench.speech.streams import Pace, run_streams
 from trimodal.bench.speech.utterances import Spoken, read_utterances, speak
 from trimodal.errors import ServerError

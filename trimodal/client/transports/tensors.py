@@ -20,6 +20,15 @@ from trimodal.client.transports.base import Array, Request
 # bool comes first: True is an int as well.
 _PARAMETERS = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"))
 
+_DTYPES = {
+    name: np.dtype(triton_to_np_dtype(name))
+    for name in (
+        "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64",
+        "FP16", "FP32", "FP64", "BF16",
+    )
+}  # fmt: skip
+_NONE = np.dtype(np.void)
+
 
 def encode(request: Request) -> Any:
     """Encodes a request as a ModelInferRequest."""
@@ -45,18 +54,26 @@ def decode(message: Any) -> dict[str, Array]:
     if len(message.outputs) != len(message.raw_output_contents):
         raise ProtocolError(f"model '{message.model_name}' answered with outputs that are not raw bytes")
     for output, raw in zip(message.outputs, message.raw_output_contents, strict=True):
+        datatype = output.datatype
         try:
-            if output.datatype == "BYTES":
-                flat = deserialize_bytes_tensor(raw)
-            else:
-                flat = np.frombuffer(raw, triton_to_np_dtype(output.datatype) or np.void)
-            outputs[output.name] = flat.reshape(tuple(output.shape))
+            is_text = datatype == "BYTES"
+            flat = _texts(raw) if is_text else np.frombuffer(raw, _DTYPES.get(datatype, _NONE))
+            outputs[output.name] = flat.reshape(output.shape[:])
         except (ValueError, struct.error):
             raise ProtocolError(
                 f"output '{output.name}' of model '{message.model_name}' cannot be read as "
-                f"{output.datatype} {list(output.shape)}"
+                f"{datatype} {list(output.shape)}"
             ) from None
     return outputs
+
+
+def _texts(raw: bytes) -> Array:
+    """Decodes a STRING tensor, flat. Raises: struct.error, ValueError."""
+    # Every delta of an answer has two of one text.
+    if int.from_bytes(raw[:4], "little") == len(raw) - 4:
+        return np.array([raw[4:]], np.object_)
+    flat: Array = deserialize_bytes_tensor(raw)
+    return flat
 
 
 def strings(values: list[bytes]) -> Array:

@@ -10,7 +10,7 @@ from trimodal.client.client import Client
 from trimodal.client.streams.ask import AskStream
 from trimodal.client.values import Answer, Message, TokenLogprob
 from trimodal.gateway.access import Caller, check_model
-from trimodal.gateway.answering import event
+from trimodal.gateway.answering import TextEvents, event
 from trimodal.gateway.errors import ApiError, unsupported
 from trimodal.gateway.openai.calls import CallReader, read_calls, text_part
 from trimodal.gateway.openai.conversation import Findings, plain, read_messages, read_samples
@@ -79,21 +79,29 @@ class Chat:
         name = named("chatcmpl", "chat.completion.chunk", self._request.model)
         readers: dict[int, CallReader] = {}
         untold: dict[int, list[TokenLogprob]] = {}  # of text that a reader of calls still holds back
+        texts: dict[int, TextEvents] = {}
+        calling = self._request.calls_tools
+        plain = not (calling or self._request.logprobs)
         async for index, delta in deltas(streams, usage):
             chunks, last = b"", bool(delta.finish_reason)
             if index not in readers:
                 readers[index] = CallReader()
+                texts[index] = TextEvents(lambda text: _chunk(name, index, {"content": text}))  # noqa: B023
                 found = findings_body(streams[index])
                 chunks = event(_chunk(name, index, {"role": "assistant", "content": ""}, **found))
             reader = readers[index]
-            parts = reader.read(delta.text, last=last) if self._request.calls_tools else text_part(delta.text)
-            tokens = untold.setdefault(index, [])
-            tokens += delta.logprobs
-            for part in parts:
-                chunks += event(_chunk(name, index, part, tokens))
-                tokens.clear()
+            if plain:
+                if delta.text:
+                    chunks += texts[index].event(delta.text)
+            else:
+                tokens = untold.setdefault(index, [])
+                tokens += delta.logprobs
+                for part in reader.read(delta.text, last=last) if calling else text_part(delta.text):
+                    chunks += event(_chunk(name, index, part, tokens))
+                    tokens.clear()
             if last:
-                empty = {"delta": {}, "logprobs": chat_logprobs(tokens) if tokens else None}
+                rest = untold.get(index)
+                empty = {"delta": {}, "logprobs": chat_logprobs(rest) if rest else None}
                 chunks += event(_last(name, index, empty, streams[index], called=reader.calls > 0))
             if chunks:
                 yield chunks
