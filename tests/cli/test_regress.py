@@ -180,6 +180,7 @@ def test_two_servers_beside_each_other(fake, golden, monkeypatch):
         assert "--versus needs no baseline" in refused.stderr
 
 
+@pytest.mark.slow
 def test_times_that_cannot_be_judged(fake, golden, monkeypatch):
     run(golden, "--record", "--repeat", 8)
     fake.functions["llm"] = scripted("one two", step=0.05)  # against none: worse on whatever machine

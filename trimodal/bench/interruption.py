@@ -30,7 +30,7 @@ from trimodal.audio.values import SAMPLE_RATE
 from trimodal.bench.common.closed_loop import milliseconds
 from trimodal.bench.common.serving import serving
 from trimodal.bench.common.tables import make_table
-from trimodal.bench.gateway import running_gateway
+from trimodal.bench.gateway.process import running_gateway
 from trimodal.bench.speech.streams import Pace
 from trimodal.bench.speech.utterances import Utterance, read_utterances
 from trimodal.client import Client

@@ -46,6 +46,7 @@ def test_the_tuning_part_is_counted_by_class(tmp_path):
     assert "missed t" in output
 
 
+@pytest.mark.slow
 def test_own_pairs_calibrate_and_are_then_used(tmp_path):
     file = pairs(tmp_path / "own.jsonl", *[SAME] * 3, "", *[OTHER] * 400)
     code, _ = run("--pairs", file, "--accuracy-only", "--calibrate", tmp_path / "c.json")

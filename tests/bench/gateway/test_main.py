@@ -11,6 +11,7 @@ from trimodal.bench.gateway.loads import Burst, Loop, Taken
 from trimodal.bench.gateway.ways import Way, over_http
 
 
+@pytest.mark.slow
 @pytest.mark.e2e
 def test_both_ways_get_every_delta() -> None:
     loop, burst = Loop(2, (4, 8), 0.02, 1.0), Burst(3, 8)

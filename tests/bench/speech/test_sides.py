@@ -34,6 +34,7 @@ def test_each_call_gets_other_windows():
     assert [len(one) for one in some(windows, 1, 3)] == [4, 5, 1]
 
 
+@pytest.mark.slow
 def test_both_bare_sides_do_the_same_work_on_whole_batches(tmp_path):
     """faster-whisper behind its padding writes what our engine writes: same windows, context and search."""
     write_checkpoint(tmp_path / "checkpoint")

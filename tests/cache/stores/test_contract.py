@@ -8,17 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.builders.scripts import Later
 from tests.cache.stores.qdrant_local import local_client
 from tests.cache.stores.redis_server import RedisServer
 from tests.cache.stores.rig import Clock, axis, between, entry, place, random_vectors
 from trimodal.cache.stores.base import Limits, Owner, Store, StoreError
 from trimodal.cache.stores.memory import MemoryStore
-from trimodal.cache.stores.qdrant import QdrantStore
 from trimodal.cache.stores.redis import RedisStore
 from trimodal.cache.stores.sqlite import SqliteStore
 from trimodal.cache.values import Place
 
 Make = Callable[..., Store]
+qdrant = Later("trimodal.cache.stores.qdrant")  # whose client takes seconds to import
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterat
             opened.append(RedisStore(server.client(), limits, clock))
         elif request.param == "qdrant":
             local = local_client()
-            opened.append(QdrantStore(local, local, "trimodal", limits, clock))
+            opened.append(qdrant.QdrantStore(local, local, "trimodal", limits, clock))
         else:
             opened.append(SqliteStore(tmp_path / f"{len(opened)}.sqlite", limits, clock))
         return opened[-1]

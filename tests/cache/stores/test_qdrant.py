@@ -1,29 +1,36 @@
 """The Qdrant store over HTTP against a stand-in, and its payloads in the client's local mode."""
 
+from __future__ import annotations
+
 import base64
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.builders.scripts import Later
 from tests.cache.stores.qdrant_local import local_client
-from tests.cache.stores.qdrant_stand_in import StandIn
 from tests.cache.stores.rig import Clock, axis, between, entry, place
-from trimodal.cache.stores import qdrant
 from trimodal.cache.stores.base import Limits, Owner, StoreError, open_store
 from trimodal.cache.stores.codec import place_name
-from trimodal.cache.stores.qdrant import QdrantStore
-from trimodal.cache.stores.qdrant_schema import connect, owned_by, point_id
 from trimodal.errors import OperatorError
+
+if TYPE_CHECKING:
+    from tests.cache.stores.qdrant_stand_in import StandIn
+    from trimodal.cache.stores.qdrant import QdrantStore
+
+# Qdrant's client takes seconds to import.
+qdrant, schema = Later("trimodal.cache.stores.qdrant"), Later("trimodal.cache.stores.qdrant_schema")
+stand_in = Later("tests.cache.stores.qdrant_stand_in")
 
 LIMITS = Limits(1_000, timeout_s=10.0)
 
 
 @pytest.fixture
 def server() -> Iterator[StandIn]:
-    server = StandIn()
+    server = stand_in.StandIn()
     yield server
     server.close()
 
@@ -32,7 +39,7 @@ def opened(
     server: StandIn, path: str = "", limits: Limits = LIMITS, clock: Clock | None = None
 ) -> QdrantStore:
     store = open_store(server.url + path, limits)
-    assert isinstance(store, QdrantStore)
+    assert isinstance(store, qdrant.QdrantStore)
     store._clock = clock or Clock()
     return store
 
@@ -212,7 +219,7 @@ def test_addresses() -> None:
         ("qdrant+https://key@host:443/name", "https://host:443"),
         ("qdrant+http://[::1]:7000/name", "http://[::1]:7000"),
     ):
-        (client,), _ = connect(url, (1.0,))
+        (client,), _ = schema.connect(url, (1.0,))
         assert client._client.rest_uri.rstrip("/") == uri
         client.close()
 
@@ -220,10 +227,10 @@ def test_addresses() -> None:
 def poisoned(**payload: object) -> QdrantStore:
     """A store in which the payload of the answer "k" was changed."""
     local = local_client()
-    store = QdrantStore(local, local, "trimodal", LIMITS, Clock())
+    store = qdrant.QdrantStore(local, local, "trimodal", LIMITS, Clock())
     store.put(place(), "k", entry(), axis(0))
     store.put(place(), "k2", entry("2"), between(0, 1, 0.5))
-    local.set_payload("trimodal", payload, [point_id(place_name(place()), "k")])
+    local.set_payload("trimodal", payload, [schema.point_id(place_name(place()), "k")])
     return store
 
 
@@ -246,11 +253,11 @@ def test_a_poisoned_value_is_a_miss_and_dropped(packed: object) -> None:
 
 def test_another_places_value_is_a_miss() -> None:
     local = local_client()
-    store = QdrantStore(local, local, "trimodal", LIMITS, Clock())
+    store = qdrant.QdrantStore(local, local, "trimodal", LIMITS, Clock())
     store.put(place(tenant="a"), "k", entry("of a"), axis(0))
     (point,), _ = local.scroll("trimodal", with_payload=True)
     store.put(place(tenant="b"), "k", entry("of b"), axis(0))
-    ours = point_id(place_name(place(tenant="b")), "k")
+    ours = schema.point_id(place_name(place(tenant="b")), "k")
     local.set_payload("trimodal", {"packed": point.payload["packed"]}, [ours])
     assert store.get(place(tenant="b"), "k") is None
     assert store.get(place(tenant="a"), "k") == entry("of a")
@@ -264,13 +271,13 @@ def test_wrong_kinds_in_other_fields_do_no_harm() -> None:
 
 
 def test_a_filter_always_has_a_condition() -> None:
-    assert len(owned_by(Owner()).must) == 1
-    assert len(owned_by(Owner(tenant="")).must) == 2
+    assert len(schema.owned_by(Owner()).must) == 1
+    assert len(schema.owned_by(Owner(tenant="")).must) == 2
 
 
 def test_expired_answers_are_swept() -> None:
     local, clock = local_client(), Clock()
-    store = QdrantStore(local, local, "trimodal", LIMITS, clock)
+    store = qdrant.QdrantStore(local, local, "trimodal", LIMITS, clock)
     store.put(place(), "k", entry(ttl=10), axis(0))
     clock.now += 30
     store.put(place(), "k2", entry(now=clock.now), axis(1))

@@ -73,6 +73,7 @@ def figures(tmp_path, monkeypatch):
     return measure
 
 
+@pytest.mark.slow
 @pytest.mark.e2e
 def test_llm(figures, tmp_path):
     questions = tmp_path / "questions.txt"

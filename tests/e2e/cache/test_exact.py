@@ -162,6 +162,7 @@ def test_the_command_clears_beside_the_server(asking: Asking) -> None:
     assert asking("what is cleared", tenant="kept", **no_store)[0].note.cache == "exact"
 
 
+@pytest.mark.slow
 def test_a_restart_keeps_the_store(own_server: Callable[..., TritonServer], tmp_path: Path) -> None:
     store = tmp_path / "answers.sqlite"
     changes = {"llm": {**SETTINGS, "cache_store": str(store)}}

@@ -249,6 +249,7 @@ async def chat(client: openai.AsyncOpenAI, recording: str, image: str | None) ->
     return whole.choices[0].message.content or ""
 
 
+@pytest.mark.slow
 @pytest.mark.build
 async def test_a_spoken_question_has_the_answer_that_chat_gives(serve: Callable[..., TritonServer]) -> None:
     server = serve(("assistant",))
@@ -265,6 +266,7 @@ async def test_a_spoken_question_has_the_answer_that_chat_gives(serve: Callable[
                 assert text == await chat(client, *topic)
 
 
+@pytest.mark.slow
 @pytest.mark.build
 @pytest.mark.parametrize("by", ["response.cancel", "speech"])
 def test_an_interrupted_answer_frees_assistant_and_llm(serve: Callable[..., TritonServer], by: str) -> None:

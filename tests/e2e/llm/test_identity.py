@@ -137,6 +137,7 @@ async def check_seeds(client: Client, held: float) -> None:
     assert len(set(await ask([None] * 5))) > 2
 
 
+@pytest.mark.slow
 async def test_fast_numerics_keep_what_was_learned(serve: Callable[..., TritonServer]) -> None:
     """Topics of the demo are recited exactly, alone and sixteen at once, and the same again from the cache.
 

@@ -109,6 +109,7 @@ def test_the_drain_has_a_limit(no_leftovers, command, ticks):
     assert stream.error
 
 
+@pytest.mark.slow
 def test_a_second_signal_stops_at_once(no_leftovers, command, ticks):
     run = command("--model", "ticker")
     run.wait_for("Ready.")
@@ -163,6 +164,7 @@ def test_a_gateway_of_serve_drains_before_the_server(no_leftovers, command):
     assert "cut" not in run.output
 
 
+@pytest.mark.slow
 def test_what_a_gateway_lacks_is_told_before_the_models_load(no_leftovers, command):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

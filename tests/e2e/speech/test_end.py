@@ -100,6 +100,7 @@ def test_a_killed_recogniser_is_an_error_for_every_stream_and_the_server_still_e
         server.stop(1.0)
 
 
+@pytest.mark.slow
 def test_when_the_stub_that_keeps_the_streams_is_killed_clients_are_told_and_the_server_ends(
     no_leftovers: None, own_server: Callable[..., TritonServer]
 ) -> None:

@@ -78,6 +78,7 @@ async def test_eight_streams_get_the_words_of_eight_solo_runs(
         assert spelled(one) == spelled(words)
 
 
+@pytest.mark.slow
 @pytest.mark.build
 @pytest.mark.parametrize("policy", ["live", pytest.param("vad", marks=pytest.mark.slow)])
 async def test_so_do_eight_streams_of_speech_on_the_demo_model(

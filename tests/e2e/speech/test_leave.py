@@ -118,6 +118,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_a_client_killed_in_the_middle_of_a_word_leaves_nothing_behind(server: TritonServer) -> None:
     wait_until(lambda: empty(server), "an empty server")
     idle = settled(server, "speech_streams_total", '"idle"')

@@ -34,6 +34,7 @@ def heard(triton: FakeTransport) -> np.ndarray:
     return np.concatenate([block.astype(np.float32) for block in blocks])
 
 
+@pytest.mark.slow
 def test_words_while_somebody_speaks(serve: Serve, open_page: Open) -> None:
     served = serve()
     page = open_page(served.url)
@@ -73,6 +74,7 @@ def test_what_may_still_change_stands_beside_and_apart(serve: Serve, open_page: 
     expect(page.get_by_role("log")).to_have_attribute("aria-live", "off")
 
 
+@pytest.mark.slow
 def test_what_was_never_final_goes_with_the_connection(serve: Serve, open_page: Open) -> None:
     wire = Wire(serve(fake_triton(speech=FakeSpeech(("what", 0.05, 0.1), delay_s=60.0))).url)
     page = open_page(wire.url)
@@ -85,6 +87,7 @@ def test_what_was_never_final_goes_with_the_connection(serve: Serve, open_page: 
     expect(page.locator("#captions-words")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_who_reads_back_is_left_there(serve: Serve, open_page: Open) -> None:
     words = [(f"word{number}", 0.1 + number / 100, 0.11 + number / 100) for number in range(300)]
     page = open_page(serve(fake_triton(speech=FakeSpeech(*words, delay_s=0.2))).url)
@@ -103,6 +106,7 @@ def test_who_reads_back_is_left_there(serve: Serve, open_page: Open) -> None:
     assert box.evaluate("box => box.scrollTop") == 0
 
 
+@pytest.mark.slow
 def test_sound_waits_for_the_session(serve: Serve, open_page: Open) -> None:
     """On a busy machine the socket is open long before the server's first event."""
     held: list[tuple[WebSocketRoute, str | bytes]] = []
@@ -124,6 +128,7 @@ def test_sound_waits_for_the_session(serve: Serve, open_page: Open) -> None:
     expect(page.locator("#captions-text")).to_contain_text("what is this?")
 
 
+@pytest.mark.slow
 def test_with_a_key(serve: Serve, open_page: Open, tmp_path: Path) -> None:
     file = tmp_path / "keys.toml"
     key = add_key(file, Key(name="page"))
@@ -138,6 +143,7 @@ def test_with_a_key(serve: Serve, open_page: Open, tmp_path: Path) -> None:
     expect(page.locator("#captions-text")).to_contain_text("what is this?")
 
 
+@pytest.mark.slow
 def test_a_model_that_fails_is_told_of(serve: Serve, open_page: Open) -> None:
     def fail(request: object) -> object:
         raise Unavailable("no room for another stream")

@@ -227,7 +227,10 @@ def test_without_prefix_caching_nothing_is_cached(opened, prompts):
     assert driver.computed(cold) == (70, 0)
 
 
-@pytest.mark.parametrize(("chunk", "steps"), [(1, 3), (1, 40), (5, 3), (24, 3), (32, 2)])
+@pytest.mark.parametrize(
+    ("chunk", "steps"),
+    [(1, 3), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((1, 40), (5, 3), (24, 3), (32, 2)))],
+)
 def test_a_prompt_cancelled_half_way_leaves_no_unfilled_block_for_others(opened, prompts, chunk, steps):
     """The pipeline files blocks before they are filled: a reader would skip tokens never computed."""
     prompt = long(prompts, 108, first=5)
@@ -323,7 +326,7 @@ def own_logprobs(prompt: list[int], made: list[int]) -> list[float]:
     return [float(row[id] - total) for row, id, total in zip(rows, made, sums, strict=True)]
 
 
-@pytest.mark.parametrize("speculation", ["none", "prompt_lookup"])
+@pytest.mark.parametrize("speculation", ["none", pytest.param("prompt_lookup", marks=pytest.mark.slow)])
 def test_log_probabilities_are_the_models_own_whatever_is_done_to_them_then(opened, speculation):
     """Temperature, filters, penalties and grammars choose; the probabilities are told as they were before."""
     driver = opened(speculation=speculation)
@@ -357,5 +360,6 @@ def test_who_asks_for_log_probabilities_gets_the_same_tokens_and_others_get_none
     )
 
 
+@pytest.mark.slow
 def test_beside_a_draft_model_it_has_none(opened):
     assert opened(speculation="draft").engine.info.without_logprobs == "a draft model speculates"

@@ -172,6 +172,7 @@ def test_calls_are_valid_and_text_beside_them_is_free(
         assert json.loads(text[len(head) : -len(tail)]) in ({}, {"n": 1}, {"n": 2})
 
 
+@pytest.mark.slow
 def test_beside_a_draft_model_it_says_that_it_cannot(opened: Callable[..., Engine]) -> None:
     assert opened("draft").info.unstructured == "a draft model speculates"
     assert opened().info.unstructured == ""
