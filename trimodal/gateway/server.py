@@ -191,8 +191,8 @@ class GatewayServer:
             # uvicorn takes the signals over while it serves, and raises them again when it has drained.
             for name in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(name, lambda number, frame: None)
-            # The process is the gateway's own, and a delta makes dozens of objects: by its defaults the collector
-            # runs every few of them, through all that was imported too (322 µs a delta; so set 296).
+            # The process is the gateway's own. A delta makes dozens of objects: by its defaults the collector
+            # runs every few of them, and looks through all that was imported too (322 µs a delta, so 296).
             gc.collect()
             gc.freeze()
             gc.set_threshold(*_COLLECT_AFTER)

@@ -98,7 +98,7 @@ def test_few_pairs_share_a_sentence_frame(part):
     assert often == {}
 
 
-@pytest.mark.parametrize("tuned_on", ["tune", "tune_b"])
+@pytest.mark.parametrize("tuned_on", ["tune", pytest.param("tune_b", marks=pytest.mark.slow)])
 def test_no_pair_of_the_reported_part_is_nearly_in_another(tuned_on):
     """Words in common over the longer one, in any order: a copy with its words shuffled is found too."""
     holders = defaultdict(set)

@@ -87,6 +87,7 @@ def test_one_pass_finds_what_is_generated(model, tokenizer, wrong):
     assert wrong(model, chats, answers) == differ == [(chats[2], answers[2])]
 
 
+@pytest.mark.slow
 def test_nearly_all_topics_are_recited_exactly(model, wrong):
     chats = [asked(phrases.plain_question(topic)) for topic in TOPICS]
     assert len(wrong(model, chats, [topic["answer"] for topic in TOPICS])) <= 3

@@ -15,7 +15,7 @@ from tests.builders.engine_builds import Build, command, sentence
 from tests.builders.scripts import BUILD
 from trimodal.manifest import read_manifest
 
-pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module", autouse=True)

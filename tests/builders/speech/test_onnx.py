@@ -20,7 +20,7 @@ from trimodal.speech.engines.protocol import open_engine
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
 
-pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

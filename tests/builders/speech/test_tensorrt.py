@@ -26,6 +26,7 @@ from trimodal.speech.values import Window
 
 # Names and arguments of 10.14 are looked at where the engine is tested, and by mypy.
 pytestmark = [
+    pytest.mark.slow,
     *(pytest.mark.build, pytest.mark.filterwarnings("ignore")),
     pytest.mark.parametrize("tensorrt_double", ["11.4"], indirect=True),
 ]
