@@ -86,16 +86,21 @@ def _one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+def start_gateway(running: ExitStack, triton: FakeTransport, **settings: object) -> str:
+    """Starts one that ends with `running`, and returns its URL."""
+    values = {"port": 0, "drain_timeout_s": 1.0, "silence_s": 10.0, **settings}
+    server = GatewayServer(GatewaySettings.model_validate(values), lambda address: triton)
+    url = server.listen()
+    running.enter_context(server.serving())
+    return url
+
+
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     with ExitStack() as running, ExitStack() as clients:
 
         def start(triton: FakeTransport | None = None, silence: float = 10.0, **settings: object) -> Running:
             triton = triton or fake_triton()
-            values = {"port": 0, "drain_timeout_s": 1.0, "silence_s": silence, **settings}
-            server = GatewayServer(GatewaySettings.model_validate(values), lambda address: triton)
-            url = server.listen()
-            running.enter_context(server.serving())
-            return Running(url, triton, clients)
+            return Running(start_gateway(running, triton, silence_s=silence, **settings), triton, clients)
 
         yield start

@@ -41,7 +41,7 @@ class Recorder:
 
 async def test_a_loop_draws_lengths_and_keeps_its_connections() -> None:
     recorder, taken = Recorder(), Taken()
-    await Loop(4, (2, 6), 0.001, 0.3).run(recorder.way, taken, seed=1)
+    await Loop(4, (2, 6), 0.02, 0.3).run(recorder.way, taken, seed=1)
     assert recorder.opened == 4
     assert recorder.most <= 4
     tokens = [count for _, count in recorder.asked]

@@ -260,7 +260,7 @@ def test_a_refusal_has_its_status_also_of_a_stream(
 
 
 def test_an_unknown_model_and_a_server_that_is_gone(serve: Serve) -> None:
-    served = serve()
+    served = serve(fake_triton())
     with pytest.raises(openai.NotFoundError, match="no model 'other'"):
         served.openai().chat.completions.create(model="other", messages=CHAT)
     served.triton.reachable = False

@@ -10,7 +10,7 @@ import numpy as np
 import openai
 import pytest
 
-from tests.gateway.conftest import Serve
+from tests.gateway.conftest import Serve, fake_triton
 from tests.gateway.openai.test_audio import wav
 from trimodal.gateway.keys import Key, add_key
 
@@ -84,7 +84,7 @@ def test_the_talk_comes_again_and_what_was_seen_in_it_is_not_seen_again(serve: S
 
 
 def test_a_gateway_that_never_saw_it_looks_itself(serve: Serve) -> None:
-    served = serve()
+    served = serve(fake_triton())
     talk = [user("which digit?", IMAGE, AUDIO), {"role": "assistant", "content": "x"}, user("sure?")]
     served.openai().chat.completions.create(model="llm", messages=talk)
     models = [request.model for request in served.triton.requests]
