@@ -18,7 +18,8 @@ def test_both_ways_end_the_generation() -> None:
     cancelled, spoken = asyncio.run(measure(turns=1))
     assert [len(times) for times in (cancelled.heard, cancelled.told, cancelled.over)] == [0, 1, 1]
     assert [len(times) for times in (spoken.heard, spoken.told, spoken.over)] == [1, 1, 1]
-    assert spoken.over[0] > spoken.heard[0] > 0
+    # Either may be seen first: the generation does not end in the client's event.
+    assert min(spoken.over[0], spoken.heard[0]) > 0
 
 
 def test_what_is_shown() -> None:

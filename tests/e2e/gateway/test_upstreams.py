@@ -130,7 +130,7 @@ def restart(server: TritonServer, own_server: Started, url: str, file: Path) -> 
     own_server(("llm",), changes={"llm": LLM}, grpc_port=int(address.rsplit(":", 1)[1]))
     set_drain(file, address, False)
     wait_until(lambda: gauges(url, "draining")[address] == 0, "its use")
-    wait_until(lambda: gauges(url, "ready")[address] == 1, "its model")
+    wait_until(lambda: gauges(url, "ready").get(address) == 1, "its model")
 
 
 async def test_each_server_is_drained_and_restarted_under_load(own_server: Started, tmp_path: Path) -> None:
