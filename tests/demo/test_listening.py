@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from openai import AsyncOpenAI
 from rich.console import Console
+from websockets.asyncio.server import ServerConnection
+from websockets.asyncio.server import serve as websockets_serve
 
 from tests.gateway.conftest import Serve, fake_triton
 from trimodal.client.transports.fake_speech import FakeSpeech
@@ -46,6 +48,22 @@ async def test_a_refusal_is_told(serve: Serve) -> None:
 
     async with serve(fake_triton(speech=busy)).openai_async() as api:
         with pytest.raises(TrimodalError, match="no room"):
+            await listen(api, talk())
+
+
+async def test_a_connection_that_ends_early_is_told() -> None:
+    async def leave(socket: ServerConnection) -> None:
+        async for message in socket:
+            if "input_audio_buffer.commit" in message:
+                return
+
+    async with (
+        websockets_serve(leave, "127.0.0.1", 0) as server,
+        AsyncOpenAI(
+            base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", api_key="none"
+        ) as api,
+    ):
+        with pytest.raises(TrimodalError, match="closed the connection"):
             await listen(api, talk())
 
 

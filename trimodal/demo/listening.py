@@ -151,6 +151,7 @@ async def _hear(
             return
         elif event.type == "error":
             raise TrimodalError(event.error.message)
+    raise TrimodalError("the gateway closed the connection before the talk was heard to its end")
 
 
 def _show(console: Console, spoken: float, lag: float, delta: str, tentative: str) -> None:

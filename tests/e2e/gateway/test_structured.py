@@ -1,6 +1,6 @@
 """Answers of the demo's language model that are held to a form, on a real Triton, by OpenAI's own package.
 
-These run with every suite; the slow table of calls (calls/forms.py) has the others.
+What an answer in a form needs of Triton; the table of calls (calls/forms.py) has the other forms.
 """
 
 from __future__ import annotations
@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal
 
 import jsonschema
 import openai
 import pytest
-from pydantic import BaseModel
 
 from tests.e2e.conftest import wait_until
+from tests.e2e.gateway.calls.forms import CLOCK, WEATHER, Topic
 from tests.e2e.gateway.test_openai import gateway, opened
 from tests.e2e.llm.test_cancel import metric
 from trimodal.client import Client
@@ -25,29 +24,6 @@ from trimodal.server.process import TritonServer
 pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
 CHAT = [{"role": "user", "content": "what is a lambda?"}]
-WEATHER = {
-    "type": "function",
-    "function": {
-        "name": "weather",
-        "description": "Tells the weather of a day.",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "city": {"type": "string", "maxLength": 12},
-                "days": {"type": "integer", "minimum": 1, "maximum": 7},
-            },
-            "required": ["city", "days"],
-            "additionalProperties": False,
-        },
-    },
-}
-CLOCK = {"type": "function", "function": {"name": "clock"}}
-
-
-class Topic(BaseModel):
-    kind: Literal["statement", "function", "type"]
-    pages: int
-    builtin: bool
 
 
 @pytest.fixture(scope="module")

@@ -170,11 +170,12 @@ class Completion:
         begun: dict[int, CompletionLogprobs] = {}
         with completion_names():
             async for index, delta in deltas(self._streams, usage):
-                text = delta.text if index in begun else self._echo(index) + delta.text
-                logprobs = begun.setdefault(index, CompletionLogprobs(self._request.logprobs or 0))
-                chunks = b""
+                text, chunks = delta.text, b""
+                if index not in begun:
+                    begun[index] = CompletionLogprobs(self._request.logprobs or 0)
+                    text = self._echo(index) + text
                 if text:
-                    told = logprobs.part(delta.logprobs) if self._request.logprobs is not None else None
+                    told = None if self._request.logprobs is None else begun[index].part(delta.logprobs)
                     choice = {"index": index, "text": text, "logprobs": told, "finish_reason": None}
                     chunks = event(name.body(choices=[choice]))
                 if delta.finish_reason:
