@@ -1,0 +1,225 @@
+"""Python models, read and never imported: syntax, class, imports, blocking calls."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from trimodal.check.checks.final_flag import find_open_paths
+from trimodal.check.findings import Finding, Target
+from trimodal.check.repository import Config
+from trimodal.check.rules import RULES
+from trimodal.check.source import Place
+
+_GIVEN = ("triton_python_backend_utils", "c_python_backend_utils")  # by the server's stub
+_BLOCKING = {
+    "time.sleep": "asyncio.sleep",
+    "os.system": "asyncio.create_subprocess_shell",
+    "urllib.request.urlopen": "an asynchronous client",
+    **{
+        f"subprocess.{name}": "asyncio.create_subprocess_exec"
+        for name in ("run", "call", "check_call", "check_output")
+    },
+    **{
+        f"requests.{name}": "httpx.AsyncClient"
+        for name in ("get", "post", "put", "patch", "delete", "head", "request")
+    },
+    **{
+        f"httpx.{name}": "httpx.AsyncClient"
+        for name in ("get", "post", "put", "patch", "delete", "head", "request")
+    },
+}
+
+
+def check_python(config: Config, target: Target) -> Iterator[Finding]:
+    if config.backend != "python":
+        return
+    for folder in config.loaded.values():
+        file = folder / config.python_file
+        if not file.is_file():
+            file = config.directory / config.python_file
+        if file.is_file():
+            yield from _Module(config, file).findings()
+
+
+class _Module:
+    """One model.py."""
+
+    def __init__(self, config: Config, file: Path) -> None:
+        self.config, self.file = config, file
+
+    def finding(self, rule: str, sentence: str, node: ast.AST | None = None, fix: str = "") -> Finding:
+        place = Place(getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1)
+        return Finding(RULES[rule], self.file, place, sentence, fix or RULES[rule].fix, self.config.model)
+
+    def findings(self) -> Iterator[Finding]:
+        try:
+            tree = ast.parse(self.file.read_bytes())
+        except SyntaxError as error:
+            place = Place(error.lineno or 1, error.offset or 1)
+            rule = RULES["TRI110"]
+            yield Finding(rule, self.file, place, f"Python says: {error.msg}", rule.fix, self.config.model)
+            return
+        except ValueError as error:  # null bytes
+            yield self.finding("TRI110", f"Python says: {error}")
+            return
+        yield from self._class(tree)
+        if "EXECUTION_ENV_PATH" not in self.config.parameters:
+            yield from self._imports(tree)
+        names = _imported_names(tree)
+        for model in ast.walk(tree):
+            if isinstance(model, ast.ClassDef) and model.name == "TritonPythonModel":
+                yield from self._blocking(model, names)
+                if self.config.message.model_transaction_policy.decoupled:
+                    yield from self._decoupled(tree, model)
+
+    def _class(self, tree: ast.Module) -> Iterator[Finding]:
+        bound = {name for node in tree.body for name in _bound(node)}
+        if "TritonPythonModel" not in bound and "*" not in bound:
+            yield self.finding("TRI111", f"{self.file.name} has no class TritonPythonModel")
+            return
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and node.name == "TritonPythonModel" and not node.bases:
+                members = {name for member in node.body for name in _bound(member)}
+                if "execute" not in members and not node.decorator_list:
+                    yield self.finding("TRI116", "TritonPythonModel has no execute", node)
+
+    def _imports(self, tree: ast.Module) -> Iterator[Finding]:
+        """Those that run when the model loads: at the top of the module, not under try or if."""
+        beside = {path.stem for path in (*self.file.parent.iterdir(), *self.config.directory.iterdir())}
+        for node in tree.body:
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                names = [node.module]
+            for name in sorted({name.partition(".")[0] for name in names}):
+                if name not in beside and name not in _GIVEN and not _exists(name):
+                    yield self.finding("TRI112", f"{name} is not installed in {sys.prefix}", node)
+
+    def _blocking(self, model: ast.ClassDef, names: dict[str, str]) -> Iterator[Finding]:
+        for function in ast.walk(model):
+            if isinstance(function, ast.AsyncFunctionDef):
+                requests = _bls_requests(function, names)
+                for call in _own_calls(function):
+                    dotted = _dotted(call.func, names)
+                    if twin := _BLOCKING.get(dotted):
+                        sentence = f"{dotted} in async {function.name} blocks: {twin} does not"
+                        yield self.finding("TRI114", sentence, call)
+                    elif isinstance(call.func, ast.Attribute) and call.func.attr == "exec":
+                        owner = call.func.value
+                        direct = isinstance(owner, ast.Call) and _dotted(owner.func, names) in _REQUESTS
+                        if direct or (isinstance(owner, ast.Name) and owner.id in requests):
+                            sentence = f"exec in async {function.name} blocks: await async_exec does not"
+                            yield self.finding("TRI114", sentence, call)
+
+    def _decoupled(self, tree: ast.Module, model: ast.ClassDef) -> Iterator[Finding]:
+        for function in model.body:
+            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and function.name == "execute":
+                lists = _lists(function)
+                for node in _own_nodes(function):
+                    if isinstance(node, ast.Return) and (
+                        isinstance(node.value, (ast.List, ast.ListComp))
+                        or (isinstance(node.value, ast.Name) and node.value.id in lists)
+                    ):
+                        yield self.finding("TRI115", "execute returns a list, the model is decoupled", node)
+        for node, sentence in find_open_paths(tree, model):
+            yield self.finding("TRI113", sentence, node)
+
+
+_REQUESTS = tuple(f"{module}.InferenceRequest" for module in (*_GIVEN, "pb_utils"))
+
+
+def _exists(name: str) -> bool:
+    if name in sys.builtin_module_names or name in sys.stdlib_module_names:
+        return True
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _bound(node: ast.stmt) -> Iterator[str]:
+    """Names that a statement defines, also inside if, try and with."""
+    if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+        yield node.name
+    elif isinstance(node, (ast.Import, ast.ImportFrom)):
+        yield from (alias.asname or alias.name for alias in node.names)
+    elif isinstance(node, ast.Assign):
+        yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+    elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        yield node.target.id
+    else:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.stmt):
+                yield from _bound(child)
+            elif isinstance(child, ast.ExceptHandler):
+                for one in child.body:
+                    yield from _bound(one)
+
+
+def _imported_names(tree: ast.Module) -> dict[str, str]:
+    """Local name → what it stands for: {"sleep": "time.sleep", "np": "numpy"}."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                found[alias.asname or alias.name.partition(".")[0]] = (
+                    alias.name if alias.asname else alias.name.partition(".")[0]
+                )
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return found
+
+
+def _dotted(node: ast.expr, names: dict[str, str]) -> str:
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name) or node.id not in names:
+        return ""
+    return ".".join((names[node.id], *reversed(parts)))
+
+
+def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """What a function itself runs: not the functions and classes that it defines."""
+    for child in ast.iter_child_nodes(function):
+        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            yield child
+            yield from _own_nodes(child)
+
+
+def _own_calls(function: ast.AsyncFunctionDef) -> Iterator[ast.Call]:
+    for node in _own_nodes(function):
+        if isinstance(node, ast.Call):
+            yield node
+
+
+def _bls_requests(function: ast.AsyncFunctionDef, names: dict[str, str]) -> set[str]:
+    """Names that hold a request to another model."""
+    return {
+        target.id
+        for node in _own_nodes(function)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and _dotted(node.value.func, names) in _REQUESTS
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _lists(function: ast.AST) -> set[str]:
+    """Names that the function only ever sets to a list."""
+    lists: set[str] = set()
+    others: set[str] = set()
+    for node in _own_nodes(function):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    (lists if isinstance(node.value, (ast.List, ast.ListComp)) else others).add(target.id)
+    return lists - others

@@ -1,0 +1,54 @@
+"""The server's command line, in the files that were named: compose files, Dockerfiles, scripts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from trimodal.check.findings import Finding, Target
+from trimodal.check.rules import RULES
+from trimodal.check.source import Place
+from trimodal.check.version import shown
+
+_FIXED = (25, 7)  # CVE-2025-23310, 23311, 23319, 23320, 23334
+_IMAGE = re.compile(r"tritonserver:(\d\d)\.(\d\d)-")
+_RESTRICTED = re.compile(r"--(?:http-restricted-api|grpc-restricted-protocol)[=\s\"',]+([\w,-]+):")
+_MODE = re.compile(r"--model-control-mode[=\s\"',]+(\w+)")
+_SERVER = re.compile(r"\btritonserver(?=[\s\"',]|$)", re.MULTILINE)
+_ALL_LOCAL = re.compile(r"--(?:http|grpc)-address[=\s\"',]+(?:127\.0\.0\.1|localhost)")
+
+
+def check_deployment(target: Target) -> Iterator[Finding]:
+    for file in target.deployment:
+        yield from _file(file)
+
+
+def _file(file: Path) -> Iterator[Finding]:
+    # Comments are left out, lines stay where they are.
+    lines = [re.sub(r"(^|\s)#.*", "", line) for line in file.read_text(errors="replace").splitlines()]
+    text = "\n".join(lines)
+
+    def finding(rule: str, sentence: str, start: int) -> Finding:
+        line = text.count("\n", 0, start)
+        place = Place(line + 1, start - text.rfind("\n", 0, start))
+        return Finding(RULES[rule], file, place, sentence, RULES[rule].fix)
+
+    for image in _IMAGE.finditer(text):
+        release = (int(image[1]), int(image[2]))
+        if release < _FIXED:
+            yield finding("TRI122", f"the image is of {shown(release)}", image.start())
+    server = _SERVER.search(text)
+    if not server or len(_ALL_LOCAL.findall(text)) >= 2:
+        return
+    restricted = [set(found.split(",")) for found in _RESTRICTED.findall(text)]
+    mode = _MODE.search(text)
+    if mode and mode[1] == "explicit" and _open("model-repository", restricted):
+        yield finding("TRI120", "--model-control-mode=explicit, and the repository API is open", mode.start())
+    if _open("shared-memory", restricted):
+        yield finding("TRI121", "tritonserver with its shared-memory API open", server.start())
+
+
+def _open(api: str, restricted: list[set[str]]) -> bool:
+    """Whether one of the two protocols leaves an API to anybody."""
+    return sum(api in apis for apis in restricted) < 2

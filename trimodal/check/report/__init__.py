@@ -1,0 +1,1 @@
+"""Prints findings: for people, as JSON, and as SARIF for code review tools."""
