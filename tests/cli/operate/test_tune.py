@@ -1,0 +1,97 @@
+"""`trimodal tune`: what is wrong on the command line is one sentence, before a server is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("optuna")
+
+from typer.testing import CliRunner
+
+from tests.tune.test_report import RESULT, TUNED
+from trimodal.cli.app import app
+from trimodal.tune import session
+from trimodal.tune.knobs import Pipeline
+
+REPOSITORY = Path(__file__).parents[3] / "model_repository"
+
+
+def invoke(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["tune", "--model-repository", str(REPOSITORY), *arguments])
+    return result.exit_code, result.output
+
+
+@pytest.fixture
+def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*_: object, **__: object) -> None:
+        raise AssertionError("a server was started")
+
+    monkeypatch.setattr(session, "Stage", start)
+
+
+@pytest.mark.usefixtures("no_server")
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("vision", "--slo", "nonsense<=3"), "'nonsense' is no metric"),
+        (("vision", "--maximize", "speed"), "--maximize speed: known are"),
+        (("vision", "--minimize", "cost"), "needs --cost-per-hour"),
+        (("vision", "--image-size", "big"), "write it as 224x224"),
+        (("vision", "--url", "here:1", "--set", "vision.a=1"), "leave it or --url out"),
+        (("vision", "--list-knobs", "--knob", "nothing=1"), "which 'nothing' is meant"),
+        (("nothing", "--list-knobs"), "no model 'nothing'"),
+    ],
+)
+def test_one_sentence(arguments: tuple[str, ...], why: str) -> None:
+    code, output = invoke(*arguments)
+    assert code == 1
+    assert why in " ".join(output.split())
+
+
+@pytest.mark.usefixtures("no_server")
+def test_lists_the_knobs() -> None:
+    code, output = invoke("llm", "--list-knobs", "--knob", "max_num_seqs=1,2")
+    assert code == 0
+    assert "llm.max_num_seqs=1,2  (now 16)" in output
+    assert "llm.threads=" in output
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_shows_the_diff_and_writes_only_when_told(
+    write: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.tune.doubles import parsed
+    from trimodal.repository import Model
+
+    (tmp_path / "m").mkdir()
+    file = tmp_path / "m" / "config.pbtxt"
+    text = (
+        "name: 'm'\nbackend: 'python'\nparameters { key: 'threads' value { string_value: '1' } }  # cores\n"
+    )
+    file.write_text(text + "parameters { key: 'delay' value { string_value: '9' } }\n")
+    before = file.read_text()
+    pipeline = Pipeline("m", {"m": Model("m", tmp_path / "m", file, parsed(before))})
+
+    def tune(plan: session.Plan, *, tell: object, began: object) -> session.Tuned:
+        began(pipeline, list(TUNED.knobs))  # type: ignore[operator]
+        for one in RESULT.trials:
+            tell(one, RESULT.start)  # type: ignore[operator]
+        return TUNED
+
+    monkeypatch.setattr(session, "tune", tune)
+    page, figures = tmp_path / "out.html", tmp_path / "out.json"
+    files = ("--html", str(page), "--json", str(figures))
+    arguments = ["tune", "m", "--model-repository", str(tmp_path), *files]
+    result = CliRunner().invoke(app, [*arguments, *(["--write"] if write else [])])
+    assert result.exit_code == 0, result.output
+    assert "+parameters { key: 'threads' value { string_value: \"2\" } }  # cores" in result.output
+    assert page.read_text().count("<svg") == 2
+    assert '"chosen"' in figures.read_text()
+    if write:
+        assert file.read_text() != before
+        assert "Written:" in result.output
+    else:
+        assert file.read_text() == before
+        assert "--write changes them" in result.output

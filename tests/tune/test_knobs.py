@@ -1,0 +1,181 @@
+"""Which knobs a pipeline has comes from its configuration and its settings classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("optuna")
+
+from tests.tune.doubles import parsed
+from trimodal.errors import SettingsError
+from trimodal.repository import Model, select_models
+from trimodal.tune import fields
+from trimodal.tune.knobs import Pipeline, settings_class
+
+REPOSITORY = Path(__file__).parents[2] / "model_repository"
+
+
+def pipeline(name: str, profile: str = "cpu") -> Pipeline:
+    return Pipeline(name, select_models(REPOSITORY, [name], profile))
+
+
+def foreign(text: str, tmp_path: Path) -> Pipeline:
+    """Somebody's model, without settings of ours."""
+    config = parsed(text)
+    return Pipeline(
+        config.name, {config.name: Model(config.name, tmp_path, tmp_path / "config.pbtxt", config)}
+    )
+
+
+@pytest.mark.parametrize("profile", ["cpu", "cuda", "tensorrt"])
+@pytest.mark.parametrize("name", ["vision", "llm", "speech", "embedding", "assistant"])
+def test_every_default_is_one_that_the_model_takes(name: str, profile: str) -> None:
+    one = pipeline(name, profile)
+    knobs = one.defaults(4)
+    assert knobs
+    for knob in knobs:
+        assert one.present(knob.model, knob.name) in knob.choices
+        for choice in knob.choices:
+            assert not one.refusal({knob.label: choice}, alone=True), (knob.label, choice)
+
+
+def test_defaults_come_from_the_configuration() -> None:
+    labels = {knob.label: knob.choices for knob in pipeline("llm").defaults(4)}
+    assert labels["llm.threads"] == ("0", "1", "2", "4")
+    assert "llm.max_num_batched_tokens" in labels
+    assert "llm.instance_count" not in labels  # decoupled: it keeps its requests
+    assert "llm.max_batch_size" not in labels
+    gpu = {knob.label for knob in pipeline("llm", "cuda").defaults(4)}
+    assert "llm.threads" not in gpu  # vLLM does not read it
+
+
+def test_batch_limits_only_grow() -> None:
+    for knob in pipeline("embedding").defaults(2):
+        if knob.name == "max_batch_size":
+            assert min(map(int, knob.choices)) == 32
+
+
+def test_a_step_never_takes_less_than_its_ensemble_gives() -> None:
+    one = pipeline("vision", "tensorrt")
+    step = one.models["vision"].steps[0]
+    assert "below that of vision" in one.refusal({f"{step}.max_batch_size": "2"})
+
+
+def test_values_that_do_not_go_together_are_refused_before_the_server_is_asked() -> None:
+    one = pipeline("llm")
+    assert one.refusal({"llm.speculation": "prompt_lookup", "llm.max_num_batched_tokens": "64"}) == ""
+    assert "max_num_batched_tokens" in one.refusal(
+        {"llm.speculation": "prompt_lookup", "llm.max_num_batched_tokens": "1"}
+    )
+
+
+def test_what_nothing_reads_is_no_difference() -> None:
+    one = pipeline("llm")
+    few = one.canonical({"llm.speculation": "none", "llm.num_assistant_tokens": "2"})
+    assert few == one.canonical({"llm.speculation": "none", "llm.num_assistant_tokens": "6"})
+    drafted = {"llm.speculation": "draft", "llm.num_assistant_tokens": "2"}
+    assert one.canonical(drafted) == drafted
+
+
+@pytest.mark.parametrize(
+    ("text", "choices"),
+    [
+        ("llm.max_num_seqs=1,4,16", ("1", "4", "16")),
+        ("max_num_seqs=4,4", ("4",)),
+        ("llm.speculation=none,prompt_lookup", ("none", "prompt_lookup")),
+        ("kv_cache_precision=u8,f16", ("u8", "f16")),
+    ],
+)
+def test_reads_choices(text: str, choices: tuple[str, ...]) -> None:
+    assert pipeline("llm").parse(text).choices == choices
+
+
+def test_reads_ranges() -> None:
+    knob = pipeline("speech").parse("step_s=0.3..1.5")
+    assert (knob.low, knob.high, knob.whole, knob.choices) == (0.3, 1.5, False, ())
+    assert pipeline("llm").parse("threads=1..8").whole
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("llm.max_num_seqs", "write it as"),
+        ("=3", "which ''"),
+        ("llm.nothing=3", "has no knob 'nothing'"),
+        ("other.threads=3", "no model 'other'"),
+        ("nothing=3", "which 'nothing'"),
+        ("threads=a", "'a'"),
+        ("threads=1..99999", "1024"),
+        ("threads=9..1", "the smaller one"),
+        ("threads=1..x", "not a range"),
+        ("engine=fake", "which 'engine'"),
+        ("threads=" + ",".join(map(str, range(100))), "at most 64"),
+    ],
+)
+def test_refuses_what_is_no_knob(text: str, why: str) -> None:
+    with pytest.raises(SettingsError, match=why):
+        pipeline("llm").parse(text)
+
+
+def test_a_knob_of_two_models_has_to_name_one() -> None:
+    with pytest.raises(SettingsError, match="is meant"):
+        pipeline("vision", "tensorrt").parse("max_queue_delay_microseconds=0,1")
+
+
+def test_somebodys_model_has_tritons_knobs_and_its_parameters(tmp_path: Path) -> None:
+    text = (
+        "name: 'theirs' platform: 'onnxruntime_onnx' max_batch_size: 8 dynamic_batching { } "
+        "instance_group [ { count: 3 } ] parameters { key: 'p' value { string_value: '1' } }"
+    )
+    one = foreign(text, tmp_path)
+    assert {knob.name: knob.choices for knob in one.defaults(4)} == {
+        "max_queue_delay_microseconds": ("0", "200", "1000", "3000"),
+        "max_batch_size": ("8", "16"),
+        "instance_count": ("1", "2", "3"),
+    }
+    config = one.configs(
+        {"theirs.p": "2", "theirs.preferred_batch_size": "4+2", "theirs.instance_count": "2"}
+    )
+    assert config["theirs"].parameters["p"].string_value == "2"
+    assert list(config["theirs"].dynamic_batching.preferred_batch_size) == [2, 4]
+    assert config["theirs"].instance_group[0].count == 2
+    assert one.models["theirs"].config == parsed(text)
+
+
+def test_preferred_sizes_never_exceed_the_batch(tmp_path: Path) -> None:
+    one = foreign("name: 'm' max_batch_size: 8 dynamic_batching { preferred_batch_size: [ 4, 8 ] }", tmp_path)
+    sizes = one.configs({"m.max_batch_size": "4"})["m"].dynamic_batching.preferred_batch_size
+    assert list(sizes) == [4]
+    # What the server filled in goes, or it would refuse the smaller batch.
+    filled = foreign("name: 'm' max_batch_size: 8 dynamic_batching { preferred_batch_size: 8 }", tmp_path)
+    assert filled.present("m", "preferred_batch_size") == "none"
+    assert not filled.configs({"m.max_batch_size": "4"})["m"].dynamic_batching.preferred_batch_size
+
+
+def test_finds_the_settings_class_that_a_model_imports(tmp_path: Path) -> None:
+    found = settings_class(pipeline("llm").models["llm"])
+    assert found is not None
+    assert found.__name__ == "LlmSettings"
+    assert settings_class(Model("m", tmp_path, tmp_path / "config.pbtxt", parsed("name: 'm'"))) is None
+
+
+@pytest.mark.parametrize("name", ["speech", "embedding"])
+def test_what_is_put_is_read(name: str) -> None:
+    model = pipeline(name).models[name]
+    fields.put(model.config, "max_queue_delay_microseconds", "77")
+    assert fields.read(model.config, "max_queue_delay_microseconds") == "77"
+    assert model.config.HasField("dynamic_batching") == (name == "embedding")
+    fields.put(model.config, "eager_batching", "true")
+    assert fields.read(model.config, "eager_batching") == "true"
+    text = fields.put_text(model.config_file.read_text(), "max_queue_delay_microseconds", "77")
+    assert "max_queue_delay_microseconds: 77" in text
+
+
+@pytest.mark.parametrize(
+    ("knob", "value"), [("max_batch_size", "x"), ("eager_batching", "maybe"), ("preferred_batch_size", "4,8")]
+)
+def test_a_value_of_another_kind_is_refused(knob: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=f"{knob} cannot be"):
+        fields.put(parsed("name: 'm'"), knob, value)

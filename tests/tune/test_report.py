@@ -1,0 +1,97 @@
+"""The report says what changed, why, and what it cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("optuna")
+
+from trimodal.bench.load.slo import parse_slo
+from trimodal.bench.report.html import page
+from trimodal.server.options import ServerOptions
+from trimodal.tune import report
+from trimodal.tune.knobs import Knob
+from trimodal.tune.objective import parse_objective
+from trimodal.tune.search import Final, Result, Round, Trial
+from trimodal.tune.session import Plan, Tuned
+
+SLO = parse_slo("p99_ms<=50")
+PLAN = Plan("m", parse_objective(None, None, SLO, 0.0), ServerOptions(repository=Path("/models")), SLO)
+KNOBS = (Knob("m", "threads", ("1", "2")), Knob("m", "delay", ("0", "9")))
+
+
+def trial(number: int, threads: str, delay: str, value: float, p99: float = 20.0) -> Trial:
+    one = Round(value, max(0.0, p99 / 50 - 1), {"throughput": value, "p99_ms": p99})
+    return Trial(number, {"m.threads": threads, "m.delay": delay}, "measured", (one,), seconds=1.0)
+
+
+START, BEST = trial(0, "1", "9", 100.0), trial(1, "2", "0", 200.0)
+BROKEN = Trial(2, {"m.threads": "2", "m.delay": "9"}, "refused", (), "does <not> fit")
+LATE = trial(3, "1", "0", 300.0, p99=90.0)
+FINALS = tuple(Final(one, one.rounds * 5) for one in (START, BEST))
+RESULT = Result(START, BEST, (START, BEST, BROKEN, LATE), FINALS, "better in 5 of 5 rounds", 9.0, "4 trials")
+TUNED = Tuned(KNOBS, RESULT.trials, RESULT)
+
+
+def test_the_verdict_names_both_figures() -> None:
+    said = report.verdict(PLAN, TUNED)
+    assert said == "throughput under p99_ms<=50: 100 → 200 /s (2.00 times); better in 5 of 5 rounds."
+    kept = replace(RESULT, chosen=START, why="nothing was better")
+    assert (
+        report.verdict(PLAN, replace(TUNED, result=kept)) == "The knobs stay as they are: nothing was better."
+    )
+    assert "Interrupted after 4 trials" in report.verdict(PLAN, replace(TUNED, result=None))
+
+
+def test_tables_hold_finals_and_trials() -> None:
+    finals, trials = report.tables(PLAN, TUNED)
+    assert [row[0] for row in finals.rows] == ["start", "trial 2 (chosen)"]
+    assert finals.rows[1][-2:] == ["2.00", "met"]
+    assert [row[0] for row in trials.rows] == ["1", "2", "4", "3"]  # what misses the SLO behind what meets it
+    assert trials.rows[1][-1] == "threads=2\ndelay=0"
+    assert trials.rows[2][-2] == "missed"
+    assert "refused" in trials.rows[3]
+    assert "does <not> fit" in trials.rows[3][-1]
+
+
+def test_a_line_of_progress() -> None:
+    assert (
+        report.progress(BEST, BEST, START.setting, PLAN.objective, 9)
+        == "  2 of 9  200 /s  best  threads=2 delay=0"
+    )
+    assert "refused  threads=2: does <not> fit" in report.progress(
+        BROKEN, BEST, START.setting, PLAN.objective, 9
+    )
+
+
+def test_the_front_holds_what_nothing_beats_in_both() -> None:
+    points = [(10.0, 1.0), (20.0, 5.0), (20.0, 3.0), (30.0, 4.0), (40.0, 9.0)]
+    assert report.front(points, maximise=True) == [0, 1, 4]
+    assert report.front(points, maximise=False) == [0]
+
+
+def test_the_page_is_whole_and_escapes(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    text = page(report.report(PLAN, TUNED, "--- a\n+++ b\n-  x: 1  # <b>"))
+    assert "throughput against p99_ms" in text
+    assert "Course of the search" in text
+    assert "&lt;b&gt;" in text
+    assert "<not>" not in text
+    assert text.count("<svg") == 2
+
+
+def test_the_data_are_plain() -> None:
+    found = report.data(PLAN, TUNED, "the diff")
+    assert (found["chosen"], found["start"]) == (BEST.setting, START.setting)
+    assert [one["meets_slo"] for one in found["trials"]] == [True, True, False, False]
+    assert found["diff"] == "the diff"
+
+
+def test_the_diff_names_files_below_the_repository() -> None:
+    shown = report.diff({Path("/models/m/config.pbtxt"): ("a: 1\nb: 2\n", "a: 1\nb: 3\n")}, Path("/models"))
+    assert shown.splitlines()[:2] == ["--- a/m/config.pbtxt", "+++ b/m/config.pbtxt"]
+    assert "-b: 2" in shown
+    assert "+b: 3" in shown

@@ -1,0 +1,313 @@
+"""Says which knobs a pipeline has, and between which values each is searched.
+
+Triton's own knobs come from the configuration; the parameters of our models from their settings
+classes, which also refuse values that do not fit together before the server is asked.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import math
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from trimodal.errors import SettingsError
+from trimodal.llm.settings import ReadBy
+from trimodal.repository import Model
+from trimodal.settings import Settings, parse_parameters
+from trimodal.tune import fields
+
+Values = Mapping[str, str]
+"""`model.knob` → value as text."""
+
+# Parameters that change speed and memory, not answers: searched without being named. Each with the values
+# that are tried beside the present one; cores: powers of two up to their number; literal: all that there are.
+SEARCHED: dict[str, tuple[str, ...] | Literal["cores", "literal"]] = {
+    "threads": "cores",
+    "intra_op_threads": "cores",
+    "max_num_seqs": ("4", "8", "16", "32", "64"),
+    "max_num_batched_tokens": ("64", "128", "256", "512", "1024", "2048"),
+    "num_kv_blocks": ("256", "512", "1024"),
+    "speculation": "literal",
+    "num_assistant_tokens": ("2", "4", "6"),
+    "max_batch_windows": ("2", "4", "8", "16"),
+    "step_s": ("0.3", "0.5", "0.8", "1.2"),
+    "max_windows_in_flight": ("4", "8", "16", "32"),
+    "prefer_nhwc": "literal",
+    "fuse_conv_bias": "literal",
+}
+# A knob that is read only beside these values of another one.
+READ_WITH: dict[str, tuple[str, tuple[str, ...]]] = {
+    "num_assistant_tokens": ("speculation", ("draft", "eagle3", "prompt_lookup")),
+    "max_ngram_size": ("speculation", ("prompt_lookup",)),
+}
+_ON_CUDA = ("prefer_nhwc", "fuse_conv_bias")
+_DELAYS = ("0", "200", "1000", "3000")
+_MOST_CHOICES = 64
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One thing to turn: either `choices`, in their order, or every number from `low` to `high`."""
+
+    model: str
+    name: str
+    choices: tuple[str, ...] = ()
+    low: float = 0.0
+    high: float = 0.0
+    whole: bool = True
+
+    @property
+    def label(self) -> str:
+        return f"{self.model}.{self.name}"
+
+    def __str__(self) -> str:
+        span = ",".join(self.choices) or f"{self.low:g}..{self.high:g}"
+        return f"{self.label}={span}"
+
+
+class Pipeline:
+    """The models that answer a request together, as they are configured now.
+
+    Args:
+        main: the model that is asked.
+        models: it and what it runs or calls; `config` of each is the live one.
+    """
+
+    def __init__(self, main: str, models: Mapping[str, Model]) -> None:
+        self.main, self.models = main, models
+        self._settings = {name: settings_class(model) for name, model in models.items()}
+
+    def defaults(self, cores: int) -> list[Knob]:
+        """The knobs that are searched when none is named. The present value is always among the choices."""
+        found = []
+        for name, model in self.models.items():
+            for knob, choices in {**self._tritons(model), **self._parameters(model, cores)}.items():
+                present = self.present(name, knob)
+                every = _ordered({*choices, present})
+                if len(every) > 1:
+                    found.append(Knob(name, knob, every))
+        return found
+
+    def parse(self, text: str) -> Knob:
+        """`[model.]knob=a,b,c` or `[model.]knob=lo..hi`. Raises: SettingsError naming what is known."""
+        target, equals, span = text.partition("=")
+        if not equals or not span:
+            raise SettingsError(f"--knob {text}: write it as model.knob=a,b,c or model.knob=lo..hi")
+        model, name = self.find(target.strip())
+        low, dots, high = span.partition("..")
+        if dots:
+            try:
+                ends = float(low), float(high)
+            except ValueError:
+                raise SettingsError(f"--knob {text}: {span} is not a range of two numbers") from None
+            if not (ends[0] < ends[1] and all(map(math.isfinite, ends))):
+                raise SettingsError(f"--knob {text}: the first number of {span} must be the smaller one")
+            whole = "." not in low and "." not in high
+            knob = Knob(model, name, (), *ends, whole)
+            tried: tuple[str, ...] = (low, high)
+        else:
+            tried = tuple(dict.fromkeys(part.strip() for part in span.split(",")))
+            knob = Knob(model, name, tried)
+        if len(tried) > _MOST_CHOICES:
+            raise SettingsError(f"--knob {text}: {len(tried)} values, at most {_MOST_CHOICES}")
+        for value in tried:
+            if why := self.refusal({f"{model}.{name}": value}, alone=True):
+                raise SettingsError(f"--knob {text}: {why}")
+        return knob
+
+    def find(self, target: str) -> tuple[str, str]:
+        """Model and knob of `model.knob`, or of a knob that only one model has. Raises: SettingsError."""
+        model, dot, name = target.rpartition(".")
+        if dot:
+            if model not in self.models:
+                raise SettingsError(f"no model '{model}' in this pipeline: it has {', '.join(self.models)}")
+            if name not in self.known(model):
+                raise SettingsError(
+                    f"model {model} has no knob '{name}': it has {', '.join(self.known(model))}"
+                )
+            return model, name
+        owners = [owner for owner in self.models if target in self.known(owner)]
+        if self.main in owners and len(self.models[self.main].steps) == 0:
+            return self.main, target
+        if len(owners) != 1:
+            which = " and ".join(f"{owner}.{target}" for owner in owners) or "no model here"
+            raise SettingsError(f"which '{target}' is meant: {which}?")
+        return owners[0], target
+
+    def known(self, model: str) -> list[str]:
+        """Every knob that can be named of a model."""
+        one, cls = self.models[model], self._settings[model]
+        if one.steps:
+            return ["max_batch_size"]
+        parameters = list(cls.model_fields) if cls else list(one.parameters)
+        return [*fields.PATHS, *(name for name in parameters if name not in ("version_directory", "engine"))]
+
+    def present(self, model: str, knob: str) -> str:
+        """The value now: as configured, else the default of the settings class."""
+        config, cls = self.models[model].config, self._settings[model]
+        value = fields.read(config, knob)
+        if value is None and cls and knob in cls.model_fields:
+            default = cls.model_fields[knob].default
+            value = str(default).lower() if isinstance(default, bool) else str(default)
+        return value or ""
+
+    def start(self, knobs: Iterable[Knob]) -> dict[str, str]:
+        return {knob.label: self.present(knob.model, knob.name) for knob in knobs}
+
+    def canonical(self, values: Values) -> dict[str, str]:
+        """The same setting with knobs that nothing reads put back: so that it is not measured twice."""
+        kept = dict(values)
+        for label in values:
+            model, _, name = label.rpartition(".")
+            if name in READ_WITH:
+                other, needed = READ_WITH[name]
+                if values.get(f"{model}.{other}", self.present(model, other)) not in needed:
+                    kept[label] = self.present(model, name)
+        return kept
+
+    def configs(self, values: Values) -> dict[str, Any]:
+        """Model → its configuration with these values; of models with a value among them."""
+        changed: dict[str, Any] = {}
+        for label, value in values.items():
+            model, _, name = label.rpartition(".")
+            if model not in changed:
+                changed[model] = type(self.models[model].config)()
+                changed[model].CopyFrom(self.models[model].config)
+            if value != self.present(model, name):
+                fields.put(changed[model], name, value)
+        for config in changed.values():
+            # As the server fills it in; beside another max_batch_size it would refuse to load.
+            sizes = config.dynamic_batching.preferred_batch_size
+            if (
+                config.HasField("dynamic_batching")
+                and fields.read(config, "preferred_batch_size") == fields.NONE
+            ):
+                sizes[:] = []
+            elif any(size > config.max_batch_size for size in sizes):
+                sizes[:] = [size for size in sizes if size <= config.max_batch_size]
+        return changed
+
+    def refusal(self, values: Values, *, alone: bool = False) -> str:
+        """One sentence on why these values cannot go together; empty: nothing is known against them.
+
+        Args:
+            alone: a value by itself: what it lacks of others is not held against it.
+        """
+        try:
+            configs = self.configs(values)
+        except SettingsError as error:
+            return str(error)
+        for name, config in configs.items():
+            cls = self._settings[name]
+            if cls is None:
+                continue
+            parameters = {key: value.string_value for key, value in config.parameters.items()}
+            try:
+                parse_parameters(cls, parameters, source=name)
+            except SettingsError as error:
+                return str(error)
+        return "" if alone else self._sizes(configs)
+
+    def _sizes(self, configs: Mapping[str, Any]) -> str:
+        def config_of(name: str) -> Any:
+            return configs.get(name, self.models[name].config)
+
+        for name, model in self.models.items():
+            most = config_of(name).max_batch_size
+            for step in model.steps:
+                if step in self.models and 0 < config_of(step).max_batch_size < most:
+                    return f"max_batch_size of step {step} is below that of {name}"
+        return ""
+
+    def _tritons(self, model: Model) -> dict[str, tuple[str, ...]]:
+        """Triton's own knobs of a model that gathers batches. Its limit only grows: clients count on it."""
+        config = model.config
+        found: dict[str, tuple[str, ...]] = {}
+        if model.steps or config.HasField("sequence_batching") or config.model_transaction_policy.decoupled:
+            return found
+        if config.HasField("dynamic_batching"):
+            found["max_queue_delay_microseconds"] = _DELAYS
+            found["max_batch_size"] = (str(config.max_batch_size * 2),)
+            if fields.read(config, "preferred_batch_size") != fields.NONE:
+                found["preferred_batch_size"] = (fields.NONE,)
+        if len(config.instance_group) <= 1:
+            found["instance_count"] = ("1", "2")
+        return found
+
+    def _parameters(self, model: Model, cores: int) -> dict[str, tuple[str, ...]]:
+        cls = self._settings[model.name]
+        if cls is None:
+            return {}
+        found = {}
+        for name, wanted in SEARCHED.items():
+            field = cls.model_fields.get(name)
+            if field is None or not _is_read(model, name, field.metadata):
+                continue
+            choices = (
+                _cores(cores)
+                if wanted == "cores"
+                else _literals(field.annotation)
+                if wanted == "literal"
+                else wanted
+            )
+            if (
+                name == "speculation"
+                and not (model.version_directory / self.present(model.name, "draft_artefact")).is_dir()
+            ):
+                choices = tuple(choice for choice in choices if choice not in ("draft", "eagle3"))
+            found[name] = tuple(
+                choice for choice in choices if not self.refusal({f"{model.name}.{name}": choice}, alone=True)
+            )
+        return found
+
+
+def settings_class(model: Model) -> type[Settings] | None:
+    """The class of ours that reads the model's parameters, as its model.py imports it; None: not of ours."""
+    if model.backend != "python":
+        return None
+    try:
+        tree = ast.parse((model.version_directory / "model.py").read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("trimodal."):
+            for alias in node.names:
+                if alias.name.endswith("Settings") and alias.name not in ("Settings", "EngineSettings"):
+                    found = getattr(importlib.import_module(str(node.module)), alias.name, None)
+                    if isinstance(found, type) and issubclass(found, Settings):
+                        return found
+    return None
+
+
+def _is_read(model: Model, name: str, metadata: Iterable[object]) -> bool:
+    """Whether the model's engine reads the parameter."""
+    marks = [mark for mark in metadata if isinstance(mark, ReadBy)]
+    if any(model.engine not in mark.engines for mark in marks):
+        return False
+    return not (name in _ON_CUDA and model.parameters.get("device") != "cuda")
+
+
+def _cores(cores: int) -> tuple[str, ...]:
+    return tuple(str(1 << power) for power in range(max(1, cores).bit_length()))
+
+
+def _literals(annotation: Any) -> tuple[str, ...]:
+    if annotation is bool:
+        return ("false", "true")
+    return tuple(map(str, typing.get_args(annotation)))
+
+
+def _ordered(values: Iterable[str]) -> tuple[str, ...]:
+    """Numbers by size, before words."""
+
+    def key(value: str) -> tuple[bool, float, str]:
+        try:
+            return (False, float(value), value)
+        except ValueError:
+            return (True, 0.0, value)
+
+    return tuple(sorted(values, key=key))

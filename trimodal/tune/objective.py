@@ -1,0 +1,138 @@
+"""Says what is better: one objective, under the bounds of an SLO."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from trimodal.bench.load.slo import ERROR_RATE, Bound, Slo, parse_slo
+from trimodal.bench.load.statistics import Summary
+from trimodal.errors import SettingsError
+from trimodal.tune.search import Round
+
+RATES = {
+    "throughput": "items_per_s",
+    "requests_per_s": "requests_per_s",
+    "goodput": "goodput",
+    "tokens_per_s": "output_tokens_per_s",
+    "rtfx": "audio_s_per_s",
+}
+COST = "cost"  # of 1,000 requests
+_NEVER = 1e12
+# A bound on each request has to hold for so many of them, and so many must be answered unless the SLO says.
+_SHARE, _ERRORS = 0.99, 0.01
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is maximised or minimised.
+
+    Attributes:
+        name: of RATES, COST, or a statistic as p99_ms, p95_ttft_ms, mean_itl_ms.
+        statistic: the bound that makes a bench compute it; None for rates and cost.
+    """
+
+    name: str
+    maximise: bool
+    statistic: Bound | None = None
+    cost_per_hour: float = 0.0
+
+    def value(self, summary: Summary) -> float | None:
+        """The figure of a run; None: the run has none."""
+        if self.name in RATES:
+            found = getattr(summary, RATES[self.name])
+            return None if found is None else float(found)
+        if self.statistic is None:
+            return summary.costs.per_1000_requests if summary.costs else None
+        metric = summary.metrics.get(f"{self.statistic.metric}_ms")
+        return metric.get(self.statistic.statistic) if metric else None
+
+    @property
+    def unit(self) -> str:
+        if self.name in RATES:
+            return {"throughput": "/s", "requests_per_s": "requests/s", "tokens_per_s": "tokens/s"}.get(
+                self.name, "/s" if self.name == "goodput" else ""
+            )
+        return "per 1,000 requests" if self.name == COST else "ms"
+
+
+def parse_objective(maximize: str | None, minimize: str | None, slo: Slo, cost_per_hour: float) -> Objective:
+    """Reads --maximize or --minimize. Raises: SettingsError naming what is known."""
+    if maximize and minimize:
+        raise SettingsError("--maximize and --minimize: one of them, please")
+    if minimize is None:
+        name = maximize or "throughput"
+        if name not in RATES:
+            raise SettingsError(f"--maximize {name}: known are {', '.join(RATES)}")
+        if name == "goodput" and not slo.of_requests:
+            raise SettingsError("--maximize goodput needs a bound on each request: --slo 'ttft_ms<=500'")
+        return Objective(name, True)
+    if minimize == COST:
+        if not cost_per_hour:
+            raise SettingsError("--minimize cost needs --cost-per-hour, what the machine costs")
+        return Objective(COST, False, cost_per_hour=cost_per_hour)
+    try:
+        bounds = parse_slo(f"{minimize}<=0").bounds
+    except SettingsError:
+        bounds = ()
+    if len(bounds) != 1 or not bounds[0].statistic:
+        known = f"{COST}, or a statistic as p99_ms, p95_ttft_ms, mean_itl_ms, p99_lag_ms"
+        raise SettingsError(f"--minimize {minimize}: known are {known}")
+    return Objective(minimize, False, bounds[0])
+
+
+def bounds_to_compute(slo: Slo, objective: Objective) -> Slo:
+    """The SLO, with the objective's own statistic among what a run computes."""
+    if objective.statistic is None:
+        return slo
+    return Slo((*slo.bounds, replace(objective.statistic, limit=_NEVER)))
+
+
+def violation(summary: Summary, slo: Slo, objective: Objective) -> float:
+    """By what share the bounds are missed, summed; 0: all are met.
+
+    Bounds on each request must hold for 99 % of the requests, unless goodput, which counts those that keep
+    them, is the objective. Where the SLO says nothing of errors, 1 % is allowed.
+    """
+    total = 0.0
+    errors = next((bound.limit for bound in slo.bounds if bound.metric == ERROR_RATE), _ERRORS)
+    total += max(0.0, summary.error_rate - errors) / max(errors, 0.01)
+    verdicts = zip(slo.bounds, summary.verdicts, strict=False)  # the objective's own comes behind them
+    for bound, verdict in verdicts:
+        if bound.metric == ERROR_RATE:
+            continue
+        if verdict.value is None:
+            total += 1.0
+        elif bound.of_each:
+            if objective.name != "goodput":
+                total += max(0.0, _SHARE - verdict.value)
+        else:
+            total += max(0.0, verdict.value / bound.limit - 1) if bound.limit else verdict.value
+    return total
+
+
+def judge(summary: Summary, slo: Slo, objective: Objective) -> Round | None:
+    """What a run is worth; None: it has no figure for the objective."""
+    value = objective.value(summary)
+    if value is None:
+        return None
+    figures = {
+        objective.name: value,
+        "requests_per_s": summary.requests_per_s,
+        "items_per_s": summary.items_per_s,
+        "tokens_per_s": summary.output_tokens_per_s,
+        "rtfx": summary.audio_s_per_s,
+        "error_rate": summary.error_rate,
+        "client_cpu_share": summary.cpu_share,
+    }
+    for name, found in summary.metrics.items():
+        for statistic, estimate in found.percentiles.items():
+            figures[label(name, statistic)] = estimate.value
+    for bound, verdict in zip(slo.bounds, summary.verdicts, strict=False):
+        if verdict.value is not None:
+            figures[bound.text.partition("<=")[0]] = verdict.value
+    return Round(value if objective.maximise else -value, violation(summary, slo, objective), figures)
+
+
+def label(metric: str, statistic: str) -> str:
+    """`latency_ms`, `p99` → `p99_ms`; `ttft_ms` → `p99_ttft_ms`."""
+    return f"{statistic}_ms" if metric == "latency_ms" else f"{statistic}_{metric}"

@@ -1,0 +1,361 @@
+"""Searches settings: proposes with Optuna, repeats what is good, stops what is bad, measures the best again.
+
+Nothing here knows a server: a `Bench` applies a setting and measures a round of it.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Literal, Protocol
+
+import optuna
+
+from trimodal.errors import OperatorError
+from trimodal.tune.space import Setting, Space
+
+State = Literal["measured", "stopped", "refused", "failed"]
+
+_SEEN = 25  # proposals in a row that were known already: then a neighbour of the best is taken
+_SLACK, _VIOLATION_SLACK = 0.1, 0.25  # a round this much behind the best one ends its trial
+_WORST = -1e18
+
+
+class TrialError(OperatorError):
+    """A setting did not load (`refused`), or its measurement broke down (`failed`)."""
+
+    def __init__(self, message: str, state: State = "refused") -> None:
+        super().__init__(message)
+        self.state: State = state
+
+
+@dataclass(frozen=True)
+class Round:
+    """One measurement of one setting.
+
+    Attributes:
+        gain: the objective, so that more is better.
+        violation: by what share the objectives of the SLO are missed, summed; 0: all are met.
+        figures: for the report.
+    """
+
+    gain: float
+    violation: float = 0.0
+    figures: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One setting and what was measured of it. `seconds`: loading and measuring."""
+
+    number: int
+    setting: Setting
+    state: State
+    rounds: tuple[Round, ...] = ()
+    reason: str = ""
+    seconds: float = 0.0
+
+    @property
+    def gain(self) -> float:
+        return median(one.gain for one in self.rounds) if self.rounds else _WORST
+
+    @property
+    def violation(self) -> float:
+        return median(one.violation for one in self.rounds) if self.rounds else 1e6
+
+    @property
+    def score(self) -> float:
+        """One number for both: every setting that meets the SLO stands before every one that does not."""
+        if not self.rounds:
+            return _WORST
+        return self.gain if self.violation == 0 else -1e9 * (1 + self.violation)
+
+    def figure(self, name: str) -> float | None:
+        values = [one.figures[name] for one in self.rounds if name in one.figures]
+        return median(values) if values else None
+
+
+@dataclass(frozen=True)
+class Final:
+    """A finalist's rounds, in turn with the start's."""
+
+    trial: Trial
+    rounds: tuple[Round, ...]
+
+    @property
+    def again(self) -> Trial:
+        """The trial with the rounds of the final alone."""
+        return replace(self.trial, rounds=self.rounds)
+
+
+@dataclass(frozen=True)
+class Result:
+    """`finals`: the start first; empty where nothing came near it. `why` says why `chosen` was chosen."""
+
+    start: Trial
+    chosen: Trial
+    trials: tuple[Trial, ...]
+    finals: tuple[Final, ...]
+    why: str
+    seconds: float
+    ended: str
+
+    @property
+    def improved(self) -> bool:
+        return self.chosen.setting != self.start.setting
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a search may cost.
+
+    Attributes:
+        trials: settings that are measured, the start's included, the final not.
+        seconds: for all, the final included.
+        rounds: measurements of a setting that is not stopped before.
+        final_rounds: measurements of each finalist; 0: no final.
+        finalists: besides the start.
+        least_gain: share by which the best must beat the start.
+    """
+
+    trials: int = 24
+    seconds: float = 900.0
+    rounds: int = 3
+    final_rounds: int = 5
+    finalists: int = 2
+    least_gain: float = 0.02
+    seed: int = 0
+
+
+class Bench(Protocol):
+    """What is tuned."""
+
+    def refusal(self, setting: Setting) -> str:
+        """Why the setting cannot be: known without trying; empty: nothing is known against it."""
+
+    def canonical(self, setting: Setting) -> Setting:
+        """The setting without differences that have no effect."""
+
+    async def apply(self, setting: Setting) -> None:
+        """Loads the setting. Raises: TrialError."""
+
+    async def measure(self) -> Round:
+        """One round. Raises: TrialError."""
+
+
+Tell = Callable[[Trial, Trial], None]
+
+
+class Search:
+    """One search.
+
+    Args:
+        start: the setting that is there now.
+        tell: gets each trial that ended, and the best one so far.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        start: Setting,
+        bench: Bench,
+        budget: Budget,
+        *,
+        tell: Tell = lambda trial, best: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._space, self._start, self._bench, self._budget = space, start, bench, budget
+        self._tell, self._clock = tell, clock
+        self._rng = random.Random(budget.seed)
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        sampler = optuna.samplers.TPESampler(
+            seed=budget.seed, n_startup_trials=max(3, min(8, budget.trials // 3)), n_ei_candidates=32
+        )
+        self._study = optuna.create_study(direction="maximize", sampler=sampler)
+        self._trials: list[Trial] = []
+        self._seen: dict[tuple[tuple[str, str], ...], float] = {}
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        return tuple(self._trials)
+
+    async def run(self) -> Result:
+        """Raises: TrialError: the start itself cannot be measured."""
+        began = self._clock()
+        start = await self._try(self._start, None)
+        if not start.rounds:
+            raise TrialError(f"the server cannot be measured as it is: {start.reason}", start.state)
+        self._keep(start, start)
+        best, ended = start, f"{self._budget.trials} trials"
+        # Rounds of the start say how much measurements differ by themselves.
+        noise = max(one.gain for one in start.rounds) - min(one.gain for one in start.rounds)
+        for setting in self._proposals():
+            if len(self._trials) >= self._budget.trials:
+                break
+            if self._clock() - began + self._needed() > self._budget.seconds:
+                ended = f"{self._budget.seconds / 60:g} minutes"
+                break
+            trial = await self._try(setting, best, noise)
+            if trial.state == "measured" and trial.score > best.score:
+                best = trial
+            self._keep(trial, best)
+        else:
+            ended = "every setting"
+        chosen, finals, why = await self._final(start, began)
+        return Result(start, chosen, self.trials, finals, why, self._clock() - began, ended)
+
+    def _keep(self, trial: Trial, best: Trial) -> None:
+        self._trials.append(trial)
+        self._seen[_key(self._bench.canonical(trial.setting))] = trial.score
+        self._tell(trial, best)
+        parameters = self._space.parameters(trial.setting)
+        if len(parameters) == len(self._space.knobs):
+            self._study.add_trial(
+                optuna.trial.create_trial(
+                    params=parameters, distributions=self._space.distributions, value=trial.score
+                )
+            )
+
+    def _proposals(self) -> Iterator[Setting]:
+        """New settings, for as long as there are any that could be.
+
+        After a third of the budget every other one is a step away from the best: with few trials that
+        finds the top which the sampler only comes near.
+        """
+        while True:
+            near = len(self._trials) > self._budget.trials // 3 and len(self._trials) % 2 == 0
+            if near and (found := self._unseen()):
+                yield found
+                continue
+            for _ in range(_SEEN):
+                asked = self._study.ask(self._space.distributions)
+                setting = self._space.of_trial(asked)
+                self._study.tell(asked, state=optuna.trial.TrialState.FAIL)
+                if self._is_new(setting):
+                    break
+            else:
+                found = self._unseen()
+                if found is None:
+                    return
+                setting = found
+            yield setting
+
+    def _unseen(self) -> Setting | None:
+        """The first new neighbour of the best trials, else any setting that is left; None: none is."""
+        for trial in sorted(self._trials, key=lambda one: -one.score):
+            for setting in self._space.neighbours(trial.setting, self._rng):
+                if self._is_new(setting):
+                    return setting
+        if self._space.size is None:
+            return None
+        return next((setting for setting in self._space.all() if self._is_new(setting)), None)
+
+    def _is_new(self, setting: Setting) -> bool:
+        if _key(self._bench.canonical(setting)) in self._seen:
+            return False
+        if self._bench.refusal(setting):
+            self._seen[_key(self._bench.canonical(setting))] = _WORST
+            return False
+        return True
+
+    def _needed(self) -> float:
+        """Seconds for one more trial and the final, by what trials took until now."""
+        trial = max(one.seconds for one in self._trials)
+        measured = [one for one in self._trials if one.rounds]
+        round_ = max(one.seconds / len(one.rounds) for one in measured)
+        return trial + round_ * self._budget.final_rounds * (1 + self._budget.finalists)
+
+    async def _try(self, setting: Setting, best: Trial | None, noise: float = 0.0) -> Trial:
+        began, rounds = self._clock(), list[Round]()
+        state: State = "measured"
+        reason = ""
+        try:
+            await self._bench.apply(setting)
+            for left in reversed(range(self._budget.rounds)):
+                rounds.append(await self._bench.measure())
+                if best and left and (reason := _hopeless(rounds[-1], best, noise)):
+                    state = "stopped"
+                    break
+        except TrialError as error:
+            # Rounds before it do not count: a setting that breaks down is no candidate.
+            state, reason, rounds = error.state, str(error), []
+        seconds = self._clock() - began
+        return Trial(len(self._trials), setting, state, tuple(rounds), reason, seconds)
+
+    async def _final(self, start: Trial, began: float) -> tuple[Trial, tuple[Final, ...], str]:
+        budget = self._budget
+        better = [one for one in self._trials if one.state == "measured" and one.score > start.score]
+        better.sort(key=lambda one: -one.score)
+        candidates = better[: budget.finalists]
+        if not candidates:
+            return start, (), "no setting was better than the start"
+        if not budget.final_rounds:
+            return candidates[0], (), "the best trial; there was no final"
+        rounds: dict[int, list[Round]] = {one.number: [] for one in (start, *candidates)}
+        lost: dict[int, str] = {}
+        for number in range(budget.final_rounds):
+            order = [start, *candidates]
+            # Forwards, then backwards: what drifts in time meets each of them alike.
+            for one in reversed(order) if number % 2 else order:
+                if one.number in lost:
+                    continue
+                try:
+                    await self._bench.apply(one.setting)
+                    rounds[one.number].append(await self._bench.measure())
+                except TrialError as error:
+                    lost[one.number] = str(error)
+        if start.number in lost:
+            raise TrialError(f"the start could not be measured again: {lost[start.number]}", "failed")
+        finals = tuple(
+            Final(one, tuple(rounds[one.number])) for one in (start, *candidates) if one.number not in lost
+        )
+        first, others = finals[0], finals[1:]
+        winners = [one for one in others if _beats(one, first, budget.least_gain)]
+        if not winners:
+            return start, finals, "no finalist beat the start when both were measured in turn"
+        chosen = max(winners, key=lambda one: one.again.score)
+        wins = _wins(chosen, first)
+        return (
+            chosen.trial,
+            finals,
+            f"better than the start in {wins} of {budget.final_rounds} rounds in turn",
+        )
+
+
+def _hopeless(last: Round, best: Trial, noise: float) -> str:
+    """Why no further round is needed; empty: it could still be the best."""
+    if last.violation > best.violation + _VIOLATION_SLACK:
+        return "misses the SLO by far"
+    if best.violation == 0 and last.gain < best.gain - max(_SLACK * abs(best.gain), 2 * noise):
+        return "far behind the best"
+    return ""
+
+
+def _round_score(one: Round) -> tuple[bool, float]:
+    return (True, one.gain) if one.violation == 0 else (False, -one.violation)
+
+
+def _wins(one: Final, start: Final) -> int:
+    pairs = zip(one.rounds, start.rounds, strict=True)
+    return sum(_round_score(ours) > _round_score(theirs) for ours, theirs in pairs)
+
+
+def _beats(one: Final, start: Final, least_gain: float) -> bool:
+    """Better in all rounds but one of eight, and by more than can be noise.
+
+    All of 5 rounds are won by chance once in 32 times.
+    """
+    if _wins(one, start) < len(one.rounds) - len(one.rounds) // 8:
+        return False
+    if start.again.violation > 0:
+        return one.again.violation < start.again.violation
+    if one.again.violation > 0:
+        return False
+    return one.again.gain - start.again.gain >= least_gain * abs(start.again.gain)
+
+
+def _key(setting: Setting) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(setting.items()))

@@ -1,0 +1,146 @@
+"""Makes the load of a trial: what is sent to a model, and how much of it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trimodal.bench.load.arrivals import Arrivals, Closed, poisson
+from trimodal.bench.load.lengths import parse_lengths
+from trimodal.bench.load.records import Record
+from trimodal.bench.targets.embedding import Embedding
+from trimodal.bench.targets.llm import GrpcLlm
+from trimodal.bench.targets.questions import Mix, Questions
+from trimodal.bench.targets.speech import Speech
+from trimodal.bench.targets.taking import Taking, Target, taken
+from trimodal.bench.targets.vision import Vision
+from trimodal.client import Client
+from trimodal.client.transports.base import Request, Timeouts, Transport
+from trimodal.errors import SettingsError
+
+_DTYPES = {
+    "TYPE_BOOL": np.bool_,
+    "TYPE_UINT8": np.uint8,
+    "TYPE_UINT16": np.uint16,
+    "TYPE_UINT32": np.uint32,
+    "TYPE_UINT64": np.uint64,
+    "TYPE_INT8": np.int8,
+    "TYPE_INT16": np.int16,
+    "TYPE_INT32": np.int32,
+    "TYPE_INT64": np.int64,
+    "TYPE_FP16": np.float16,
+    "TYPE_FP32": np.float32,
+    "TYPE_FP64": np.float64,
+}
+_VARIABLE = 8  # length of a dimension that the configuration leaves open
+DEFAULT_CONCURRENCY = 8
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is sent.
+
+    Attributes:
+        concurrency: clients that each send the next request when the last one is answered.
+        rate: requests a second of an open loop instead; 0: a closed loop.
+        batch: images or rows in a request.
+        image_size: width and height of the pictures, pixels.
+        samples: recordings, with samples.json.
+        pace: of speech: 1 as it was spoken; 0 as fast as the server takes it, where words have no lag.
+        timeout: seconds for one request.
+    """
+
+    concurrency: int = DEFAULT_CONCURRENCY
+    rate: float = 0.0
+    batch: int = 1
+    prompt_tokens: str = "64"
+    max_tokens: str = "32"
+    image_size: tuple[int, int] = (224, 224)
+    samples: Path = Path("build/demo/speech/samples")
+    pace: float = 1.0
+    timeout: float = 20.0
+
+    def arrivals(self, seed: int) -> Arrivals:
+        return poisson(self.rate, seed) if self.rate else Closed(self.concurrency)
+
+    def __str__(self) -> str:
+        return f"{self.rate:g} requests/s" if self.rate else f"{self.concurrency} clients in a closed loop"
+
+
+def kind_of(config: Any) -> str:
+    """vision, llm, embedding or speech, by the tensors that it takes and gives; else tensors."""
+    inputs, outputs = ({one.name for one in some} for some in (config.input, config.output))
+    if "image" in inputs and "labels" in outputs:
+        return "vision"
+    if config.HasField("sequence_batching"):
+        return "speech" if {"audio", "committed"} <= inputs | outputs else ""
+    if "stage" in outputs:
+        return ""  # the assistant: tune its models one by one
+    if config.model_transaction_policy.decoupled:
+        return "llm" if {"text_input", "text_output"} <= inputs | outputs else ""
+    return "embedding" if inputs == {"text_input"} and "embedding" in outputs else "tensors"
+
+
+def targets(config: Any, client: Client, transport: Transport, workload: Workload) -> Callable[[int], Target]:
+    """Number of a round → what its load goes to; rounds ask different questions, as caches would answer.
+
+    Raises: SettingsError: no load is known for such a model.
+    """
+    kind, model, timeout = kind_of(config), str(config.name), workload.timeout
+    if kind == "vision":
+        from trimodal.bench.vision.sides import jpegs
+
+        files = jpegs(*workload.image_size)
+        vision = Vision(client, files, batch=workload.batch, timeout=timeout, model=model)
+        return lambda number: vision
+    if kind in ("llm", "embedding"):
+        prompt = parse_lengths(workload.prompt_tokens, "--prompt-tokens")
+        questions = Questions(Mix(prompt, parse_lengths(workload.max_tokens, "--max-tokens")))
+        one: Callable[..., Target] = GrpcLlm if kind == "llm" else Embedding
+        return lambda number: one(client, questions.reseeded(number), timeout=timeout, model=model)
+    if kind == "speech":
+        from trimodal.bench.speech.utterances import read_utterances
+
+        recordings = [one.samples for one in read_utterances(workload.samples)]
+        speech = Speech(client, recordings, pace=workload.pace, timeout=max(timeout, 60.0), model=model)
+        return lambda number: speech
+    if kind == "tensors":
+        tensors = RandomTensors(transport, config, workload.batch, timeout)
+        return lambda number: tensors
+    raise SettingsError(f"model {model}: no load is known for it; tune the models that it calls")
+
+
+class RandomTensors:
+    """A model of whatever kind that answers once: zeros and ones in its tensors, or the word `text`."""
+
+    def __init__(self, transport: Transport, config: Any, batch: int, timeout: float) -> None:
+        from tritonclient.grpc import model_config_pb2
+
+        rng = np.random.default_rng(0)
+        self._transport, self._model, self._batch = transport, str(config.name), batch
+        self._timeouts = Timeouts(total=timeout)
+        self._inputs: dict[str, Any] = {}
+        for one in config.input:
+            dtype = model_config_pb2.DataType.Name(one.data_type)
+            if one.optional:
+                continue
+            shape = [_VARIABLE if side < 0 else side for side in one.dims]
+            rows = [batch, *shape] if config.max_batch_size else shape
+            if dtype == "TYPE_STRING":
+                self._inputs[one.name] = np.full(rows, b"text", dtype=object)
+            elif dtype in _DTYPES:
+                self._inputs[one.name] = rng.integers(0, 2, rows).astype(_DTYPES[dtype])
+            else:
+                raise SettingsError(f"model {config.name}: no load is known for input {one.name} ({dtype})")
+
+    async def send(self, number: int) -> Record:
+        async def ask(taking: Taking) -> None:
+            taking.items = self._batch
+            await self._transport.infer(Request(self._model, self._inputs), self._timeouts)
+            taking.piece()
+
+        return await taken(ask)
