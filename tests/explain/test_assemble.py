@@ -1,0 +1,344 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.explain.recorded import (
+    ID,
+    MS,
+    VISION,
+    VISION_RECEIVED,
+    VISION_SENT,
+    asked,
+    entry,
+    pixels_answer,
+    span,
+    step,
+    text_outputs,
+    written,
+)
+from trimodal import trace
+from trimodal.explain.assemble import Sources, assemble
+from trimodal.explain.exchange import Exchange, Response
+from trimodal.explain.parts import four_parts, overlapping
+from trimodal.explain.statistics import Counters
+from trimodal.explain.triton_trace import parse
+from trimodal.explain.values import Span, Waterfall
+
+
+def ms(waterfall: Waterfall) -> dict[str, tuple[float, float]]:
+    """Name → begin and end, ms; of several with one name the first."""
+    found: dict[str, tuple[float, float]] = {}
+    for one in waterfall.spans:
+        found.setdefault(one.name, (round(one.begin * 1e3, 3), round(one.end * 1e3, 3)))
+    return found
+
+
+def one(waterfall: Waterfall, name: str) -> Span:
+    (found,) = (one for one in waterfall.spans if one.name == name)
+    return found
+
+
+def adds_up(waterfall: Waterfall) -> None:
+    assert sum(four_parts(waterfall).values()) == pytest.approx(waterfall.total)
+    for span_ in waterfall.spans:
+        assert 0 <= span_.begin <= span_.end <= waterfall.total
+
+
+def test_a_recorded_ensemble() -> None:
+    exchange = pixels_answer(VISION_SENT, VISION_RECEIVED)
+    waterfall = assemble("vision", asked("vision"), exchange, Sources(parse(VISION)))
+    adds_up(waterfall)
+    names = [(one.place, one.name, one.depth) for one in waterfall.spans]
+    assert names[:2] == [("client", "client → server", 0), ("Triton", "server", 0)]
+    phases = ["queue", "compute input", "compute", "compute output"]
+    for at, model in enumerate(("vision_preprocess", "vision_classify", "vision_rank")):
+        mine = names[2 + 5 * at : 7 + 5 * at]
+        assert mine == [(model, model, 1), *((model, phase, 2) for phase in phases)]
+    assert ms(waterfall)["client → server"] == (0, 0.919)
+    # From the response's begin: what the last step still tidies up does not make the client wait.
+    assert ms(waterfall)["server → client"] == (3.555, 4.136)
+    assert (waterfall.moved, waterfall.clock, waterfall.notes) == (0.0, None, [])
+    assert waterfall.answer == "seven (75%)"
+
+
+OWN = [
+    span("tokenize", 3, 4),
+    span("admission", 4, 5),
+    span("queue", 5, 15),
+    span("first token", 15, 40),
+    span("next tokens", 40, 60),
+    span("text", 40, 40, tokens=1),
+    span("text", 55, 55, tokens=4),
+    span("text", 60, 60, tokens=5),
+]
+LLM_TIMES = {
+    "GRPC_WAITREAD_START": -9 * MS,
+    "GRPC_WAITREAD_END": 1 * MS,
+    "REQUEST_START": 1 * MS,
+    "QUEUE_START": 1 * MS,
+    "COMPUTE_START": 2 * MS,
+    "COMPUTE_INPUT_END": 2 * MS,
+    "COMPUTE_OUTPUT_START": 4 * MS,
+    "COMPUTE_END": 4 * MS,
+    "REQUEST_END": 4 * MS,
+    "GRPC_SEND_START": 62 * MS,
+    "GRPC_SEND_END": 63 * MS,
+}
+
+
+def answered(ahead: int = 0) -> Exchange:
+    """An answer in three pieces, each 2 ms on its way; the server's clock is `ahead` ns."""
+    own = [{**one, "begin": one["begin"] + ahead, "end": one["end"] + ahead} for one in OWN]
+    pieces = [("A", 1, 42, None), ("bcd", 4, 57, None), ("e", 5, 64, own)]
+    return Exchange(
+        0, [Response(at * MS, text_outputs(text, tokens, spans)) for text, tokens, at, spans in pieces]
+    )
+
+
+def llm_record(ahead: int = 0) -> Sources:
+    times = {name: at + ahead for name, at in LLM_TIMES.items()}
+    return Sources(parse(written(entry(1, "llm", times, request_id=ID))))
+
+
+def test_a_streamed_answer_with_the_model_s_own_times() -> None:
+    waterfall = assemble("llm", asked("llm"), answered(), llm_record())
+    adds_up(waterfall)
+    assert ms(waterfall) == {
+        "client → server": (0, 1),
+        "server": (1, 62),
+        "queue": (1, 2),
+        "hand over to the model": (2, 3),
+        "tokenize": (3, 4),
+        "cache lookup, admission": (4, 5),
+        "wait for the engine": (5, 15),
+        "prefill, first token": (15, 40),
+        "4 more tokens": (40, 60),
+        "hand back to Triton": (60, 62),
+        "server → client": (62, 64),
+    }
+    parts = {"network": 1, "queue": 11, "processing": 48, "response": 4}
+    assert {part: round(seconds * 1e3, 6) for part, seconds in four_parts(waterfall).items()} == parts
+    assert [(piece.text, piece.made, piece.received) for piece in waterfall.pieces] == [
+        ("A", 0.040, 0.042),
+        ("bcd", 0.055, 0.057),
+        ("e", 0.060, 0.064),
+    ]
+    assert waterfall.first_text == 0.042
+    assert waterfall.answer == "“Abcde”"
+
+
+def test_another_machine_s_clock_is_put_right_within_the_round_trip() -> None:
+    ahead = 86_400_000 * MS
+    waterfall = assemble("llm", asked("llm"), answered(ahead), llm_record(ahead))
+    adds_up(waterfall)
+    assert waterfall.clock is not None
+    offset, uncertainty = waterfall.clock
+    assert abs(offset - 86_400) <= uncertainty == pytest.approx(0.0015)
+    prefill = one(waterfall, "prefill, first token")
+    assert prefill.seconds == pytest.approx(0.025), "what one clock measures does not change"
+    assert prefill.begin == pytest.approx(0.015, abs=uncertainty + 1e-9)
+    assert waterfall.moved == 0
+
+
+def test_without_triton_s_trace_the_model_s_own_times_and_counters_remain() -> None:
+    counters = {"llm": Counters(1, queue=MS // 2, compute_input=MS // 2, total=4 * MS)}
+    waterfall = assemble("llm", asked("llm"), answered(), Sources(counters=counters, notes=["no key"]))
+    adds_up(waterfall)
+    found = ms(waterfall)
+    assert found["client → server"] == (0, 2)
+    assert found["queue"] == (2, 2.5)
+    assert found["hand over to the model"] == (2.5, 3)
+    assert found["server → client"] == (60, 64)
+    assert waterfall.notes == ["no key"]
+
+
+def test_a_trace_that_lacks_its_ends_is_used_as_far_as_it_goes() -> None:
+    times = {name: at for name, at in LLM_TIMES.items() if name in ("REQUEST_START", "QUEUE_START")}
+    sources = Sources(parse(written(entry(1, "llm", times, request_id=ID))))
+    waterfall = assemble("llm", asked("llm"), answered(), sources)
+    adds_up(waterfall)
+    assert "queue" not in ms(waterfall)
+    assert ms(waterfall)["wait for the engine"] == (5, 15)
+    unended = step(1, "embedding", 1 * MS, MS, 5 * MS, parent=0)[:4]  # until COMPUTE_START
+    unended[0]["request_id"] = ID
+    vector = Exchange(0, [Response(9 * MS, {"embedding": np.zeros((1, 384), np.float32)})])
+    waterfall = assemble("embedding", asked("embedding"), vector, Sources(parse(written(unended))))
+    adds_up(waterfall)
+    assert ms(waterfall)["queue"] == (1, 2)
+    assert ms(waterfall)["server"] == (1, 9)
+    assert "lacks its begin or its end" in waterfall.notes[0]
+
+
+def test_an_answer_from_the_cache_has_neither_queue_nor_engine() -> None:
+    own = [
+        span("tokenize", 3, 4),
+        span("answer of another request", 4, 6),
+        span("next tokens", 6, 6),
+        span("text", 6, 6, tokens=5),
+    ]
+    exchange = Exchange(0, [Response(8 * MS, text_outputs("whole", 5, own))])
+    waterfall = assemble("llm", asked("llm"), exchange, Sources())
+    adds_up(waterfall)
+    assert ms(waterfall)["from the cache"] == (4, 6)
+    assert four_parts(waterfall)["queue"] == 0
+
+
+def counted(**models: int) -> dict[str, Counters]:
+    """One request each, of so many ms, of which 1 is queue and the rest computing."""
+    return {name: Counters(1, MS, 0, (took - 1) * MS, 0, took * MS) for name, took in models.items()}
+
+
+VISION_STEPS = ("vision_preprocess", "vision_classify")
+
+
+def test_from_counters_alone_the_ways_are_taken_for_equally_long() -> None:
+    counters = counted(vision=12, vision_preprocess=5, vision_classify=7)
+    sources = Sources(counters=counters, ensembles={"vision": VISION_STEPS})
+    waterfall = assemble("vision", asked("vision"), pixels_answer(0, 16 * MS), sources)
+    adds_up(waterfall)
+    assert ms(waterfall) == {
+        "client → server": (0, 2),
+        "server": (2, 14),
+        "vision_preprocess": (2, 7),
+        "queue": (2, 3),
+        "compute": (3, 7),
+        "vision_classify": (7, 14),
+        "server → client": (14, 16),
+    }
+    assert all(one.estimated for one in waterfall.spans if one.depth)
+    assert "half each" in waterfall.notes[0]
+
+
+def test_counters_with_others_requests_in_them_are_not_used() -> None:
+    busy = counted(vision=12, vision_preprocess=5) | {"vision_classify": Counters(3, total=9 * MS)}
+    sources = Sources(counters=busy, ensembles={"vision": VISION_STEPS})
+    waterfall = assemble("vision", asked("vision"), pixels_answer(0, 16 * MS), sources)
+    adds_up(waterfall)
+    assert [one.name for one in waterfall.spans] == ["client → server", "server", "server → client"]
+    assert any("other requests ran meanwhile" in note for note in waterfall.notes)
+
+
+def test_with_nothing_known_there_is_but_the_server() -> None:
+    waterfall = assemble("vision", asked("vision"), pixels_answer(0, 16 * MS), Sources())
+    adds_up(waterfall)
+    assert ms(waterfall)["server"] == (0, 16)
+
+
+def heard(spans: list[trace.Span], received: int) -> Exchange:
+    outputs = {"committed": np.array([[b" two words"]], object)}
+    outputs |= {name: array[None] for name, array in trace.column(spans).items()}
+    return Exchange(0, [Response(received, outputs)])
+
+
+WINDOWS = [
+    span("take audio in", 2, 4),
+    span("window waits", 4, 5),
+    span("window", 5, 25, audio_s=4.0),
+    span("take words in", 25, 26),
+    span("window", 27, 47, audio_s=1.5),
+    span("take words in", 47, 48),
+]
+
+
+def test_windows_of_speech_hold_what_the_recogniser_counted() -> None:
+    counters = counted(speech=48) | {"speech_recognize": Counters(2, 4 * MS, 0, 32 * MS, 0, 36 * MS)}
+    waterfall = assemble("speech", asked("speech"), heard(WINDOWS, 50 * MS), Sources(counters=counters))
+    adds_up(waterfall)
+    inside = [one for one in waterfall.spans if one.place == "speech_recognize"]
+    assert [one.name for one in inside] == ["recognise 4.0 s", "queue", "compute", "recognise 1.5 s"] + [
+        "queue",
+        "compute",
+    ]
+    assert [round(one.begin * 1e3, 3) for one in inside] == [5, 6, 8, 27, 28, 30]
+    # 1 in front of the model, 1 for a thread, 2 at the recogniser for each window.
+    assert four_parts(waterfall)["queue"] == pytest.approx(0.006)
+
+
+def test_a_recogniser_that_others_asked_too_is_left_out_and_said() -> None:
+    counters = counted(speech=48) | {"speech_recognize": Counters(5, total=90 * MS)}
+    waterfall = assemble("speech", asked("speech"), heard(WINDOWS, 50 * MS), Sources(counters=counters))
+    adds_up(waterfall)
+    assert not [one for one in waterfall.spans if one.estimated]
+    assert any("speech_recognize" in note for note in waterfall.notes)
+
+
+def halved(one: trace.Span) -> trace.Span:
+    """Its times as if the llm had been asked 25 ms later and been twice as fast."""
+    return {name: one[name] // 2 + 25 * MS for name in ("begin", "end")}
+
+
+def test_the_assistant_hears_and_sees_at_once_and_each_model_tells_its_part() -> None:
+    own = [
+        span("saw", 2.5, 12),
+        span("take audio in", 3, 4, of="heard"),
+        span("window", 4, 20, audio_s=2.0, of="heard"),
+        span("heard", 2, 22),
+        span("text", 50, 50),
+        span("answer", 22, 60),
+        *({**one, **halved(one), "of": "answer"} for one in OWN),
+    ]
+    exchange = Exchange(
+        0,
+        [
+            Response(13 * MS, text_outputs("", 0, stage="saw")),
+            Response(23 * MS, text_outputs("words", 0, stage="heard")),
+            Response(52 * MS, text_outputs("An ", 1, stage="answer")),
+            Response(64 * MS, text_outputs("answer", 5, own, stage="answer")),
+        ],
+    )
+    called = {name: at // 4 + 23 * MS for name, at in LLM_TIMES.items()}
+    records = parse(
+        written(
+            entry(1, "assistant", LLM_TIMES, request_id=ID),
+            entry(2, "llm", called),
+            entry(3, "llm", LLM_TIMES, request_id="another client's"),
+        )
+    )
+    counters = counted(vision=8, vision_preprocess=3, vision_classify=4, speech_recognize=10, llm=40)
+    sources = Sources(records, counters, {"vision": VISION_STEPS})
+    waterfall = assemble("assistant", asked("assistant"), exchange, sources)
+    adds_up(waterfall)
+    tree = [(one.depth, one.place, one.name) for one in waterfall.spans if one.depth in (1, 2)]
+    assert tree == [
+        (1, "assistant", "queue"),
+        (1, "assistant", "hear"),
+        (2, "speech", "find speech in the audio"),
+        (2, "speech_recognize", "recognise 2.0 s"),
+        (1, "assistant", "see"),
+        (2, "vision_preprocess", "vision_preprocess"),
+        (2, "vision_classify", "vision_classify"),
+        (1, "assistant", "answer"),
+        (2, "assistant", "prompt, call of llm"),
+        (2, "llm", "queue"),
+        (2, "llm", "hand over to the model"),
+        (2, "llm", "tokenize"),
+        (2, "llm", "cache lookup, admission"),
+        (2, "llm", "wait for the engine"),
+        (2, "llm", "prefill, first token"),
+        (2, "llm", "4 more tokens"),
+        (1, "assistant", "hand back to Triton"),
+    ]
+    beside = [one.name for one, yes in zip(waterfall.spans, overlapping(waterfall.spans), strict=True) if yes]
+    assert beside == ["hear", "see"]
+    assert [(piece.text, piece.made) for piece in waterfall.pieces] == [
+        ("", None),
+        ("", None),
+        ("An ", 0.045),
+        ("answer", 0.055),
+    ]
+    # Without the llm's trace its call begins with the stage.
+    fewer = replace(sources, records=[one for one in records if one.id != 2])
+    names = [one.name for one in assemble("assistant", asked("assistant"), exchange, fewer).spans]
+    assert names.count("queue") == len([one for one in waterfall.spans if one.name == "queue"]) - 1
+    assert "prompt, call of llm" in names
+
+
+def test_times_that_cannot_be_are_cut_and_the_cut_is_told() -> None:
+    late = {name: at + (5 * MS if name == "GRPC_SEND_START" else 0) for name, at in LLM_TIMES.items()}
+    sources = Sources(parse(written(entry(1, "llm", late, request_id=ID))))
+    waterfall = assemble("llm", asked("llm"), answered(), sources)
+    adds_up(waterfall)
+    assert waterfall.clock is not None or waterfall.moved > 0

@@ -1,0 +1,86 @@
+"""`trimodal explain`: runs one request with tracing on and says where its time went."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import typer
+
+from trimodal.cli.bench.common import check_writable
+from trimodal.cli.common import one_sentence, run
+
+if TYPE_CHECKING:
+    from trimodal.explain.values import Waterfall
+
+
+def explain(
+    kind: Literal["llm", "vision", "speech", "embedding", "assistant"] = typer.Argument(
+        help="Whose request.", show_default=False
+    ),
+    text: str | None = typer.Argument(None, help="Prompt, question, or text to embed; default: a short one."),
+    image: Path | None = typer.Option(None, help="For vision and the assistant; default: a made-up one."),
+    audio: Path | None = typer.Option(
+        None, help="For speech and the assistant: at most 30 s of it; default: made-up sound."
+    ),
+    max_tokens: int = typer.Option(32, min=1, help="Of the answer."),
+    url: str | None = typer.Option(
+        None, help="host:port of a running server's gRPC endpoint; default: one is started for this."
+    ),
+    operator_key: str = typer.Option(
+        "", envvar="TRIMODAL_OPERATOR_KEY", help="Of that server: lets Triton's own trace be used."
+    ),
+    warm_up: int = typer.Option(1, min=0, max=100, help="Requests before, which do not count."),
+    profile: str = typer.Option("cpu", envvar="TRIMODAL_PROFILE", help="Of the server that is started."),
+    set_: list[str] = typer.Option(
+        [], "--set", metavar="MODEL.PARAMETER=VALUE", help="Change a parameter of it; repeatable."
+    ),
+    timeout: float = typer.Option(60.0, min=0.1, help="Longest silence of the server, seconds."),
+    html: Path | None = typer.Option(None, help="Also write a page with the picture to this file."),
+    json_: Path | None = typer.Option(None, "--json", help="Also write all figures to this file."),
+) -> None:
+    """Run one request and say where its time went: network, queue, processing, response.
+
+    Typical: trimodal explain llm "what is a lambda?" --html llm.html
+    """
+    from dataclasses import replace
+
+    from trimodal.bench.report.plots import check_plots
+    from trimodal.explain.requests import Question
+    from trimodal.explain.run import OwnServer, Server, explain, started
+    from trimodal.server.options import parse_profile
+    from trimodal.server.overlay import parse_changes
+
+    question = Question(kind, text, image, audio, max_tokens)
+    for option, path in (("--html", html), ("--json", json_)):
+        if path:
+            check_writable(option, path)
+    if url and set_:
+        raise typer.BadParameter("--set changes a server that is started here: leave it or --url away")
+
+    async def main() -> Waterfall:
+        if url:
+            return await explain(question, Server(url, operator_key, timeout), warm_up=warm_up)
+        async with started(OwnServer(parse_profile(profile), parse_changes(set_)), question) as server:
+            return await explain(question, replace(server, timeout=timeout), warm_up=warm_up)
+
+    with one_sentence("explain"):
+        if html:
+            check_plots("--html")
+        waterfall = run(main())
+        _tell(waterfall, html, json_)
+
+
+def _tell(waterfall: Waterfall, html: Path | None, json_: Path | None) -> None:
+    import json
+
+    from rich.console import Console
+
+    from trimodal.bench.report.html import write_html
+    from trimodal.explain.show import figure, terminal, words
+
+    terminal.show(waterfall, Console(highlight=False))
+    if html:
+        write_html(html, figure.report(waterfall))
+    if json_:
+        json_.write_text(json.dumps(words.as_json(waterfall), indent=2) + "\n")

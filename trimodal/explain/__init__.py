@@ -1,0 +1,1 @@
+"""Says where the time of one request went: `trimodal explain`."""

@@ -1,0 +1,123 @@
+"""Explains one request to a running server, or to one that it starts and ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from trimodal.client.errors import ConnectError, ConnectionLost, ModelNotFound
+from trimodal.client.transports.base import Timeouts
+from trimodal.client.transports.grpc import GrpcTransport
+from trimodal.errors import InvalidArgument
+from trimodal.explain.assemble import Sources, assemble
+from trimodal.explain.exchange import exchange
+from trimodal.explain.requests import Question, make, traced
+from trimodal.explain.statistics import Statistics
+from trimodal.explain.triton_trace import NotTraced, TritonTrace
+from trimodal.explain.values import Waterfall
+from trimodal.server.options import Profile
+
+# Requests of these models are other requests' steps, over gRPC.
+CALLED = {"assistant": ("assistant", "llm")}
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where to ask. `operator_key`: opens Triton's trace API; empty: it is left alone."""
+
+    url: str
+    operator_key: str = ""
+    timeout: float = 60.0
+
+
+@dataclass(frozen=True)
+class OwnServer:
+    """A server to start. `changes`: model → parameter → text, as for `trimodal serve --set`."""
+
+    profile: Profile = "cpu"
+    changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@asynccontextmanager
+async def started(own: OwnServer, question: Question) -> AsyncIterator[Server]:
+    """Starts a server of the model and what it calls, on free ports.
+
+    Raises:
+        OperatorError: it cannot start.
+    """
+    from trimodal.bench.common.serving import bench_options
+    from trimodal.server.process import TritonServer
+
+    with (
+        bench_options((question.kind,), own.profile, own.changes) as options,
+        TritonServer(options) as server,
+    ):
+        yield Server(server.grpc_url, server.operator_key)
+
+
+async def explain(question: Question, server: Server, *, warm_up: int = 1) -> Waterfall:
+    """The waterfall of one request, after `warm_up` other ones.
+
+    Raises:
+        TrimodalError: the server is not there, lacks the model, or refuses the request.
+    """
+    from tritonclient.grpc.aio import InferenceServerClient
+    from tritonclient.utils import InferenceServerException
+
+    timeouts = Timeouts(silence=server.timeout)
+    try:
+        transport = GrpcTransport(server.url, timeouts, connections=1)
+    except ValueError as error:
+        raise InvalidArgument(str(error)) from None
+    triton = InferenceServerClient(server.url.rpartition("://")[2], ssl=server.url.startswith("grpcs://"))
+    statistics = Statistics(triton)
+    asked = await make(question)
+    try:
+        async with AsyncExitStack() as stack:
+            await _check(transport, question, server, timeouts)
+            if "trace" in await statistics.outputs(question.kind):
+                asked = replace(asked, request=traced(asked.request))
+            for _ in range(warm_up):
+                first = await make(question, warm_up=True)
+                await exchange(transport, first.request, timeouts, streamed=question.streamed)
+            ensembles: dict[str, list[str]] = {}
+            for name in (question.kind, "vision"):
+                if question.kind in (name, "assistant"):
+                    ensembles[name] = await _steps(statistics, name)
+            notes: list[str] = []
+            tracing = TritonTrace(triton, CALLED.get(question.kind, (question.kind,)), server.operator_key)
+            try:
+                await stack.enter_async_context(tracing.on())
+            except NotTraced as error:
+                notes.append(f"without Triton's own trace: {error}")
+            before = await statistics.read()
+            done = await exchange(transport, asked.request, timeouts, streamed=question.streamed)
+            records = [] if notes else await tracing.records(asked.request.id)
+            if not notes and not records:
+                notes.append("Triton wrote no trace of this request")
+            counters = await statistics.since(before, question.kind)
+            return assemble(question.kind, asked, done, Sources(records, counters, ensembles, notes))
+    except InferenceServerException as error:
+        raise ConnectionLost(f"the server at {server.url} stopped answering: {error}") from None
+    finally:
+        await transport.aclose()
+        await triton.close()
+
+
+async def _check(transport: GrpcTransport, question: Question, server: Server, timeouts: Timeouts) -> None:
+    """Raises: ConnectError, ModelNotFound: there is no server, or no such model in it. Connects."""
+    if not await transport.ready("", timeouts):
+        raise ConnectError(f"no server at {server.url} that is ready")
+    names = [one.name for one in await transport.models(timeouts)]
+    if question.kind not in names:
+        raise ModelNotFound(f"no model {question.kind} at {server.url}: it has {', '.join(names)}")
+
+
+async def _steps(statistics: Statistics, model: str) -> list[str]:
+    from tritonclient.utils import InferenceServerException
+
+    try:
+        return await statistics.steps(model)
+    except InferenceServerException:  # an assistant may do without it
+        return []

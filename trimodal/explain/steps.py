@@ -1,0 +1,138 @@
+"""Turns what Triton and the models tell of a request into spans, on the client's time scale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from trimodal.explain.statistics import Counters
+from trimodal.explain.triton_trace import TraceRecord
+from trimodal.explain.values import Part, Span
+
+# Nanoseconds of the server's clock → seconds since the client sent.
+Scale = Callable[[int], float]
+_SHOWN_LEAST = 2e-6
+# How our models call what they do → what a reader is told, and which part it is.
+_NAMES: dict[str, tuple[str, Part]] = {
+    "tokenize": ("tokenize", "processing"),
+    "admission": ("cache lookup, admission", "processing"),
+    "queue": ("wait for the engine", "queue"),
+    "first token": ("prefill, first token", "processing"),
+    "next tokens": ("next tokens", "processing"),
+    "answer of another request": ("from the cache", "processing"),
+    "take audio in": ("find speech in the audio", "processing"),
+    "window waits": ("wait for a thread", "queue"),
+    "window": ("recognise", "processing"),
+    "take words in": ("merge the words", "processing"),
+    "heard": ("hear", "processing"),
+    "saw": ("see", "processing"),
+    "answer": ("answer", "processing"),
+}
+
+
+def of_record(record: TraceRecord, scale: Scale, depth: int) -> list[Span]:
+    """Queue and computing of one model that is no ensemble."""
+    marks = ("QUEUE_START", "COMPUTE_START", "COMPUTE_INPUT_END", "COMPUTE_OUTPUT_START", "COMPUTE_END")
+    names: tuple[tuple[str, Part], ...] = (
+        ("queue", "queue"),
+        ("compute input", "processing"),
+        ("compute", "processing"),
+        ("compute output", "processing"),
+    )
+    spans = []
+    for (name, part), begin, end in zip(names, marks, marks[1:], strict=False):
+        low, high = record.first(begin), record.first(end)
+        if low is not None and high is not None:
+            spans.append(Span(name, scale(low), scale(high), part, record.model, depth))
+    return spans
+
+
+def of_ensemble(records: Sequence[TraceRecord], parent: int, scale: Scale, depth: int) -> list[Span]:
+    """Each step of the ensemble with this id, and what stands in it."""
+    spans: list[Span] = []
+    steps = [one for one in records if one.parent == parent and one.first("REQUEST_START") is not None]
+    for step in sorted(steps, key=lambda one: one.first("REQUEST_START") or 0):
+        inside = of_record(step, scale, depth + 1) or of_ensemble(records, step.id, scale, depth + 1)
+        begin = scale(step.first("REQUEST_START") or 0)
+        end = max((one.end for one in inside), default=scale(step.last("REQUEST_END") or 0))
+        spans += [Span(step.model, begin, end, "processing", step.model, depth), *inside]
+    return spans
+
+
+def of_counters(
+    model: str, counters: Counters, begin: float, end: float, depth: int, requests: int = 1
+) -> list[Span]:
+    """What Triton's counters say of one of `requests` requests that lies between two times, in the middle."""
+    lengths: tuple[tuple[str, Part, int], ...] = (
+        ("queue", "queue", counters.queue),
+        ("compute input", "processing", counters.compute_input),
+        ("compute", "processing", counters.compute),
+        ("compute output", "processing", counters.compute_output),
+    )
+    seconds = [(name, part, took / requests / 1e9) for name, part, took in lengths]
+    at = max(begin, (begin + end - sum(took for *_, took in seconds)) / 2)
+    spans = []
+    for name, part, took in seconds:
+        spans.append(Span(name, min(at, end), min(at + took, end), part, model, depth, estimated=True))
+        at += took
+    return spans
+
+
+def of_counted_steps(
+    steps: Sequence[str], found: Mapping[str, Counters], begin: float, end: float, depth: int
+) -> list[Span]:
+    """The steps of an ensemble, one after the other, as long as Triton's counters say."""
+    lengths = [found[step].total / 1e9 for step in steps]
+    at = max(begin, (begin + end - sum(lengths)) / 2)
+    spans: list[Span] = []
+    for step, took in zip(steps, lengths, strict=True):
+        until = min(at + took, end)
+        spans.append(Span(step, min(at, end), until, "processing", step, depth, estimated=True))
+        spans += of_counters(step, found[step], min(at, end), until, depth + 1)
+        at += took
+    return spans
+
+
+def of_model(spans: Sequence[Mapping[str, Any]], place: str, scale: Scale, depth: int) -> list[Span]:
+    """What a model of ours tells of itself; its texts are left out, as they take no time."""
+    found = []
+    for one in spans:
+        if one["name"] == "text":
+            continue
+        name, part = _NAMES.get(one["name"], (str(one["name"]), "processing"))
+        if one["name"] == "window":
+            name = f"{name} {one['audio_s']:.1f} s"
+        if one["name"] == "next tokens":
+            texts = [text["tokens"] for text in spans if text["name"] == "text"]
+            more = texts[-1] - texts[0] if texts else 0
+            name = f"{more} more tokens" if more != 1 else "1 more token"
+        found.append(Span(name, scale(one["begin"]), scale(one["end"]), part, place, depth))
+    return sorted(found, key=lambda span: span.begin)
+
+
+def with_windows(
+    spans: Sequence[Span], recogniser: str, found: Mapping[str, Counters]
+) -> tuple[list[Span], bool]:
+    """`spans` with what Triton counted in each recognised window; False: others asked it too."""
+    windows = [one for one in spans if one.name.startswith("recognise")]
+    counters = found.get(recogniser)
+    if not windows or counters is None or counters.requests != len(windows):
+        return list(spans), not windows
+    together: list[Span] = []
+    for one in spans:
+        if one not in windows:
+            together.append(one)
+            continue
+        together.append(replace(one, place=recogniser))
+        together += of_counters(recogniser, counters, one.begin, one.end, one.depth + 1, len(windows))
+    return together, True
+
+
+def worth_showing(spans: Sequence[Span]) -> list[Span]:
+    """Without those that take no time, unless others stand in them."""
+    return [
+        one
+        for one, after in zip(spans, [*spans[1:], None], strict=True)
+        if one.seconds >= _SHOWN_LEAST or (after is not None and after.depth > one.depth)
+    ]

@@ -1,0 +1,46 @@
+"""Tells a client what its request was doing when, if it sent the request parameter `trace`.
+
+The answer is the output `trace` of the last response: JSON, a list of spans. Times are nanoseconds of the
+machine's monotonic clock, which all its processes share and which Triton's own trace counts too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimodal.errors import InvalidArgument
+
+NAME = "trace"
+Span = dict[str, Any]
+
+
+def span(name: str, begin: float, end: float, **details: Any) -> Span:
+    """One thing that took time: `begin` and `end` in seconds of `time.perf_counter` or `time.monotonic`."""
+    return {"name": name, "begin": round(begin * 1e9), "end": round(end * 1e9), **details}
+
+
+def wanted(parameters: Mapping[str, Any]) -> tuple[bool, Mapping[str, Any]]:
+    """Whether the request wants its trace, and its other parameters. Raises: InvalidArgument."""
+    if NAME not in parameters:
+        return False, parameters
+    others = dict(parameters)
+    value = others.pop(NAME)
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"trace is {str(value)[:60]!r}: true or false is needed")
+    return value, others
+
+
+def column(spans: Sequence[Span]) -> dict[str, NDArray[Any]]:
+    """The output tensor of these spans, name → array [1]."""
+    return {NAME: np.array([json.dumps(spans).encode()], dtype=object)}
+
+
+def read(outputs: Mapping[str, NDArray[Any]]) -> list[Span]:
+    """The spans in a model's outputs; none: it sent no trace."""
+    found = outputs.get(NAME)
+    return [] if found is None else list(json.loads(bytes(found.reshape(-1)[0])))
