@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from typer.testing import CliRunner
+
+from trimodal.cli.app import app
+
+
+def top(*arguments: str):
+    return CliRunner().invoke(app, ["top", *arguments], env={"COLUMNS": "200", "TERM": "dumb"})
+
+
+def test_no_server_is_one_sentence():
+    done = top("--once", "--url", "127.0.0.1:1", "--interval", "0.1")
+    assert done.exit_code == 1
+    assert done.stderr == "trimodal top: no metrics at 127.0.0.1:1: connection refused\n"
+
+
+def test_no_address_is_one_sentence():
+    done = top("--once", "--gateway", "nowhere:x")
+    assert done.exit_code == 1
+    assert (
+        done.stderr == "trimodal top: 'nowhere:x' is no address: write host:port, or a URL of http or https\n"
+    )

@@ -1,0 +1,1 @@
+"""Defines the commands of operators: check, top, tune."""

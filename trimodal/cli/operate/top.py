@@ -1,0 +1,55 @@
+"""`trimodal top`: a live view of a running server in the terminal."""
+
+from __future__ import annotations
+
+import typer
+
+from trimodal.cli.common import one_sentence
+
+
+def top(
+    url: str = typer.Option(
+        "localhost:8002",
+        "--url",
+        envvar="TRIMODAL_METRICS_URL",
+        help="metrics of the server: host:port or URL",
+    ),
+    gateway: str | None = typer.Option(
+        None, "--gateway", help="host:port or URL of a gateway: its requests too, and which models answer"
+    ),
+    key: str = typer.Option(
+        "", "--key", envvar="TRIMODAL_API_KEY", help="an operator's API key, for a gateway that asks for keys"
+    ),
+    server: str | None = typer.Option(
+        None, "--server", help="Triton's HTTP endpoint, asked for readiness; default: port 8000 beside --url"
+    ),
+    interval: float = typer.Option(2.0, "--interval", min=0.1, max=3600, help="seconds between two looks"),
+    once_: bool = typer.Option(
+        False, "--once", help="print one picture of --interval seconds and exit, as without a terminal"
+    ),
+    json_: bool = typer.Option(False, "--json", help="the same as JSON: seconds, rates per second, shares"),
+) -> None:
+    """Show live what a server does: requests, latencies, queues, batches, caches, errors. Ctrl-C ends it.
+
+    Percentiles and rates are those of the time between two looks. A server that goes away is waited for.
+    """
+    import time
+    from urllib.parse import urlsplit
+
+    from rich.console import Console
+
+    from trimodal.top.watch import Top, live, metrics_url, once, ready_over_http, target
+
+    with one_sentence("trimodal top"):
+        host = urlsplit(metrics_url(url)).hostname or ""
+        beside = f"[{host}]:8000" if ":" in host else f"{host}:8000"
+        view = Top(
+            target("server", url),
+            target("gateway", gateway, key) if gateway else None,
+            ready_over_http(server or beside),
+        )
+        console = Console(highlight=False)
+        if once_ or json_ or not console.is_terminal:
+            once(view, console, interval=interval, as_json=json_, sleep=time.sleep)
+        else:
+            live(view, console, interval=interval, sleep=time.sleep)

@@ -1,0 +1,1 @@
+"""Shows what a running server does, live, from its metrics."""
