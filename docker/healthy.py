@@ -10,8 +10,8 @@ import sys
 import urllib.error
 import urllib.request
 
-port = os.environ.get("TRIMODAL_HTTP_PORT", "8000")
-url = sys.argv[1] if sys.argv[1:] else f"http://127.0.0.1:{port}/v2/health/ready"
+port = os.environ.get("TRIMODAL_HEALTH_PORT", "8003")
+url = sys.argv[1] if sys.argv[1:] else f"http://127.0.0.1:{port}/ready"
 try:
     with urllib.request.urlopen(url, timeout=3) as answer:
         sys.exit(0 if answer.status == 200 else 1)

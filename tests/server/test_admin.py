@@ -1,4 +1,17 @@
-from trimodal.server.admin import Api, in_flight
+"""The launcher's calls: gauges that are read, loads in turn, and what silence means."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from trimodal.server.admin import Api, LoadsInTurn
+from trimodal.server.launch import OPERATOR_HEADER
 from trimodal.server.ports import choose
 
 METRICS = """
@@ -8,13 +21,18 @@ trimodal_llm_active_requests{model="llm"} 3
 trimodal_llm_queued_requests{model="llm",tier="free"} 2
 trimodal_speech_active_requests{tier="x",model="speech"} 0
 trimodal_llm_speculation_active{model="llm"} 1
+trimodal_llm_engine_ready{model="llm"} 1
 nv_inference_pending_request_count{model="llm",version="1"} 7
 """
 
 
-def test_in_flight_sums_active_and_queued_requests():
-    assert in_flight(METRICS) == {"llm": 5.0, "speech": 0.0}
-    assert in_flight("") == {}
+def test_gauges_of_the_metrics_page(monkeypatch):
+    api = Api("127.0.0.1", 1, 1, "key")
+    monkeypatch.setattr(Api, "_metrics", lambda self: METRICS)
+    assert api.in_flight() == {"llm": 5.0, "speech": 0.0}
+    assert api.engines() == {"llm": 1.0}
+    monkeypatch.setattr(Api, "_metrics", lambda self: "")
+    assert api.in_flight() == api.engines() == {}
 
 
 def test_nobody_answers():
@@ -22,3 +40,63 @@ def test_nobody_answers():
     api = Api("127.0.0.1", ports["http"], ports["metrics"], "key")
     assert not api.ready()
     assert not api.ready("llm")
+
+
+@pytest.fixture
+def triton() -> Iterator[Any]:
+    """Loads what is asked for, but `broken`; vanishes while `fatal` loads."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer(200, b"")
+
+        def do_POST(self) -> None:
+            server.asked.append((self.path, self.headers[OPERATOR_HEADER]))
+            if "fatal" in self.path:
+                self.connection.close()
+            elif "broken" in self.path:
+                self._answer(400, json.dumps({"error": "load failed for model 'broken'"}).encode())
+            else:
+                self._answer(200, b"")
+
+        def _answer(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    class Server(HTTPServer):
+        asked: list[tuple[str, str]]
+
+    server = Server(("127.0.0.1", 0), Handler)
+    server.asked = []
+    server.handle_error = lambda request, address: None  # type: ignore[method-assign]
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join(5)
+
+
+@pytest.mark.parametrize(
+    ("models", "asked", "failure"),
+    [
+        (["llm", "assistant"], ["llm", "assistant"], ""),
+        (["broken", "assistant"], ["broken"], "model broken: load failed for model 'broken'"),
+        (["fatal", "assistant"], ["fatal"], "tritonserver did not answer while models were loading ("),
+        ([], [], ""),
+    ],
+)
+def test_models_are_loaded_in_turn_with_the_operator_key(triton, models, asked, failure):
+    port = triton.server_address[1]
+    loads = LoadsInTurn(Api("127.0.0.1", port, port, "key"), models)
+    loads.start()
+    loads.join(10)
+    assert not loads.is_alive()
+    assert triton.asked == [(f"/v2/repository/models/{name}/load", "key") for name in asked]
+    assert loads.failure.startswith(failure)
+    assert bool(loads.failure) == bool(failure)

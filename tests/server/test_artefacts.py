@@ -54,10 +54,26 @@ def plan(repository: Path, config: str = PLAN, **fields: object) -> Path:
             python_model("llm", engine="openvino", artefact="a", draft_artefact="b"),
             [("llm", "openvino", "a")],
         ),
+        (
+            python_model("llm", engine="vllm", artefact="a", speculation="eagle3", draft_artefact="b"),
+            [("llm", "checkpoint", "a"), ("llm", "checkpoint", "b")],
+        ),
+        (
+            python_model("llm", engine="tensorrt_llm_pytorch", artefact="a", speculation="eagle3"),
+            [("llm", "checkpoint", "a"), ("llm", "checkpoint", "draft")],
+        ),
+        (
+            python_model("llm", engine="vllm", artefact="a", speculation="prompt_lookup", draft_artefact="b"),
+            [("llm", "checkpoint", "a")],
+        ),
         (PLAN, [("vision", "tensorrt", "tensorrt-fp16")]),
         (
             python_model("vision_rank", classifier="../../vision_classify/1/onnx-int8"),
             [("vision", None, "onnx-int8")],
+        ),
+        (
+            python_model("vision", engine="onnxruntime", artefact="../../vision_classify/1/onnx-int8"),
+            [("vision", "onnxruntime", "onnx-int8")],
         ),
         (python_model("speech_recognize", engine="fake", artefact="a"), []),
         (python_model("speech", recognizer="speech_recognize"), []),

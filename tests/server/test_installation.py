@@ -46,6 +46,7 @@ def test_backend_directory_holds_the_stub_of_the_running_python(wheel, tmp_path)
     libraries = environment["LD_LIBRARY_PATH"].split(":")
     assert libraries[0] == str(tmp_path / "site-packages" / "nvidia_pytriton.libs")
     assert environment["PATH"].split(":")[0] == os.path.dirname(sys.executable)
+    assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"  # as trimodal.runtimes.gpu_device describes them
 
 
 def test_libpython_is_found_where_the_stub_looks(wheel, tmp_path):

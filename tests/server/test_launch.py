@@ -19,6 +19,7 @@ def command(**options):
         ports=PORTS,
         operator_key="secret",
         shm_prefix="trimodal-1-",
+        trace_file=Path("/run/trace"),
     )
 
 
@@ -45,7 +46,11 @@ def test_cuda_profile_reads_its_own_files_and_leaves_the_gpu_to_the_engines():
     flags = command(profile="cuda")
     assert "--model-config-name=cuda" in flags
     assert {"--pinned-memory-pool-byte-size=0", "--allow-gpu-metrics=false"} <= set(flags)
-    assert not [flag for flag in command(profile="tensorrt") if "pinned" in flag or "gpu-metrics" in flag]
+    pools = [f"--cuda-memory-pool-byte-size={gpu}:0" for gpu in range(16)]
+    assert set(pools) <= set(flags)
+    assert set(pools) <= set(command(profile="cpu"))
+    of_triton = ("pinned", "gpu-metrics", "cuda-memory")
+    assert not [flag for flag in command(profile="tensorrt") if any(name in flag for name in of_triton)]
 
 
 def test_operator_apis_are_restricted_on_both_protocols():
@@ -77,3 +82,13 @@ def test_nothing_is_offered_or_filled_in_that_nobody_asked_for():
 def test_kept_responses_are_bounded_where_the_server_can(monkeypatch, version, bounded):
     monkeypatch.setenv("TRITON_SERVER_VERSION", version)
     assert ("--grpc-max-response-pool-size=64" in command()) == bounded
+
+
+def test_traces_are_sent_where_they_are_wanted():
+    none = [flag for flag in command() if flag.startswith("--trace-config")]
+    assert none == ["--trace-config=triton,file=/run/trace"]  # where `trimodal explain` may turn it on
+    flags = command(otlp="http://collector:4318", otlp_every=10)
+    assert "--trace-config=mode=opentelemetry" in flags
+    assert "--trace-config=opentelemetry,url=http://collector:4318/v1/traces" in flags
+    assert "--trace-config=rate=10" in flags
+    assert none[0] not in flags

@@ -1,7 +1,7 @@
 import pytest
 
 from trimodal.errors import ServerError
-from trimodal.server.options import PROFILES, ServerOptions, parse_profile
+from trimodal.server.options import PROFILES, ServerOptions, parse_otlp, parse_profile
 
 
 def test_the_profiles():
@@ -10,6 +10,14 @@ def test_the_profiles():
         parse_profile("gpu")
     with pytest.raises(ServerError, match="^tpu is not a profile: cpu, cuda or tensorrt$"):
         parse_profile("tpu")
+
+
+def test_traces_go_to_a_url():
+    assert parse_otlp("http://collector:4318") == "http://collector:4318/v1/traces"
+    assert parse_otlp("https://c/otlp/v1/traces") == "https://c/otlp/v1/traces"
+    for text in ("collector:4318", "http://", "http://a:b", "grpc://c:4317"):
+        with pytest.raises(ServerError, match=f"^--otlp {text}: a URL of http or https is needed"):
+            parse_otlp(text)
 
 
 def test_engines_are_where_the_build_scripts_put_them(monkeypatch, tmp_path):

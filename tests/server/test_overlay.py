@@ -51,6 +51,16 @@ def test_values_change_and_everything_else_is_linked(repository, tmp_path):
     assert read_model(repository, "llm", "cpu").parameters["engine"] == "openvino"
 
 
+def test_only_the_file_of_the_profile_is_changed(repository, tmp_path):
+    """config.pbtxt also says which models belong to a pipeline: trimodal.repository.select_models."""
+    changes = {"llm": {"engine": "fake"}}
+    cpu = overlay(repository, tmp_path / "cpu", changes, "cpu")
+    assert read_model(cpu, "llm", "tensorrt").config == read_model(repository, "llm", "tensorrt").config
+    tensorrt = overlay(repository, tmp_path / "tensorrt", changes, "tensorrt")
+    assert read_model(tensorrt, "llm", "tensorrt").parameters["engine"] == "fake"
+    assert read_model(tensorrt, "llm", "cpu").config == read_model(repository, "llm", "cpu").config
+
+
 def test_edit_may_change_any_field(repository, tmp_path):
     def undelayed(name, config):
         if name == "echo":

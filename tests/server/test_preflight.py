@@ -135,7 +135,12 @@ def test_a_server_does_not_start_for_a_missing_engine(tmp_path, monkeypatch):
     add_model(repository, python_model("embedding", engine="onnxruntime", artefact="onnx-fp32"))
     (tmp_path / "engines").mkdir()
     options = ServerOptions(
-        repository=repository, engines=tmp_path / "engines", http_port=0, grpc_port=0, metrics_port=0
+        repository=repository,
+        engines=tmp_path / "engines",
+        http_port=0,
+        grpc_port=0,
+        metrics_port=0,
+        health_port=0,
     )
     with pytest.raises(ServerError, match="^model embedding: there is no built engine embedding/1/onnx-fp32"):
         TritonServer(options).start()

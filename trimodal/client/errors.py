@@ -71,6 +71,13 @@ _NOT_NOW = re.compile(
     r"no available versions|not ready|shutting down|in exit|exceeds maximum queue size", re.I
 )
 
+# What Triton says of a model whose process died; it is loaded again.
+_DIED = re.compile(r"Stub process '.*' is not healthy")
+
+# … and of a stream of speech that it does not know. Every stream of this client began with START, so it was
+# lost: its process died, or nothing came for longer than the idle time.
+_NO_STREAM = re.compile(r"must specify the START flag")
+
 _STATUS: dict[grpc.StatusCode, type[RequestError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,
     grpc.StatusCode.OUT_OF_RANGE: InvalidArgument,
@@ -111,6 +118,10 @@ def from_status(code: grpc.StatusCode, details: str | None, url: str) -> Trimoda
         return ConnectionLost(f"the server at {url} went away")
     if unknown := _UNKNOWN.search(text):
         return ModelNotFound(f"the server has no model '{unknown[1]}'")
+    if _DIED.search(text):
+        return Unavailable("the model's process is not healthy: it is loaded again", 2.0)
+    if _NO_STREAM.search(text):
+        return Unavailable("the server does not know this stream any more: begin it again")
     if code is grpc.StatusCode.NOT_FOUND and _NOT_NOW.search(text):  # it was unloaded: the server drains
         return Unavailable(_plain(text))
     return _made(_STATUS.get(code, InternalError), _plain(text))
@@ -121,6 +132,8 @@ def from_message(message: str, *, by_model: bool) -> RequestError:
     if found := _PREFIX.fullmatch(message):
         return _made(_CODES[found[1]], found[2])
     text = _plain(message)
+    if _DIED.search(text):
+        return Unavailable("the model's process is not healthy: it is loaded again", 2.0)
     if by_model:
         return RequestError(text)
     if _NOT_NOW.search(text):

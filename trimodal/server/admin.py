@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,9 @@ from dataclasses import dataclass
 from trimodal.server.launch import OPERATOR_HEADER
 
 _IN_FLIGHT = re.compile(r"^trimodal_\w*(?:active|queued)_requests\{([^}]*)\} (\S+)$", re.MULTILINE)
-_POLL = 0.1  # seconds
+_ENGINES = re.compile(r"^trimodal_llm_engine_ready\{([^}]*)\} (\S+)$", re.MULTILINE)
+_POLL, _SHORT_POLL = 0.1, 0.002  # seconds
+_PORT_SECONDS = 10.0
 _IDLE_LOOKS = 3  # in a row: the last response may still be on its way out
 
 
@@ -79,14 +82,32 @@ class Api:
             if "state" in entry
         }
 
+    def instances(self, model: str) -> int:
+        """How many instances a loaded model was loaded with. Raises KeyError: it is not loaded."""
+        _, body = self._call("GET", f"/v2/models/{model}/config", self.http_port)
+        return sum(max(1, group.get("count", 1)) for group in json.loads(body)["instance_group"])
+
+    def load(self, model: str) -> str:
+        """Loads a model, however long that takes. Returns Triton's reason where it failed, else nothing."""
+        status, body = self._call(
+            "POST", f"/v2/repository/models/{model}/load", self.http_port, bounded=False
+        )
+        return "" if status == 200 else str(json.loads(body)["error"])
+
     def unload(self, model: str) -> None:
         """Stops a model from taking requests; those it has go on. Returns at once."""
         self._call("POST", f"/v2/repository/models/{model}/unload", self.http_port)
 
     def in_flight(self) -> dict[str, float]:
         """Model → requests in it, for models with gauges `trimodal_…_{active,queued}_requests`."""
-        _, body = self._call("GET", "/metrics", self.metrics_port)
-        return in_flight(body.decode())
+        return _by_model(_IN_FLIGHT, self._metrics())
+
+    def engines(self) -> dict[str, float]:
+        """Model → 1 while its engine is open, else 0; of models whose engine is a process of its own."""
+        return _by_model(_ENGINES, self._metrics())
+
+    def _metrics(self) -> str:
+        return self._call("GET", "/metrics", self.metrics_port)[1].decode()
 
     def _answers(self, path: str, port: int) -> bool:
         try:
@@ -94,10 +115,10 @@ class Api:
         except (OSError, http.client.HTTPException):
             return False
 
-    def _call(self, method: str, path: str, port: int) -> tuple[int, bytes]:
+    def _call(self, method: str, path: str, port: int, *, bounded: bool = True) -> tuple[int, bytes]:
         # 0.0.0.0 and :: mean every address when listened on; loopback is one of them.
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
-        connection = http.client.HTTPConnection(host, port, timeout=self.timeout)
+        connection = http.client.HTTPConnection(host, port, timeout=self.timeout if bounded else None)
         try:
             headers = {OPERATOR_HEADER: self.operator_key}
             connection.request(method, path, body=b"{}" if method == "POST" else None, headers=headers)
@@ -107,10 +128,43 @@ class Api:
             connection.close()
 
 
-def in_flight(metrics: str) -> dict[str, float]:
-    """Sums the gauges of active and queued requests by their `model` label."""
+def _by_model(pattern: re.Pattern[str], metrics: str) -> dict[str, float]:
+    """Sums what `pattern` finds on the metrics page by the label `model`."""
     totals: dict[str, float] = {}
-    for labels, value in _IN_FLIGHT.findall(metrics):
+    for labels, value in pattern.findall(metrics):
         if model := re.search(r'\bmodel="([^"]*)"', labels):
             totals[model.group(1)] = totals.get(model.group(1), 0.0) + float(value)
     return totals
+
+
+class LoadsInTurn(threading.Thread):
+    """Loads models one after the other through the repository API; `failure` says why one did not load.
+
+    Triton answers when a model is loaded; until then that one of its 8 HTTP threads reads nothing else.
+    The end of the server ends this thread.
+    """
+
+    def __init__(self, api: Api, models: Sequence[str]) -> None:
+        super().__init__(name="loads in turn", daemon=True)
+        self._api, self._models = api, models
+        self.failure = ""
+
+    def run(self) -> None:
+        try:
+            if self._models:
+                self._wait_for_port()
+            for name in self._models:
+                if reason := self._api.load(name):
+                    self.failure = f"model {name}: {reason}"
+                    return
+        except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
+            self.failure = f"tritonserver did not answer while models were loading ({error})"
+
+    def _wait_for_port(self) -> None:
+        """Triton says that it has started its HTTP service a moment before it has.
+
+        Until it is asked for the first load it also says that it is ready: so the looks are frequent.
+        """
+        deadline = time.monotonic() + _PORT_SECONDS
+        while not self._api.ready() and time.monotonic() < deadline:
+            time.sleep(_SHORT_POLL)

@@ -19,12 +19,20 @@ from trimodal.runtimes import gpu_fit, gpu_libraries
 from trimodal.runtimes.gpu_device import Gpu
 from trimodal.vision.artefact import read_classifier
 
-TASKS = {"llm": "llm", "vision_classify": "vision", "speech_recognize": "speech", "embedding": "embedding"}
+TASKS = {
+    "llm": "llm",
+    "vision": "vision",
+    "vision_classify": "vision",
+    "speech_recognize": "speech",
+    "embedding": "embedding",
+}
 # Engine → runtime that the manifest must name, where that is not the engine's own name.
 RUNTIMES = {"tensorrt_llm_pytorch": "checkpoint", "vllm": "checkpoint"}
 # Runtime → ending of the build script's name, and beginning of the artefact's, where these are not its own.
 SCRIPTS = {"onnxruntime": "onnx", "checkpoint": "place"}
 PREFIXES = {"onnxruntime": "onnx", "tensorrt_llm": "tensorrt-llm"}
+# Speculation → the draft model's artefact, where none is named.
+DRAFTS = {"eagle3": "draft"}
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,8 @@ def artefacts_of(model: Model) -> list[Artefact]:
         return []
     runtime = RUNTIMES.get(model.engine, model.engine) if model.backend == "python" else model.backend
     names = [model.artefact]
-    if parameters.get("speculation") == "draft" and (draft := parameters.get("draft_artefact")):
+    kind = parameters.get("speculation")
+    if kind in ("draft", "eagle3") and (draft := parameters.get("draft_artefact", DRAFTS.get(kind))):
         names.append(draft)
     return [Artefact(model, (version / name).resolve(), task, runtime) for name in names]
 

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 
 from rich import box
@@ -43,7 +44,7 @@ def summary(server: TritonServer) -> Table:
             name,
             server.versions.get(name, ""),
             model.engine,
-            model.artefact,
+            Path(model.artefact).name,
             model.precision(),
             f"{seconds:.1f} s" if seconds else "–",
         )
@@ -54,6 +55,7 @@ def summary(server: TritonServer) -> Table:
         f"HTTP    http://{server.http_url}\n"
         f"gRPC    {server.grpc_url}\n"
         f"metrics http://{server.metrics_url}/metrics\n"
+        f"health  http://{server.health_url}/ready\n"
         f"log     {server.log_path}"
     )
     return table

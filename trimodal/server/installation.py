@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trimodal.errors import ServerError
+from trimodal.runtimes.gpu_device import DEVICE_ORDER
 
 CONTAINER = Path("/opt/tritonserver")
 STUB = "triton_python_backend_stub"
@@ -152,6 +153,7 @@ def assemble(triton: Triton, directory: Path) -> tuple[Path, dict[str, str]]:
         environment["VIRTUAL_ENV"] = sys.prefix
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment.get('PATH', os.defpath)}"
     environment.pop("PYTHONHOME", None)
+    environment.setdefault(*DEVICE_ORDER)
     for name, size in ALLOCATOR.items():
         environment.setdefault(name, str(size))
     return backends, environment

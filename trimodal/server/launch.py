@@ -15,11 +15,13 @@ from pathlib import Path
 from trimodal.errors import ServerError
 from trimodal.server import process_guard as guard
 from trimodal.server.installation import Triton
-from trimodal.server.options import ServerOptions
+from trimodal.server.options import ServerOptions, parse_otlp
 
 OPERATOR_HEADER = "trimodal-operator-key"
 # What only the operator may use. Statistics stay open: clients and benches read them.
 RESTRICTED = "model-repository,shared-memory,trace,logging"
+SPANS_MS = 500  # how long finished spans are collected before they are sent
+MOST_GPUS = 16  # of one machine; Triton (2.51 to 2.71) takes a pool's size for a GPU that is not there
 RESPONSE_POOL, RESPONSE_POOL_SINCE = 64, (2, 56)
 
 
@@ -33,6 +35,7 @@ def command_line(
     ports: Mapping[str, int],
     operator_key: str,
     shm_prefix: str,
+    trace_file: Path,
 ) -> list[str]:
     """The whole command. The operator key is part of it: other users of the machine can see it in `ps`."""
     restriction = f"{RESTRICTED}:{OPERATOR_HEADER}={operator_key}"
@@ -59,18 +62,37 @@ def command_line(
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
         f"--log-verbose={options.log_verbose}",
     ]
+    if options.otlp:
+        command += trace_arguments(parse_otlp(options.otlp), options.otlp_every)
+    else:
+        # No request is traced until the trace API says so; it can set everything but the file's name.
+        command.append(f"--trace-config=triton,file={trace_file}")
     if options.profile != "tensorrt":
         # config.pbtxt is profile tensorrt. In the others Triton itself uses no GPU (in `cuda` the engines
-        # open it): no driver is asked, and no memory of the GPU taken, for what it does not use.
+        # open it), so it gets no pool there: by default it opens each GPU for one, which takes 0.5 GiB of it.
         command += [
             f"--model-config-name={options.profile}",
             "--pinned-memory-pool-byte-size=0",
+            *(f"--cuda-memory-pool-byte-size={gpu}:0" for gpu in range(MOST_GPUS)),
             "--allow-gpu-metrics=false",
         ]
     if triton.release >= RESPONSE_POOL_SINCE:
         # Slots of answers that a slow client left unread: by default all that there ever were are kept.
         command.append(f"--grpc-max-response-pool-size={RESPONSE_POOL}")
     return command
+
+
+def trace_arguments(url: str, every: int) -> list[str]:
+    """Has Triton send spans to `url`: of one request in `every`, and of each with a traceparent."""
+    return [
+        "--trace-config=mode=opentelemetry",
+        f"--trace-config=rate={every}",
+        "--trace-config=level=TIMESTAMPS",
+        "--trace-config=count=-1",
+        f"--trace-config=opentelemetry,url={url}",
+        "--trace-config=opentelemetry,resource=service.name=trimodal",
+        f"--trace-config=opentelemetry,bsp_schedule_delay={SPANS_MS}",
+    ]
 
 
 @dataclass

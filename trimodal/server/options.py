@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
 
 from trimodal.errors import ServerError
 from trimodal.paths import default_engines, default_repository
@@ -15,6 +16,18 @@ Profile = Literal["cpu", "cuda", "tensorrt"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 # Changes one parsed ModelConfig of an overlay in place: (model name, ModelConfig).
 Edit = Callable[[str, Any], None]
+
+
+def parse_otlp(text: str) -> str:
+    """The URL that traces are sent to; /v1/traces where the text names no path. Raises: ServerError."""
+    parts = urlsplit(text)
+    try:
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        raise ServerError(f"--otlp {text}: a URL of http or https is needed, as http://collector:4318")
+    return text if parts.path.strip("/") else f"{text.rstrip('/')}/v1/traces"
 
 
 def parse_profile(text: str) -> Profile:
@@ -38,12 +51,15 @@ class ServerOptions:
     http_port: int = 8000
     grpc_port: int = 8001
     metrics_port: int = 8002
+    health_port: int = 8003
     drain_timeout: float = 30.0
     ready_timeout: float = 300.0
     log: Path | None = None  # None: a new file in the cache directory
     log_verbose: int = 0  # Triton's own --log-verbose
     log_format: str | None = None  # of our models' records in that log: text or json; None: the environment's
     log_level: str | None = None  # debug, info, warning or error; None: the environment's
+    otlp: str = ""  # URL of an OpenTelemetry collector's HTTP receiver; empty: no traces
+    otlp_every: int = 1  # traces one request in so many; 0: only those that belong to a client's trace
     operator_key: str | None = None  # None: a random one per server
     changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # model → parameter → text
     edit: Edit | None = None
@@ -52,7 +68,8 @@ class ServerOptions:
     def on_free_ports(cls, *models: str, repository: Path | None = None, **others: Any) -> ServerOptions:
         """A server of these models on ports that are free; of the default repository, if none is given."""
         place = repository or default_repository()
-        return cls(repository=place, models=models, http_port=0, grpc_port=0, metrics_port=0, **others)
+        ports = dict.fromkeys(("http_port", "grpc_port", "metrics_port", "health_port"), 0)
+        return cls(**{"repository": place, "models": models, **ports, **others})
 
     @property
     def ports(self) -> dict[str, int]:
@@ -61,4 +78,5 @@ class ServerOptions:
             "--http-port": self.http_port,
             "--grpc-port": self.grpc_port,
             "--metrics-port": self.metrics_port,
+            "--health-port": self.health_port,
         }

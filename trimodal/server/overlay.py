@@ -84,13 +84,15 @@ def overlay(
         for entry in (repository / name).iterdir():
             if engines is not None and entry.name.isdecimal() and entry.is_dir():
                 _merge(entry, engines / name, target / name / entry.name)
-            elif not changed or entry.name not in ("config.pbtxt", "configs"):
+            elif not changed or entry.name != _file(profile).parts[0]:
                 (target / name / entry.name).symlink_to(entry)
         if changed:
             model = _changed(repository, name, changes.get(name, {}), profile)
             if edit:
                 edit(name, model.config)
-            _write(target / name, model, profile)
+            file = target / name / _file(profile)
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text_format.MessageToString(model.config))
     return target
 
 
@@ -105,12 +107,9 @@ def _changed(repository: Path, name: str, parameters: Mapping[str, str], profile
     return model
 
 
-def _write(directory: Path, model: Model, profile: str) -> None:
-    """The same under both names: whichever profile the server is started with reads it."""
-    text = text_format.MessageToString(model.config)
-    for file in (directory / "config.pbtxt", directory / "configs" / f"{profile}.pbtxt"):
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(text)
+def _file(profile: str) -> Path:
+    """Where the profile's config of a model stands; the overlay is for that profile alone."""
+    return Path("config.pbtxt") if profile == "tensorrt" else Path("configs", f"{profile}.pbtxt")
 
 
 def _merge(version: Path, artefacts: Path, target: Path) -> None:

@@ -17,15 +17,19 @@ from pathlib import Path
 from trimodal import logs
 from trimodal.errors import ServerError
 from trimodal.paths import ADDRESS_VARIABLE, cache_directory
-from trimodal.repository import Model, select_models, waves
+from trimodal.repository import Model, loaded_last, select_models, waves
 from trimodal.server import launch, ports, preflight, process_guard
-from trimodal.server.admin import Api, drain
+from trimodal.server.admin import Api, LoadsInTurn, drain
 from trimodal.server.installation import Triton, assemble, find_triton
 from trimodal.server.options import ServerOptions
 from trimodal.server.overlay import served_repository
+from trimodal.server.supervision.health_page import HealthServer
+from trimodal.server.supervision.supervisor import Supervisor
 from trimodal.server.triton_log import LoadLog, LogReader
 
 _POLL = 0.05  # seconds
+# … while the endpoints open. Until the last models begin to load, Triton says that it is ready.
+_SHORT_POLL = 0.002
 _ATTEMPTS = 3  # a port that was picked may be taken until Triton binds it, after the models
 _LOGS_KEPT = 20
 
@@ -43,6 +47,7 @@ class TritonServer:
     http_url: str  # host:port, as the others
     grpc_url: str
     metrics_url: str  # the page is /metrics
+    health_url: str  # the pages are in supervision/health_page.py
     api: Api
 
     def __init__(self, options: ServerOptions) -> None:
@@ -52,6 +57,13 @@ class TritonServer:
         self.versions: dict[str, str] = {}
         self.ports: dict[str, int] = {}
         self._child: launch.Child | None = None
+        self._supervisor: Supervisor | None = None
+        self._page: HealthServer | None = None
+
+    @property
+    def url(self) -> str:
+        """For clients: the gRPC endpoint, and the port of the health page that tells them of dead models."""
+        return f"{self.grpc_url}:{self.ports['--health-port']}"
 
     def start(
         self,
@@ -74,24 +86,31 @@ class TritonServer:
         preflight.check_shared_memory(self.models.values())
         for attempt in range(1, _ATTEMPTS + 1):
             self.ports = ports.choose(options.host, options.ports)
-            http, grpc, metrics = self.ports.values()
+            http, grpc, metrics, health = self.ports.values()
             self.http_url, self.grpc_url = f"{options.host}:{http}", f"{options.host}:{grpc}"
-            self.metrics_url = f"{options.host}:{metrics}"
+            self.metrics_url, self.health_url = f"{options.host}:{metrics}", f"{options.host}:{health}"
             self.api = Api(options.host, http, metrics, self.operator_key)
             self.log_path = options.log.absolute() if options.log else _new_log()
             self.log_path.parent.mkdir(parents=True, exist_ok=True)
             self.load = LoadLog()
             try:
-                self._launch(triton)
-                self._wait_ready(stop, on_lines)
+                self._supervisor = Supervisor(self.api)
+                self._page = HealthServer(options.host, health, self._supervisor)
+                last = self._launch(triton)
+                self._wait_ready(last, stop, on_lines)
+                self._supervisor.watch(self.pid, self.models)
                 return
+            except ProcessLookupError:
+                self.kill()
+                raise ServerError(f"tritonserver ended while starting\nlog: {self.log_path}") from None
             except BaseException:
                 lost_race = self.load.port_in_use and 0 in options.ports.values()
                 self.kill()
                 if not lost_race or attempt == _ATTEMPTS:
                     raise
 
-    def _launch(self, triton: Triton) -> None:
+    def _launch(self, triton: Triton) -> list[str]:
+        """Starts tritonserver. Returns the models that are left to load, in order."""
         options = self.options
         run_directory = Path(tempfile.mkdtemp(prefix="trimodal-server-"))
         shm_prefix = f"{run_directory.name}-"
@@ -99,6 +118,7 @@ class TritonServer:
             self._served = served_repository(options, run_directory)
             self.models = select_models(self._served, options.models, options.profile)
             preflight.check_models(triton, self.models.values())
+            last = loaded_last(self.models)
             backends, environment = assemble(triton, run_directory)
             environment = {**environment, ADDRESS_VARIABLE: self.grpc_url}
             for variable, value in (
@@ -112,10 +132,11 @@ class TritonServer:
                 options,
                 repository=self._served,
                 backends=backends,
-                models=self.models,
-                ports=self.ports,
+                models=[name for name in self.models if name not in last],
+                ports={flag: port for flag, port in self.ports.items() if flag != "--health-port"},
                 operator_key=self.operator_key,
                 shm_prefix=shm_prefix,
+                trace_file=run_directory / "trace",
             )
             self._reader = LogReader(self.log_path)
             self._child = launch.start(
@@ -125,23 +146,32 @@ class TritonServer:
             process_guard.clean(shm_prefix, str(run_directory))
             raise
         self.pid = self._child.pid
+        return last
 
-    def _wait_ready(self, stop: Callable[[], bool], on_lines: Callable[[list[str]], None]) -> None:
+    def _wait_ready(
+        self, last: list[str], stop: Callable[[], bool], on_lines: Callable[[list[str]], None]
+    ) -> None:
         deadline = time.monotonic() + self.options.ready_timeout
+        first = self.models.keys() - set(last)
+        loads = LoadsInTurn(self.api, last)
         while True:
-            ended = not self.alive  # asked first, so that its last lines are read below
+            # Asked first, so that the last lines are read below.
+            ended, failure = not self.alive, loads.failure
             if lines := self._reader.read():
                 for line in lines:
                     self.load.feed(line)
                 on_lines(lines)
-            if ended or self.load.given_up:
-                reason = self.load.why() or "tritonserver ended while starting"
+            if ended or failure or self.load.given_up:
+                reason = self.load.why() or failure or "tritonserver ended while starting"
                 # The user knows the repository, not the temporary copy of it.
                 reason = reason.replace(str(self._served), str(self.options.repository))
                 raise ServerError(f"{reason}\nlog: {self.log_path}")
             if stop():
                 raise Interrupted
-            if self.load.serving and self.api.ready() and self._all_ready():
+            if self.load.serving and not loads.ident:
+                loads.start()
+            loaded = loads.ident and not loads.is_alive() and not loads.failure
+            if loaded and self.api.ready() and self._all_ready():
                 states = self.api.states()
                 self.versions = {name: states[name][1] for name in self.models}
                 return
@@ -151,7 +181,8 @@ class TritonServer:
                     f"not ready after {self.options.ready_timeout:g} s (--ready-timeout gives more), "
                     f"waiting for: {waiting or 'its endpoints'}\nlog: {self.log_path}"
                 )
-            time.sleep(_POLL)
+            opening = last and not loads.ident and self.load.loaded >= first
+            time.sleep(_SHORT_POLL if opening else _POLL)
 
     def _all_ready(self) -> bool:
         return all(map(self.api.ready, self.models)) and self.api.shows_metrics()
@@ -177,6 +208,8 @@ class TritonServer:
         """
         limit = self.options.drain_timeout if drain_timeout is None else drain_timeout
         cut: list[str] = []
+        if self._supervisor:
+            self._supervisor.drain()
         if self._child and self.alive and limit > 0:
             cut = drain(self.api, waves(self.models), limit, stop=hurry)
             if not cut and not hurry():
@@ -187,9 +220,17 @@ class TritonServer:
 
     def kill(self) -> None:
         """Ends every process of the server at once and removes its temporary files."""
+        if self._supervisor:
+            self._supervisor.drain()  # what ends now is no loss
         if self._child:
             self._child.kill()
             self._child = None
+        if self._supervisor:
+            self._supervisor.close()
+            self._supervisor = None
+        if self._page:
+            self._page.close()
+            self._page = None
 
     def __enter__(self) -> TritonServer:
         self.start()

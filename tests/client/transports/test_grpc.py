@@ -41,6 +41,7 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):
         self.script = []
         self.requests = []
         self.metadata = []
+        self.steps = ()
         self.cancelled = 0
         self.running = 0
 
@@ -79,6 +80,8 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):
     async def ModelConfig(self, request, context):
         answer = service_pb2.ModelConfigResponse()
         answer.config.max_batch_size = 4
+        for step in self.steps:
+            answer.config.ensemble_scheduling.step.add(model_name=step)
         return answer
 
     async def ServerReady(self, request, context):
@@ -243,6 +246,14 @@ async def test_a_model_is_ready_when_it_answers_or_refuses_the_smallest_request(
         servicer.script = [step]
         assert await client.ready("llm") is ready
         assert servicer.requests[0].parameters["probe"].bool_param
+
+
+@pytest.mark.parametrize(("steps", "asked"), [((), 1), (("vision_preprocess", "vision_classify"), 0)])
+async def test_vision_is_asked_itself_where_it_is_one_model(steps, asked):
+    async with serving() as (servicer, client, _):
+        servicer.steps = steps
+        assert await client.ready("vision")
+        assert len(servicer.metadata) == asked
 
 
 async def test_unary_calls():

@@ -8,12 +8,18 @@ import signal
 import socket
 import threading
 import time
+import urllib.error
+import urllib.request
+from datetime import timedelta
 
 import pytest
 import tritonclient.grpc as grpcclient
 
+from tests.e2e.conftest import BOUND, options
 from tests.e2e.trivial import echo, status, text
+from tests.server.artefacts import H200
 from trimodal.errors import ServerError
+from trimodal.server import preflight
 from trimodal.server.launch import OPERATOR_HEADER
 from trimodal.server.process import TritonServer
 
@@ -56,6 +62,7 @@ def test_operator_apis_need_the_key(serve):
         assert echo(client, "still here") == "still here"
 
 
+@pytest.mark.slow
 def test_dynamic_batching_does_not_stall(serve):
     server = serve(("echo", "ticker"))
     tensor = text("text_input", [1, 1], "x")
@@ -135,6 +142,43 @@ def test_no_tritonserver(no_leftovers, command):
 def test_ready_timeout_names_what_still_loads(no_leftovers, own_server):
     with pytest.raises(ServerError, match="not ready after 2 s .*waiting for: slow_start"):
         own_server(("slow_start",), {"slow_start": {"seconds": "30"}}, ready_timeout=2.0)
+
+
+def test_what_takes_the_rest_of_a_gpu_loads_last_and_until_then_the_server_is_not_ready(
+    no_leftovers, monkeypatch
+):
+    monkeypatch.setattr(preflight, "visible_gpus", lambda: [H200])
+    changes = {"echo": {"device": "cuda"}, "slow_start": {"engine": "vllm", "seconds": "1"}}
+    server = TritonServer(options(("slow_start", "echo"), changes))
+    looks: list[bool] = []
+    told: list[str] = []  # that it is ready. Triton itself may say so for a few milliseconds.
+
+    def look() -> bool:
+        """Called while the launcher waits."""
+        if "slow_start" in server.load.started and "slow_start" not in server.load.loaded:
+            page = urllib.request.Request(f"http://{server.health_url}/ready", method="HEAD")
+            with contextlib.suppress(urllib.error.HTTPError), urllib.request.urlopen(page, timeout=BOUND):
+                told.append(page.full_url)
+            looks.append(server.api.ready("echo"))
+        return False
+
+    try:
+        server.start(stop=look)
+        assert server.api.ready()
+        assert server.versions == {"echo": "1", "slow_start": "1"}
+    finally:
+        server.stop(0)
+    loaded = server.load.started["echo"] + timedelta(seconds=server.load.seconds["echo"])
+    assert server.load.started["slow_start"] >= loaded
+    assert any(looks)
+    assert not told
+
+
+def test_a_last_model_that_fails_is_told_as_any_other(no_leftovers, own_server, monkeypatch):
+    monkeypatch.setattr(preflight, "visible_gpus", lambda: [H200])
+    changes = {"echo": {"device": "cuda"}, "broken": {"engine": "vllm"}}
+    with pytest.raises(ServerError, match="^model broken: no built engine in broken/1/onnx-int8: build"):
+        own_server(("broken", "echo"), changes)
 
 
 def test_json_nested_a_million_deep_is_refused_and_the_server_lives(serve):

@@ -7,7 +7,8 @@ only be cancelled together; here each has its own, and many share a few connecti
 from __future__ import annotations
 
 import asyncio
-import time
+import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -25,12 +26,15 @@ from trimodal.client.errors import (
     from_status,
 )
 from trimodal.client.transports.base import Array, Request, Timeouts
-from trimodal.client.transports.probes import DECOUPLED, PROBES, alive
+from trimodal.client.transports.health import HealthPage
+from trimodal.client.transports.probes import DECOUPLED, PIPELINES, PROBES, alive
 from trimodal.client.transports.tensors import decode, encode
+from trimodal.client.transports.watchdog import Watchdog
 from trimodal.client.values import Model
 from trimodal.errors import RequestError, Unavailable
 
 _MESSAGE_BYTES = 256 << 20
+_ADDRESS = re.compile(r"(?P<address>(?P<host>[^:]+|\[[^\]]*\]):\d+)(?::(?P<health>\d+))?")
 Metadata = tuple[tuple[str, str], ...] | None
 
 
@@ -78,23 +82,29 @@ class GrpcTransport:
     """Transport to one server.
 
     Args:
-        url: "host:port", with "grpcs://" in front for TLS.
+        url: "host:port" or "host:port:health-port", with "grpcs://" in front for TLS. With the port of its
+            health page, requests inside a process that died end within a second; else only by a timeout.
         timeouts: `connect` bounds one attempt to connect; the others come with each call.
         connections: HTTP/2 connections that requests are spread over.
     """
 
     def __init__(self, url: str, timeouts: Timeouts, connections: int = 2) -> None:
         scheme, _, address = url.rpartition("://")
-        if scheme not in ("", "grpc", "grpcs") or not address.rpartition(":")[2].isdigit():
+        found = _ADDRESS.fullmatch(address)
+        if scheme not in ("", "grpc", "grpcs") or not found:
             raise ValueError(f"url is '{url}': host:port of Triton's gRPC endpoint is needed")
-        self._url = address
+        self._url = found["address"]
+        self._health = (
+            HealthPage(found["host"].strip("[]"), int(found["health"])) if found["health"] else None
+        )
         self._tls = scheme == "grpcs"
         self._options = _options(timeouts)
         self._wanted = max(1, connections)
         self._connections: list[_Connection] = []
 
     async def infer(self, request: Request, timeouts: Timeouts) -> dict[str, Array]:
-        return decode(await self._unary("ModelInfer", encode(request), timeouts, _metadata(request)))
+        message = encode(request)
+        return decode(await self._unary("ModelInfer", message, timeouts, _metadata(request), request.model))
 
     async def stream(self, request: Request, timeouts: Timeouts) -> GrpcResponses:
         message = encode(request)
@@ -105,7 +115,8 @@ class GrpcTransport:
             connection.requests -= 1
 
         call = connection.stream_infer(message, timeout=timeouts.total, metadata=_metadata(request))
-        return GrpcResponses(call, self._url, timeouts.silence, release)
+        watchdog = Watchdog(call, request.model, timeouts.silence, self._health)
+        return GrpcResponses(call, self._url, timeouts.silence, release, watchdog)
 
     async def ready(self, model: str, timeouts: Timeouts) -> bool:
         timeouts = replace(timeouts, total=timeouts.connect)  # a ready server answers at once
@@ -124,6 +135,8 @@ class GrpcTransport:
     async def _answers(self, probe: Request, timeouts: Timeouts) -> bool:
         """Whether a model answers its probe, or refuses it as one that works."""
         try:
+            if probe.model in PIPELINES and await self._is_pipeline(probe.model, timeouts):
+                return True
             if probe.model in DECOUPLED:
                 responses = await self.stream(probe, timeouts)
                 while await responses.read() is not None:
@@ -143,9 +156,14 @@ class GrpcTransport:
         return sorted(found, key=lambda model: (model.name, model.version))
 
     async def max_batch_size(self, model: str, timeouts: Timeouts) -> int:
+        return int((await self._config(model, timeouts)).max_batch_size)
+
+    async def _is_pipeline(self, model: str, timeouts: Timeouts) -> bool:
+        return bool((await self._config(model, timeouts)).ensemble_scheduling.step)
+
+    async def _config(self, model: str, timeouts: Timeouts) -> Any:
         message = service_pb2.ModelConfigRequest(name=model)
-        answer = await self._unary("ModelConfig", message, timeouts)
-        return int(answer.config.max_batch_size)
+        return (await self._unary("ModelConfig", message, timeouts)).config
 
     async def aclose(self) -> None:
         for connection in self._connections:
@@ -161,48 +179,65 @@ class GrpcTransport:
         connection.requests += 1
         return connection
 
-    async def _unary(self, method: str, message: Any, timeouts: Timeouts, metadata: Metadata = None) -> Any:
+    async def _unary(
+        self, method: str, message: Any, timeouts: Timeouts, metadata: Metadata = None, model: str = ""
+    ) -> Any:
+        """`model`: whose process has the request; empty: Triton itself answers."""
         connection = self._take()
+        # One response is one silence: without a deadline of its own the request gets that one.
+        limit = timeouts.total or timeouts.silence
+        call = getattr(connection.stub, method)(message, timeout=limit, metadata=metadata)
+        watchdog = Watchdog(call, model, math.inf, self._health) if model and self._health else None
         try:
-            # One response is one silence: without a deadline of its own the request gets that one.
-            call = getattr(connection.stub, method)
-            return await call(message, timeout=timeouts.total or timeouts.silence, metadata=metadata)
+            if watchdog:
+                watchdog.wait()
+            return await call
+        except asyncio.CancelledError:
+            if watchdog and watchdog.lost and not is_cancelling():
+                raise watchdog.loss() from None
+            raise
         except grpc.aio.AioRpcError as error:
             raise from_status(error.code(), error.details(), self._url) from None
         finally:
+            if watchdog:
+                watchdog.end()
             connection.requests -= 1
 
 
 class GrpcResponses:
     """The responses to one request: one call, ended by its end, its deadline, silence or `cancel`."""
 
-    def __init__(self, call: Any, url: str, silence: float, release: Callable[[], None]) -> None:
+    def __init__(
+        self, call: Any, url: str, silence: float, release: Callable[[], None], watchdog: Watchdog
+    ) -> None:
         self._call = call
         self._url = url
         self._silence = silence
         self._release: Callable[[], None] | None = release
-        self._cancelled = self._silent = False
-        self._waiting_since: float | None = None
-        self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(silence, self._look)
+        self._cancelled = False
+        self._watchdog = watchdog
 
     async def read(self) -> dict[str, Array] | None:
-        self._waiting_since = time.monotonic()
+        watchdog = self._watchdog
+        watchdog.wait()
         try:
             message = await self._call.read()
         except asyncio.CancelledError:
-            task_cancelled = not (self._silent or self._cancelled) or is_cancelling()
+            ended = self._cancelled or watchdog.silent or watchdog.lost
+            task_cancelled = not ended or is_cancelling()
             self.cancel()
             if task_cancelled:
                 raise
-            if self._silent:
+            if watchdog.lost:
+                raise watchdog.loss() from None
+            if watchdog.silent:
                 raise Timeout(f"the server at {self._url} was silent for {self._silence:g} s") from None
             return None
         except grpc.aio.AioRpcError as error:
             self._end()
             raise from_status(error.code(), error.details(), self._url) from None
         finally:
-            self._waiting_since = None
+            watchdog.came()
         if message is grpc.aio.EOF:
             self._end()
             return None
@@ -217,18 +252,8 @@ class GrpcResponses:
         self._call.cancel()
         self._end()
 
-    def _look(self) -> None:
-        """Ends a read that has waited too long. One timer serves all reads: cheaper than one each."""
-        now = time.monotonic()
-        left = (self._waiting_since or now) + self._silence - now
-        if left > 0:
-            self._timer = self._loop.call_later(left, self._look)
-        else:
-            self._silent = True
-            self._call.cancel()
-
     def _end(self) -> None:
-        self._timer.cancel()
+        self._watchdog.end()
         if self._release:
             self._release()
             self._release = None

@@ -29,12 +29,15 @@ PROBES = {
         _probe("llm", {}),
         _probe("speech", {}, **_STREAM),
         _probe("speech_recognize", {"window": np.zeros((1, 1), np.float32)}),
+        _probe("vision", {"image": _NOTHING}),
         _probe("vision_classify", {"pixels": np.zeros((1, 3, 1, 1), np.uint8)}),
         _probe("vision_preprocess", {"image": _NOTHING}),
         _probe("vision_rank", {"logits": np.zeros((1, 1), np.float32)}),
     )
 }
 DECOUPLED = ("assistant", "llm")
+PIPELINES = ("vision",)
+"""What profile tensorrt runs as a pipeline, which fails when a step answers a probe with nothing."""
 NEEDS = {
     "assistant": ("llm",),
     "speech": ("speech_recognize",),

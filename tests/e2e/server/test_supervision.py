@@ -1,0 +1,162 @@
+"""Processes of models that die in a real server: who is told, what comes back, who notices nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e import fakes
+from tests.e2e.conftest import BOUND, MODEL_REPOSITORY, own_processes, wait_until
+from trimodal.client import Client
+from trimodal.errors import Unavailable
+from trimodal.server.process import TritonServer
+from trimodal.server.supervision.stubs import children, model_of
+from trimodal.speech.engines.fake import speak
+
+pytestmark = pytest.mark.e2e
+# Long steps: the process is mostly at rest, and not in Triton's locks, when it is killed.
+LONG = {**fakes.LLM, "fake_answer": "word " * 400, "fake_step_ms": "200"}
+
+
+def kill(server: TritonServer, model: str) -> None:
+    (stub,) = [pid for pid in children(server.pid) if model_of(pid) == model]
+    os.kill(stub, signal.SIGKILL)
+    if server.wait(0.5) is not None and "lock_exception" in server.log_path.read_text():
+        pytest.skip("Triton 2.51 died of a lock that the process held: see docs/limitations.md")
+
+
+def page(server: TritonServer) -> dict[str, Any]:
+    with urllib.request.urlopen(f"http://{server.health_url}/health", timeout=BOUND) as answer:
+        told: dict[str, Any] = json.load(answer)
+    return told
+
+
+def lost(server: TritonServer, model: str) -> bool:
+    return bool(page(server)["models"][model]["lost"])
+
+
+@pytest.fixture
+def served(own_server: Callable[..., TritonServer], tmp_path: Path) -> TritonServer:
+    changes = {**fakes.changes(tmp_path), "llm": LONG}
+    changes["vision"] = {**changes["vision"], "fake_delay_ms": "100"}
+    return own_server(("llm", "vision", "speech"), changes)
+
+
+async def test_streams_of_a_process_that_dies_are_told(served: TritonServer) -> None:
+    """Twice as many as fit the engine: those that wait are told like those that write."""
+    async with Client(served.url) as client:
+        first = client.stream("hi", max_tokens=400)
+        await anext(aiter(first))
+        streams = [asyncio.ensure_future(client.complete("hi", max_tokens=400)) for _ in range(8)]
+        await asyncio.sleep(0.2)  # sent
+        await asyncio.to_thread(kill, served, "llm")
+        told = await asyncio.wait_for(asyncio.gather(*streams, return_exceptions=True), BOUND)
+        assert {type(one) for one in told} == {Unavailable}
+        assert {str(one) for one in told} == {"llm: the process that had this request died; retry after 2 s"}
+        assert told[0].retry_after_s == 2.0  # type: ignore[union-attr]
+        with pytest.raises(Unavailable, match="the process that had this request died"):
+            async for _ in first:
+                pass
+        # The others went on meanwhile, and it is back, with gauges that speak of the living.
+        assert await client.classify([fakes.png(1)])
+        await asyncio.to_thread(wait_until, lambda: page(served)["ready"], "the model")
+        assert (await client.complete("hi", max_tokens=3)).text
+        await asyncio.to_thread(wait_until, lambda: served.api.in_flight()["llm"] == 0, "the gauges")
+
+
+async def test_pictures_in_a_process_that_dies_are_told(served: TritonServer) -> None:
+    async with Client(served.url) as client:
+        asked = [asyncio.ensure_future(client.classify([fakes.png(1)])) for _ in range(200)]
+        await asked[0]
+        await asyncio.to_thread(kill, served, "vision")
+        told = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), BOUND)
+        wrong = [one for one in told if not isinstance(one, list)]
+        assert wrong
+        assert {type(one) for one in wrong} == {Unavailable}
+        await asyncio.to_thread(wait_until, lambda: lost(served, "vision"), "the loss")
+        await asyncio.to_thread(wait_until, lambda: page(served)["ready"], "the model")
+        assert await client.classify([fakes.png(1)])
+
+
+async def test_live_speech_outlives_its_recogniser(served: TritonServer) -> None:
+    said = "the lambda list string class while for function statement explain"
+    samples, _ = speak(said.split())
+    async with Client(served.url) as client, client.listen(policy="vad") as stream:
+        await stream.send(samples[: len(samples) // 2])
+        await asyncio.to_thread(kill, served, "speech_recognize")
+        await asyncio.to_thread(wait_until, lambda: lost(served, "speech_recognize"), "the loss")
+        await stream.send(samples[len(samples) // 2 :])
+        await asyncio.wait_for(stream.end(), BOUND)
+        assert stream.text == said
+
+
+async def test_live_speech_in_a_process_that_dies_is_told(served: TritonServer) -> None:
+    async with Client(served.url) as client:
+        stream = client.listen()
+        await stream.send(speak(["lambda"])[0])
+        await asyncio.to_thread(kill, served, "speech")
+
+        async def go_on() -> None:
+            for _ in range(1000):
+                await stream.send(speak(["a"])[0])
+
+        with pytest.raises(Unavailable):
+            await go_on()
+        await asyncio.to_thread(wait_until, lambda: page(served)["ready"], "the model")
+        async with client.listen() as another:
+            await another.end(speak(["lambda"])[0])
+
+
+@pytest.mark.slow
+def test_the_pages_through_a_drain(own_server: Callable[..., TritonServer]) -> None:
+    server = own_server(("echo",))
+    assert page(server)["ready"]
+    assert server._supervisor
+    server._supervisor.drain()
+    told = page(server)
+    assert (told["ready"], told["draining"]) == (False, True)
+    server.stop()
+
+
+@pytest.mark.slow
+def test_an_answer_through_the_gateway_is_ended(no_leftovers: None, command: Callable[..., Any]) -> None:
+    changes = [part for name, value in LONG.items() for part in ("--set", f"llm.{name}={value}")]
+    run = command(
+        "--model-repository", str(MODEL_REPOSITORY), "--model", "llm", *changes,
+        "--gateway", "--gateway-port", "0",
+    )  # fmt: skip
+    run.wait_for("Ready.")
+    (url,) = re.findall(r"OpenAI  (\S+), for everybody on this machine", run.output)
+    chat = {
+        "model": "llm",
+        "messages": [{"role": "user", "content": "hi"}],
+        "max_tokens": 400,
+        "stream": True,
+    }
+    with httpx.stream("POST", f"{url}/chat/completions", json=chat, timeout=BOUND) as answer:
+        lines = answer.iter_lines()
+        # From the first text on: before it, the gateway asks again.
+        next(line for line in lines if re.search(r'"content": ?"[^"]', line))
+        stub = max(
+            own_processes(r"python_backend_stub.*/llm/1/")
+        )  # the youngest: the module's server has one
+        os.kill(stub, signal.SIGKILL)
+        (told,) = [json.loads(line[6:]) for line in lines if "error" in line]
+    assert "the process that had this request died" in told["error"]["message"]
+
+    def answers() -> bool:
+        return httpx.post(
+            f"{url}/chat/completions", json={**chat, "stream": False, "max_tokens": 2}, timeout=BOUND
+        ).is_success
+
+    wait_until(answers, "the model")

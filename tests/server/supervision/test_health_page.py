@@ -1,0 +1,89 @@
+"""The health page over real HTTP."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from trimodal.errors import ServerError
+from trimodal.server.ports import choose
+from trimodal.server.supervision.health_page import HealthServer
+from trimodal.server.supervision.supervisor import Health, ModelHealth
+
+WELL = Health(True, False, {"llm": ModelHealth(True)})
+ILL = Health(False, False, {"llm": ModelHealth(False, "its process died", 1, 0.25)})
+
+
+NOTHING = Health(False, False, {})
+
+
+class Known:
+    """In place of the supervisor: what it knows."""
+
+    def __init__(self) -> None:
+        self.told, self.alive = NOTHING, True
+
+    def health(self) -> Health:
+        return self.told
+
+    def lost(self) -> dict[str, float]:
+        return {name: model.lost_s_ago for name, model in self.told.models.items() if model.lost_s_ago}
+
+
+class Page:
+    def __init__(self) -> None:
+        self.known = Known()
+        self.port = choose("127.0.0.1", {"--health-port": 0})["--health-port"]
+        self.server = HealthServer("127.0.0.1", self.port, self.known)  # type: ignore[arg-type]
+
+    def get(self, path: str, method: str = "GET") -> tuple[int, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5.0)
+        try:
+            connection.request(method, path)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read() or b"null")
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    page = Page()
+    yield page
+    page.server.close()
+
+
+def test_it_tells_what_works(page: Page) -> None:
+    nothing = {"ready": False, "draining": False, "models": {}}
+    assert page.get("/ready") == (503, nothing)  # it is loading
+    assert page.get("/health") == (200, nothing)
+    assert page.get("/live") == (200, {"live": True})
+    page.known.told = WELL
+    assert page.get("/ready")[0] == 200
+    page.known.told = ILL
+    llm = {"ready": False, "reason": "its process died", "lost": 1, "lost_s_ago": 0.25}
+    assert page.get("/ready") == (503, {"ready": False, "draining": False, "models": {"llm": llm}})
+    assert page.get("/ready", "HEAD") == (503, None)
+    assert page.get("/lost") == (200, {"llm": 0.25})
+    page.known.alive = False
+    assert page.get("/live") == (503, {"live": False})
+
+
+def test_other_requests_are_refused_and_leave_it_alone(page: Page) -> None:
+    page.known.told = WELL
+    assert page.get("/v2/health/ready")[0] == 404
+    with socket.create_connection(("127.0.0.1", page.port), 5.0) as broken:
+        broken.sendall(b"\x00\x01 nonsense\r\n\r\n")
+        broken.recv(100)
+    with socket.create_connection(("127.0.0.1", page.port), 5.0):  # one that asks nothing holds nobody up
+        assert page.get("/ready")[0] == 200
+
+
+def test_a_port_that_is_taken(page: Page) -> None:
+    with pytest.raises(ServerError, match=rf"--health-port {page.port} on 127.0.0.1: "):
+        HealthServer("127.0.0.1", page.port, page.known)  # type: ignore[arg-type]

@@ -1,0 +1,260 @@
+"""Processes of models that die, with real processes and a Triton that is played."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tritonclient.grpc import model_config_pb2
+
+from trimodal.repository import Model
+from trimodal.server.supervision import supervisor as module
+from trimodal.server.supervision.stubs import STUB, StubWatch, model_of
+from trimodal.server.supervision.supervisor import Health, Supervisor
+
+LIMIT_S = 10.0
+
+
+def until(true: Callable[[], object], what: str) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not true():
+        assert time.monotonic() < end, what
+        time.sleep(0.005)
+
+
+class Triton:
+    """Plays the repository API; its stubs are children of this process, which stands for tritonserver."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.stubs: dict[str, list[subprocess.Popen[bytes]]] = {}
+        self.killed: list[subprocess.Popen[bytes]] = []
+        self.calls: list[tuple[str, str]] = []
+        self.count: dict[str, int] = {}
+        self.index: dict[str, str] = {}
+        self.engine: dict[str, float] = {}
+        self.reasons: list[str] = []
+        self.loading = threading.Event()
+        self.loading.set()
+        self.answers = True
+
+    def start(self, model: str) -> None:
+        file = self.folder / model / "1" / "model.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("import time; time.sleep(60)")
+        started = subprocess.Popen([f"/backends/python/{STUB}", str(file)], executable=sys.executable)
+        until(lambda: model_of(started.pid), "the command line of the process")
+        self.stubs.setdefault(model, []).append(started)
+        self.index[model] = "READY"
+
+    def kill(self, model: str) -> None:
+        self.killed.append(self.stubs[model].pop(0))
+        os.kill(self.killed[-1].pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        self.loading.set()
+        for stub in [*self.killed, *(one for stubs in self.stubs.values() for one in stubs)]:
+            stub.kill()
+            stub.wait()
+
+    def states(self) -> dict[str, tuple[str, str]]:
+        if not self.answers:
+            raise ConnectionRefusedError
+        return {name: (state, "1") for name, state in self.index.items()}
+
+    def instances(self, model: str) -> int:
+        return self.count[model]
+
+    def engines(self) -> dict[str, float]:
+        return self.engine
+
+    def unload(self, model: str) -> None:
+        self.calls.append(("unload", model))
+        self.index[model] = "UNLOADING"
+
+    def load(self, model: str) -> str:
+        self.calls.append(("load", model))
+        assert self.loading.wait(LIMIT_S)
+        if self.reasons:
+            return self.reasons.pop(0)
+        self.start(model)
+        return ""
+
+
+def a_model(name: str, *, count: int = 1, steps: tuple[str, ...] = ()) -> Model:
+    config: Any = model_config_pb2.ModelConfig(name=name, backend="" if steps else "python")
+    config.instance_group.add(count=count)
+    for step in steps:
+        config.ensemble_scheduling.step.add(model_name=step)
+    return Model(name, Path(name), Path(name), config)
+
+
+@pytest.fixture
+def triton(tmp_path: Path) -> Iterator[Triton]:
+    server = Triton(tmp_path)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def watched(triton: Triton, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Supervisor]]:
+    monkeypatch.setattr(module, "KEPT_S", 0.0)
+    monkeypatch.setattr(module, "LOOK_S", 0.02)
+    supervisors = []
+
+    def watch(*models: Model) -> Supervisor:
+        for model in models:
+            for _ in range(model.instances):
+                triton.start(model.name)
+            triton.index[model.name], triton.count[model.name] = "READY", model.instances
+        supervisors.append(Supervisor(triton))  # type: ignore[arg-type]
+        supervisors[-1].watch(os.getpid(), {one.name: one for one in models})
+        return supervisors[-1]
+
+    yield watch
+    triton.loading.set()
+    for one in supervisors:
+        one.close()
+    until(lambda: not any(t.name.startswith("load ") for t in threading.enumerate()), "loads")
+
+
+def test_a_model_whose_process_died_is_loaded_again(triton: Triton, watched: Any) -> None:
+    supervisor = watched(a_model("llm"), a_model("vision"))
+    health = supervisor.health()
+    assert health.ready
+    assert health.models["llm"].lost_s_ago is None
+    triton.loading.clear()
+    triton.kill("llm")
+    until(lambda: triton.calls == [("unload", "llm"), ("load", "llm")], "its load")
+    health = supervisor.health()
+    assert not health.ready
+    assert health.models["vision"].ready
+    llm = health.models["llm"]
+    assert (llm.ready, llm.reason, llm.lost) == (False, "its process died; it is being loaded again", 1)
+    assert 0 <= llm.lost_s_ago < LIMIT_S
+    assert 0 <= supervisor.lost().pop("llm") < LIMIT_S
+    assert supervisor.lost().keys() == {"llm"}
+    triton.loading.set()
+    until(lambda: supervisor.health().ready, "the model")
+    assert supervisor.health().models["llm"].lost == 1
+    triton.kill("llm")  # the new process is watched like the first
+    until(lambda: supervisor.health().models["llm"].lost == 2, "the second loss")
+
+
+def test_what_an_operator_does_is_no_loss(triton: Triton, watched: Any) -> None:
+    supervisor = watched(a_model("llm"), a_model("speech"))
+    triton.start("llm")  # a load of a model that is loaded: the new process comes before the old one goes
+    until(lambda: supervisor._expected["llm"] == 2, "the new process")
+    triton.kill("llm")
+    triton.index["speech"] = "UNAVAILABLE"
+    triton.kill("speech")
+    until(lambda: supervisor._expected["llm"] == 1, "one of one again")
+    triton.start("llm")
+    triton.start("llm")
+    until(lambda: supervisor._expected["llm"] == 3, "an instance group of three")
+    triton.count["llm"] = 1
+    triton.kill("llm")
+    triton.kill("llm")
+    until(lambda: supervisor._expected["llm"] == 1, "one of one")
+    assert triton.calls == []
+    assert supervisor.health().models["llm"].ready
+    assert supervisor.health().models["speech"].reason == "the model is unavailable"
+
+
+def test_one_of_two_processes_is_a_loss(triton: Triton, watched: Any) -> None:
+    supervisor = watched(a_model("vision", count=2))
+    triton.kill("vision")
+    until(lambda: supervisor.health().models["vision"].lost == 1, "the loss")
+
+
+def test_a_pipeline_is_loaded_after_its_step(triton: Triton, watched: Any) -> None:
+    watched(a_model("rank"), a_model("vision", steps=("rank",)))
+    triton.kill("rank")
+    wanted = [("unload", "rank"), ("load", "rank"), ("load", "vision")]
+    until(lambda: triton.calls == wanted, "the loads")
+
+
+def test_a_load_that_fails_is_tried_again(
+    triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "LONGEST_WAIT_S", 0.3)
+    supervisor = watched(a_model("llm"))
+    triton.reasons = ["no memory", "no memory"]
+    triton.kill("llm")
+    reason = "its process died, and it cannot be loaded: the server's log says why"
+    until(lambda: supervisor.health().models["llm"].reason == reason, "the reason")
+    until(lambda: supervisor.health().ready, "the model")
+    assert triton.calls.count(("load", "llm")) == 3
+    assert "model llm cannot be loaded: no memory" in caplog.text
+
+
+def test_a_drain_is_never_ready_and_loads_nothing(triton: Triton, watched: Any) -> None:
+    supervisor = watched(a_model("llm"))
+    supervisor.drain()
+    health = supervisor.health()
+    assert (health.ready, health.draining, health.models["llm"].reason) == (False, True, "the server drains")
+    triton.kill("llm")
+    triton.killed[-1].wait(LIMIT_S)
+    time.sleep(5 * module.LOOK_S)
+    assert triton.calls == []
+    assert supervisor.lost() == {}
+
+
+def test_a_server_that_is_loading_or_ended(triton: Triton) -> None:
+    supervisor = Supervisor(triton)  # type: ignore[arg-type]
+    assert (supervisor.alive, supervisor.health()) == (True, Health(False, False, {}))
+    server = subprocess.Popen(["sleep", "60"])
+    supervisor.watch(server.pid, {"llm": a_model("llm")})
+    server.kill()
+    server.wait()
+    until(lambda: not supervisor.alive, "its end")
+    supervisor.close()
+    with pytest.raises(ProcessLookupError):
+        Supervisor(triton).watch(server.pid, {})  # type: ignore[arg-type]
+
+
+def test_a_lost_engine_and_a_silent_server_are_not_ready(triton: Triton, watched: Any) -> None:
+    supervisor = watched(a_model("llm"))
+    triton.engine = {"llm": 0.0}
+    assert supervisor.health().models["llm"].reason == "its engine is being restarted, or was given up"
+    triton.engine = {"llm": 1.0}
+    assert supervisor.health().ready
+    triton.answers = False
+    assert supervisor.health().models["llm"].reason == "the server does not answer"
+    assert not supervisor.health().ready
+
+
+def test_many_who_ask_are_one_question(triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    supervisor = watched(a_model("llm"))
+    monkeypatch.setattr(module, "KEPT_S", LIMIT_S)
+    first = supervisor.health()
+    triton.answers = False
+    assert supervisor.health() is first
+
+
+def test_only_stubs_are_watched(triton: Triton) -> None:
+    watch = StubWatch(os.getpid())
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        triton.start("llm")
+        watch.refresh()
+        assert watch.count("llm") == 1
+        assert not watch.count("sleep")
+        watch.wait(0.0)
+        assert watch.count("llm") == 1
+        triton.kill("llm")
+        watch.wait(LIMIT_S)
+        assert watch.count("llm") == 0
+    finally:
+        watch.close()
+        other.kill()
+        other.wait()
+    assert model_of(other.pid) == ""

@@ -1,0 +1,1 @@
+"""Loads a model again whose process died; the health page."""

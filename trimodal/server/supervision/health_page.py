@@ -1,0 +1,85 @@
+"""Answers over HTTP whether the server works: the page that probes and clients read.
+
+    GET /live    200 while tritonserver runs or loads its models
+    GET /ready   200 while all models take requests; 503 from the beginning of a drain to the end
+    GET /health  200, and the body of /ready: each model, as JSON
+    GET /lost    model → seconds since it was taken from a process that died: what was sent to it before, and
+                 is not answered, will not be. Told without a look at Triton, as clients ask while they wait.
+
+Triton's own /v2/health/ready knows neither a dead process of a Python model nor a lost engine.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from dataclasses import asdict
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from trimodal.errors import ServerError
+from trimodal.server.supervision.supervisor import Supervisor
+
+_TIMEOUT_S = 5.0  # for a request to arrive
+
+
+class HealthServer:
+    """The page of one server, from its start on.
+
+    Raises:
+        ServerError: the port cannot be opened.
+    """
+
+    def __init__(self, host: str, port: int, supervisor: Supervisor) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            timeout = _TIMEOUT_S
+            server_version, sys_version = "trimodal", ""
+
+            def do_GET(self) -> None:
+                if self.path == "/live":
+                    alive = supervisor.alive
+                    self._answer(200 if alive else 503, {"live": alive})
+                elif self.path in ("/ready", "/health"):
+                    health = supervisor.health()
+                    self._answer(200 if health.ready or self.path == "/health" else 503, asdict(health))
+                elif self.path == "/lost":
+                    self._answer(200, supervisor.lost())
+                else:
+                    self._answer(404, {"error": "there are /live, /ready, /health and /lost"})
+
+            do_HEAD = do_GET
+
+            def _answer(self, status: int, body: dict[str, Any]) -> None:
+                data = json.dumps(body).encode() + b"\n"
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(data)
+
+            def log_message(self, *_: object) -> None:
+                pass  # a probe a second is no news
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+            def handle_error(self, *_: object) -> None:
+                pass  # a client that left
+
+        try:
+            self._server = Server((host, port), Handler)
+        except OSError as error:
+            raise ServerError(f"--health-port {port} on {host}: {error.strerror}") from None
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="health", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Closes the port."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(5.0)

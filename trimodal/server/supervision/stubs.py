@@ -1,0 +1,82 @@
+"""Finds the processes of Python models, and counts those that run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+from collections.abc import Iterator
+from pathlib import Path
+
+STUB = "triton_python_backend_stub"
+
+
+class StubWatch:
+    """One tritonserver and its stubs, of which each instance of a Python model has one. Of one thread.
+
+    The kernel tells of an end at once, through a descriptor of each process (Linux 5.3).
+
+    Attributes:
+        ended: tritonserver itself has ended.
+
+    Raises:
+        ProcessLookupError: there is no such process any more.
+    """
+
+    def __init__(self, server: int) -> None:
+        self._server = server
+        self.ended = False
+        self._stubs: dict[int, tuple[int, str]] = {}  # descriptor → process and model
+        self._poll = select.poll()
+        self._own = os.pidfd_open(server)
+        self._poll.register(self._own, select.POLLIN)
+
+    def refresh(self) -> None:
+        """Looks for stubs that were started since the last look."""
+        known = {pid for pid, _ in self._stubs.values()}
+        for pid in children(self._server):
+            if pid not in known and (model := model_of(pid)):
+                with contextlib.suppress(OSError):  # it has ended meanwhile
+                    descriptor = os.pidfd_open(pid)
+                    self._stubs[descriptor] = pid, model
+                    self._poll.register(descriptor, select.POLLIN)
+
+    def wait(self, timeout: float) -> None:
+        """Waits up to `timeout` seconds for an end, and takes the stubs that ended off the count."""
+        for descriptor, _ in self._poll.poll(timeout * 1000):
+            if descriptor == self._own:
+                self.ended = True
+            else:
+                self._forget(descriptor)
+
+    def count(self, model: str) -> int:
+        """How many processes of a model run."""
+        return sum(own == model for _, own in self._stubs.values())
+
+    def close(self) -> None:
+        for descriptor in list(self._stubs):
+            self._forget(descriptor)
+        os.close(self._own)
+
+    def _forget(self, descriptor: int) -> None:
+        self._poll.unregister(descriptor)
+        os.close(descriptor)
+        del self._stubs[descriptor]
+
+
+def children(pid: int) -> Iterator[int]:
+    """The processes that the threads of `pid` started and that run."""
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # the thread has ended meanwhile
+            yield from map(int, file.read_text().split())
+
+
+def model_of(pid: int) -> str:
+    """The model whose stub a process is; empty: it is none."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    if len(command) < 2 or not command[0].endswith(STUB.encode()):
+        return ""
+    return Path(os.fsdecode(command[1])).parent.parent.name  # …/MODEL/VERSION/model.py

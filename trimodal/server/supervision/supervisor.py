@@ -1,0 +1,233 @@
+"""Loads a Python model again whose process died, and knows what works.
+
+Triton itself (2.51) does neither: the model stays "ready", requests inside a decoupled one never end, others
+fail one a second. The requests that the dead process had get no answer from Triton any more: clients that
+read the health page (`health_page.py`) end them.
+"""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trimodal.repository import Model
+from trimodal.server.admin import Api
+from trimodal.server.supervision.stubs import StubWatch
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 0.25  # for processes that were started
+KEPT_S = 0.1  # a state may be this old: many may ask
+CALM_S = 60.0  # a model that lives so long begins again with the shortest wait
+LONGEST_WAIT_S = 30.0
+
+
+@dataclass
+class Losses:
+    """What became of one model's processes; guarded by the supervisor's lock.
+
+    Attributes:
+        count: processes that died.
+        at: when the model was last taken from a dead process, by the monotonic clock: what was sent to it
+            before and is not answered will not be.
+        restarting: it is being loaded.
+        reason: why it could not be loaded; empty while that is not known.
+    """
+
+    count: int = 0
+    at: float | None = None
+    restarting: bool = False
+    reason: str = ""
+    recent: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ModelHealth:
+    """One model: whether it takes requests and why not, and how its last process was lost."""
+
+    ready: bool
+    reason: str = ""
+    lost: int = 0
+    lost_s_ago: float | None = None
+
+
+@dataclass(frozen=True)
+class Health:
+    """Whether the server takes requests for all of its models."""
+
+    ready: bool
+    draining: bool
+    models: Mapping[str, ModelHealth]
+
+
+class Supervisor:
+    """Owns what is known of one server and of its models' processes."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._models: Mapping[str, Model] = {}
+        self._expected: dict[str, int] = {}  # of Python models: the processes that each has; the thread's
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+        self._lock = threading.Lock()  # guards all below
+        self._losses: dict[str, Losses] = {}
+        self._watching = self._draining = False
+        self._ended = False  # tritonserver itself
+        self._health: tuple[float, Health] | None = None
+
+    def watch(self, pid: int, models: Mapping[str, Model]) -> None:
+        """Begins when all `models` are ready; `pid` is tritonserver's.
+
+        Raises:
+            ProcessLookupError: it has ended.
+        """
+        stubs = StubWatch(pid)
+        stubs.refresh()
+        self._expected = {name: model.instances for name, model in models.items() if model.instances}
+        with self._lock:
+            self._models = models
+            self._losses = {name: Losses() for name in self._expected}
+            self._watching = True
+        self._thread = threading.Thread(target=self._watch, args=(stubs,), name="supervisor", daemon=True)
+        self._thread.start()
+
+    def drain(self) -> None:
+        """From now on the server is not ready, whatever its models are, and no model is loaded again."""
+        with self._lock:
+            self._draining = True
+            self._health = None
+
+    def close(self) -> None:
+        """Ends the watch; a load that is under way ends with the server."""
+        self._closed.set()
+        if self._thread:
+            self._thread.join(5.0)
+
+    @property
+    def alive(self) -> bool:
+        """Whether tritonserver runs, or still loads its models."""
+        return not self._ended
+
+    def lost(self) -> dict[str, float]:
+        """Model → seconds since it was taken from a process that died. Asks nobody."""
+        now = time.monotonic()
+        with self._lock:
+            return {name: round(now - one.at, 3) for name, one in self._losses.items() if one.at is not None}
+
+    def health(self) -> Health:
+        """What works now; nothing before `watch`. Asks Triton, at most ten times a second."""
+        with self._lock:
+            if not self._watching:
+                return Health(ready=False, draining=self._draining, models={})
+            if self._health and time.monotonic() - self._health[0] < KEPT_S:
+                return self._health[1]
+        told = self._ask()
+        with self._lock:
+            health = self._told(told)
+            self._health = time.monotonic(), health
+            return health
+
+    def _ask(self) -> dict[str, str]:
+        """Model → why it takes no requests, as Triton and the models themselves say; empty: it does."""
+        try:
+            states = self._api.states()
+            engines = self._api.engines()
+        except (OSError, http.client.HTTPException, ValueError):
+            return dict.fromkeys(self._models, "the server does not answer")
+        reasons = {}
+        for name in self._models:
+            state = states.get(name, ("UNAVAILABLE", ""))[0]
+            reasons[name] = "" if state == "READY" else f"the model is {state.lower()}"
+            if not reasons[name] and engines.get(name) == 0:
+                reasons[name] = "its engine is being restarted, or was given up"
+        return reasons
+
+    def _told(self, reasons: Mapping[str, str]) -> Health:
+        now = time.monotonic()
+        models = {}
+        for name, reason in reasons.items():
+            losses = self._losses.get(name) or Losses()
+            if losses.restarting:
+                reason = losses.reason or "its process died; it is being loaded again"
+            elif self._draining:
+                reason = reason or "the server drains"
+            ago = None if losses.at is None else round(now - losses.at, 3)
+            models[name] = ModelHealth(not reason, reason, losses.count, ago)
+        ready = not self._draining and all(model.ready for model in models.values())
+        return Health(ready, self._draining, models)
+
+    def _watch(self, stubs: StubWatch) -> None:
+        while not self._closed.is_set() and not stubs.ended:
+            # An end is told at once, what was started is looked for. Short, as `close` waits for it.
+            stubs.wait(LOOK_S)
+            stubs.refresh()
+            for name in self._expected:
+                if not stubs.ended and self._is_lost(name, stubs) and self._begins(name):
+                    logger.warning("a process of model %s died: it is loaded again", name)
+                    thread = threading.Thread(target=self._replace, args=(name,), name=f"load {name}")
+                    thread.daemon = True
+                    thread.start()
+        if stubs.ended:
+            self._closed.set()  # nothing is loaded any more
+            with self._lock:
+                self._ended, self._health = True, None
+        stubs.close()
+
+    def _is_lost(self, name: str, stubs: StubWatch) -> bool:
+        """Whether a model that Triton calls ready has fewer processes than Triton thinks."""
+        running = stubs.count(name)
+        if running >= self._expected[name]:
+            self._expected[name] = running
+            return False
+        try:
+            # An operator may have unloaded it, or loaded it with other settings.
+            if self._api.states().get(name, ("", ""))[0] != "READY":
+                return False
+            self._expected[name] = self._api.instances(name)
+        except (OSError, http.client.HTTPException, ValueError, KeyError):
+            return False
+        stubs.refresh()  # ready by now: its processes are there
+        return stubs.count(name) < self._expected[name]
+
+    def _begins(self, name: str) -> bool:
+        """Marks a model as being loaded again; False: it is already, or the server drains."""
+        with self._lock:
+            losses = self._losses[name]
+            if self._draining or losses.restarting:
+                return False
+            losses.restarting, losses.reason, self._health = True, "", None
+            return True
+
+    def _replace(self, name: str) -> None:
+        losses = self._losses[name]
+        try:
+            self._api.unload(name)
+            with self._lock:
+                now = time.monotonic()
+                losses.count, losses.at = losses.count + 1, now
+                losses.recent = [at for at in losses.recent if now - at < CALM_S] + [now]
+                tries = len(losses.recent) - 1
+                self._health = None
+            # Its callers in a pipeline hold the model that is gone.
+            names = [name, *(one.name for one in self._models.values() if name in one.steps)]
+            while not self._closed.wait(min(LONGEST_WAIT_S, 2.0 ** (tries - 1)) if tries else 0.0):
+                reason = next(filter(None, map(self._api.load, names)), "")
+                if not reason:
+                    break
+                logger.error("model %s cannot be loaded: %s", name, reason)
+                with self._lock:
+                    losses.reason = "its process died, and it cannot be loaded: the server's log says why"
+                tries += 1
+            else:
+                return  # the server ends
+            logger.warning("model %s is loaded again", name)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if not self._closed.is_set():
+                logger.error("model %s cannot be loaded: %s", name, error)
+        finally:
+            with self._lock:
+                losses.restarting, self._health = False, None
