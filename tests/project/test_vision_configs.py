@@ -1,4 +1,4 @@
-"""The vision models' config.pbtxt files: what the pipeline's steps hand to each other fits together."""
+"""The vision models' config.pbtxt files: one model, or steps that fit together."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
-from trimodal.repository import read_model
+from trimodal.repository import read_model, select_models
+from trimodal.server.artefacts import artefacts_of
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
-PROFILES = ("tensorrt", "cuda", "cpu")
 STEPS = ("vision_preprocess", "vision_classify", "vision_rank")
 # What Triton's tensorrt backend reads of `parameters`, and takes (its README and model_state.cc).
 STRATEGIES = {"STATIC", "ON_PROFILE_CHANGE"}
@@ -26,10 +26,9 @@ def tensors(side: Any) -> dict[str, tuple[int, tuple[int, ...]]]:
     return {tensor.name: (tensor.data_type, tuple(tensor.dims)) for tensor in side}
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-def test_each_step_takes_what_the_step_before_gives(profile):
-    preprocess, classify, rank = (config(name, profile) for name in STEPS)
-    vision = config("vision", profile)
+def test_each_step_takes_what_the_step_before_gives():
+    preprocess, classify, rank = (config(name, "tensorrt") for name in STEPS)
+    vision = config("vision", "tensorrt")
     assert tensors(vision.input) == tensors(preprocess.input)
     assert tensors(preprocess.output) == tensors(classify.input)
     assert tensors(classify.output) == tensors(rank.input)
@@ -39,13 +38,38 @@ def test_each_step_takes_what_the_step_before_gives(profile):
     assert sizes == {16}
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-def test_all_steps_read_the_artefact_that_classifies(profile):
-    artefact = read_model(REPOSITORY, "vision_classify", profile).artefact
+def test_all_steps_read_the_artefact_that_classifies():
+    artefact = read_model(REPOSITORY, "vision_classify", "tensorrt").artefact
     assert artefact
     for name in ("vision_preprocess", "vision_rank"):
-        read = read_model(REPOSITORY, name, profile).parameters["classifier"]
+        read = read_model(REPOSITORY, name, "tensorrt").parameters["classifier"]
         assert read == f"../../vision_classify/1/{artefact}", name
+
+
+@pytest.mark.parametrize("profile", ["cpu", "cuda"])
+def test_where_onnx_runtime_classifies_vision_is_one_model(profile):
+    models = select_models(REPOSITORY, ["vision"], profile)
+    assert list(models) == ["vision"]
+    assert (models["vision"].backend, models["vision"].engine) == ("python", "onnxruntime")
+    # The artefacts of all profiles lie side by side.
+    (artefact,) = artefacts_of(models["vision"])
+    assert artefact.directory.parent == REPOSITORY / "vision_classify" / "1"
+
+
+def test_on_a_gpu_one_instance_decodes_while_the_other_classifies():
+    assert {name: read_model(REPOSITORY, "vision", name).instances for name in ("cpu", "cuda")} == {
+        "cpu": 1,
+        "cuda": 2,
+    }
+
+
+def test_what_one_model_and_the_steps_share_is_set_to_the_same():
+    one = read_model(REPOSITORY, "vision", "cuda").parameters
+    for name in ("vision_preprocess", "vision_rank"):
+        step = read_model(REPOSITORY, name, "tensorrt").parameters
+        assert {key: one[key] for key in step if key != "classifier"} == {
+            key: value for key, value in step.items() if key != "classifier"
+        }
 
 
 def test_no_queue_policy_and_no_queue_bound_on_any_step():

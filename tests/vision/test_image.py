@@ -1,7 +1,9 @@
+import io
 import random
 
 import numpy as np
 import pytest
+import simplejpeg
 from PIL import Image
 
 from tests.vision.pictures import (
@@ -110,6 +112,31 @@ def test_a_large_jpeg_is_decoded_smaller_but_not_below_what_is_needed():
     assert decode(data, LIMITS, at_least=224).rgb.size == (320, 240)
     assert decode(data, LIMITS, at_least=256).rgb.size == (640, 480)
     assert decode(data, LIMITS, at_least=32).rgb.size == (80, 60)
+
+
+@pytest.mark.parametrize("options", [{}, {"subsampling": 0}, {"progressive": True}, {"quality": 30}])
+@pytest.mark.parametrize("at_least", [0, 32])
+def test_a_jpegs_pixels_are_pillows(options, at_least):
+    for image in (noise(81, 67), noise(81, 67).convert("L")):
+        data = encode(image, "JPEG", **options)
+        with Image.open(io.BytesIO(data)) as theirs:
+            theirs.draft(None, (at_least, at_least) if at_least else None)
+            assert np.array_equal(seen(data, at_least=at_least), np.asarray(theirs.convert("RGB")))
+
+
+def test_a_jpeg_that_was_cut_and_closed_again_is_refused():
+    data = encode(noise(64, 64), "JPEG")
+    with pytest.raises(InvalidArgument, match="image: a truncated JPEG file"):
+        decode(data[: len(data) // 2] + b"\xff\xd9", LIMITS)
+
+
+def test_a_jpeg_with_bytes_too_many_between_its_segments_is_read():
+    data = encode(quarters(), "JPEG")
+    tables = data.index(b"\xff\xc4")
+    longer = data[:tables] + b"\0\0" + data[tables:]
+    with pytest.raises(ValueError, match="2 extraneous bytes"):
+        simplejpeg.decode_jpeg(longer)
+    assert np.array_equal(seen(longer), seen(data))
 
 
 @pytest.mark.parametrize(

@@ -7,21 +7,17 @@ from google.protobuf import text_format
 from tests.project.test_profiles import REPOSITORY
 from trimodal.errors import SettingsError
 from trimodal.settings import parse_parameters
-from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
+from trimodal.vision.settings import PreprocessSettings, RankSettings, VisionSettings
 
 
 def test_the_files_in_the_repository_are_accepted():
     from tritonclient.grpc import model_config_pb2
 
     for file, cls in {
+        "vision/configs/cpu.pbtxt": VisionSettings,
+        "vision/configs/cuda.pbtxt": VisionSettings,
         "vision_preprocess/config.pbtxt": PreprocessSettings,
-        "vision_preprocess/configs/cpu.pbtxt": PreprocessSettings,
-        "vision_classify/configs/cpu.pbtxt": ClassifySettings,
-        "vision_classify/configs/cuda.pbtxt": ClassifySettings,
-        "vision_preprocess/configs/cuda.pbtxt": PreprocessSettings,
-        "vision_rank/configs/cuda.pbtxt": RankSettings,
         "vision_rank/config.pbtxt": RankSettings,
-        "vision_rank/configs/cpu.pbtxt": RankSettings,
     }.items():
         config = text_format.Parse((REPOSITORY / file).read_text(), model_config_pb2.ModelConfig())
         parameters = {key: value.string_value for key, value in config.parameters.items()}
@@ -31,7 +27,7 @@ def test_the_files_in_the_repository_are_accepted():
 
 def test_warm_up_sizes_are_a_list_of_numbers():
     settings = parse_parameters(
-        ClassifySettings, {"artefact": "x", "warm_up_batch_sizes": "1, 4,8"}, source="f"
+        VisionSettings, {"artefact": "x", "warm_up_batch_sizes": "1, 4,8"}, source="f"
     )
     assert settings.warm_up_batch_sizes == (1, 4, 8)
     assert settings.threads == len(os.sched_getaffinity(0))
@@ -40,15 +36,16 @@ def test_warm_up_sizes_are_a_list_of_numbers():
 @pytest.mark.parametrize(
     ("cls", "parameters", "told"),
     [
-        (ClassifySettings, {"artefact": "x", "engine": "cuda"}, "f: parameter 'engine' = 'cuda'"),
-        (ClassifySettings, {}, "parameter 'artefact'"),
+        (VisionSettings, {"artefact": "x", "engine": "cuda"}, "f: parameter 'engine' = 'cuda'"),
+        (VisionSettings, {}, "parameter 'artefact'"),
         (
-            ClassifySettings,
+            VisionSettings,
             {"artefact": "x", "warm_up_batch_sizes": "1,x"},
             "parameter 'warm_up_batch_sizes.1'",
         ),
-        (PreprocessSettings, {"classifier": "x", "threads": "0"}, "parameter 'threads' = '0'"),
+        (PreprocessSettings, {"classifier": "x", "decode_threads": "0"}, "parameter 'decode_threads' = '0'"),
         (PreprocessSettings, {"classifier": "x", "max_byte": "9"}, "unknown parameter 'max_byte' (known: "),
+        (VisionSettings, {"artefact": "x", "max_byte": "9"}, "unknown parameter 'max_byte' (known: "),
         (RankSettings, {"classifier": "x", "top_k": "many"}, "parameter 'top_k' = 'many'"),
     ],
 )

@@ -2,6 +2,7 @@ import threading
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.vision.pictures import artefact, encode, noise, quarters
 from trimodal.errors import ArtefactError, InvalidArgument
@@ -9,8 +10,8 @@ from trimodal.metrics import MemoryMetrics
 from trimodal.vision.artefact import InputSpec
 from trimodal.vision.engines.fake import FakeClassifier
 from trimodal.vision.rank import RankStep
-from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
-from trimodal.vision.steps import ClassifyStep, PreprocessStep
+from trimodal.vision.settings import PreprocessSettings, RankSettings, VisionSettings
+from trimodal.vision.steps import PreprocessStep, VisionStep
 
 SPEC = InputSpec(height=8, width=8, resize="exact")
 
@@ -22,7 +23,7 @@ def metrics():
 
 @pytest.fixture
 def preprocess(metrics):
-    service = PreprocessStep(SPEC, PreprocessSettings(classifier="x", threads=3), metrics)
+    service = PreprocessStep(SPEC, PreprocessSettings(classifier="x", decode_threads=3), metrics)
     yield service
     service.close()
 
@@ -65,62 +66,117 @@ def test_settings_limits_reach_the_decoder(metrics):
     assert str(outcome) == "image: 64 × 64 pixels; at most 32 a side are accepted"
 
 
-def test_one_run_for_all_requests_and_each_gets_its_own(metrics):
-    engine = FakeClassifier(3)
-    service = ClassifyStep(engine, SPEC, metrics)
-    first, wrong, second = service.classify(
-        [
-            np.repeat([2, 0], 3 * 8 * 8).reshape(2, 3, 8, 8).astype(np.uint8),
-            np.zeros((1, 3, 9, 8), np.uint8),
-            np.ones((1, 3, 8, 8), np.uint8),
-        ]
-    )
-    assert first.argmax(1).tolist() == [2, 0]
-    assert second.argmax(1).tolist() == [1]
-    assert str(wrong) == "pixels: shape [3, 8, 8] an image is needed"
-    assert engine.batch_sizes == [3]
-    assert metrics.get("trimodal_vision_classify_batch_size", {}).observations == [3]
+@pytest.fixture
+def vision(tmp_path, metrics):
+    """The whole step on a fake engine of three classes; a picture's class is its red value modulo three."""
+    folder = str(artefact(tmp_path / "fake"))
+    service = VisionStep.open(tmp_path, VisionSettings(artefact=folder, engine="fake", top_k=1), metrics)
+    service._engine.batch_sizes.clear()
+    yield service
+    service.close()
+
+
+def red(value):
+    return encode(Image.new("RGB", (8, 8), (value, 0, 0)), "PNG")
+
+
+def names(outcome):
+    labels, scores = outcome
+    assert scores.shape == labels.shape
+    assert (scores > 0.99).all()
+    return [label.decode() for label in labels[:, 0]]
+
+
+def test_one_run_for_all_requests_and_each_gets_its_own(vision, metrics):
+    first, second, third = vision.classify([[red(2)], [red(0), red(1)], [red(101)]])
+    assert [names(one) for one in (first, second, third)] == [
+        ["class 2"],
+        ["class 0", "class 1"],
+        ["class 2"],
+    ]
+    assert vision._engine.batch_sizes == [4]
+    assert metrics.get("trimodal_vision_classify_batch_size", {}).observations == [4]
     assert len(metrics.get("trimodal_vision_classify_seconds", {}).observations) == 1
+    assert len(metrics.get("trimodal_vision_decode_seconds", {}).observations) == 4
 
 
-def test_nothing_runs_when_no_request_is_good(metrics):
-    engine = FakeClassifier(3)
-    outcomes = ClassifyStep(engine, SPEC, metrics).classify([np.zeros((1, 1, 8, 8), np.uint8)])
-    assert isinstance(outcomes[0], InvalidArgument)
-    assert engine.batch_sizes == []
+def test_a_bad_image_is_not_run_and_its_neighbours_get_their_own(vision, metrics):
+    good, bad, two, half = vision.classify([[red(1)], [b"junk"], [red(2), red(0)], [red(1), b""]])
+    assert (names(good), names(two)) == (["class 1"], ["class 2", "class 0"])
+    assert isinstance(bad, InvalidArgument)
+    assert str(bad).startswith("image: not a JPEG")
+    assert str(half).startswith("image[1]: empty")
+    assert vision._engine.batch_sizes == [3], "the good half of a refused request is not run either"
+    assert (count(metrics, "prepared"), count(metrics, "refused")) == (4, 2)
 
 
-def test_opening_warms_up_every_size(tmp_path, metrics, monkeypatch):
+def test_nothing_runs_when_no_request_is_good(vision):
+    outcomes = vision.classify([[b"junk"], [b"", red(0)]])
+    assert all(isinstance(outcome, InvalidArgument) for outcome in outcomes)
+    assert vision._engine.batch_sizes == []
+
+
+def test_logits_that_are_not_finite_harm_only_their_own_request(vision, monkeypatch):
+    whole = vision._engine.classify
+
+    def classify(pixels):
+        logits = whole(pixels)
+        logits[0, 0] = np.nan
+        return logits
+
+    monkeypatch.setattr(vision._engine, "classify", classify)
+    bad, good = vision.classify([[red(0)], [red(1)]])
+    assert str(bad) == "logits: every number must be finite"
+    assert names(good) == ["class 1"]
+
+
+def test_decoded_pixels_are_the_array_of_the_run(vision, monkeypatch):
+    """Nothing copies them between the decoder and the engine."""
+    seen = []
+    written = []
+    prepare, classify = vision.preprocess._preprocessor.prepare, vision._engine.classify
+
+    def spy(data, out, *, name):
+        written.append(out)
+        prepare(data, out, name=name)
+
+    monkeypatch.setattr(vision.preprocess._preprocessor, "prepare", spy)
+    monkeypatch.setattr(vision._engine, "classify", lambda pixels: (seen.append(pixels), classify(pixels))[1])
+    vision.classify([[red(1)], [red(2), red(0)]])
+    assert len(written) == 3
+    assert all(np.shares_memory(out, seen[0]) for out in written)
+
+
+def test_opening_warms_up_all_of_it_and_counts_nothing(tmp_path, metrics):
     artefact(tmp_path / "1" / "onnx")
-    settings = ClassifySettings(artefact="onnx", engine="fake", warm_up_batch_sizes=(1, 4))
-    service = ClassifyStep.open(tmp_path / "1", settings, metrics)
+    settings = VisionSettings(
+        artefact="onnx", engine="fake", warm_up_batch_sizes=(1, 4), decode_threads=3, max_side=4
+    )
+    service = VisionStep.open(tmp_path / "1", settings, metrics)
     assert service._engine.batch_sizes == [1, 4]
+    assert len(service.preprocess._pool._threads) >= 1
+    assert (count(metrics, "prepared"), count(metrics, "refused")) == (0, 0)
+    assert metrics.get("trimodal_vision_classify_seconds", {}).observations == []
+    service.close()
 
 
 def test_the_real_engine_refuses_a_damaged_file(tmp_path, metrics):
     directory = artefact(tmp_path / "onnx")
     (directory / "model.onnx").write_bytes(b"not a graph")
-    settings = ClassifySettings(artefact=str(directory))
+    settings = VisionSettings(artefact=str(directory))
     with pytest.raises(ArtefactError, match=r"refuses .*model\.onnx .*build again with: python build"):
-        ClassifyStep.open(tmp_path, settings, metrics)
+        VisionStep.open(tmp_path, settings, metrics)
 
 
-def test_the_three_steps_end_in_labels(tmp_path, metrics):
-    artefact(tmp_path / "classify" / "1" / "onnx")
-    version = tmp_path / "rank" / "1"
-    classifier = "../../classify/1/onnx"
+def test_steps_that_are_models_of_their_own_read_the_artefact_of_the_classifier(tmp_path, metrics):
+    artefact(tmp_path / "classify" / "1" / "plan")
+    version, classifier = tmp_path / "rank" / "1", "../../classify/1/plan"
     preprocess = PreprocessStep.open(version, PreprocessSettings(classifier=classifier), metrics)
-    fake = ClassifySettings(artefact=classifier, engine="fake")
-    classify = ClassifyStep.open(version, fake, metrics)
     rank = RankStep.open(version, RankSettings(classifier=classifier, top_k=1))
-    from PIL import Image
-
-    # The fake's class is the mean of the first channel modulo the three classes: 100, 101 and 102.
-    images = [[encode(Image.new("RGB", (8, 8), (100 + value, 0, 0)), "PNG")] for value in range(3)]
-    ranked = rank.rank(classify.classify(preprocess.prepare(images)))
+    prepared = preprocess.prepare([[red(100 + value)] for value in range(3)])
     preprocess.close()
-    assert [labels.tolist() for labels, _ in ranked] == [[[b"class 1"]], [[b"class 2"]], [[b"class 0"]]]
-    assert all(scores[0, 0] > 0.99 for _, scores in ranked)
+    ranked = rank.rank([FakeClassifier(3).classify(pixels) for pixels in prepared])
+    assert [names(one) for one in ranked] == [["class 1"], ["class 2"], ["class 0"]]
 
 
 def test_a_bad_row_of_logits_is_refused_alone(tmp_path):
@@ -134,7 +190,7 @@ def test_a_bad_row_of_logits_is_refused_alone(tmp_path):
 def test_opened_services_are_warm_and_have_counted_nothing(tmp_path, metrics):
     folder = str(artefact(tmp_path / "warm"))
     service = PreprocessStep.open(
-        tmp_path, PreprocessSettings(classifier=folder, threads=3, max_side=4), metrics
+        tmp_path, PreprocessSettings(classifier=folder, decode_threads=3, max_side=4), metrics
     )
     assert len(service._pool._threads) >= 1
     assert (count(metrics, "prepared"), count(metrics, "refused")) == (0, 0)

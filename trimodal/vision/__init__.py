@@ -1,1 +1,1 @@
-"""Classifies images in three steps of one ensemble: preprocess, classify, rank."""
+"""Classifies images in three steps, preprocess, classify, rank: of one model, or a model each."""

@@ -1,6 +1,6 @@
 """Reads a built classifier's directory: its manifest, the input that it expects, its labels.
 
-All three steps of the pipeline read the same artefact, so that they cannot disagree.
+All steps read the same artefact, so that they cannot disagree.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Makes a picture the classifier's input: resized, cropped, turned upright, channels first.
 
 The artefact's `InputSpec` says how. Pixels stay bytes: the classifier's graph applies mean and std, so that
-each hop to it copies a quarter of what floats would take.
+each copy on the way to it is a quarter of what floats would take.
 """
 
 from __future__ import annotations

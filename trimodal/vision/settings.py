@@ -1,4 +1,4 @@
-"""Settings of the three vision models, read from their config.pbtxt `parameters`.
+"""Settings of the vision models, read from their config.pbtxt `parameters`.
 
 What the classifier expects of an image stands in its artefact (`artefact.py`).
 """
@@ -12,6 +12,8 @@ from pydantic import Field, field_validator
 from trimodal.runtimes.onnx_session import Device
 from trimodal.settings import EngineSettings, Settings
 
+TopK = Annotated[int, Field(ge=1, description="labels in an answer; fewer when there are fewer classes")]
+
 
 class Limits(Settings):
     """Bytes, pixels and sides (in pixels) that one image may have."""
@@ -22,15 +24,20 @@ class Limits(Settings):
     min_side: Annotated[int, Field(ge=1)] = 1
 
 
-class PreprocessSettings(Limits):
-    """vision_preprocess: limits of one image, and the threads that decode a batch."""
+class Decoding(Limits):
+    """Limits of one image, and the threads that decode a batch."""
+
+    decode_threads: Annotated[int, Field(ge=1, le=256, description="images decoded at once")] = 2
+
+
+class PreprocessSettings(Decoding):
+    """vision_preprocess: what is decoded, and for which classifier."""
 
     classifier: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
-    threads: Annotated[int, Field(ge=1, le=256)] = 2
 
 
-class ClassifySettings(EngineSettings):
-    """vision_classify: which artefact, opened by which engine, on how many threads."""
+class VisionSettings(EngineSettings, Decoding):
+    """vision: which artefact, opened by which engine, on how many threads; decoding; labels in an answer."""
 
     artefact: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
     engine: Literal["onnxruntime", "fake"] = "onnxruntime"
@@ -40,6 +47,7 @@ class ClassifySettings(EngineSettings):
     checkpoint_sha256: str = Field("", description="of the checkpoint, or how it begins; empty: any")
     warm_up_batch_sizes: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = (1,)
     fake_delay_ms: Annotated[float, Field(ge=0, le=10_000, description="fake engine: time a batch")] = 0
+    top_k: TopK = 5
 
     @field_validator("warm_up_batch_sizes", mode="before")
     @classmethod
@@ -51,4 +59,4 @@ class RankSettings(Settings):
     """vision_rank: how many labels an answer holds."""
 
     classifier: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
-    top_k: Annotated[int, Field(ge=1)] = 5
+    top_k: TopK = 5

@@ -1,6 +1,8 @@
-"""Runs the steps before the ranking, each over a batch of requests with one outcome a request.
+"""Runs the vision models over a batch of requests, with one outcome a request.
 
-A refused request never harms its neighbours in the batch.
+`VisionStep` is all of vision in one model, where ONNX Runtime classifies; `PreprocessStep` is its first
+part, and a model of its own where Triton's TensorRT backend classifies. A refused request never harms its
+neighbours in the batch.
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from trimodal.errors import InvalidArgument, RequestError
+from trimodal.errors import RequestError
 from trimodal.metrics import Metrics, counters
-from trimodal.vision.artefact import InputSpec, read_classifier
-from trimodal.vision.engines.protocol import ImageClassifier, Logits, Pixels, open_engine, runtime_of
-from trimodal.vision.settings import ClassifySettings, Limits, PreprocessSettings
+from trimodal.vision.artefact import ClassifierArtefact, InputSpec, read_classifier
+from trimodal.vision.engines.protocol import ImageClassifier, Pixels, open_engine, runtime_of
+from trimodal.vision.rank import Ranked, RankStep
+from trimodal.vision.settings import Decoding, Limits, PreprocessSettings, VisionSettings
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
@@ -26,12 +29,12 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64)
 class PreprocessStep:
     """Turns image bytes into pixels, the images of a batch side by side on a few threads."""
 
-    def __init__(self, spec: InputSpec, settings: PreprocessSettings, metrics: Metrics) -> None:
+    def __init__(self, spec: InputSpec, settings: Decoding, metrics: Metrics) -> None:
         from trimodal.vision.preprocess import Preprocessor
 
         self._preprocessor = Preprocessor(spec, settings)
-        self._threads = settings.threads
-        self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="decode")
+        self._threads = settings.decode_threads
+        self._pool = ThreadPoolExecutor(settings.decode_threads, thread_name_prefix="decode")
         self._seconds = metrics.histogram(
             "trimodal_vision_decode_seconds", "Bytes of one image to prepared pixels", {}, SECONDS
         )
@@ -64,27 +67,36 @@ class PreprocessStep:
 
     def prepare(self, requests: Sequence[Sequence[bytes]]) -> list[Pixels | RequestError]:
         """Pixels uint8[B, 3, H, W] for each request of B images, or the error of its first bad image."""
-        answers = [np.empty((len(images), *self._preprocessor.shape), np.uint8) for images in requests]
-        jobs = [
-            (data, pixels[index], "image" if len(images) == 1 else f"image[{index}]")
-            for images, pixels in zip(requests, answers, strict=True)
+        pixels, refusals = self.prepare_batch(requests)
+        parts = np.split(pixels, np.cumsum([len(images) for images in requests])[:-1])
+        return [refusal or part for refusal, part in zip(refusals, parts, strict=True)]
+
+    def prepare_batch(self, requests: Sequence[Sequence[bytes]]) -> tuple[Pixels, list[RequestError | None]]:
+        """Pixels uint8[N, 3, H, W] of all images, and for each request the error of its first bad image.
+
+        The rows of a bad image are not written.
+        """
+        named = [
+            (data, "image" if len(images) == 1 else f"image[{index}]")
+            for images in requests
             for index, data in enumerate(images)
         ]
+        pixels = np.empty((len(named), *self._preprocessor.shape), np.uint8)
         # A single image stays on this thread: another thread would only cost time.
-        run = self._pool.map if len(jobs) > 1 else map
-        errors = iter(list(run(self._one, jobs)))
-        outcomes: list[Pixels | RequestError] = []
-        for images, pixels in zip(requests, answers, strict=True):
+        run = self._pool.map if len(named) > 1 else map
+        errors = iter(list(run(self._one, named, pixels)))
+        refusals = []
+        for images in requests:
             found = [error for error in (next(errors) for _ in images) if error is not None]
-            outcomes.append(found[0] if found else pixels)
-        return outcomes
+            refusals.append(found[0] if found else None)
+        return pixels, refusals
 
     def close(self) -> None:
         """Ends the decoding threads."""
         self._pool.shutdown()
 
-    def _one(self, job: tuple[bytes, Pixels, str]) -> RequestError | None:
-        data, out, name = job
+    def _one(self, named: tuple[bytes, str], out: Pixels) -> RequestError | None:
+        data, name = named
         started = time.perf_counter()
         try:
             self._preprocessor.prepare(data, out, name=name)
@@ -96,13 +108,15 @@ class PreprocessStep:
         return None
 
 
-class ClassifyStep:
-    """Turns pixels into logits, all requests of a batch in one run of the engine."""
+class VisionStep:
+    """Turns image bytes into labels and scores, all good requests of a batch in one run of the engine."""
 
-    def __init__(self, engine: ImageClassifier, spec: InputSpec, metrics: Metrics) -> None:
+    def __init__(
+        self, engine: ImageClassifier, preprocess: PreprocessStep, rank: RankStep, metrics: Metrics
+    ) -> None:
         self._engine = engine
-        self._shape = (3, spec.height, spec.width)
-        self._refusal = InvalidArgument(f"pixels: shape {list(self._shape)} an image is needed")
+        self.preprocess = preprocess
+        self._rank = rank
         self._seconds = metrics.histogram(
             "trimodal_vision_classify_seconds", "One run of the classifier", {}, SECONDS
         )
@@ -111,26 +125,46 @@ class ClassifyStep:
         )
 
     @classmethod
-    def open(cls, version: Path, settings: ClassifySettings, metrics: Metrics) -> ClassifyStep:
-        """Opens the artefact that `settings` names and runs it once for each warm-up batch size."""
+    def open(cls, version: Path, settings: VisionSettings, metrics: Metrics) -> VisionStep:
+        """Opens the artefact that `settings` names, relative to the version's directory."""
         artefact = read_classifier(
             (version / settings.artefact).resolve(), runtime=runtime_of(settings.engine)
         )
-        engine = open_engine(artefact, settings)
-        service = cls(engine, artefact.input, metrics)
-        for size in settings.warm_up_batch_sizes:
-            engine.classify(np.zeros((size, *service._shape), np.uint8))
-        return service
+        return cls.on(open_engine(artefact, settings), artefact, settings, metrics)
 
-    def classify(self, requests: Sequence[Pixels]) -> list[Logits | RequestError]:
-        """Logits float32[B, C] for each request of pixels uint8[B, 3, H, W], or why it is refused."""
-        batch = [pixels for pixels in requests if pixels.shape[1:] == self._shape]
-        if not batch:
-            return [self._refusal] * len(requests)
-        pixels = batch[0] if len(batch) == 1 else np.concatenate(batch)
+    @classmethod
+    def on(
+        cls,
+        engine: ImageClassifier,
+        artefact: ClassifierArtefact,
+        settings: VisionSettings,
+        metrics: Metrics,
+    ) -> VisionStep:
+        """Makes the step of an open engine, and warms all up: each batch size of the settings runs once."""
+        preprocess = PreprocessStep(artefact.input, settings, metrics)
+        preprocess.warm_up()
+        rank = RankStep(artefact.labels, settings.top_k)
+        for size in settings.warm_up_batch_sizes:
+            pixels = np.zeros((size, 3, artefact.input.height, artefact.input.width), np.uint8)
+            rank.rank([engine.classify(pixels)])
+        return cls(engine, preprocess, rank, metrics)
+
+    def classify(self, requests: Sequence[Sequence[bytes]]) -> list[Ranked | RequestError]:
+        """Labels bytes[B, k] and scores float32[B, k] for each request of B images, or why it is refused."""
+        pixels, refusals = self.preprocess.prepare_batch(requests)
+        sizes = [len(images) for images in requests]
+        if any(refusals):
+            pixels = pixels[np.repeat([refusal is None for refusal in refusals], sizes)]
+            sizes = [size for size, refusal in zip(sizes, refusals, strict=True) if refusal is None]
+        if not sizes:
+            return [refusal for refusal in refusals if refusal]
         started = time.perf_counter()
         logits = self._engine.classify(pixels)
         self._seconds.observe(time.perf_counter() - started)
         self._batches.observe(len(pixels))
-        parts = iter(np.split(logits, np.cumsum([len(each) for each in batch])))
-        return [next(parts) if each.shape[1:] == self._shape else self._refusal for each in requests]
+        ranked = iter(self._rank.rank(np.split(logits, np.cumsum(sizes)[:-1])))
+        return [refusal or next(ranked) for refusal in refusals]
+
+    def close(self) -> None:
+        """Ends the decoding threads."""
+        self.preprocess.close()

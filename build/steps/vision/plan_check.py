@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from steps.limits import hold_agreement, hold_error
 from steps.tensorrt.run import PlanRunner
 from steps.vision.check import batched, runner
 from steps.vision.export import OUTPUT
@@ -26,16 +27,25 @@ IMAGES = 64
 BATCHES = 8  # of each size
 # Same graph, other kernels: they round and accumulate in another order, and INT8 and FP8 snap to other steps.
 MAX_ERROR = {"fp32": 1e-3, "fp16": 1e-2, "int8": 5e-2, "fp8": 5e-2}
+MIN_AGREEMENT = 0.95
 Floats = NDArray[np.float32]
 
 
 def compare_plan(
-    plan: Path, graph: Path, spec: InputSpec, profiles: Profiles, precision: str, options: argparse.Namespace
+    plan: Path,
+    graph: Path,
+    spec: InputSpec,
+    profiles: Profiles,
+    precision: str,
+    options: argparse.Namespace,
+    *,
+    random_weights: bool,
 ) -> dict[str, Any]:
     """Figures of the plan's logits against the graph's, the worst of all profiles and batch sizes.
 
     Raises:
-        ArtefactError: they differ by more than --max-error, or agree on fewer images than --min-agreement.
+        ArtefactError: they differ by more than --max-error, or agree on fewer images than --min-agreement;
+            without these, by 10 times what is usual, or on less than half of it.
     """
     images = (
         load_images(options.calibration, spec) if options.calibration else random_images(spec, IMAGES, seed=3)
@@ -54,17 +64,13 @@ def compare_plan(
         "relative_error": float(np.max(errors)),
         "top1_agreement": min(agreements),
     }
-    limit = MAX_ERROR[precision] if options.max_error is None else options.max_error
-    if not figures["relative_error"] <= limit:  # so that NaN is above every limit
-        raise ArtefactError(
-            f"the plan is not written: its logits differ from the graph's by {figures['relative_error']:.2g} "
-            f"(relative), --max-error is {limit:g}"
-        )
-    if figures["top1_agreement"] < options.min_agreement:
-        raise ArtefactError(
-            f"the plan is not written: top-1 agreement with the graph is {figures['top1_agreement']:.4f}, "
-            f"--min-agreement {options.min_agreement:g}"
-        )
+    who = "the plan is not written: its logits"
+    usual = MAX_ERROR[precision]
+    hold_error(figures, "relative_error", usual, options.max_error, who=who, option="--max-error")
+    # Random weights: nothing stands out, and the least rounding turns the order of logits.
+    usual = 0.0 if random_weights else MIN_AGREEMENT
+    who = "the plan is not written: its best classes agree with the graph's"
+    hold_agreement(figures, "top1_agreement", usual, options.min_agreement, who=who)
     return figures
 
 

@@ -16,7 +16,7 @@ class TritonPythonModel:
         settings = parse_parameters(
             PreprocessSettings,
             parameters_of(args["model_config"]),
-            source="vision_preprocess/configs/cpu.pbtxt (profile tensorrt: config.pbtxt)",
+            source="vision_preprocess/config.pbtxt",
         )
         self.service = PreprocessStep.open(version_directory(args), settings, TritonMetrics(pb_utils))
 

@@ -15,7 +15,7 @@ class TritonPythonModel:
         settings = parse_parameters(
             RankSettings,
             parameters_of(args["model_config"]),
-            source="vision_rank/configs/cpu.pbtxt (profile tensorrt: config.pbtxt)",
+            source="vision_rank/config.pbtxt",
         )
         self.service = RankStep.open(version_directory(args), settings)
 

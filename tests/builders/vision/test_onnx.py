@@ -16,9 +16,8 @@ from PIL import Image
 from tests.builders.scripts import BUILD, importable, refusal, run
 from trimodal.manifest import read_manifest
 from trimodal.metrics import MemoryMetrics
-from trimodal.vision.rank import RankStep
-from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
-from trimodal.vision.steps import ClassifyStep, PreprocessStep
+from trimodal.vision.settings import VisionSettings
+from trimodal.vision.steps import VisionStep
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 DEMO = BUILD / "demo" / "vision"
@@ -134,12 +133,10 @@ def test_the_built_classifier_reads_the_samples(built, precision):
     assert {file.suffix for file in samples} == {".png", ".jpg"}
     artefact = f"onnx-{precision}"
     metrics = MemoryMetrics()
-    preprocess = PreprocessStep.open(built, PreprocessSettings(classifier=artefact), metrics)
-    classify = ClassifyStep.open(built, ClassifySettings(artefact=artefact, intra_op_threads=1), metrics)
-    rank = RankStep.open(built, RankSettings(classifier=artefact, top_k=1))
-    ranked = rank.rank(classify.classify(preprocess.prepare([[file.read_bytes() for file in samples]])))
-    preprocess.close()
-    ((labels, scores),) = ranked
+    settings = VisionSettings(artefact=artefact, intra_op_threads=1, top_k=1)
+    vision = VisionStep.open(built, settings, metrics)
+    ((labels, scores),) = vision.classify([[file.read_bytes() for file in samples]])
+    vision.close()
     assert [label.decode() for label in labels[:, 0]] == [file.stem.split("-")[1] for file in samples]
     assert scores.min() > 0.5
 

@@ -45,7 +45,7 @@ def test_the_check_runs_the_plan_at_its_smallest_best_and_largest_batch(trt, art
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda logits: logits * 1.02, "differ from the graph's by 0.02 (relative), --max-error is 0.01"),
+        (lambda logits: logits * 1.2, "differ from the graph's by 0.2 (relative), at most 0.01 is usual"),
         (lambda logits: logits * np.nan, "differ from the graph's by nan"),
     ],
 )
@@ -58,11 +58,21 @@ def test_a_plan_that_computes_something_else_replaces_nothing(trt, artefact, cap
     assert sorted(path.name for path in artefact.parent.iterdir()) == ["onnx-fp16", "tensorrt-fp16"]
 
 
+def test_a_limit_that_nobody_measured_warns_and_keeps_the_plan(trt, artefact, capsys):
+    executes(trt, lambda logits: logits * 1.02)
+    plan = build(artefact)
+    told = "relative_error 0.02 is above 0.01, a limit that no GPU has confirmed"
+    assert read_manifest(plan, task="vision", runtime="tensorrt").check["warning"] == told
+    assert "above 0.01" in capsys.readouterr().out
+    asked = refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent, "--max-error", 0.01)
+    assert "differ from the graph's by 0.02 (relative), --max-error is 0.01" in asked
+
+
 def test_other_classes_are_refused_though_the_error_is_allowed(trt, artefact, capsys):
     executes(trt, lambda logits: logits[:, ::-1])
     sentence = refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent, "--max-error", 10)
-    assert "top-1 agreement with the graph is" in sentence
-    assert "--min-agreement 0.95" in sentence
+    assert "its best classes agree with the graph's on" in sentence
+    assert "less than half of the usual 0.95" in sentence
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from tests.vision.pictures import artefact
 from trimodal.errors import ArtefactError
 from trimodal.vision.artefact import read_classifier
 from trimodal.vision.engines.protocol import open_engine, runtime_of
-from trimodal.vision.settings import ClassifySettings
+from trimodal.vision.settings import VisionSettings
 
 pytest.importorskip("onnx")
 
@@ -20,7 +20,7 @@ def directory(tmp_path):
 
 
 def opened(directory, **settings):
-    settings = ClassifySettings(artefact=str(directory), intra_op_threads=1, **settings)
+    settings = VisionSettings(artefact=str(directory), intra_op_threads=1, **settings)
     return open_engine(read_classifier(directory, runtime=runtime_of(settings.engine)), settings)
 
 
@@ -50,5 +50,5 @@ def test_a_checkpoint_that_is_pinned_is_compared(directory):
 def test_an_fp8_graph_is_for_tensorrt(directory):
     manifest = directory / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"fp32"', '"fp8"'))
-    with pytest.raises(ArtefactError, match=r"FP8 graph, .*python build/vision_tensorrt\.py "):
+    with pytest.raises(ArtefactError, match=r"FP8 graph, .*python build/vision_onnx\.py "):
         opened(directory)

@@ -11,7 +11,7 @@ import numpy as np
 
 from trimodal.vision.artefact import ClassifierArtefact
 from trimodal.vision.engines.protocol import Logits, Pixels
-from trimodal.vision.settings import ClassifySettings
+from trimodal.vision.settings import VisionSettings
 
 
 class FakeClassifier:
@@ -32,6 +32,6 @@ class FakeClassifier:
         return logits
 
 
-def open_engine(artefact: ClassifierArtefact, settings: ClassifySettings) -> FakeClassifier:
+def open_engine(artefact: ClassifierArtefact, settings: VisionSettings) -> FakeClassifier:
     """Opens a fake with the artefact's number of classes and the settings' delay."""
     return FakeClassifier(len(artefact.labels), delay=settings.fake_delay_ms / 1000)

@@ -12,7 +12,7 @@ from trimodal.runtimes.onnx_runner import Runner, make_runner
 from trimodal.runtimes.onnx_session import open_session
 from trimodal.vision.artefact import ClassifierArtefact
 from trimodal.vision.engines.protocol import Logits, Pixels
-from trimodal.vision.settings import ClassifySettings
+from trimodal.vision.settings import VisionSettings
 
 MODEL = "model.onnx"
 
@@ -28,7 +28,7 @@ class OnnxRuntimeClassifier:
         return self._runner.run({"pixels": pixels}, "logits").astype(np.float32, copy=False)
 
 
-def open_engine(artefact: ClassifierArtefact, settings: ClassifySettings) -> OnnxRuntimeClassifier:
+def open_engine(artefact: ClassifierArtefact, settings: VisionSettings) -> OnnxRuntimeClassifier:
     """Runs `model.onnx` of the artefact's directory; on CUDA each warm-up size gets a session of its own.
 
     Raises ArtefactError: FP8, of another checkpoint, or refused by ONNX Runtime; ServerError: no CUDA.
@@ -38,8 +38,8 @@ def open_engine(artefact: ClassifierArtefact, settings: ClassifySettings) -> Onn
     if artefact.manifest.precision == "fp8":
         # Its optimiser gets FP8 between casts wrong on a processor, without an error (1.31).
         raise ArtefactError(
-            f"{artefact.directory} is an FP8 graph, which is for TensorRT: build its plan with "
-            f"python build/vision_tensorrt.py {artefact.directory}, or serve another precision"
+            f"{artefact.directory} is an FP8 graph, which only TensorRT runs: build one for this engine with "
+            f"python build/vision_onnx.py {artefact.manifest.source} --precision fp16"
         )
 
     def open_one() -> Any:

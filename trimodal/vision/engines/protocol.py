@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimodal.vision.artefact import ClassifierArtefact
-from trimodal.vision.settings import ClassifySettings
+from trimodal.vision.settings import VisionSettings
 
 Pixels = NDArray[np.uint8]
 Logits = NDArray[np.float32]
@@ -27,7 +27,7 @@ def runtime_of(engine: str) -> str | None:
     return None if engine == "fake" else engine
 
 
-def open_engine(artefact: ClassifierArtefact, settings: ClassifySettings) -> ImageClassifier:
+def open_engine(artefact: ClassifierArtefact, settings: VisionSettings) -> ImageClassifier:
     """Opens the engine that `settings.engine` names. Raises ArtefactError: the runtime refuses the file."""
     engine: ImageClassifier = import_module(f"trimodal.vision.engines.{settings.engine}").open_engine(
         artefact, settings
