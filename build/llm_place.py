@@ -2,6 +2,7 @@
 
     python build/llm_place.py CHECKPOINT
     python build/llm_place.py meta-llama/Llama-3.1-8B-Instruct --copy
+    python build/llm_place.py EAGLE3_HEADS --draft
 
 Weights, configuration and tokenizer are linked (or copied), checked for being complete, and
 described by a manifest as every built engine is. It needs neither torch nor a GPU, and runs
@@ -31,17 +32,19 @@ DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 def main(
     source: str = typer.Argument(..., help="checkpoint directory or hub id of a causal language model"),
     copy: bool = typer.Option(False, "--copy", help="copy the files: for a volume, or a source that may go"),
-    name: str = typer.Option("checkpoint", help="directory among the model's artefacts"),
+    draft: bool = typer.Option(False, "--draft", help="EAGLE-3 heads, which have no tokenizer: speculation"),
+    name: str = typer.Option("", help="directory among the model's artefacts: checkpoint, or draft"),
     out: Path = typer.Option(None, help="directory of the artefact, in place of --name"),
 ) -> None:
     """Put SOURCE in place for engines vllm and tensorrt_llm_pytorch."""
     with operator_errors():
-        place = target("llm", "", name, str(out or ""))
+        place = target("llm", "", name or ("draft" if draft else "checkpoint"), str(out or ""))
         directory = resolve_checkpoint(source).resolve()
         if directory == place:
             raise ArtefactError(f"{source} is the artefact itself: name the checkpoint that it came from")
-        check_causal(directory, source)
-        files = checkpoint_files(directory)
+        if not draft:
+            check_causal(directory, source)
+        files = checkpoint_files(directory, tokenizer=not draft)
         with progress("Hashing the checkpoint"):
             made_of = origin(directory, source, "llm_place")
         manifest = Manifest(
@@ -50,8 +53,8 @@ def main(
             runtime_version="",
             precision=precision(directory),
             **made_of,
-            shapes=dimensions(_text(_read(directory / "config.json")).get, directory.name),
-            extra=special_ids(directory),
+            shapes={} if draft else dimensions(_text(_read(directory / "config.json")).get, directory.name),
+            extra={} if draft else special_ids(directory),
         )
         with atomic_directory(place) as work:
             with progress("Copying" if copy else "Linking", total=len(files)) as advance:
@@ -75,13 +78,15 @@ def main(
         )
 
 
-def checkpoint_files(directory: Path) -> list[Path]:
+def checkpoint_files(directory: Path, *, tokenizer: bool = True) -> list[Path]:
     """The weights that belong together, and every file of configuration, tokenizer and template.
 
     Raises:
-        ArtefactError: no safetensors, a part of them is missing, or there is no tokenizer.json.
+        ArtefactError: no safetensors, a part of them is missing, no config.json, or no tokenizer.json.
     """
-    if not (directory / TOKENIZER).is_file():
+    if not (directory / "config.json").is_file():
+        raise ArtefactError(f"{directory.name} has no config.json: not a Hugging Face checkpoint")
+    if tokenizer and not (directory / TOKENIZER).is_file():
         raise ArtefactError(
             f"{directory.name} has no {TOKENIZER}: load its tokenizer with transformers' AutoTokenizer, and "
             "save_pretrained() it there"

@@ -13,7 +13,8 @@ import tempfile
 from pathlib import Path
 
 import typer
-from steps.artefact import origin, refuse_below, target, tell_check
+from steps.artefact import origin, target
+from steps.limits import WARNING, hold_agreement
 from steps.llm.calibration import MODEL_WORDS, check_path, read_calibration, write_dataset
 from steps.llm.check import GREEDY_TOKENS, PROMPTS, compare_answers, load_reference
 from steps.llm.checkpoint import Checkpoint, check_causal, quiet
@@ -22,9 +23,11 @@ from steps.llm.engine_plan import EnginePlan, check_disk, check_machine, check_p
 from steps.llm.speculation import Method, Speculation, parse_lookahead, read_choices
 
 from trimodal.build_support import operator_errors, progress, report, resolve_checkpoint
+from trimodal.llm.engines.card_limits import card_limits
 from trimodal.manifest import GpuTarget, Manifest, atomic_directory, write_manifest
 from trimodal.plan.architecture import find_config, read_architecture
 from trimodal.plan.memory import KvPrecision, Precision
+from trimodal.runtimes.gpu_device import current_gpu
 
 # What llm_openvino.py asks of its builds; a wrong graph or tokenizer falls far below.
 MIN_AGREEMENT = {each: 0.5 if each is Precision.int4_awq else 0.9 for each in Precision}
@@ -36,8 +39,10 @@ def main(
     kv_precision: KvPrecision = typer.Option(KvPrecision.auto, help="of the KV cache; auto: 16 bits"),
     tp: int = typer.Option(1, min=1, help="tensor parallel GPUs"),
     pp: int = typer.Option(1, min=1, help="pipeline parallel stages"),
-    max_batch_size: int = typer.Option(256, min=1, help="sequences in a step"),
-    max_num_tokens: int = typer.Option(8192, min=1, help="tokens in a step; prefill is cut to it"),
+    max_batch_size: int = typer.Option(0, min=0, help="sequences in a step; 0: by the card, 256 to 1024"),
+    max_num_tokens: int = typer.Option(
+        0, min=0, help="tokens in a step, prefill is cut to it; 0: by the card, 2048 to 16384"
+    ),
     max_seq_len: int = typer.Option(0, min=0, help="prompt and answer; 0: 8192, or the model's most"),
     calibration: Path = typer.Option(None, help="128 to 512 texts: a file, or a directory of .txt, .jsonl"),
     multiple_profiles: bool = typer.Option(False, help="kernels for several step sizes: a longer build"),
@@ -53,7 +58,7 @@ def main(
         None,
         min=0,
         max=1,
-        help="refuse a lower token agreement with torch (default 0.9; int4-awq 0.5; 0 for random weights)",
+        help="refuse a lower token agreement with torch (it warns below 0.9, int4-awq 0.5)",
     ),
 ) -> None:
     """Build SOURCE for TensorRT-LLM, compare it with torch, and put it in place."""
@@ -61,14 +66,15 @@ def main(
         place = target("llm", precision.value, name, out)
         model = read_architecture(find_config(source))
         window, ngram, verification = parse_lookahead(lookahead)
+        card = card_limits([gpu] if (gpu := current_gpu()) else [])
         plan = EnginePlan(
             model=model,
             precision=precision,
             kv_precision=kv_precision,
             tp=tp,
             pp=pp,
-            max_batch_size=max_batch_size,
-            max_num_tokens=max_num_tokens,
+            max_batch_size=max_batch_size or card.max_num_seqs,
+            max_num_tokens=max_num_tokens or card.max_num_batched_tokens,
             max_seq_len=max_seq_len or min(8192, model.max_positions or 8192),
             multiple_profiles=multiple_profiles,
             speculation=Speculation(
@@ -85,7 +91,7 @@ def main(
         )
         check_plan(plan)
         check_runtime()
-        gpu = check_machine(plan)
+        built_for = check_machine(plan)
         check_disk(plan, place.parent)
         directory = resolve_checkpoint(source)
         check_causal(directory, source)
@@ -94,19 +100,23 @@ def main(
         quiet()
         checkpoint = Checkpoint(directory, load=False)  # The engine needs the memory first.
         with atomic_directory(place) as work:
-            answers = _build(plan, checkpoint, work)
+            answers = _build(plan, checkpoint, work, built_for.sm)
             checkpoint.write_tokenizer(work)
-            manifest = _manifest(plan, checkpoint, gpu, source)
+            manifest = _manifest(plan, checkpoint, built_for, source)
             load_reference(checkpoint)
             manifest.check = compare_answers(checkpoint, _prompts(checkpoint), answers)
-            tell_check(manifest, place.name, min_agreement, MIN_AGREEMENT[precision])
-            refuse_below(manifest)
+            report(f"{place.name}: {manifest.source} against torch", manifest.check)
+            usual = 0.0 if manifest.extra.get("random_weights") else MIN_AGREEMENT[precision]
+            who = "nothing was replaced: the engine agrees with torch's tokens"
+            hold_agreement(manifest.check, "token_agreement", usual, min_agreement, who=who)
+            if warning := manifest.check.get(WARNING):
+                print(f"warning: {warning}")
             write_manifest(work, manifest)
         size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file()) / 2**30
         report("Built", {"artefact": place, "size": f"{size:.2f} GiB"})
 
 
-def _build(plan: EnginePlan, checkpoint: Checkpoint, work: Path) -> list[list[int]]:
+def _build(plan: EnginePlan, checkpoint: Checkpoint, work: Path, sm: str) -> list[list[int]]:
     """Puts the engine into `work` and returns its answers to the check prompts."""
     ends = checkpoint.special_ids()["eos_token_ids"]
     # Beside the artefact: engines are large, and /tmp may be small.
@@ -114,7 +124,7 @@ def _build(plan: EnginePlan, checkpoint: Checkpoint, work: Path) -> list[list[in
         dataset = write_dataset(plan.calibration, Path(scratch)) if plan.calibration else None
         workspace = Path(scratch) / "workspace"
         workspace.mkdir()
-        with built_engine(plan, checkpoint.directory, dataset, workspace) as llm:
+        with built_engine(plan, checkpoint.directory, dataset, workspace, sm) as llm:
             with progress("Answering the check prompts"):
                 answers = greedy_answers(llm, _prompts(checkpoint), ends, GREEDY_TOKENS)
             with progress("Saving the engine"):

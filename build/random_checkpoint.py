@@ -2,6 +2,7 @@
 
     python build/random_checkpoint.py qwen2-0.5b --out artefacts/qwen2-0.5b
     python build/random_checkpoint.py whisper-base --out artefacts/whisper-base
+    python build/random_checkpoint.py minilm --out artefacts/minilm
 
 It answers nothing sensible. Its tokenizer is fabricated too: all ids decode to
 distinct text, any text encodes, and made-up words encode to the id that they
@@ -17,6 +18,7 @@ from typing import Any
 
 import typer
 from steps.random.checkpoint import byte_level_tokenizer, make_weights, save_tokenizer, save_weights
+from steps.random.embedder import EMBEDDER_SHAPES, write_embedder
 from steps.random.whisper import WHISPER_SHAPES, write_whisper
 
 from trimodal.build_support import operator_errors, report
@@ -57,7 +59,8 @@ SHAPES = {
         std=0.2,
     ),
 }  # fmt: skip
-ShapeName = Enum("ShapeName", {name: name for name in (*SHAPES, *WHISPER_SHAPES)}, type=str)  # type: ignore[misc]
+NAMES = (*SHAPES, *WHISPER_SHAPES, *EMBEDDER_SHAPES)
+ShapeName = Enum("ShapeName", {name: name for name in NAMES}, type=str)  # type: ignore[misc]
 
 
 def main(
@@ -72,6 +75,8 @@ def main(
     with operator_errors(), atomic_directory(out) as work:
         if shape.value in WHISPER_SHAPES:
             parameters = write_whisper(WHISPER_SHAPES[shape.value], work, seed, text_tokens)
+        elif shape.value in EMBEDDER_SHAPES:
+            parameters = write_embedder(EMBEDDER_SHAPES[shape.value], work, seed)
         else:
             parameters = write_weights(SHAPES[shape.value], work, seed)
             write_tokenizer(SHAPES[shape.value].config["vocab_size"], work)

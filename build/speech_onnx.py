@@ -2,9 +2,9 @@
 
     python build/speech_onnx.py openai/whisper-base --precision fp32 --precision fp16 --precision int8
 
-The graphs' names, shapes and types are in build/steps/speech/onnx_export.py; build/speech_tensorrt.py
-compiles FP16 and FP32 ones. They are compared with torch number by number, then every artefact on audio,
-before it replaces an older one; FP16 with every tensor rounded, as a GPU does.
+The graphs' names, shapes and types are in build/steps/speech/onnx_export.py. They are compared with torch
+number by number, then every artefact on audio, before it replaces an older one; FP16 with every tensor
+rounded, as a GPU does.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 
 import pytest
 
 from tests.runtimes.test_gpu_libraries import distribution, site  # noqa: F401  a fixture
-from tests.server.artefacts import H200, PLAN, add_model, python_model
+from tests.server.artefacts import H200, L4, PLAN, add_model, python_model
 from trimodal.doctor.gpu import check_gpus, cuda_needs, find_gpus
 from trimodal.errors import ServerError
 from trimodal.repository import read_model
@@ -35,13 +36,13 @@ def driver(version: str, serves, model, monkeypatch):
     """The line about a driver of this version, whose libcuda serves this CUDA."""
     monkeypatch.setattr(gpu_libraries, "driver_cuda", lambda: serves)
     gpu = dataclasses.replace(H200, driver=version)
-    return next(check_gpus([gpu], [model], 0))
+    return next(check_gpus([gpu], [model], {}))
 
 
 def test_a_profile_without_gpus_asks_nobody(model, monkeypatch):
     monkeypatch.setattr(preflight, "visible_gpus", lambda: pytest.fail("asked"))
     found = find_gpus([model(python_model("embedding", engine="onnxruntime", device="cpu"))])
-    assert (found, list(check_gpus(found, [], 0))) == ([], [])
+    assert (found, list(check_gpus(found, [], {}))) == ([], [])
 
 
 def test_no_driver_is_one_line_with_what_to_do(on_cuda_13, monkeypatch):
@@ -50,7 +51,7 @@ def test_no_driver_is_one_line_with_what_to_do(on_cuda_13, monkeypatch):
 
     monkeypatch.setattr(preflight, "visible_gpus", none)
     found = find_gpus([on_cuda_13])
-    (check,) = check_gpus(found, [on_cuda_13], 0)
+    (check,) = check_gpus(found, [on_cuda_13], {})
     assert (check.name, check.level) == ("driver", "failure")
     assert check.found == "embedding wants a GPU, but no NVIDIA driver answers (NVML)"
     assert check.remedy == "install one; --profile cpu needs none"
@@ -85,7 +86,7 @@ def test_the_least_driver_for_cuda_12(model, monkeypatch, version, level):
 def test_gpus(on_cuda_13, monkeypatch):
     monkeypatch.setattr(gpu_libraries, "driver_cuda", lambda: (13, 0))
     busy = dataclasses.replace(H200, index=1, free=30 << 30)
-    _, first, second, third = check_gpus([H200, busy, dataclasses.replace(GTX, index=2)], [on_cuda_13], 0)
+    _, first, second, third, _ = check_gpus([H200, busy, dataclasses.replace(GTX, index=2)], [on_cuda_13], {})
     assert (first.name, first.level) == ("GPU 0", "ok")
     assert first.found == "NVIDIA H200, SM 9.0, 140 GiB of 141 GiB are free"
     assert (second.level, "nvidia-smi" in second.remedy) == ("warning", True)
@@ -94,10 +95,91 @@ def test_gpus(on_cuda_13, monkeypatch):
 
 def test_engines_must_fit_into_what_is_free(on_cuda_13, monkeypatch):
     monkeypatch.setattr(gpu_libraries, "driver_cuda", lambda: (13, 0))
-    *_, fits = check_gpus([H200], [on_cuda_13], 16 << 30)
-    *_, large = check_gpus([H200], [on_cuda_13], 141 << 30)
+    *_, fits = check_gpus([H200], [on_cuda_13], {"embedding": 16 << 30})
+    *_, large = check_gpus([H200], [on_cuda_13], {"embedding": 141 << 30})
     assert (fits.level, large.level) == ("ok", "failure")
     assert "trimodal plan llm" in large.remedy
+
+
+def test_the_shares_of_all_models_are_added_up(model, monkeypatch):
+    monkeypatch.setattr(gpu_libraries, "driver_cuda", lambda: (13, 0))
+
+    def memory(share, free=22 << 30):
+        llm = python_model("llm", engine="vllm", artefact="checkpoint", gpu_memory_utilization=share)
+        models = [model(llm), *others]
+        weights = {"llm": 15 << 30, "embedding": 1 << 30, "speech_recognize": 2 << 30}
+        *_, check = check_gpus([dataclasses.replace(L4, free=free)], models, weights)
+        shutil.rmtree(models[0].directory)
+        return check
+
+    others = [
+        model(python_model(name, engine=engine, device="cuda", artefact="a"))
+        for name, engine in (("embedding", "onnxruntime"), ("speech_recognize", "ctranslate2"))
+    ]
+    fits = memory("0")
+    assert (fits.level, fits.name) == ("ok", "memory")
+    assert "embedding 2.0 GiB, llm 16 GiB, speech_recognize 3.0 GiB: 21 GiB together" in fits.found
+    assert memory("0", free=20 << 30).found.endswith("and GPU 0 has 20 GiB free")
+    too_much = memory("0.9")
+    assert (too_much.level, "llm 22 GiB" in too_much.found) == ("failure", True)
+    assert too_much.found.endswith("27 GiB together, and GPU 0 has 24 GiB")
+    assert too_much.remedy.startswith("lower gpu_memory_utilization (0: what the others leave)")
+
+
+def test_each_instance_has_its_own_copy_of_the_weights(model, monkeypatch):
+    monkeypatch.setattr(gpu_libraries, "driver_cuda", lambda: (13, 0))
+    whisper = python_model("speech_recognize", engine="tensorrt", artefact="tensorrt-fp16")
+    two = model(f"{whisper}\ninstance_group [ {{ count: 2 kind: KIND_CPU }} ]\n")
+    *_, check = check_gpus(
+        [H200], [two, model(PLAN)], {"speech_recognize": 2 << 30, "vision_classify": 1 << 30}
+    )
+    assert "speech_recognize 6.0 GiB, vision_classify 2.0 GiB: 8.0 GiB together" in check.found
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "sm", "code"),
+    [
+        ("onnxruntime-gpu", "1.31.1", "9.0", "ready"),
+        ("onnxruntime-gpu", "1.31.1", "8.7", "ready"),
+        ("onnxruntime-gpu", "1.31.1", "10.0", "none"),
+        ("onnxruntime-gpu", "1.31.1", "12.1", "ready"),
+        ("onnxruntime-gpu", "1.32.0", "10.0", "unknown"),
+        ("ctranslate2", "4.8.5", "8.9", "ready"),
+        ("ctranslate2", "4.8.5", "9.0", "compiled"),
+        ("ctranslate2", "4.8.5", "10.0", "compiled"),
+        ("ctranslate2", "4.8.5", "5.0", "none"),
+        ("torch", "2.13.0", "9.0", "unknown"),
+    ],
+)
+def test_machine_code_of_wheels(name, version, sm, code):
+    assert gpu_libraries.has_code(name, version, sm) == code
+
+
+def test_wheels_without_code_for_a_gpu_are_named(model, site, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(gpu_libraries, "driver_cuda", lambda: (13, 0))
+    for name in ("CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE"):
+        monkeypatch.delenv(name, raising=False)
+    distribution(site, "onnxruntime-gpu", "1.31.1", "numpy")
+    distribution(site, "ctranslate2", "4.8.5", "numpy")
+    models = [
+        model(python_model("embedding", engine="onnxruntime", device="cuda", artefact="a")),
+        model(python_model("speech_recognize", engine="ctranslate2", device="cuda", artefact="a")),
+    ]
+
+    def named(sm):
+        checks = check_gpus([dataclasses.replace(H200, sm=sm)], models, {})
+        return {check.name: check for check in checks if " for SM " in check.name}
+
+    b200 = named("10.0")
+    assert b200["onnxruntime-gpu for SM 10.0"].level == "failure"
+    assert "no kernel image" in b200["onnxruntime-gpu for SM 10.0"].found
+    assert list(named("9.0")) == ["ctranslate2 for SM 9.0"]
+    slow = named("9.0")["ctranslate2 for SM 9.0"]
+    assert (slow.level, "CUDA_CACHE_MAXSIZE=4294967296" in slow.remedy) == ("warning", True)
+    monkeypatch.setenv("CUDA_CACHE_PATH", "/cache")
+    monkeypatch.setenv("CUDA_CACHE_MAXSIZE", "4294967296")
+    assert named("9.0")["ctranslate2 for SM 9.0"].level == "ok"
+    assert named("8.6") == {}
 
 
 def test_who_asks_for_which_cuda(model, site, monkeypatch):  # noqa: F811

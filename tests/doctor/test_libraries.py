@@ -34,7 +34,13 @@ def look(tmp_path, monkeypatch):
 
 def test_one_line_a_library_with_all_that_want_it(look):
     checks = look(
-        {"onnxruntime": "1.31.1", "tokenizers": "0.22", "pillow": "13", "faster-whisper": "1.2.1"},
+        {
+            "onnxruntime": "1.31.1",
+            "tokenizers": "0.22",
+            "pillow": "13",
+            "simplejpeg": "1.9",
+            "faster-whisper": "1.2.1",
+        },
         python_model("embedding", engine="onnxruntime", artefact="onnx-fp32"),
         python_model("vision_preprocess", classifier="x"),
         python_model("speech", recognizer="speech_recognize"),
@@ -45,6 +51,7 @@ def test_one_line_a_library_with_all_that_want_it(look):
         "onnxruntime": "1.31.1 (for embedding, speech)",
         "tokenizers": "0.22 (for embedding)",
         "pillow": "13 (for vision_preprocess)",
+        "simplejpeg": "1.9 (for vision_preprocess)",
         "faster-whisper": "1.2.1 (for speech)",
     }
     assert {check.level for check in checks.values()} == {"ok"}
@@ -72,8 +79,8 @@ def test_onnxruntime_for_processors_does_not_do_on_cuda(look):
 
 
 def test_the_classifier_wants_it_too(look):
-    config = python_model("vision_classify", **ON_CUDA)
-    assert look({"onnxruntime": "1.31.1"}, config)["onnxruntime-gpu"].found.endswith("(for vision_classify)")
+    config = python_model("vision", **ON_CUDA)
+    assert look({"onnxruntime": "1.31.1"}, config)["onnxruntime-gpu"].found.endswith("(for vision)")
 
 
 @pytest.mark.parametrize(("in_place", "level"), [(True, "warning"), (False, "failure")])
@@ -102,6 +109,15 @@ def test_tensorrt_in_python_keeps_its_tensors_in_torch(look, torch, level):
     config = python_model("speech_recognize", engine="tensorrt", artefact="tensorrt-fp16")
     checks = look({"tensorrt": "11.1.0.106", "tokenizers": "0.22"} | torch, config)
     assert (checks["torch"].level, checks["tensorrt"].level) == (level, "ok")
+
+
+@pytest.mark.parametrize(
+    ("device", "version", "level"),
+    [("cuda", "2.13.0", "ok"), ("cuda", "2.13.0+cpu", "failure"), ("cpu", "2.13.0+cpu", "ok")],
+)
+def test_the_engine_torch_wants_a_torch_for_its_device(look, device, version, level):
+    config = python_model("speech_recognize", engine="torch", device=device, artefact="torch-fp16")
+    assert look({"torch": version, "tokenizers": "0.22"}, config)["torch"].level == level
 
 
 def test_a_library_of_the_system_will_do(look, monkeypatch, tmp_path):

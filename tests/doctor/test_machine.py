@@ -30,7 +30,8 @@ def look(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "CGROUP_MEMORY", tmp_path)
 
     def check(gpus: int = 0, **options):
-        options = {"http_port": 0, "grpc_port": 0, "metrics_port": 0, "repository": tmp_path} | options
+        ports = dict.fromkeys(("http_port", "grpc_port", "metrics_port", "health_port"), 0)
+        options = {**ports, "repository": tmp_path} | options
         return {one.name: one for one in check_machine(ServerOptions(**options), [], gpus)}
 
     return check

@@ -97,10 +97,10 @@ def test_the_bytes_that_go_to_the_gpu(repository):
     models = list(select_models(repository, (), "tensorrt").values())
     directory = repository / "vision_classify" / "1" / "tensorrt-fp16"
     written = sum(path.stat().st_size for path in directory.iterdir())
-    assert weights_on_gpu(models) == written > 0
+    assert weights_on_gpu(models) == {"vision_classify": written}
     (directory / "model.plan").write_bytes(bytes(5 << 20))
-    assert weights_on_gpu(models) == written - len(b"weights") + (5 << 20)
-    assert weights_on_gpu([model for model in models if model.name != "vision_classify"]) == 0
+    assert weights_on_gpu(models) == {"vision_classify": written - len(b"weights") + (5 << 20)}
+    assert weights_on_gpu([model for model in models if model.name != "vision_classify"]) == {}
 
 
 def test_an_engine_that_gpus_share_counts_in_parts(tmp_path):
@@ -109,10 +109,10 @@ def test_an_engine_that_gpus_share_counts_in_parts(tmp_path):
     build(version / "checkpoint", "llm", "checkpoint")
     (version / "checkpoint" / "model.bin").write_bytes(bytes(4 << 20))
     models = list(select_models(tmp_path, (), "cuda").values())
-    assert 1 << 20 <= weights_on_gpu(models) < 2 << 20
+    assert 1 << 20 <= weights_on_gpu(models)["llm"] < 2 << 20
     compiled = version / "tensorrt-llm-fp8"
     build(compiled, "llm", "tensorrt_llm", gpu=GpuTarget(sm="9.0", name="NVIDIA H200", count=2))
     (compiled / "model.bin").write_bytes(bytes(4 << 20))
     config = python_model("llm", engine="tensorrt_llm", artefact="tensorrt-llm-fp8")
     (version.parent / "config.pbtxt").write_text(config)
-    assert 2 << 20 <= weights_on_gpu(select_models(tmp_path, (), "tensorrt").values()) < 3 << 20
+    assert 2 << 20 <= weights_on_gpu(select_models(tmp_path, (), "tensorrt").values())["llm"] < 3 << 20

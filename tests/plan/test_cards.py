@@ -18,6 +18,10 @@ from trimodal.plan.cards import CARDS, find_card
         ("a100-80gb", "A100 80GB"),
         ("A100 40", "A100 40GB"),
         ("L40S", "L40S"),
+        ("A10", "A10"),
+        ("a10g", "A10G"),
+        ("NVIDIA T4", "T4"),
+        ("rtx-pro-6000", "RTX PRO 6000"),
     ],
 )
 def test_names(name: str, card: str) -> None:
@@ -27,11 +31,22 @@ def test_names(name: str, card: str) -> None:
 def test_an_unclear_name_is_refused() -> None:
     with pytest.raises(SettingsError, match="--card A100: name one of A100 40GB, A100 80GB"):
         find_card("A100")
-    with pytest.raises(SettingsError, match="--card T4: known are RTX 4090, L4"):
-        find_card("T4")
+    with pytest.raises(SettingsError, match="--card V100: known are T4, RTX 4090"):
+        find_card("V100")
     with pytest.raises(SettingsError, match="known are"):
         find_card("")
 
 
 def test_fp8_begins_with_ada() -> None:
-    assert [card.name for card in CARDS if not card.has_fp8] == ["A100 40GB", "A100 80GB"]
+    assert [card.name for card in CARDS if not card.has_fp8] == [
+        "T4",
+        "A10",
+        "A10G",
+        "A100 40GB",
+        "A100 80GB",
+    ]
+
+
+def test_cuda_sees_some_of_a_card_s_memory_less() -> None:
+    for card in CARDS:
+        assert 0.2 < (card.memory - card.cuda) / 2**30 < 0.9, card.name

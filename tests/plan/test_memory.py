@@ -12,7 +12,6 @@ from trimodal.errors import SettingsError
 from trimodal.plan.cards import Card, find_card
 from trimodal.plan.memory import (
     BLOCK_TOKENS,
-    DRIVER,
     Deployment,
     KvPrecision,
     Precision,
@@ -35,7 +34,7 @@ def blocks_of_64(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def cuda_card(gib: float) -> Card:
     """A card of which CUDA sees so much, as logs of the runtimes tell."""
-    return dataclasses.replace(H100, memory=int(gib * GIB + DRIVER))
+    return dataclasses.replace(H100, cuda=int(gib * GIB))
 
 
 def test_kv_bytes_a_token_of_llama_70b(tmp_path: Path) -> None:
@@ -104,6 +103,22 @@ def test_llama_3_8b_on_an_80_gb_gpu_in_vllm(
     assert sizing.reserve == size(model, dataclasses.replace(plan, tp=1)).reserve
     if pool:
         assert sizing.pool / GIB == pytest.approx(pool, rel=0.03)
+
+
+def test_cuda_graphs_take_memory_for_each_layer_and_batch_size(tmp_path: Path) -> None:
+    # https://github.com/vllm-project/vllm/pull/11349: Llama 3.2 1B, 35 sizes, "Graph capturing finished in 14
+    # secs, took 0.21 GiB"
+    model = architecture(tmp_path, LLAMA_8B)
+    small, large = (
+        reserve_bytes(
+            model, Deployment(card=H100, runtime=Runtime.vllm, max_batch_size=size, max_num_tokens=20000)
+        )
+        for size in (64, 256)
+    )
+    # The logits lie in the memory of the largest step, so 24 graphs of 32 layers are all that is more.
+    assert (large - small) / GIB == pytest.approx(0.21 * 24 / 35 * 32 / 16, rel=0.01)
+    both = Deployment(card=H100, max_batch_size=256), Deployment(card=H100, max_batch_size=256, pp=2)
+    assert reserve_bytes(model, both[0]) == reserve_bytes(model, both[1]), "TensorRT-LLM's pool leaves room"
 
 
 def test_weights_of_llama_70b_in_int8(tmp_path: Path) -> None:

@@ -57,6 +57,18 @@ def test_the_environment_hides_and_orders_gpus_as_it_does_for_cuda(monkeypatch, 
     assert (current.index if current else None) == (seen[0] if seen else None)
 
 
+def test_a_mig_instance_is_one_gpu_with_its_own_memory(monkeypatch):
+    part = Board("NVIDIA H200 MIG 1g.18gb", (0, 0), 17 << 30, 16 << 30, "MIG-33333333-dddd")
+    nvml = install(monkeypatch, [L4, Board(parts=(part,))])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-33333333-dddd,MIG-9")  # CUDA opens the first alone
+    (gpu,) = visible_gpus()
+    assert (gpu.index, gpu.name, gpu.sm) == (1, "NVIDIA H200 MIG 1g.18gb", "9.0")
+    assert (gpu.memory, gpu.free, gpu.uuid) == (17 << 30, 16 << 30, "MIG-33333333-dddd")
+    assert nvml.open == 0, "closed again"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-9")
+    assert visible_gpus() == []
+
+
 def test_no_driver_is_one_sentence(monkeypatch):
     nvml = install(monkeypatch, [])
     nvml.fail("nvmlInit", pynvml.NVML_ERROR_DRIVER_NOT_LOADED)

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from trimodal.doctor.engine_tools import check_engine_tools
 from trimodal.doctor.gpu import check_gpus, find_gpus
 from trimodal.doctor.libraries import check_libraries
 from trimodal.doctor.machine import check_machine
@@ -36,4 +37,5 @@ def _all(options: ServerOptions, models: list[Model], deep: bool) -> Iterator[Ch
     yield from check_triton(models)
     yield from check_gpus(found, models, weights_on_gpu(models))
     yield from check_libraries(models, "cpu" if options.profile == "cpu" else "cuda")
+    yield from check_engine_tools(models)
     yield from check_models(models, gpus, deep=deep)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -13,6 +14,9 @@ from trimodal.runtimes.gpu_device import Gpu
 from trimodal.server import preflight
 
 GPU = Group("gpu")
+# Bytes a process of a model: its CUDA context (0.5 GiB) and workspaces. Estimated.
+PROCESS = 1 << 30
+COMPILED_CACHE = ("CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE")
 LEAST_FREE = 0.8  # of a GPU's memory: the llm engine takes nearly all that is free
 
 
@@ -24,26 +28,75 @@ def find_gpus(models: Iterable[Model]) -> list[Gpu] | ServerError:
         return error
 
 
-def check_gpus(found: list[Gpu] | ServerError, models: Iterable[Model], weights: int) -> Iterator[Check]:
-    """`found`: as `find_gpus` says; `weights`: bytes of built engines that are to lie on the first GPU."""
+def check_gpus(
+    found: list[Gpu] | ServerError, models: Iterable[Model], weights: Mapping[str, int]
+) -> Iterator[Check]:
+    """`found`: as `find_gpus` says; `weights`: model → bytes of its built engines on the first GPU."""
     if isinstance(found, ServerError):
         yield GPU.refused("driver", found)
         return
-    gpus = found
+    gpus, models = found, list(models)
     if not gpus:
         return
     needs = cuda_needs(models)
     yield _driver(gpus[0], needs)
     for gpu in gpus:
         yield _gpu(gpu, needs)
-    if weights > gpus[0].free:
-        yield GPU.failure(
-            "memory",
-            f"the built engines are {size(weights)}, more than is free on GPU {gpus[0].index}",
-            "free it, build with fewer bits (trimodal plan llm says what fits), or serve fewer models",
-        )
-    elif weights:
-        yield GPU.ok("memory", f"the built engines are {size(weights)}; caches and activations come on top")
+    yield from _code(gpus, models)
+    yield _memory(
+        gpus[0], {model.name: _share(model, gpus[0], weights) for model in models if model.wants_gpu}
+    )
+
+
+def _share(model: Model, gpu: Gpu, weights: Mapping[str, int]) -> int:
+    """Bytes that a model takes of a GPU, or at least takes: an estimate but for the weights."""
+    if model.engine == "vllm":
+        with contextlib.suppress(ValueError):  # said where settings are checked
+            if asked := float(model.parameters.get("gpu_memory_utilization", "0")):
+                return int(asked * gpu.memory)
+    # A copy of the weights for each: instances in Python share none, Triton's own backends share one.
+    processes = model.instances or 1
+    return processes * (weights.get(model.name, 0) + PROCESS)
+
+
+def _memory(gpu: Gpu, shares: Mapping[str, int]) -> Check:
+    """The shares added up. Pools that take what is left over are not in them."""
+    total = sum(shares.values())
+    added = ", ".join(f"{name} {size(share)}" for name, share in sorted(shares.items()))
+    found = f"{added}: {size(total)} together"
+    if total <= gpu.free:
+        return GPU.ok("memory", f"{found}, of {size(gpu.free)} free on GPU {gpu.index}; caches come on top")
+    has = f"has {size(gpu.memory)}" if total > gpu.memory else f"has {size(gpu.free)} free"
+    return GPU.failure(
+        "memory",
+        f"{found}, and GPU {gpu.index} {has}",
+        "lower gpu_memory_utilization (0: what the others leave), build with fewer bits (trimodal plan llm "
+        "says what fits), serve fewer models, or end what else holds memory",
+    )
+
+
+def _code(gpus: Iterable[Gpu], models: Iterable[Model]) -> Iterator[Check]:
+    """Wheels without machine code for a GPU: they refuse it, or are compiled for it when they start."""
+    engines = {model.engine for model in models if model.wants_gpu}
+    for name, engine in (("onnxruntime-gpu", "onnxruntime"), ("ctranslate2", "ctranslate2")):
+        version = gpu_libraries.installed(name)
+        if engine not in engines or version is None:
+            continue
+        for sm in sorted({gpu.sm for gpu in gpus}):
+            code = gpu_libraries.has_code(name, version, sm)
+            if code == "none":
+                yield GPU.failure(
+                    f"{name} for SM {sm}",
+                    f"{version} has no code for it: models end with 'no kernel image is available'",
+                    "hide that GPU with CUDA_VISIBLE_DEVICES, or serve these models on the processor",
+                )
+            elif code == "compiled":
+                yield GPU.warning(
+                    f"{name} for SM {sm}",
+                    f"{version} is compiled for it by the driver, which takes minutes at the first start",
+                    "keep the result: CUDA_CACHE_PATH on a disk that stays, CUDA_CACHE_MAXSIZE=4294967296",
+                    when=not all(os.environ.get(variable) for variable in COMPILED_CACHE),
+                )
 
 
 def cuda_needs(models: Iterable[Model]) -> dict[str, int]:

@@ -22,13 +22,14 @@ ENGINES: dict[str, tuple[str, ...]] = {
     "tensorrt_llm": ("tensorrt-llm",),
     "tensorrt_llm_pytorch": ("tensorrt-llm",),
     "vllm": ("vllm",),
+    "torch": ("torch",),
 }
 # Model → what its own code imports, whichever engine.
 MODELS: dict[str, tuple[str, ...]] = {
     "llm": ("tokenizers", "jinja2"),
     "embedding": ("tokenizers",),
-    "vision_classify": (),
-    "vision_preprocess": ("pillow",),
+    "vision": ("pillow", "simplejpeg"),
+    "vision_preprocess": ("pillow", "simplejpeg"),
     "speech": ("faster-whisper",),  # Silero's network comes with it
     "speech_recognize": ("tokenizers",),
 }
@@ -57,13 +58,15 @@ def check_libraries(models: Iterable[Model], extra: str) -> Iterator[Check]:
         yield from _onnxruntime_on_cuda()
     if any(model.engine == "ctranslate2" and model.wants_gpu for model in models):
         yield _shared("cuBLAS 12", "libcublas", 12, ("nvidia-cublas-cu12",), "ctranslate2")
-    if tensors := [model.name for model in models if model.engine == "tensorrt"]:
+    if tensors := [model.name for model in models if _keeps_tensors_in_torch(model)]:
         yield _torch(", ".join(tensors))
 
 
 def _needs(model: Model) -> Iterator[Need]:
     if model.engine == "onnxruntime":
         yield Need((ONNXRUNTIME_GPU,) if model.wants_gpu else (ONNXRUNTIME_CPU, ONNXRUNTIME_GPU))
+    elif model.engine == "torch" and model.wants_gpu:
+        pass  # `_torch` asks for its build for CUDA, too.
     elif model.engine != FAKE and model.engine in ENGINES:
         yield Need(ENGINES[model.engine], model.parameters.get("python", ""))
     for name in MODELS[model.name]:
@@ -106,8 +109,13 @@ def _onnxruntime_on_cuda() -> Iterator[Check]:
         yield _shared("cuDNN 9", "libcudnn", 9, (f"nvidia-cudnn-cu{major}",), ONNXRUNTIME_GPU)
 
 
+def _keeps_tensors_in_torch(model: Model) -> bool:
+    """On the GPU: so torch has to be built for CUDA."""
+    return model.engine == "tensorrt" or (model.engine == "torch" and model.wants_gpu)
+
+
 def _torch(users: str) -> Check:
-    """It holds the tensors of our TensorRT engines on the GPU."""
+    """It holds the tensors of these models' engines on the GPU."""
     version = gpu_libraries.installed("torch")
     if version and not version.endswith("+cpu"):
         return LIBRARIES.ok("torch", f"{version} (for {users})")

@@ -24,7 +24,7 @@ SETTINGS = {
     "llm": "trimodal.llm.settings.LlmSettings",
     "speech": "trimodal.speech.settings.SpeechSettings",
     "speech_recognize": "trimodal.speech.settings.RecogniseSettings",
-    "vision_classify": "trimodal.vision.settings.ClassifySettings",
+    "vision": "trimodal.vision.settings.VisionSettings",
     "vision_preprocess": "trimodal.vision.settings.PreprocessSettings",
     "vision_rank": "trimodal.vision.settings.RankSettings",
 }
@@ -72,16 +72,17 @@ def check_settings(model: Model) -> None:
         parse_parameters(getattr(import_module(module), name), model.parameters, source=source)
 
 
-def weights_on_gpu(models: Iterable[Model]) -> int:
-    """Bytes of the built engines on the first GPU: of a shared one its part, of a missing one none."""
-    parts = {
-        artefact.directory: _size(artefact.directory) // _sharing(artefact)
+def weights_on_gpu(models: Iterable[Model]) -> dict[str, int]:
+    """Model → bytes of its built engines on the first GPU: of a shared one its part, of none 0."""
+    return {
+        model.name: sum(
+            _size(artefact.directory) // _sharing(artefact)
+            for artefact in artefacts_of(model)
+            if artefact.directory.is_dir()
+        )
         for model in models
         if model.wants_gpu
-        for artefact in artefacts_of(model)
-        if artefact.directory.is_dir()
     }
-    return sum(parts.values())
 
 
 def _sharing(artefact: Artefact) -> int:

@@ -1,8 +1,15 @@
 """Lists NVIDIA cards: memory, bandwidth and compute capability.
 
 Memory is what nvidia-smi shows as total on the card, in MiB: modal-labs/modal-client pull 2797
-(A100, H100, L4, L40S), vllm issue 7553 (RTX 4090), TensorRT-LLM issue 10278 (B200); H200 as its
-driver reports. Bandwidth is from NVIDIA's data sheet, of the SXM card where there is one.
+(A100, H100, L4, L40S), vllm issue 7553 (RTX 4090), MagicQuill issue 57 (T4), TensorRT-LLM issue 10278
+(B200); H200, A10, A10G and RTX PRO 6000 as their drivers report.
+
+CUDA sees less: logs and messages of torch tell "total capacity" (T4: CatVTON issue 133, RTX 4090:
+packnet-sfm issue 250, A100: TensorRT-LLM issue 2268 and Control-GIC issue 6, H100: TensorRT-LLM's memory.md,
+L40S: MTVCrafter issue 21, a card of the same memory). Those of A10, A10G, L4, RTX PRO 6000, H200 and B200 are
+estimated from their neighbours.
+
+Bandwidth is from NVIDIA's data sheet, of the SXM card where there is one.
 """
 
 from __future__ import annotations
@@ -11,15 +18,17 @@ from dataclasses import dataclass
 
 from trimodal.errors import SettingsError
 
+UNSEEN = int(0.55 * 2**30)  # bytes of a card that is not in the table: what of it CUDA does not see
 FP8_SM = 8.9  # Ada and Hopper: the first with FP8 tensor cores.
 
 
 @dataclass(frozen=True)
 class Card:
-    """One GPU. `memory` in bytes as nvidia-smi tells, `bandwidth` in bytes/s."""
+    """One GPU. `memory` in bytes as nvidia-smi tells, `cuda` what of it CUDA sees, `bandwidth` in bytes/s."""
 
     name: str
     memory: int
+    cuda: int
     bandwidth: float
     sm: str
 
@@ -28,19 +37,23 @@ class Card:
         return float(self.sm) >= FP8_SM
 
 
-def _card(name: str, mib: int, gb_per_s: float, sm: str) -> Card:
-    return Card(name, mib << 20, gb_per_s * 1e9, sm)
+def _card(name: str, mib: int, cuda_gib: float, gb_per_s: float, sm: str) -> Card:
+    return Card(name, mib << 20, round(cuda_gib * 2**30), gb_per_s * 1e9, sm)
 
 
 CARDS = (
-    _card("RTX 4090", 24564, 1008, "8.9"),
-    _card("L4", 23034, 300, "8.9"),
-    _card("L40S", 46068, 864, "8.9"),
-    _card("A100 40GB", 40960, 1555, "8.0"),
-    _card("A100 80GB", 81920, 2039, "8.0"),
-    _card("H100", 81559, 3350, "9.0"),
-    _card("H200", 143771, 4800, "9.0"),
-    _card("B200", 183359, 8000, "10.0"),
+    _card("T4", 15360, 14.56, 320, "7.5"),
+    _card("RTX 4090", 24564, 23.65, 1008, "8.9"),
+    _card("RTX PRO 6000", 97887, 94.97, 1792, "12.0"),
+    _card("A10", 23028, 22.03, 600, "8.6"),
+    _card("A10G", 23028, 22.03, 600, "8.6"),
+    _card("L4", 23034, 22.03, 300, "8.9"),
+    _card("L40S", 46068, 44.43, 864, "8.9"),
+    _card("A100 40GB", 40960, 39.39, 1555, "8.0"),
+    _card("A100 80GB", 81920, 79.14, 2039, "8.0"),
+    _card("H100", 81559, 79.10, 3350, "9.0"),
+    _card("H200", 143771, 139.75, 4800, "9.0"),
+    _card("B200", 183359, 178.36, 8000, "10.0"),
 )
 
 

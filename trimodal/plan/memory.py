@@ -50,8 +50,6 @@ KV_CHOICES = {
     Precision.int4_awq: (KvPrecision.auto, KvPrecision.fp8, KvPrecision.int8),
 }
 AWQ_GROUP = 128  # weights that share an FP16 scale
-# What CUDA sees is so much less than nvidia-smi's total: 79.10 of 79.65 GiB on an H100.
-DRIVER = 0.55 * 2**30
 # CUDA context, kernels, cuBLAS: what nothing else explains in the log of TensorRT-LLM's memory.md.
 RUNTIME_RESERVE = 0.8 * 2**30
 # Bytes a token of the largest step: so many rows of intermediate and hidden size in 16 bits.
@@ -62,6 +60,9 @@ ACTIVATION_ROWS = {Runtime.tensorrt_llm: 5, Runtime.vllm: 3}
 # memory.md, taken for 256 sequences of 32000 entries. vLLM: the sampler's peak in pull 10511, 1.26 GiB
 # for 256 sequences of 128256.
 LOGITS_BYTES = {Runtime.tensorrt_llm: 22, Runtime.vllm: 41}
+# Bytes of a CUDA graph, a layer: vLLM captures one for every eighth batch size, and three more; its pull
+# 11349 has 0.21 GiB for 35 graphs of Llama 3.2 1B. TensorRT-LLM's are in the share that its pool leaves.
+GRAPH_LAYER_BYTES = {Runtime.tensorrt_llm: 0, Runtime.vllm: 0.21 * 2**30 / 35 / 16}
 BLOCK_TOKENS = {Runtime.tensorrt_llm: 32, Runtime.vllm: 16}
 
 
@@ -140,13 +141,14 @@ def _matrix_bytes(model: Architecture, precision: Precision, parameters: int) ->
 
 
 def reserve_bytes(model: Architecture, plan: Deployment) -> int:
-    """Activations of the largest step, logits and decoder, and the runtime itself, on one GPU."""
+    """Activations of the largest step, logits and decoder, CUDA graphs and the runtime, on one GPU."""
     rows = ACTIVATION_ROWS[plan.runtime]
     step = 2 * plan.max_num_tokens * rows * (model.intermediate_size / plan.tp + model.hidden_size)
     logits = LOGITS_BYTES[plan.runtime] * plan.max_batch_size * model.vocab_size
     # vLLM's memory pool serves one after the other; TensorRT-LLM allocates each for good.
     both = max(step, logits) if plan.runtime is Runtime.vllm else step + logits
-    return math.ceil(both + RUNTIME_RESERVE)
+    graphs = GRAPH_LAYER_BYTES[plan.runtime] * (plan.max_batch_size // 8 + 3) * model.layers / plan.pp
+    return math.ceil(both + graphs + RUNTIME_RESERVE)
 
 
 def pool_blocks(plan: Deployment, pool: float, kv_token_gpu: int) -> int:
@@ -160,7 +162,7 @@ def size(model: Architecture, plan: Deployment) -> Sizing:
     check_parallel(model, plan.tp, plan.pp)
     weights = weight_bytes(model, plan.precision, tp=plan.tp, pp=plan.pp)
     reserve = reserve_bytes(model, plan)
-    total = plan.card.memory - DRIVER
+    total = plan.card.cuda
     if plan.runtime is Runtime.vllm:
         pool = max(0.0, total * plan.memory_fraction - weights - reserve)
     else:

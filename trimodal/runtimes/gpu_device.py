@@ -8,6 +8,9 @@ from typing import Any
 
 from trimodal.errors import ServerError
 
+# Variable and value: CUDA by itself puts the fastest GPU first, the driver's library goes by the bus.
+DEVICE_ORDER = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+
 
 @dataclass(frozen=True)
 class Gpu:
@@ -25,7 +28,7 @@ class Gpu:
 def visible_gpus() -> list[Gpu]:
     """The GPUs that CUDA_VISIBLE_DEVICES leaves to this process, in CUDA's order; empty when it hides all.
 
-    MIG instances are not listed: the GPU that they are parts of is.
+    A MIG instance that it names is one GPU with the instance's memory. CUDA opens one such at a time.
 
     Raises:
         ServerError: no driver answers, or nvidia-ml-py is not installed.
@@ -40,14 +43,17 @@ def visible_gpus() -> list[Gpu]:
         raise ServerError(
             f"no NVIDIA driver answers ({error}): install one, or start the container with --gpus all"
         ) from None
+    variable = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        if variable and variable.strip().startswith("MIG-"):
+            return _instance(pynvml, variable.split(",")[0].strip(), driver)
         gpus = [_read(pynvml, index, driver) for index in range(pynvml.nvmlDeviceGetCount())]
     except pynvml.NVMLError as error:
         raise ServerError(f"the NVIDIA driver does not tell its GPUs ({error})") from None
     finally:
         pynvml.nvmlShutdown()
-    return _visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return _visible(gpus, variable)
 
 
 def current_gpu() -> Gpu | None:
@@ -60,7 +66,26 @@ def current_gpu() -> Gpu | None:
 
 def _read(pynvml: Any, index: int, driver: str) -> Gpu:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
+    return _described(pynvml, handle, handle, index, driver)
+
+
+def _instance(pynvml: Any, name: str, driver: str) -> list[Gpu]:
+    """The MIG instance of this name; empty where there is none, as for CUDA."""
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByUUID(name)
+        whole = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+    except (
+        pynvml.NVMLError_NotFound,
+        pynvml.NVMLError_InvalidArgument,
+        pynvml.NVMLError_NotSupported,
+    ):
+        return []
+    return [_described(pynvml, handle, whole, pynvml.nvmlDeviceGetIndex(whole), driver)]
+
+
+def _described(pynvml: Any, handle: Any, whole: Any, index: int, driver: str) -> Gpu:
+    """`handle`: of the GPU or of a part of it; `whole`: of the GPU, which alone knows its SM."""
+    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(whole)
     memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
     return Gpu(
         index=index,

@@ -6,7 +6,15 @@ Never run: scripts/gpu_types checks it with `warn_unused_ignores`.
 from tensorrt_llm import LLM as PyTorchLLM
 from tensorrt_llm import SamplingParams
 from tensorrt_llm._tensorrt_engine import LLM
-from tensorrt_llm.llmapi import BuildConfig, CapacitySchedulerPolicy, KvCacheConfig, QuantAlgo, QuantConfig
+from tensorrt_llm.llmapi import (
+    BuildConfig,
+    CapacitySchedulerPolicy,
+    CudaGraphConfig,
+    ExtendedRuntimePerfKnobConfig,
+    KvCacheConfig,
+    QuantAlgo,
+    QuantConfig,
+)
 from tensorrt_llm.plugin.plugin import PluginConfig
 
 
@@ -20,6 +28,13 @@ def build(model: str) -> None:
     QuantConfig(quant_algo="FP8")  # type: ignore[arg-type]
     llm = LLM(model, build_config=build, quant_config=quantised)
     PyTorchLLM(model, build_config=build)  # type: ignore[call-arg]
+    PyTorchLLM(model, cuda_graph_config=CudaGraphConfig(enable_padding=True, max_batch_size=8))
+    LLM(model, cuda_graph_config=CudaGraphConfig())  # type: ignore[call-arg]
+    CudaGraphConfig(padding=True)  # type: ignore[call-arg]
+    LLM(model, extended_runtime_perf_knob_config=ExtendedRuntimePerfKnobConfig(cuda_graph_mode=True))
+    ExtendedRuntimePerfKnobConfig(cuda_graphs=True)  # type: ignore[call-arg]
+    PluginConfig(low_latency_gemm_plugin="fp8")
+    PluginConfig(low_latency_gemm_plugin="fp16")  # type: ignore[arg-type]
     llm.save("engine")
     llm.stop()  # type: ignore[attr-defined]
 

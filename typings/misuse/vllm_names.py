@@ -8,6 +8,8 @@ from vllm.v1.engine.async_llm import AsyncLLM
 async def serve(model: str) -> None:
     arguments = AsyncEngineArgs(model=model, max_num_seqs=8)
     AsyncEngineArgs(model=model, max_num_sequences=8)  # type: ignore[call-arg]
+    AsyncEngineArgs(model=model, quantization="fp8", speculative_config={"method": "ngram"})
+    AsyncEngineArgs(model=model, speculative_model="heads")  # type: ignore[call-arg]
     engine = AsyncLLM.from_engine_args(arguments)
     AsyncLLM(arguments)  # type: ignore[call-arg]
     sampling = SamplingParams(max_tokens=4, output_kind=RequestOutputKind.DELTA)

@@ -33,17 +33,25 @@ ALGORITHMS = {
 KV_ALGORITHMS = {KvPrecision.fp8: "FP8", KvPrecision.int8: "INT8"}
 DTYPES = {Precision.fp16: "float16", Precision.bf16: "bfloat16"}  # "auto" is the checkpoint's own.
 CALIBRATION_TOKENS = 512  # of each text
+HOPPER = 9.0  # compute capability
 
 
-def build_config(plan: EnginePlan) -> BuildConfig:
+def build_config(plan: EnginePlan, sm: str) -> BuildConfig:
     """Limits and plugins: paged KV cache and paged context attention, which prefix reuse and chunked
-    prefill need."""
+    prefill need.
+
+    Args:
+        sm: compute capability that is built for, as 9.0.
+    """
     from tensorrt_llm.llmapi import BuildConfig
     from tensorrt_llm.llmapi.kv_cache_type import KVCacheType
     from tensorrt_llm.plugin import PluginConfig
 
     fp8 = plan.precision is Precision.fp8
     gemm: Literal["auto"] | None = None if fp8 else "auto"  # TensorRT's own FP8 GEMMs are the faster ones.
+    fp8_kv = plan.kv_precision is KvPrecision.fp8
+    # Where NVIDIA's own trtllm-bench takes it (bench/build/dataclasses.py): FP8 throughout, from Hopper on.
+    low_latency: Literal["fp8"] | None = "fp8" if fp8 and fp8_kv and float(sm) >= HOPPER else None
     return BuildConfig(
         max_input_len=plan.max_seq_len - 1,
         max_seq_len=plan.max_seq_len,
@@ -53,9 +61,10 @@ def build_config(plan: EnginePlan) -> BuildConfig:
         kv_cache_type=KVCacheType.PAGED,
         plugin_config=PluginConfig(
             gemm_plugin=gemm,
+            low_latency_gemm_plugin=low_latency,
             tokens_per_block=TOKENS_PER_BLOCK,
             use_paged_context_fmha=True,
-            use_fp8_context_fmha=fp8 and plan.kv_precision is KvPrecision.fp8,
+            use_fp8_context_fmha=fp8 and fp8_kv,
             multiple_profiles=plan.multiple_profiles,
             reduce_fusion=plan.tp > 1,
         ),
@@ -90,7 +99,9 @@ def calib_config(plan: EnginePlan, dataset: Path | None) -> CalibConfig | None:
 
 
 @contextmanager
-def built_engine(plan: EnginePlan, checkpoint: Path, dataset: Path | None, workspace: Path) -> Iterator[LLM]:
+def built_engine(
+    plan: EnginePlan, checkpoint: Path, dataset: Path | None, workspace: Path, sm: str
+) -> Iterator[LLM]:
     """Quantises and compiles; yields the running engine, and shuts it down at the end.
 
     Raises:
@@ -112,7 +123,7 @@ def built_engine(plan: EnginePlan, checkpoint: Path, dataset: Path | None, works
             max_batch_size=plan.max_batch_size,
             max_seq_len=plan.max_seq_len,
             max_num_tokens=plan.max_num_tokens,
-            build_config=build_config(plan),
+            build_config=build_config(plan, sm),
             quant_config=quant_config(plan),
             calib_config=calib_config(plan, dataset),
             speculative_config=plan.speculation.config(),

@@ -16,7 +16,7 @@ from trimodal.errors import ArtefactError, OperatorError
 from trimodal.manifest import GpuTarget
 from trimodal.plan.advice import advise
 from trimodal.plan.architecture import Architecture
-from trimodal.plan.cards import Card
+from trimodal.plan.cards import UNSEEN, Card
 from trimodal.plan.memory import (
     KV_CHOICES,
     Deployment,
@@ -136,7 +136,7 @@ def check_disk(plan: EnginePlan, folder: Path) -> None:
 def deployment(plan: EnginePlan, gpu: Gpu) -> Deployment:
     """The plan in the sizing calculator's terms, on a GPU that is there."""
     return Deployment(
-        card=Card(gpu.name, gpu.memory, 1.0, gpu.sm),  # Speed is not asked for.
+        card=Card(gpu.name, gpu.memory, gpu.memory - UNSEEN, 1.0, gpu.sm),  # Speed is not asked for.
         precision=plan.precision,
         kv_precision=plan.kv_precision,
         tp=plan.tp,

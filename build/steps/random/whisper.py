@@ -43,6 +43,7 @@ class WhisperShape:
 WHISPER_SHAPES = {
     "whisper-tiny": WhisperShape(384, 4, 6, 1536),
     "whisper-base": WhisperShape(512, 6, 8, 2048),
+    "whisper-small": WhisperShape(768, 12, 12, 3072),
     "whisper-nano": WhisperShape(64, 2, 4, 128),  # no published model: small enough for tests
 }
 

@@ -183,6 +183,20 @@ class Checkpoint:
         generation = self.model.generation_config
         return list(generation.suppress_tokens or []), list(generation.begin_suppress_tokens or [])
 
+    def network(self) -> dict[str, Any]:
+        """What a network is beside its weights, for the manifest. Raises: ArtefactError: another network."""
+        config = self.config
+        if config.activation_function != "gelu":
+            raise ArtefactError(
+                f"{self.directory.name}: activation_function is {config.activation_function}, not gelu"
+            )
+        return {
+            "encoder_heads": config.encoder_attention_heads,
+            "decoder_heads": config.decoder_attention_heads,
+            "alignment_heads": self.alignment_heads,
+            "embed_scale": config.d_model**0.5 if config.scale_embedding else 1.0,
+        }
+
     def described(self) -> dict[str, Any]:
         """What a manifest says of the checkpoint itself."""
         heads = "named by the checkpoint" if self.alignment_heads_known else "all of the decoder's later half"

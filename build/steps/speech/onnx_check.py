@@ -19,7 +19,8 @@ from trimodal.errors import ArtefactError
 from trimodal.speech.engines.onnxruntime import WhisperGraphs
 from trimodal.speech.whisper.features import FRAMES_PER_S, Features
 from trimodal.speech.whisper.graphs import Floats
-from trimodal.speech.whisper.greedy import Greedy, Row
+from trimodal.speech.whisper.greedy import Greedy
+from trimodal.speech.whisper.rows import Row, Rules
 
 # Batches in every length, and the largest that a server forms in the shortest.
 BATCHES, LARGEST = (1, 3), 8
@@ -79,9 +80,8 @@ def runtime(directory: Path, checkpoint: Checkpoint) -> tuple[Encode, Write]:
     graphs = WhisperGraphs(directory, device="cpu", threads=torch.get_num_threads())
     never, not_first = checkpoint.suppressed()
     places = checkpoint.config.max_target_positions
-    greedy = Greedy(
-        end=checkpoint.token_id("<|endoftext|>"), never=never, not_first=not_first, positions=places
-    )
+    end = checkpoint.token_id("<|endoftext|>")
+    greedy = Greedy(Rules(end=end, never=never, not_first=not_first, positions=places))
 
     def encode(features: Features) -> Floats:
         hidden = graphs.encode(features, hidden=True)["hidden"].numpy()

@@ -1,4 +1,4 @@
-"""Exports Whisper's encoder and decoder as two plain ONNX graphs, traced from thin modules over transformers.
+"""Exports Whisper's encoder and decoder as two plain ONNX graphs, for ONNX Runtime.
 
 encoder.onnx
     features        float32[batch, mel, frames]            frames even, at most 3000
@@ -14,8 +14,8 @@ decoder.onnx, for the prompt (past = 0) and for every step after it
     key_i, value_i  float32[batch, heads, past + n, head]
 
 `batch`, `frames`, `past` and `n` are free; rows of a batch have one length. Alignment heads come by layer,
-and are what word times are made of. FP32 graphs hold operators of the ONNX standard alone, opset 17, so that
-TensorRT and others can build on them. build/speech_onnx.py checks them.
+and are what word times are made of. FP32 graphs hold operators of the ONNX standard alone, opset 17.
+build/speech_onnx.py checks them. TensorRT has a decoder of its own: static_export.py.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trimodal.speech.engines.onnxruntime import DECODER, ENCODER
+from trimodal.speech.engines.torch.network import Whisper
+from trimodal.speech.whisper.artefact import NetworkSpec
 from trimodal.speech.whisper.graphs import layer_names
 
 OPSET = 17
@@ -40,31 +42,13 @@ EXTERNAL_ABOVE = 1_800_000_000  # bytes
 class Encoder(nn.Module):
     """features → hidden, then key and value of every decoder layer's cross-attention."""
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, network: Whisper) -> None:
         super().__init__()
-        self.checkpoint = checkpoint
-        self.encoder = checkpoint.model.model.encoder
-        self.cross = nn.ModuleList(layer.encoder_attn for layer in checkpoint.model.model.decoder.layers)
+        self.network = network
 
     def forward(self, features: Tensor) -> tuple[Tensor, ...]:
-        hidden = functional.gelu(self.encoder.conv2(functional.gelu(self.encoder.conv1(features))))
-        hidden = hidden.transpose(1, 2)
-        hidden = hidden + self.encoder.embed_positions.weight[: hidden.shape[1]]
-        for layer in self.encoder.layers:
-            normed = layer.self_attn_layer_norm(hidden)
-            attention = layer.self_attn
-            query = _heads(attention.q_proj(normed) * attention.scaling, attention)
-            key = _heads(attention.k_proj(normed), attention).transpose(2, 3)
-            mixed, _ = _attend(query, key, _heads(attention.v_proj(normed), attention), attention)
-            hidden = hidden + mixed
-            hidden = hidden + _feed_forward(layer, hidden)
-        hidden = self.encoder.layer_norm(hidden)
-        outputs = [hidden]
-        crossed: Any  # nn.ModuleList says Module of each, whose attributes may be tensors.
-        for crossed in self.cross:
-            outputs.append(_heads(crossed.k_proj(hidden), crossed).transpose(2, 3).contiguous())
-            outputs.append(_heads(crossed.v_proj(hidden), crossed).contiguous())
-        return tuple(outputs)
+        hidden = self.network.encoder(features)
+        return hidden, *self.network.crossed(hidden)
 
 
 class Decoder(nn.Module):
@@ -146,7 +130,8 @@ def export(checkpoint: Checkpoint, directory: Path) -> None:
     features = torch.zeros(batch, config.num_mel_bins, frames)
     axes = {"features": {0: "batch", 2: "frames"}, "hidden": {0: "batch", 1: "positions"}}
     axes |= {name: {0: "batch", 3 if "key" in name else 2: "positions"} for name in cross}
-    encoder = Encoder(checkpoint).eval()
+    spec = NetworkSpec.model_validate(checkpoint.network())
+    encoder = Encoder(Whisper(checkpoint.model.model.state_dict(), spec)).eval()
     traced = trace(encoder, (features,), (["features"], ["hidden", *cross]), axes, OPSET, directory)
     save(traced, directory / ENCODER)
     with torch.inference_mode():

@@ -1,7 +1,7 @@
 """Computes the optimisation profiles of Whisper's two plans from the graphs' free dimensions.
 
-The encoder has a profile for each context, since each is of one length. The decoder has one for single
-tokens, which is most of its work, and one for prompts, whose first run has no past at all.
+The encoder has a profile for each context, since each is of one length. The decoder has one of single tokens
+for each number of rows that is run, which is most of its work, and one of openings.
 """
 
 from __future__ import annotations
@@ -14,14 +14,11 @@ import onnx
 from trimodal.errors import ArtefactError
 from trimodal.manifest import InputRange
 from trimodal.speech.whisper.artefact import SpeechShapes
+from trimodal.speech.whisper.buckets import START, bucket_sizes, longest_opening
 from trimodal.speech.whisper.features import FRAMES_PER_S
 
 Size = tuple[int, int, int]  # smallest, tuned for, largest
 Profile = dict[str, InputRange]
-# A sentence of a few seconds; <|startoftranscript|> is there before language, task and <|notimestamps|>.
-USUAL_PAST, USUAL_PROMPT = 32, (4, 1)
-# The longest opening: half of the places, with <|startofprev|>, <|startoftranscript|>, language, task, mode.
-OPENING = 4
 # Of the decoder's inputs, those that a manifest names: every layer has the same.
 NAMED = ("tokens", "cross_key_0", "past_key_0")
 
@@ -33,15 +30,18 @@ def encoder_profiles(graph: Path, shapes: SpeechShapes, batch: Size) -> list[Pro
 
 
 def decoder_profiles(graph: Path, shapes: SpeechShapes, batch: Size) -> list[Profile]:
-    """Of single tokens, then of prompts. Raises: ArtefactError when the graph has other free dimensions."""
+    """Of single tokens by rows, then of openings. Raises: ArtefactError: other free dimensions."""
     positions = [round(context_s * FRAMES_PER_S) // 2 for context_s in shapes.contexts_s]
-    common = {"batch": batch, "positions": (positions[0], positions[0], positions[-1])}
-    last = shapes.positions - 1
-    prompt = shapes.positions // 2 + OPENING
-    steps: Mapping[str, Size] = {"n": (1, 1, 1), "past": (1, min(USUAL_PAST, last), last)}
-    count, past = USUAL_PROMPT
-    prompts: Mapping[str, Size] = {"n": (1, count, prompt), "past": (0, past, prompt)}
-    return [_profile(graph, common | dict(sizes)) for sizes in (steps, prompts)]
+    common: Mapping[str, Size] = {"positions": (positions[0], positions[0], positions[-1])}
+    steps: list[Mapping[str, Size]] = [
+        {"batch": (rows, rows, rows), "n": (1, 1, 1), "wanted": (1, 1, 1)} for rows in bucket_sizes(batch[2])
+    ]
+    opening: Mapping[str, Size] = {
+        "batch": batch,
+        "n": (1, START, longest_opening(shapes.positions)),
+        "wanted": (2, 2, 2),
+    }
+    return [_profile(graph, {**common, **sizes}) for sizes in (*steps, opening)]
 
 
 def manifest_profiles(encoder: list[Profile], decoder: list[Profile]) -> list[Profile]:
@@ -63,7 +63,7 @@ def _profile(graph: Path, sizes: Mapping[str, Size]) -> Profile:
         if unknown:
             raise ArtefactError(
                 f"{graph}: {value.name} has a free dimension {unknown[0]!r}, which is not one of "
-                f"build/speech_onnx.py's ({', '.join(sizes)})"
+                f"build/speech_tensorrt.py's ({', '.join(sizes)})"
             )
         low, usual, high = (
             tuple(sizes[dim.dim_param][at] if dim.dim_param else dim.dim_value for dim in dims)

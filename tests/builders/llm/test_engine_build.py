@@ -53,7 +53,7 @@ def test_precisions(
         calibration=calibration if calibrated else None,
     )
     plans.check_plan(plan)
-    with engines.built_engine(plan, llama, tmp_path if calibrated else None, tmp_path):
+    with engines.built_engine(plan, llama, tmp_path if calibrated else None, tmp_path, "9.0"):
         pass
     opened, ended = recorder.calls[-2], recorder.calls[-1]
     assert (opened.name.rpartition(".")[2], ended.name.rpartition(".")[2]) == ("LLM", "shutdown")
@@ -65,9 +65,31 @@ def test_precisions(
     assert (given["calib_config"] and given["calib_config"].calib_batches) == (128 if calibrated else None)
     plugins = given["build_config"].plugin_config
     assert plugins.gemm_plugin == gemm
+    assert plugins.low_latency_gemm_plugin is None
     assert plugins.use_fp8_context_fmha is False
     assert plugins.reduce_fusion is False
     assert given["speculative_config"] is None
+
+
+@pytest.mark.parametrize(
+    ("precision", "kv", "sm", "plugin"),
+    [
+        ("fp8", "fp8", "9.0", "fp8"),
+        ("fp8", "fp8", "10.0", "fp8"),
+        ("fp8", "fp8", "8.9", None),  # the plugin begins with Hopper
+        ("fp8", "auto", "9.0", None),
+        ("bf16", "fp8", "9.0", None),
+    ],
+)
+def test_fp8_throughout_takes_the_plugin_for_small_batches(
+    llama: Path, recorder: Recorder, precision: str, kv: str, sm: str, plugin: str | None
+) -> None:
+    engines = importlib.import_module("steps.llm.engine_build")
+    plan = importlib.import_module("steps.llm.engine_plan").EnginePlan(
+        model=read_architecture(llama), precision=Precision(precision), kv_precision=KvPrecision(kv)
+    )
+    plugins = engines.build_config(plan, sm).plugin_config
+    assert plugins.low_latency_gemm_plugin == plugin
 
 
 def test_check_prompts_are_asked_greedily_with_token_ids(

@@ -101,6 +101,21 @@ def test_it_goes_where_engines_go(checkpoint: Path, tmp_path: Path, monkeypatch:
     assert "is not a plain directory name" in refused(checkpoint, "--name", "../x")
 
 
+def test_heads_that_draft_have_no_tokenizer(checkpoint: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("TRIMODAL_ENGINES", str(tmp_path / "engines"))
+    (checkpoint / "tokenizer.json").unlink()
+    edit(checkpoint / "config.json", architectures=["LlamaForCausalLMEagle3"], eos_token_id=None)
+    (checkpoint / "generation_config.json").unlink(missing_ok=True)
+    assert "not a causal language model" in refused(checkpoint)
+    result = place(checkpoint, "--draft", "--copy")
+    assert result.exit_code == 0, result.output
+    manifest = read_manifest(tmp_path / "engines" / "llm" / "draft", task="llm", runtime="checkpoint")
+    assert (manifest.shapes, manifest.extra) == ({}, {})
+    assert {"config.json", "model.safetensors"} <= set(manifest.files)
+    (checkpoint / "config.json").unlink()
+    assert refused(checkpoint, "--draft") == "demo has no config.json: not a Hugging Face checkpoint"
+
+
 def test_parts_belong_together_and_doubles_stay_out(checkpoint: Path, tmp_path: Path) -> None:
     (checkpoint / "consolidated.safetensors").write_bytes(b"again")
     assert place(checkpoint, "--out", tmp_path / "whole").exit_code == 0

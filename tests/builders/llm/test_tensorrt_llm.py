@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.builders.engine_builds import Build, outputs, sentence, torch_answers_of
+from tests.builders.engine_builds import Build, gpu, outputs, sentence, torch_answers_of
 from tests.doubles.gpu_libraries import Recorder, make
 from trimodal.manifest import GpuTarget, read_manifest
 
@@ -87,6 +88,20 @@ def test_an_fp8_engine_from_end_to_end(
     assert set(manifest.files) >= {"rank0.engine", "config.json", "tokenizer.json", "chat_template.jinja"}
 
 
+def test_batch_and_step_follow_from_the_card(
+    build_engine: Build,
+    llama: Path,
+    recorder: Recorder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(importlib.import_module("llm_tensorrt_llm"), "current_gpu", gpu)
+    result = build_engine(llama, "--max-seq-len", "256", "--out", tmp_path / "engine")
+    assert result.exit_code == 0, result.output
+    config: Any = recorder.named("_tensorrt_engine.LLM")[-1].arguments["build_config"]
+    assert (config.max_batch_size, config.max_num_tokens) == (512, 8192)
+
+
 def test_wrong_answers_leave_the_old_artefact(
     build_engine: Build, llama: Path, recorder: Recorder, tmp_path: Path
 ) -> None:
@@ -94,7 +109,9 @@ def test_wrong_answers_leave_the_old_artefact(
     (tmp_path / "engine" / "old").write_text("old")
     recorder.returns("_tensorrt_engine.LLM.generate", lambda instance, **_: outputs([[7] * 32] * 4))
     result = build_engine(llama, "--out", tmp_path / "engine", "--min-agreement", "0.5")
-    assert "less than --min-agreement 0.5: nothing was replaced" in sentence(result)
+    found = sentence(result)
+    assert "nothing was replaced: the engine agrees with torch's tokens on " in found
+    assert found.endswith("less than --min-agreement 0.5")
     assert [path.name for path in tmp_path.rglob("*")] == ["engine", "old"]
     recorder.returns("_tensorrt_engine.LLM.generate", lambda instance, **_: outputs([[]] * 4))
     result = build_engine(llama, "--out", tmp_path / "engine")

@@ -48,6 +48,19 @@ def audio(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def torch_fp16(checkpoint: Path, audio: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What build/speech_torch.py makes in fp16. Tests that change it copy it."""
+    directory = tmp_path_factory.mktemp("weights") / "torch-fp16"
+    with importable():
+        result = command("speech_torch")(
+            *(checkpoint, "--out", directory, "--audio", audio, "--contexts", "5,10"),
+            *("--min-agreement", 0.1),
+        )
+    assert result.exit_code == 0, result.output
+    return directory
+
+
+@pytest.fixture(scope="session")
 def onnx_artefacts(checkpoint: Path, audio: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What build/speech_onnx.py makes: int8, fp32 and fp16. Tests that change one copy it."""
     directory = tmp_path_factory.mktemp("artefacts")

@@ -36,6 +36,7 @@ def artefacts(checkpoint, audio, build, tmp_path_factory) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_float32_writes_torchs_tokens_also_after_int8_was_converted(artefacts):
     check = read_manifest(artefacts / "float32", task="speech", runtime="ctranslate2").check
     assert check["windows"] == 5

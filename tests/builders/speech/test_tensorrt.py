@@ -34,9 +34,9 @@ LARGEST = 4
 
 
 @pytest.fixture
-def graphs(onnx_artefacts: Path) -> Path:
-    """FP16 graphs of build/speech_onnx.py."""
-    return onnx_artefacts / "fp16"
+def weights(torch_fp16: Path) -> Path:
+    """FP16 weights of build/speech_torch.py."""
+    return torch_fp16
 
 
 @pytest.fixture
@@ -58,8 +58,8 @@ def build(machine, audio, tmp_path):
 
 
 @pytest.fixture
-def artefact(graphs, build, tmp_path):
-    result = build(graphs, "--out", tmp_path / "tensorrt-fp16")
+def artefact(weights, build, tmp_path):
+    result = build(weights, "--out", tmp_path / "tensorrt-fp16")
     assert result.exit_code == 0, result.output
     return tmp_path / "tensorrt-fp16"
 
@@ -71,57 +71,66 @@ def test_plans_are_built_of_the_two_graphs_with_profiles_for_what_is_run(artefac
         "decoder.onnx",
     ]
     manifest = read_manifest(artefact, task="speech", runtime="tensorrt")
+    buckets = 1, 2, LARGEST
     assert [profile["encoder:features"] for profile in manifest.profiles] == [
         InputRange(min=(1, 80, frames), opt=(2, 80, frames), max=(LARGEST, 80, frames))
-        for frames in (500, 500, 1000, 1000)
+        for frames in (500, 1000)
+        for _ in (*buckets, "openings")
     ]
-    steps, prompts = (
+    *steps, openings = (
         {name: profile[f"decoder:{name}"] for name in ("tokens", "cross_key_0", "past_key_0")}
-        for profile in manifest.profiles[:2]
+        for profile in manifest.profiles[: len(buckets) + 1]
     )
-    cross = InputRange(min=(1, 2, 16, 250), opt=(2, 2, 16, 250), max=(LARGEST, 2, 16, 500))
-    assert steps == {
-        "tokens": InputRange(min=(1, 1), opt=(2, 1), max=(LARGEST, 1)),
-        "cross_key_0": cross,
-        "past_key_0": InputRange(min=(1, 2, 1, 16), opt=(2, 2, 32, 16), max=(LARGEST, 2, 447, 16)),
-    }
-    assert prompts == {
-        "tokens": InputRange(min=(1, 1), opt=(2, 4), max=(LARGEST, 228)),
-        "cross_key_0": cross,
-        "past_key_0": InputRange(min=(1, 2, 0, 16), opt=(2, 2, 1, 16), max=(LARGEST, 2, 228, 16)),
-    }
+    for rows, step in zip(buckets, steps, strict=True):
+        past = rows, 2, 448, 16
+        assert step == {
+            "tokens": InputRange(min=(rows, 1), opt=(rows, 1), max=(rows, 1)),
+            "cross_key_0": InputRange(min=(rows, 2, 16, 250), opt=(rows, 2, 16, 250), max=(rows, 2, 16, 500)),
+            "past_key_0": InputRange(min=past, opt=past, max=past),
+        }
+    assert openings["tokens"] == InputRange(min=(1, 1), opt=(2, 4), max=(LARGEST, 228))
 
 
-def test_the_manifest_says_what_the_plans_were_built_with_and_from(artefact, graphs, machine):
+def test_the_manifest_says_what_the_plans_were_built_with_and_from(artefact, weights, machine):
     manifest = read_manifest(artefact, task="speech", runtime="tensorrt")
-    source = read_manifest(graphs, task="speech", runtime="onnxruntime")
+    source = read_manifest(weights, task="speech", runtime="torch")
     assert manifest.runtime_version == machine.module.__version__
     assert manifest.gpu == GpuTarget(sm="9.0", name="NVIDIA H200")
     assert (manifest.precision, manifest.source_sha256) == ("fp16", source.source_sha256)
     assert manifest.shapes == source.shapes | {"max_batch_size": LARGEST}
-    assert manifest.extra["graphs"]["sha256"] == {
-        name: source.files[name] for name in ("encoder.onnx", "decoder.onnx")
-    }
+    assert manifest.extra["weights"]["sha256"] == source.files["weights.pt"]
     assert "build/speech_tensorrt.py" in manifest.command
     assert {"encoder.plan", "decoder.plan", "tokenizer.json"} <= set(manifest.files)
-    assert not any(name.endswith(".onnx") for name in manifest.files)
+    assert not any(name.endswith((".onnx", ".pt")) for name in manifest.files)
     check = manifest.check
     assert check["batches"] == [1, 2, LARGEST]
-    # The double computes what the graphs compute, but for what is fused without the output `hidden`.
-    assert check["logits_relative_error"] < 2e-3
-    assert check["alignment_relative_error"] < 2e-3
-    assert (check["word_agreement"], check["windows"]) == (1.0, 5)
+    # ONNX Runtime computes FP16 graphs of these sizes in FP32 or FP16 as it likes, torch in FP32.
+    assert 0 < check["logits_relative_error"] < 5e-3
+    assert 0 < check["alignment_relative_error"] < 5e-3
+    assert check["windows"] == 5
 
 
-def test_the_plan_lacks_what_nobody_reads(artefact, graphs):
-    _, _, model = (artefact / "encoder.plan").read_bytes().partition(b"\n")
-    outputs = {output.name for output in onnx.load_from_string(model).graph.output}
-    assert "hidden" not in outputs
-    assert outputs == {f"cross_{kind}_{layer}" for kind in ("key", "value") for layer in range(2)}
-    assert "hidden" in {output.name for output in onnx.load(graphs / "encoder.onnx").graph.output}
+def test_the_plans_have_fp16_caches_of_a_fixed_capacity_and_give_the_new_tokens_alone(artefact):
+    _, _, model = (artefact / "decoder.plan").read_bytes().partition(b"\n")
+    graph = onnx.load_from_string(model).graph
+    kinds = {value.name: value.type.tensor_type for value in (*graph.input, *graph.output)}
+    sizes = {name: [dim.dim_value or dim.dim_param for dim in kind.shape.dim] for name, kind in kinds.items()}
+    assert sizes["past_key_0"] == ["batch", 2, 448, 16]
+    assert [size for size in sizes["key_0"] if isinstance(size, int)] == [2, 16]
+    assert sizes["index"] == [1]
+    types = {name: kind.elem_type for name, kind in kinds.items()}
+    half = {name for name in types if "key" in name or "value" in name}
+    assert len(half) == 12
+    assert {types[name] for name in half} == {onnx.TensorProto.FLOAT16}
+    assert types["logits"] == types["alignment"] == onnx.TensorProto.FLOAT
+    vocabulary = sizes["logits"][2]
+    large = [
+        weight.dims for weight in graph.initializer if vocabulary in weight.dims and len(weight.dims) == 2
+    ]
+    assert len(large) == 1, "embeddings and projection are one weight"
 
 
-def test_the_serving_engine_opens_it_and_hears_what_the_graphs_hear(artefact, graphs, machine, monkeypatch):
+def test_the_serving_engine_opens_it_and_hears_what_torch_hears(artefact, weights, machine, monkeypatch):
     monkeypatch.setattr(engine_tensorrt, "visible_gpus", lambda: [H200])
     opened = functools.partial(engine_tensorrt.open_plans)
     monkeypatch.setattr(
@@ -129,14 +138,14 @@ def test_the_serving_engine_opens_it_and_hears_what_the_graphs_hear(artefact, gr
     )
     windows = [Window(sound(seconds, seed)) for seed, seconds in enumerate([3, 4, 8, 5, 9])]
     heard = []
-    for directory, engine, device in ((artefact, "tensorrt", "cuda"), (graphs, "onnxruntime", "cpu")):
+    for directory, engine, device in ((artefact, "tensorrt", "cuda"), (weights, "torch", "cpu")):
         settings = RecogniseSettings(
             artefact="x", engine=engine, device=device, max_batch_windows=LARGEST, precision="fp16"
         )
         model = open_engine(directory, settings)
-        heard.append([[(word.text, word.start) for word in one.words] for one in model.recognise(windows)])
+        heard.append([[word.text for word in one.words] for one in model.recognise(windows)])
         model.close()
-    assert heard[0] == heard[1]
+    assert sum(one == other for one, other in zip(*heard, strict=True)) >= 3, "random weights in FP16"
     assert len(set(map(str, heard[0]))) == len(windows)
 
 
@@ -164,27 +173,36 @@ def refused(build, tmp_path):
         ("IExecutionContext.execute_async_v3", False, "encoder.plan was not run"),
     ],
 )
-def test_what_tensorrt_refuses_replaces_nothing(refused, graphs, machine, call, result, words):
+def test_what_tensorrt_refuses_replaces_nothing(refused, weights, machine, call, result, words):
     machine.recorder.returns(call, result)
-    assert words in refused(graphs)
+    assert words in refused(weights)
 
 
-@pytest.mark.parametrize("scale", [1.05, float("nan")])
-def test_plans_that_compute_something_else_replace_nothing(refused, graphs, machine, scale):
+@pytest.mark.parametrize("scale", [1.2, float("nan")])
+def test_plans_that_compute_something_else_replace_nothing(refused, weights, machine, scale):
     machine.runs.scale = scale
-    assert "the plans differ from their graphs (logits: " in refused(graphs)
+    assert "the plans' logits differ from their network's by " in refused(weights)
+
+
+def test_plans_above_our_own_limit_are_kept_with_a_warning(build, weights, machine, tmp_path):
+    machine.runs.scale = 1.05
+    result = build(weights, "--out", tmp_path / "made")
+    assert result.exit_code == 0, result.output
+    check = read_manifest(tmp_path / "made", task="speech", runtime="tensorrt").check
+    assert 0.02 < check["logits_relative_error"] < 0.08
+    assert "logits_relative_error 0.05 is above 0.01, a limit that no GPU has confirmed" in check["warning"]
 
 
 @pytest.mark.slow
-def test_words_that_differ_replace_nothing(refused, graphs, machine):
+def test_words_that_differ_replace_nothing(refused, weights, machine):
     with mock.patch("steps.speech.plan_check.agreement", return_value=0.9):
-        found = refused(graphs, "--min-agreement", 0.95)
-    assert "agree with their graphs on 90.0% of the words, less than --min-agreement 0.95" in found
+        found = refused(weights, "--min-agreement", 0.95)
+    assert "agree with torch's words on 90.0%, less than --min-agreement 0.95" in found
 
 
-def test_an_operator_that_the_parser_lacks_is_named_before_the_build(refused, graphs, machine):
+def test_an_operator_that_the_parser_lacks_is_named_before_the_build(refused, weights, machine):
     with mock.patch("steps.tensorrt.operators.unsupported", return_value=["NonZero of float64", "Unique"]):
-        assert "lacks what" in (found := refused(graphs))
+        assert "lacks what" in (found := refused(weights))
     assert found.endswith("needs: NonZero of float64; Unique")
     assert machine.recorder.named("Builder.build_serialized_network") == []
 
@@ -192,45 +210,45 @@ def test_an_operator_that_the_parser_lacks_is_named_before_the_build(refused, gr
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--precision", "fp32"), "is fp16, and a plan has its graphs' precision: name --precision fp16"),
+        (("--precision", "fp32"), "is fp16, and a plan has its weights' precision: name --precision fp16"),
         (("--opt-batch", 5), "--opt-batch 5 is more than --max-batch 4"),
         (("--workspace-gib", -1), "--workspace-gib -1: above 0"),
     ],
 )
-def test_what_cannot_be_is_said_before_anything_is_built(refused, graphs, machine, arguments, words):
-    assert words in refused(graphs, *arguments)
+def test_what_cannot_be_is_said_before_anything_is_built(refused, weights, machine, arguments, words):
+    assert words in refused(weights, *arguments)
     assert machine.recorder.named("tensorrt.Builder") == []
 
 
-def test_a_machine_without_tensorrt_is_told_so(refused, graphs, monkeypatch):
+def test_a_machine_without_tensorrt_is_told_so(refused, weights, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorrt", None)
-    assert "TensorRT's Python package does not import" in refused(graphs)
+    assert "TensorRT's Python package does not import" in refused(weights)
 
 
-def test_a_machine_whose_torch_has_no_cuda_is_told_of_no_check(refused, build, graphs, machine, tmp_path):
+def test_a_machine_whose_torch_has_no_cuda_is_told_of_no_check(refused, build, weights, machine, tmp_path):
     with mock.patch("steps.tensorrt.run.DEVICE", "cuda"):
-        assert "torch has no CUDA here" in refused(graphs)
-        assert build(graphs, "--out", tmp_path / "unchecked", "--no-check").exit_code == 0
+        assert "torch has no CUDA here" in refused(weights)
+        assert build(weights, "--out", tmp_path / "unchecked", "--no-check").exit_code == 0
     manifest = read_manifest(tmp_path / "unchecked", task="speech", runtime="tensorrt")
     assert manifest.check == {"not run": "--no-check"}
     assert machine.runs.runs == []
 
 
 @pytest.mark.slow
-def test_graphs_of_a_checkpoint_are_made_first_and_stay_beside_the_plans(
+def test_weights_of_a_checkpoint_are_made_first_and_stay_beside_the_plans(
     build,
     checkpoint,
     audio,
-    graphs,
+    weights,
     tmp_path,
 ):
     def made(command, **_):
-        assert Path(command[1]).name == "speech_onnx.py"
+        assert Path(command[1]).name == "speech_torch.py"
         assert command[2:] == [
-            *(str(checkpoint), "--precision", "fp16", "--out", str(tmp_path / "onnx-fp16")),
+            *(str(checkpoint), "--precision", "fp16", "--out", str(tmp_path / "torch-fp16")),
             *("--audio", str(audio), "--contexts", "5,10"),
         ]
-        shutil.copytree(graphs, tmp_path / "onnx-fp16")
+        shutil.copytree(weights, tmp_path / "torch-fp16")
         return subprocess.CompletedProcess(command, 0)
 
     with mock.patch("subprocess.run", made):
@@ -239,4 +257,4 @@ def test_graphs_of_a_checkpoint_are_made_first_and_stay_beside_the_plans(
     assert (tmp_path / "tensorrt-fp16" / "decoder.plan").is_file()
     failed = subprocess.CompletedProcess([], 1)
     with mock.patch("subprocess.run", return_value=failed):
-        assert "no graphs, so no plans" in sentence(build(checkpoint, "--out", tmp_path / "other"))
+        assert "no weights, so no plans" in sentence(build(checkpoint, "--out", tmp_path / "other"))

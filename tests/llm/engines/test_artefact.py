@@ -153,6 +153,40 @@ def test_a_checkpoint_needs_the_gpus_that_it_is_spread_over(tmp_path: Path, engi
     assert "not cdcd" in refusal(tmp_path, engine, checkpoint_sha256="cdcd")
 
 
+def test_a_checkpoint_is_quantised_once(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "vllm", quantization="fp8") == (
+        "the checkpoint in DIR is fp8 already: take 'quantization' out, or name one of bf16, fp16, fp32"
+    )
+
+
+@pytest.mark.parametrize("engine", ["tensorrt_llm_pytorch", "vllm"])
+def test_heads_that_are_not_there(tmp_path: Path, engine: str) -> None:
+    heads = tmp_path / "heads"
+    sentence = refusal(tmp_path, engine, speculation="eagle3", draft_artefact=str(heads))
+    assert sentence.startswith(f"no built llm engine in {heads}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "limits"),
+    [
+        ({}, (256, 2048)),
+        ({"max_num_seqs": 9}, (9, 2048)),
+        ({"max_num_batched_tokens": 512}, (256, 512)),
+        ({"enable_chunked_prefill": False}, (256, 4096)),  # a prompt is one step
+        ({"speculation": "prompt_lookup", "num_assistant_tokens": 15}, (256, 4096)),
+    ],
+)
+def test_what_is_left_open_follows_from_the_card(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: Any, limits: tuple[int, int]
+) -> None:
+    monkeypatch.setattr(gpu_artefact, "visible_gpus", lambda: [L4, H100])
+    made = artefact(tmp_path / "made", "checkpoint")
+    found = gpu_artefact.checkpoint(
+        LlmSettings.model_validate({"engine": "vllm", "artefact": str(made)} | changes)
+    )
+    assert (found.max_num_seqs, found.max_num_batched_tokens) == limits
+
+
 def test_another_version_of_the_library(tensorrt_llm_double: SimpleNamespace, tmp_path: Path) -> None:
     PlayedLlm(tensorrt_llm_double)
     tensorrt_llm_double.module.__version__ = "1.3.0"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import threading
 from collections.abc import Iterator
@@ -17,14 +18,18 @@ from tests.llm.engine_core.rig import Loop
 from tests.llm.engines.tensorrt_llm.rig import H100, artefact
 from tests.llm.engines.vllm_rig import PlayedVllm
 from trimodal.llm.engines import artefact as gpu_artefact
+from trimodal.llm.engines import vllm as vllm_module
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Logprobs, Sampling, open_engine
 from trimodal.llm.engines.vllm import VllmRuntime
 from trimodal.llm.settings import LlmSettings
+from trimodal.runtimes import gpu_memory
+from trimodal.runtimes.jit_tools import JitTools
 
 
 @pytest.fixture
 def vllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedVllm]:
     monkeypatch.setattr(gpu_artefact, "visible_gpus", lambda: [H100] * 2)
+    monkeypatch.setattr(gpu_memory, "visible_gpus", lambda: [H100] * 2)
     with mock.patch.dict(os.environ):  # opening sets what vLLM reads when it is imported
         yield PlayedVllm(monkeypatch)
 
@@ -67,12 +72,108 @@ def test_it_is_opened_with_the_settings(vllm: PlayedVllm, tmp_path: Path) -> Non
         "enable_chunked_prefill": False,
         "max_num_seqs": 7,
         "max_num_batched_tokens": 999,
+        "quantization": None,
+        "speculative_config": None,
         "disable_log_stats": True,
         "enable_log_requests": False,
     }
     assert os.environ["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
     engine.close()
     assert len(vllm.recorder.named("AsyncLLM.shutdown")) == 1
+
+
+def test_batch_and_step_follow_from_the_card(vllm: PlayedVllm, tmp_path: Path) -> None:
+    engine = opened(vllm, tmp_path)
+    given = vllm.opened()
+    assert (given["max_num_seqs"], given["max_num_batched_tokens"]) == (512, 8192)
+    assert (engine.info.max_num_seqs, engine.info.max_num_batched_tokens) == (512, 8192)
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"speculation": "prompt_lookup", "num_assistant_tokens": 5, "max_ngram_size": 4},
+            {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4, "prompt_lookup_min": 2},
+        ),
+        (
+            {"speculation": "prompt_lookup", "num_assistant_tokens": 5, "max_ngram_size": 1},
+            {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 1, "prompt_lookup_min": 1},
+        ),
+        (
+            {"speculation": "eagle3", "num_assistant_tokens": 5},
+            {"method": "eagle3", "num_speculative_tokens": 5, "model": "HEADS"},
+        ),
+    ],
+)
+def test_speculation_in_its_words(
+    vllm: PlayedVllm, tmp_path: Path, changes: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    heads = artefact(tmp_path / "heads", "checkpoint")
+    engine = opened(vllm, tmp_path, draft_artefact=str(heads), **changes)
+    given: Any = vllm.opened()["speculative_config"]
+    assert given == expected | ({"model": str(heads)} if "model" in expected else {})
+    # It holds blocks for what it drafts, and refuses min_p itself, with an error of its own.
+    assert (engine.info.lookahead, engine.info.without_sampling) == (5, ("min_p",))
+    assert (engine.info.unstructured, engine.stats().speculating) == ("", True)
+    engine.close()
+
+
+def test_a_checkpoint_of_16_bits_is_quantised_while_it_is_loaded(vllm: PlayedVllm, tmp_path: Path) -> None:
+    opened(vllm, tmp_path, quantization="fp8").close()
+    assert vllm.opened()["quantization"] == "fp8"
+
+
+COMPILED = {"kernels": "0.6.12"}
+TOOLS = {"nvcc": "/usr/local/cuda/bin/nvcc", "ninja": "/opt/vllm/bin/ninja"}
+
+
+@pytest.mark.parametrize(
+    ("found", "variable"),
+    [
+        (COMPILED, None),
+        (TOOLS, None),
+        ({}, "0"),
+        ({"nvcc": TOOLS["nvcc"]}, "0"),
+        ({"ninja": TOOLS["ninja"]}, "0"),
+    ],
+)
+def test_flashinfer_samples_only_where_its_kernels_are_or_can_be_compiled(
+    vllm: PlayedVllm,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    found: dict[str, str],
+    variable: str | None,
+) -> None:
+    """Without nvcc vLLM 0.33.0 does not open: the sampler is compiled in its warm-up."""
+    tools = JitTools(**({"compiler": "", "nvcc": "", "ninja": "", "kernels": ""} | found))
+    monkeypatch.setattr(vllm_module, "find_jit_tools", lambda: tools)
+    monkeypatch.delenv("VLLM_USE_FLASHINFER_SAMPLER", raising=False)
+    opened(vllm, tmp_path).close()
+    assert os.environ.get("VLLM_USE_FLASHINFER_SAMPLER") == variable
+
+
+def test_an_operators_own_choice_of_the_sampler_stays(
+    vllm: PlayedVllm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vllm_module, "find_jit_tools", lambda: JitTools("", "", "", ""))
+    monkeypatch.setenv("VLLM_USE_FLASHINFER_SAMPLER", "1")
+    opened(vllm, tmp_path).close()
+    assert os.environ["VLLM_USE_FLASHINFER_SAMPLER"] == "1"
+
+
+def test_it_takes_what_the_other_models_left_free(
+    vllm: PlayedVllm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = dataclasses.replace(H100, index=1, free=41 << 30)
+    monkeypatch.setattr(gpu_memory, "visible_gpus", lambda: [H100, busy])
+    shares = []
+    for gpus in (1, 2):
+        opened(vllm, tmp_path / str(gpus), tensor_parallel_size=gpus).close()
+        shares.append(vllm.opened()["gpu_memory_utilization"])
+        vllm.recorder.calls.clear()
+    assert shares == pytest.approx([(79 - 1.5) / 80, (41 - 1.5) / 80], abs=1e-3)
 
 
 def test_a_grammar_in_its_words(vllm: PlayedVllm, tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Measures profile `cuda` on a GPU machine and writes a report."""
+"""Measures a GPU machine in parts, each in a process of its own, and writes a report."""

@@ -6,12 +6,14 @@ error.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trimodal.errors import ArtefactError
 from trimodal.runtimes.onnx_session import Device
@@ -21,19 +23,41 @@ LEAST_AGREEMENT = 0.95  # of images whose best class is the same
 LEAST_COSINE = 0.999
 LEAST_TEXTS = 0.8  # of windows with the same text: one close decision changes a word
 BATCHES = (1, 3, 16)  # alone, filled up to a size, and as large as served
+WORDS = ("the", "a", "cat", "dog", "house", "river", "reads", "builds", "old", "server", "of", "in")
+SAMPLE_RATE = 16_000
+
+
+def texts(words: int, count: int) -> list[str]:
+    """Different texts of so many words, the same in every run."""
+    rng = random.Random(words)
+    return [" ".join(rng.choices(WORDS, k=words)) for _ in range(count)]
+
+
+def windows(seconds: float, count: int) -> list[NDArray[np.float32]]:
+    """Different made-up sounds at 16 kHz, which rise and fall as speech does."""
+    rng = np.random.default_rng(0)
+    time = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
+    made = []
+    for _ in range(count):
+        pitch, pace, phase = rng.uniform((90, 2, 0), (250, 6, 6))
+        voice = sum(np.sin(2 * np.pi * pitch * tone * time) / tone for tone in range(1, 9))
+        noise = rng.normal(0, 0.02, len(time))
+        made.append((0.1 * voice * (1 + np.sin(pace * time + phase)) + noise).astype(np.float32))
+    return made
 
 
 def vision(directory: Path, device: Device) -> dict[str, float]:
     """Largest difference of a logit relative to the largest logit, and the share of equal best classes."""
-    from trimodal.bench.vision.sides import random_pixels
     from trimodal.vision.artefact import read_classifier
     from trimodal.vision.engines.protocol import open_engine
-    from trimodal.vision.settings import ClassifySettings
+    from trimodal.vision.settings import VisionSettings
 
-    artefact, pixels = read_classifier(directory), random_pixels(directory)
+    artefact = read_classifier(directory)
+    shape = (max(BATCHES), 3, artefact.input.height, artefact.input.width)
+    pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     given = {"artefact": str(directory), "warm_up_batch_sizes": (1, 4, 16)}
     ours, theirs = (
-        open_engine(artefact, ClassifySettings.model_validate(given | {"device": each}))
+        open_engine(artefact, VisionSettings.model_validate(given | {"device": each}))
         for each in (device, "cpu")
     )
     errors, same = [], []
@@ -50,13 +74,12 @@ def vision(directory: Path, device: Device) -> dict[str, float]:
 
 def embedding(directory: Path, device: Device) -> dict[str, float]:
     """Lowest cosine of a text's two vectors, over short and long texts."""
-    from trimodal.bench.embedding import random_texts
     from trimodal.embedding.engines.protocol import open_engine
     from trimodal.embedding.settings import EmbeddingSettings
 
-    texts = [text for words in (1, 16, 120, 400) for text in random_texts(words)[:16]]
+    asked = [text for words in (1, 16, 120, 400) for text in texts(words, 16)]
     ours, theirs = (
-        open_engine(directory, EmbeddingSettings(artefact=str(directory), device=each)).embed(texts).vectors
+        open_engine(directory, EmbeddingSettings(artefact=str(directory), device=each)).embed(asked).vectors
         for each in (device, "cpu")
     )
     lowest = float((ours * theirs).sum(1).min())
@@ -64,24 +87,21 @@ def embedding(directory: Path, device: Device) -> dict[str, float]:
     return {"lowest_cosine": lowest}
 
 
-def speech(directory: Path, device: Device, samples: Path) -> dict[str, float]:
+def speech(directory: Path, engine: str, device: Device) -> dict[str, float]:
     """Share of windows of 5 s with the same text."""
-    from trimodal.bench.speech.sides import cut_windows
-    from trimodal.bench.speech.utterances import read_utterances
-    from trimodal.manifest import read_manifest
     from trimodal.speech.engines.protocol import open_engine
     from trimodal.speech.settings import RecogniseSettings
     from trimodal.speech.values import Window
 
-    engine = read_manifest(directory, task="speech", runtime=None).runtime
-    windows = [Window(one) for one in cut_windows([one.samples for one in read_utterances(samples)], 5.0, 16)]
+    heard = [Window(one) for one in windows(5.0, 8)]
 
-    def texts(on: str) -> Sequence[str]:
+    def recognised(on: str) -> Sequence[str]:
         settings: dict[str, Any] = {"artefact": str(directory), "engine": engine, "device": on}
         with closing(open_engine(directory, RecogniseSettings.model_validate(settings))) as opened:
-            return [one.text for one in opened.recognise(windows)]
+            return [one.text for one in opened.recognise(heard)]
 
-    same = float(np.mean([ours == theirs for ours, theirs in zip(texts(device), texts("cpu"), strict=True)]))
+    pairs = zip(recognised(device), recognised("cpu"), strict=True)
+    same = float(np.mean([ours == theirs for ours, theirs in pairs]))
     _bound(same >= LEAST_TEXTS, f"texts are the same in {same:.3f} of the windows")
     return {"same_texts": same}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -11,30 +10,42 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from trimodal.runtimes.gpu_device import current_gpu
-from trimodal.runtimes.gpu_libraries import installed
-from trimodal.runtimes.onnx_session import Device
+from trimodal.bench.gpu_check.part import write_json
+from trimodal.errors import ServerError
+from trimodal.runtimes.gpu_device import visible_gpus
 
-PACKAGES = (
-    "onnxruntime-gpu", "onnxruntime", "ctranslate2", "faster-whisper", "torch", "nvidia-pytriton", "numpy",
-    "nvidia-cudnn-cu13", "nvidia-cublas", "nvidia-cuda-runtime", "nvidia-cublas-cu12", "tokenizers",
-)  # fmt: skip
 SUMMARY = {"rate", "p50", "p95", "p99"}
+ENDINGS = ("skipped", "error")
 
 
-def machine(device: Device) -> dict[str, Any]:
-    """Processor, GPU, driver and versions; `rehearsal` when the GPU had no part in it."""
-    gpu = current_gpu() if device == "cuda" else None
+def machine(device: str) -> dict[str, Any]:
+    """Processor, GPU and driver; `rehearsal` when the GPU has no part in it.
+
+    Raises:
+        ServerError: there is no GPU, or no driver.
+    """
+    told = {"gpu": "", "driver": ""}
+    if device == "cuda":
+        told = _gpu()
     return {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "rehearsal": device == "cpu",
-        "gpu": None if gpu is None else f"{gpu.name}, {gpu.memory / 2**30:.0f} GiB, SM {gpu.sm}",
-        "driver": None if gpu is None else gpu.driver,
+        **told,
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
-        "packages": {name: version for name in PACKAGES if (version := installed(name))},
     }
+
+
+def _gpu() -> dict[str, str]:
+    try:
+        import pynvml  # noqa: F401
+    except ImportError:
+        return {"gpu": "not told: nvidia-ml-py is not installed", "driver": ""}
+    if not (gpus := visible_gpus()):
+        raise ServerError("CUDA_VISIBLE_DEVICES hides every GPU")
+    gpu = gpus[0]
+    return {"gpu": f"{gpu.name}, {gpu.memory / 2**30:.0f} GiB, SM {gpu.sm}", "driver": gpu.driver}
 
 
 def _processor() -> str:
@@ -54,29 +65,51 @@ def rows(figures: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, Mapp
                 yield from rows(value, path)
 
 
+def others(figures: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, Any]]:
+    """Every figure that is in no summary, with the keys that lead to it; not what was asked for."""
+    for key, value in figures.items():
+        path = f"{name} {key}".strip()
+        if isinstance(value, Mapping):
+            if key != "plan" and not set(value) >= SUMMARY:
+                yield from others(value, path)
+        elif not isinstance(value, list) and path not in ("seconds", "machine"):
+            yield path, value
+
+
 def markdown(about: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
-    """Writes the report: the machine, then a table for each part. Times are in milliseconds."""
+    """Writes the report: the machine, then the steps of each part. Times are in milliseconds."""
     lines = ["# gpu_check", ""]
     if about["rehearsal"]:
         lines += ["**A rehearsal on the processor: its numbers say nothing of any GPU.**", ""]
-    packages = ", ".join(f"{name} {version}" for name, version in about["packages"].items())
-    lines += [f"- {key}: {about[key]}" for key in ("date", "gpu", "driver", "processor", "cores", "python")]
-    lines += [f"- packages: {packages}", ""]
+    lines += [f"- {key}: {value}" for key, value in about.items() if key != "rehearsal"] + [""]
     for name, part in parts.items():
         lines += [f"## {name}", ""]
+        for step, outcome in part["steps"].items():
+            ending = next((key for key in ENDINGS if key in outcome), None)
+            if ending:
+                lines += [f"**{step}** {ending}: {outcome[ending]}", ""]
+                continue
+            lines += [f"**{step}**, {outcome['seconds']} s", ""]
+            if told := ", ".join(f"{key} {_shown(value)}" for key, value in others(outcome)):
+                lines += [told, ""]
+            lines += _table(dict(rows(outcome)))
         if "error" in part:
-            lines += [f"Failed after {part['seconds']} s: {part['error']}", ""]
-            continue
-        made = part["artefact"]
-        lines += [f"{made['source']}, {made['precision']} (`{made['command']}`); {part['seconds']} s", ""]
-        if told := ", ".join(f"{key} {value:.5f}" for key, value in part.get("answers", {}).items()):
-            lines += [f"Answers against the processor's: {told}", ""]
-        lines += ["| case | items/s | p50 ms | p95 ms | p99 ms | ratio to |", "|---|---:|---:|---:|---:|---|"]
-        for case, one in rows(part["figures"]):
-            times = " | ".join(f"{one[key]:.2f}" for key in ("p50", "p95", "p99"))
-            lines.append(f"| {case} | {one['rate']:.1f} | {times} | {_ratio(one.get('ratio'))} |")
-        lines.append("")
+            lines += [f"**{name}** did not end well after {part['seconds']} s: {part['error']}", ""]
     return "\n".join(lines)
+
+
+def _table(cases: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    if not cases:
+        return []
+    lines = ["| case | items/s | p50 ms | p95 ms | p99 ms | ratio to |", "|---|---:|---:|---:|---:|---|"]
+    for case, one in cases.items():
+        times = " | ".join(f"{one[key]:.2f}" for key in ("p50", "p95", "p99"))
+        lines.append(f"| {case} | {one['rate']:.1f} | {times} | {_ratio(one.get('ratio'))} |")
+    return [*lines, ""]
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
 def _ratio(ratio: Any) -> str:
@@ -88,6 +121,5 @@ def _ratio(ratio: Any) -> str:
 def write(out: Path, about: Mapping[str, Any], parts: Mapping[str, Any]) -> None:
     """`gpu_check.json` and `gpu_check.md` in `out`, which is made."""
     out.mkdir(parents=True, exist_ok=True)
-    everything = {"machine": about, "parts": parts}
-    (out / "gpu_check.json").write_text(json.dumps(everything, indent=2, default=str) + "\n")
+    write_json(out / "gpu_check.json", {"machine": about, "parts": parts})
     (out / "gpu_check.md").write_text(markdown(about, parts))

@@ -24,6 +24,8 @@ from trimodal.llm.engines.protocol import (
     Sampling,
 )
 from trimodal.llm.settings import LlmSettings
+from trimodal.runtimes.gpu_memory import free_share
+from trimodal.runtimes.jit_tools import find_jit_tools
 
 _ENVIRONMENT = {
     # A forked core would inherit this process's connection to the service, and its threads' locks.
@@ -31,6 +33,9 @@ _ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
     "HF_HUB_OFFLINE": "1",  # what is served is in place
 }
+# FlashInfer's sampler is on by default and compiled at start, whether or not there is anything to compile it
+# with: without nvcc or ninja 0.33.0 does not open (vllm issue 49497).
+_OWN_SAMPLER = {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
 
 
 def open_vllm(settings: LlmSettings) -> Engine:
@@ -40,7 +45,8 @@ def open_vllm(settings: LlmSettings) -> Engine:
         OperatorError: the artefact is missing or another one, or GPUs are.
     """
     artefact = gpu_artefact.checkpoint(settings)
-    os.environ.update({**_ENVIRONMENT, **os.environ})  # read while vllm is imported
+    sampler = {} if find_jit_tools().flashinfer else _OWN_SAMPLER
+    os.environ.update({**_ENVIRONMENT, **sampler, **os.environ})  # read while vllm is imported
     import vllm  # noqa: F401 - here, and not on the loop's thread
 
     loop = LoopThread()
@@ -59,9 +65,12 @@ def open_vllm(settings: LlmSettings) -> Engine:
         name="vllm",
         num_kv_blocks=int(tokens) // block_tokens if tokens else int(config.cache_config.num_gpu_blocks),
         block_tokens=block_tokens,
-        max_num_seqs=settings.max_num_seqs,
+        max_num_seqs=artefact.max_num_seqs,
         max_model_len=int(config.model_config.max_model_len),  # as vLLM fitted it to its memory
+        lookahead=settings.drafted_tokens,
         max_top_logprobs=MAX_TOP_LOGPROBS,
+        max_num_batched_tokens=artefact.max_num_batched_tokens,
+        without_sampling=("min_p",) if settings.drafted_tokens else (),
     )
     return AsyncEngine(loop, runtime, info, settings.stall_timeout_s)
 
@@ -90,6 +99,7 @@ async def _open(settings: LlmSettings, artefact: GpuArtefact) -> VllmRuntime:
             """vLLM logs it itself."""
 
     usages: list[Usage] = []
+    gpus = settings.tensor_parallel_size * settings.pipeline_parallel_size
     arguments = AsyncEngineArgs(
         model=str(artefact.directory),
         skip_tokenizer_init=False,  # grammars need the tokens' texts
@@ -97,17 +107,34 @@ async def _open(settings: LlmSettings, artefact: GpuArtefact) -> VllmRuntime:
         kv_cache_dtype=settings.kv_cache_dtype,
         tensor_parallel_size=settings.tensor_parallel_size,
         pipeline_parallel_size=settings.pipeline_parallel_size,
-        gpu_memory_utilization=settings.gpu_memory_utilization,
+        gpu_memory_utilization=settings.gpu_memory_utilization or free_share(gpus),
         num_gpu_blocks_override=settings.num_kv_blocks or None,
         enable_prefix_caching=settings.enable_prefix_caching,
         enable_chunked_prefill=settings.enable_chunked_prefill,
-        max_num_seqs=settings.max_num_seqs,
-        max_num_batched_tokens=settings.max_num_batched_tokens,
+        max_num_seqs=artefact.max_num_seqs,
+        max_num_batched_tokens=artefact.max_num_batched_tokens,
+        quantization=settings.quantization or None,
+        speculative_config=_speculative(settings, artefact),
         disable_log_stats=True,  # its own log lines; the loggers passed below are called all the same
         enable_log_requests=False,  # prompts are not for logs
     )
     engine = AsyncLLM.from_engine_args(arguments, stat_loggers=[Usage])
     return VllmRuntime(engine, artefact.eos_ids, usages)
+
+
+def _speculative(settings: LlmSettings, artefact: GpuArtefact) -> dict[str, Any] | None:
+    """How tokens are drafted. Those that are kept have the distribution that they would have without."""
+    common = {"num_speculative_tokens": settings.num_assistant_tokens}
+    if settings.speculation == "eagle3":
+        return common | {"method": "eagle3", "model": str(artefact.draft)}
+    if settings.speculation == "prompt_lookup":
+        longest = settings.max_ngram_size
+        return common | {
+            "method": "ngram",
+            "prompt_lookup_max": longest,
+            "prompt_lookup_min": min(2, longest),
+        }
+    return None
 
 
 class VllmRuntime:

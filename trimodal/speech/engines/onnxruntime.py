@@ -17,7 +17,9 @@ from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.whisper.artefact import open_artefact, read_spec, read_tokens
 from trimodal.speech.whisper.features import Features
 from trimodal.speech.whisper.graphs import Floats, HostScores, Tokens, layer_names
+from trimodal.speech.whisper.greedy import HostGraphs
 from trimodal.speech.whisper.model import GraphWhisper
+from trimodal.speech.whisper.rows import Rules
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 # Takes rows out of all caches at once; artefacts of before it take theirs on the host.
@@ -85,7 +87,7 @@ class OnnxDecoding:
         self.length = 0  # tokens so far
 
     def step(self, tokens: Tokens) -> tuple[HostScores, Floats]:
-        """As in graphs.Decoding."""
+        """As in graphs.Steps."""
         graphs = self._graphs
         binding = graphs.decoder.io_binding()
         binding.bind_cpu_input("tokens", np.ascontiguousarray(tokens, np.int64))
@@ -138,4 +140,5 @@ def open_engine(directory: Path, settings: RecogniseSettings) -> GraphWhisper:
     graphs = WhisperGraphs(
         directory, device=settings.device, threads=settings.threads, command=manifest.command
     )
-    return GraphWhisper(graphs, tokens, shapes, spec, max_batch=settings.max_batch_windows)
+    rules = Rules.of(tokens, spec, shapes.positions)
+    return GraphWhisper(HostGraphs(graphs, rules), tokens, shapes, max_batch=settings.max_batch_windows)

@@ -45,6 +45,7 @@ ENGINES = {
     "ctranslate2": "trimodal.speech.engines.ctranslate2",
     "onnxruntime": "trimodal.speech.engines.onnxruntime",
     "tensorrt": "trimodal.speech.engines.tensorrt.engine",
+    "torch": "trimodal.speech.engines.torch.engine",
     "fake": "trimodal.speech.engines.fake",
 }
 

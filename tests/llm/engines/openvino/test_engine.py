@@ -208,6 +208,12 @@ def test_min_p_near_one_leaves_the_likeliest_token_alone(opened, prompts, solo):
     assert answers == solo[:4]
 
 
+def test_it_says_how_many_tokens_it_chose_for_a_step(opened, prompts, solo):
+    driver = opened(max_num_batched_tokens=0)
+    assert driver.engine.info.max_num_batched_tokens in range(128, 2049, 32)
+    assert driver.run(prompts[:4]) == solo[:4]
+
+
 def test_cached_tokens_are_true(opened, prompts):
     """One token a step: the steps to the first token are the prompt tokens that were computed."""
     driver = opened(max_num_batched_tokens=1)
@@ -247,6 +253,7 @@ def test_a_prompt_cancelled_half_way_leaves_no_unfilled_block_for_others(opened,
     assert not driver.tokens(cancelled)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [40, pytest.param(256, marks=pytest.mark.slow)])
 @SPECULATION
 def test_prompts_of_mixed_lengths_in_parts(opened, mixed, mixed_solo, monkeypatch, speculation, chunk):
@@ -326,6 +333,7 @@ def own_logprobs(prompt: list[int], made: list[int]) -> list[float]:
     return [float(row[id] - total) for row, id, total in zip(rows, made, sums, strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speculation", ["none", pytest.param("prompt_lookup", marks=pytest.mark.slow)])
 def test_log_probabilities_are_the_models_own_whatever_is_done_to_them_then(opened, speculation):
     """Temperature, filters, penalties and grammars choose; the probabilities are told as they were before."""

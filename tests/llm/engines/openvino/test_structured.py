@@ -74,6 +74,7 @@ def grammar(schema: Any) -> str:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speculation", ["none", pytest.param("prompt_lookup", marks=pytest.mark.slow)])
 def test_drawn_schemas_are_kept(
     opened: Callable[..., Engine], tokenizer: CheckpointTokenizer, speculation: str

@@ -10,8 +10,11 @@ import pytest
 
 from tests.llm.doubles.sinks import eventually
 from tests.llm.engines.tensorrt_llm.rig import H100, WARM_UP, PlayedLlm, ask, settings
+from tests.llm.engines.tensorrt_llm.rig import artefact as played_artefact
 from trimodal.llm.engines import artefact
 from trimodal.llm.engines.protocol import Engine, open_engine
+from trimodal.llm.settings import LlmSettings
+from trimodal.manifest import GpuTarget
 
 
 def opened_with(llm: PlayedLlm) -> dict[str, Any]:
@@ -35,6 +38,7 @@ def test_a_compiled_engine_is_opened_with_the_settings(llm: PlayedLlm, tmp_path:
     (call,) = llm.recorder.named("_tensorrt_engine.LLM")
     given: Any = dict(call.arguments)
     kv, scheduler = given.pop("kv_cache_config"), given.pop("scheduler_config")
+    knobs = given.pop("extended_runtime_perf_knob_config")
     assert given == {
         "model": str(chosen.artefact_directory),
         "skip_tokenizer_init": False,
@@ -48,11 +52,13 @@ def test_a_compiled_engine_is_opened_with_the_settings(llm: PlayedLlm, tmp_path:
     assert (kv.enable_block_reuse, kv.free_gpu_memory_fraction, kv.max_tokens) == (True, 0.5, 3200)
     assert (kv.host_cache_size, kv.dtype) == (1 << 30, "auto")
     assert scheduler.capacity_scheduler_policy.name == "MAX_UTILIZATION"
+    assert (knobs.cuda_graph_mode, knobs.cuda_graph_cache_size) == (True, 4)
     assert os.environ["TLLM_LOG_LEVEL"] == "WARNING"
     # With host blocks the reported maximum is not the GPU's: what is free while nothing runs is.
     info = engine.info
     assert (info.name, info.num_kv_blocks, info.block_tokens) == ("tensorrt_llm", 750, 32)
     assert (info.max_num_seqs, info.max_model_len, info.lookahead) == (4, 1500, 0)
+    assert info.max_num_batched_tokens == 1024
     engine.close()
 
 
@@ -80,7 +86,84 @@ def test_a_checkpoint_is_opened_by_the_pytorch_runtime(
     assert (given["kv_cache_config"].dtype, given["kv_cache_config"].enable_block_reuse) == ("fp8", False)
     assert given["kv_cache_config"].max_tokens is None
     assert engine.info.num_kv_blocks == 1000
+    graphs = given["cuda_graph_config"]
+    assert (graphs.enable_padding, graphs.max_batch_size) == (True, 4)
+    assert given["speculative_config"] is None
     engine.close()
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+@pytest.mark.parametrize("name", ["tensorrt_llm", "tensorrt_llm_pytorch"])
+def test_one_gpu_needs_no_process_of_mpi(
+    llm: PlayedLlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, gpus: int
+) -> None:
+    monkeypatch.setattr(artefact, "visible_gpus", lambda: [H100] * 2)
+    monkeypatch.delenv("TLLM_WORKER_USE_SINGLE_PROCESS", raising=False)
+    if name == "tensorrt_llm":
+        target = GpuTarget(sm="9.0", name=H100.name, count=gpus)
+        made = played_artefact(tmp_path, gpu=target)
+        chosen = LlmSettings(engine="tensorrt_llm", artefact=str(made), max_num_seqs=4)
+    else:
+        chosen = settings(tmp_path, name, tensor_parallel_size=gpus)
+    open_engine(chosen).close()
+    assert os.environ.get("TLLM_WORKER_USE_SINGLE_PROCESS") == ("1" if gpus == 1 else None)
+
+
+def test_an_operators_own_choice_of_processes_stays(
+    llm: PlayedLlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artefact, "visible_gpus", lambda: [H100])
+    monkeypatch.setenv("TLLM_WORKER_USE_SINGLE_PROCESS", "0")
+    open_engine(settings(tmp_path)).close()
+    assert os.environ["TLLM_WORKER_USE_SINGLE_PROCESS"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("name", "limits"), [("tensorrt_llm", (64, 8192)), ("tensorrt_llm_pytorch", (512, 8192))]
+)
+def test_batch_and_step_follow_from_the_card_within_what_was_built(
+    llm: PlayedLlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, limits: tuple[int, int]
+) -> None:
+    monkeypatch.setattr(artefact, "visible_gpus", lambda: [H100])
+    engine = open_engine(settings(tmp_path, name, max_num_seqs=0))
+    given = opened_with(llm)
+    assert (given["max_batch_size"], given["max_num_tokens"]) == limits
+    assert (engine.info.max_num_seqs, engine.info.max_num_batched_tokens) == limits
+    engine.close()
+
+
+def test_a_checkpoint_is_drafted_for(llm: PlayedLlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artefact, "visible_gpus", lambda: [H100])
+    heads = played_artefact(tmp_path / "heads", "checkpoint")
+    chosen = settings(
+        tmp_path,
+        "tensorrt_llm_pytorch",
+        speculation="eagle3",
+        draft_artefact=str(heads),
+        num_assistant_tokens=3,
+    )
+    engine = open_engine(chosen)
+    given = opened_with(llm)
+    eagle = given["speculative_config"]
+    assert (eagle.speculative_model, eagle.max_draft_len) == (str(heads), 3)
+    assert eagle.eagle3_one_model is False  # one model would answer sampled requests greedily
+    assert given["guided_decoding_backend"] is None
+    info = engine.info
+    assert (info.lookahead, info.unstructured, info.without_logprobs) == (3, "it speculates", "it speculates")
+    assert "repetition_penalty" in info.without_sampling
+    assert engine.stats().speculating
+    engine.close()
+
+
+def test_a_prompt_is_drafted_from_for_its_own_request_alone(
+    llm: PlayedLlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artefact, "visible_gpus", lambda: [H100])
+    open_engine(
+        settings(tmp_path, "tensorrt_llm_pytorch", speculation="prompt_lookup", max_ngram_size=5)
+    ).close()
+    ngram = opened_with(llm)["speculative_config"]
+    assert (ngram.max_draft_len, ngram.max_matching_ngram_size, ngram.is_public_pool) == (4, 5, False)
 
 
 def test_a_short_request_comes_before_all_figures_and_clients(llm: PlayedLlm, engine: Engine) -> None:

@@ -77,7 +77,7 @@ class TensorRTOnOnnx:
 
     Attributes:
         runs: (plan's graph, profile, shapes of the inputs) of every run, in order.
-        blocks: address → bytes of memory that may be used; empty: anything.
+        blocks: address → bytes that may be used there; empty: anything.
         refused: calls that are refused next, by name.
         scale: of logits, for a GPU that computes something else.
     """

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import onnx
 import pytest
 
-from tests.speech.engines.tensorrt.plans import (
-    DECODER,
-    ENCODER,
-    FRAMES,
-    LAYERS,
-    MAX_BATCH,
-    MEL,
-    PLACES,
-    write_plans,
-)
+from tests.speech.engines.tensorrt.on_onnx import write_plan
+from tests.speech.engines.tensorrt.plans import BUCKETS, FRAMES, MAX_BATCH, MEL, write_plans
 from tests.speech.engines.test_onnxruntime import WINDOWS, opened, same
 from tests.speech.whisper.checkpoints import CONTEXTS_S, LANGUAGES, edit_manifest
 from trimodal.errors import ArtefactError, ServerError, SettingsError
-from trimodal.speech.engines.tensorrt.memory import Memory
 from trimodal.speech.engines.tensorrt.session import TensorRTError
 from trimodal.speech.values import Window
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 # What does not depend on the library's names is tested with one version of them.
 NEWEST = pytest.mark.parametrize("tensorrt_double", ["11.4"], indirect=True)
-STEPS, PROMPTS = 0, 1  # profiles of the decoder
+OPENINGS = len(BUCKETS)  # a profile of the decoder; those before are of single tokens
 TEXTS = ["", "hello", "hello world what is a lambda"]
 MIXED = [
     Window(window.samples, ("", *LANGUAGES)[index % 4], TEXTS[index % 3], index // 4 % 2 == 1)
@@ -37,16 +30,16 @@ MIXED = [
 
 
 @pytest.fixture
-def artefact(graphs, tensorrt_double, tmp_path):
-    """The same graphs as plans: a profile for each context, one for single tokens, one for prompts."""
-    return write_plans(graphs, tmp_path, tensorrt_double.version)
+def artefact(static_plans, tensorrt_double, tmp_path):
+    """The network as plans: a profile for each context, for each number of rows, and for openings."""
+    return write_plans(static_plans, tmp_path, tensorrt_double.version)
 
 
 def tensorrt(directory, **settings):
     return opened(directory, "tensorrt", **({"device": "cuda", "max_batch_windows": MAX_BATCH} | settings))
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("temperature", [0.0, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_words_times_and_figures_are_those_of_onnx_runtime(artefact, runs, reference, temperature):
     engine = tensorrt(artefact)
     assert engine.contexts_s == tuple(CONTEXTS_S)
@@ -63,97 +56,40 @@ def test_each_run_is_in_the_profile_that_was_built_for_it(artefact, runs):
     engine.recognise(MIXED)
     encoded = {(profile, shapes["features"][2]) for name, profile, shapes in runs.runs if "encoder" in name}
     assert encoded == set(enumerate(FRAMES))
-    steps, prompts = (
-        [
-            (shapes["tokens"][1], shapes["past_key_0"][2])
-            for name, profile, shapes in runs.runs
-            if name == "decoder.onnx" and profile == number
-        ]
-        for number in (STEPS, PROMPTS)
-    )
+    decoded = [(profile, shapes) for name, profile, shapes in runs.runs if name == "decoder.onnx"]
+    steps = [(profile, shapes["tokens"]) for profile, shapes in decoded if profile < OPENINGS]
     assert len(steps) > 30
-    assert {count for count, _ in steps} == {1}
-    assert min(past for _, past in steps) >= 1
-    assert (1, 0) in prompts, "<|startoftranscript|>, with an empty past"
-    assert max(count for count, _ in prompts) > 4, "what was said before"
-    assert (3, 1) in prompts, "language, task, <|notimestamps|>"
+    assert {(profile, *shape) for profile, shape in steps} <= {
+        (profile, rows, 1) for profile, rows in enumerate(BUCKETS)
+    }
+    openings = {shapes["tokens"][1] for profile, shapes in decoded if profile == OPENINGS}
+    assert {1, 3} <= openings, "<|startoftranscript|>, then language, task, <|notimestamps|>"
+    assert max(openings) > 4, "what was said before"
+    assert {shapes["past_key_0"][2] for _, shapes in decoded} == {448}, "a capacity, not a length"
     engine.close()
 
 
-@NEWEST
-def test_logits_leave_the_gpu_at_the_first_step_alone_and_a_later_step_waits_once(
-    artefact, runs, monkeypatch
-):
+def test_a_step_is_told_nothing_again_but_to_run(artefact, runs, tensorrt_double):
+    """What a CUDA graph needs: the same shapes at the same addresses, whatever was decoded before."""
     engine = tensorrt(artefact)
-    fetches, fetch = [], Memory.fetch
-
-    def counted(self, *views):
-        fetches.append((len(runs.runs) - 1, [view.shape for view in views]))
-        return fetch(self, *views)
-
-    monkeypatch.setattr(Memory, "fetch", counted)
-    engine.recognise(MIXED)
-    begun = [at for at, (name, _, _) in enumerate(runs.runs) if name == "encoder.onnx"]
-    vocabulary = engine._graphs.vocabulary
-    logits = [at for at, shapes in fetches if any(shape[-1] == vocabulary for shape in shapes)]
-    assert logits == [at + 1 for at in begun], "silence and language, after <|startoftranscript|>"
-    later = 0
-    for at, (_, _, inputs) in enumerate(runs.runs):
-        if any(at <= first + 3 for first in begun if first <= at):
-            continue  # Openings, the first token, and the second, with which other tokens are banned.
-        rows, later = inputs["tokens"][0], later + 1
-        (shapes,) = [shapes for run, shapes in fetches if run == at]
-        assert shapes == [(rows,), (rows,), (rows, engine._graphs.aligned, 1, inputs["cross_key_0"][-1])]
-    assert later > 30
-    fetches.clear(), runs.runs.clear()
-    engine.recognise(MIXED, 0.5)
-    drawn = [at for at, shapes in fetches if shapes[0][-1] == vocabulary]
-    assert drawn == [at for at, (name, _, _) in enumerate(runs.runs) if name == "decoder.onnx"]
-    engine.close()
-
-
-def test_a_context_for_each_profile_and_only_what_changes_is_told_again(artefact, runs, tensorrt_double):
-    engine = tensorrt(artefact)
-    engine.recognise(MIXED)
+    windows = [Window(one.samples, "en") for one in WINDOWS[:2]]
+    engine.recognise(windows)
     recorder = tensorrt_double.recorder
-    created = recorder.named("ICudaEngine.create_execution_context")
-    assert len(created) == len(ENCODER) + len(DECODER)
     on_change = tensorrt_double.module.ExecutionContextAllocationStrategy.ON_PROFILE_CHANGE
+    created = recorder.named("ICudaEngine.create_execution_context")
     assert {call.arguments["strategy"] for call in created} == {on_change}
-    chosen = recorder.named("IExecutionContext.set_optimization_profile_async")
-    assert sorted(call.arguments["profile_index"] for call in chosen) == [0, 0, 1, 1]
-    calls = len(recorder.calls)
-    graphs = engine._graphs
-    decoding = graphs.start(np.zeros((2, MEL, FRAMES[0]), np.float32))
-    for token in ([[1]], [[2]], [[3]]):
-        decoding.step(np.array(token * 2))
-    last = max(at for at, call in enumerate(recorder.calls) if call.name.endswith("execute_async_v3"))
-    before = max(
-        at for at, call in enumerate(recorder.calls[:last]) if call.name.endswith("execute_async_v3")
-    )
-    assert before > calls
-    told = [call for call in recorder.calls[before + 1 : last]]
-    shapes = {call.arguments["name"] for call in told if call.name.endswith("set_input_shape")}
-    assert shapes == {f"past_{kind}_{layer}" for kind in ("key", "value") for layer in range(LAYERS)}
-    addresses = {call.arguments["name"] for call in told if call.name.endswith("set_tensor_address")}
-    assert addresses == shapes | {name.removeprefix("past_") for name in shapes}, "two sets that take turns"
-    engine.close()
-
-
-@NEWEST
-def test_rows_that_are_kept_go_on_as_if_alone(artefact, runs, graphs):
-    engine = tensorrt(artefact)
-    features = np.random.default_rng(0).normal(size=(3, MEL, FRAMES[0])).astype(np.float32)
-    decoding = engine._graphs.start(features)
-    decoding.step(np.array([[1, 2], [3, 4], [5, 6]]))
-    decoding.keep([2, 0])
-    scores, weights = decoding.step(np.array([[7], [8]]))
-    kept = scores.numpy()
-    for row, (index, tokens) in enumerate([(2, [5, 6, 7]), (0, [1, 2, 8])]):
-        alone = engine._graphs.start(features[index : index + 1])
-        scores, alignment = alone.step(np.array([tokens]))
-        np.testing.assert_allclose(kept[row], scores.numpy()[0], atol=1e-4)
-        np.testing.assert_allclose(weights[row, :, 0], alignment[0, :, -1], atol=1e-6)
+    begun = len(recorder.calls)
+    engine.recognise(windows)
+    assert len(recorder.named("ICudaEngine.create_execution_context")) == len(created)
+    calls = recorder.calls[begun:]
+    ran = Counter(id(call.instance) for call in calls if call.name.endswith("execute_async_v3"))
+    told = {
+        id(call.instance) for call in calls if call.name.endswith(("set_input_shape", "set_tensor_address"))
+    }
+    ((step, times),) = ran.most_common(1)
+    assert times > 5
+    assert step not in told
+    assert len(told) <= 1, "an opening's tensors alone are made anew"
     engine.close()
 
 
@@ -189,19 +125,19 @@ def test_a_refused_run_tells_tensorrts_words_and_the_next_one_is_whole(
 @pytest.mark.parametrize(
     ("rows", "frames", "tokens", "sentence"),
     [
-        (MAX_BATCH + 1, FRAMES[0], 1, "no profile of encoder.plan holds features 5×80×200"),
+        (MAX_BATCH + 1, FRAMES[0], 1, "5 windows at once, and there is memory for 4"),
         (1, FRAMES[0] + 2, 1, "no profile of encoder.plan holds features 1×80×202"),
         (1, FRAMES[0], 229, "no profile of decoder.plan holds tokens 1×229"),
-        (1, FRAMES[0], PLACES + 1, "449 tokens, and there are 448 places"),
+        (1, FRAMES[0], 449, "449 tokens, and there are 448 places"),
     ],
 )
 def test_what_no_profile_holds_is_refused_before_memory_is_touched(
     artefact, runs, rows, frames, tokens, sentence
 ):
     engine = tensorrt(artefact)
-    with pytest.raises(TensorRTError, match=sentence):
-        engine._graphs.start(np.zeros((rows, MEL, frames), np.float32)).step(
-            np.zeros((rows, tokens), np.int64)
+    with pytest.raises((TensorRTError, ValueError), match=sentence):
+        engine._graphs.start(np.zeros((rows, MEL, frames), np.float32)).open(
+            np.zeros((rows, tokens), np.int64), 0
         )
     engine.close()
 
@@ -210,7 +146,11 @@ def test_what_no_profile_holds_is_refused_before_memory_is_touched(
 @pytest.mark.parametrize(
     ("settings", "changes", "sentence"),
     [
-        ({"max_batch_windows": 5}, {}, "max_batch_windows 5 of 2 s: .*4×80×.*, not 5×80×200"),
+        (
+            {"max_batch_windows": 5},
+            {},
+            "max_batch_size 4, and max_batch_windows is 5: lower it, or raise max_batch_size and",
+        ),
         ({"precision": "fp16"}, {}, "is fp32, and the configuration asks for fp16"),
         ({"checkpoint_sha256": "abc"}, {}, "checkpoint with hash 0, not abc"),
         ({}, {"runtime_version": "10.13.0"}, "built with tensorrt 10.13.0, here is 11"),
@@ -219,7 +159,7 @@ def test_what_no_profile_holds_is_refused_before_memory_is_touched(
 )
 def test_a_misfit_is_one_sentence_with_the_command(artefact, runs, settings, changes, sentence):
     edit_manifest(artefact, **changes)
-    with pytest.raises(ArtefactError, match=f"{sentence}.*: build again with: make it again"):
+    with pytest.raises(ArtefactError, match=f"{sentence}.* build again with: make it again"):
         tensorrt(artefact, **settings)
     assert runs.runs == []
 
@@ -230,6 +170,41 @@ def test_a_damaged_plan_is_named(artefact, runs, tensorrt_double):
         tensorrt(artefact)
     tensorrt_double.recorder.raises("Runtime.deserialize_cuda_engine", MemoryError("no memory"))
     with pytest.raises(ArtefactError, match=r"cannot be opened \(no memory\)"):
+        tensorrt(artefact)
+
+
+@NEWEST
+def test_fewer_windows_than_it_was_built_for_take_its_own_buckets(artefact, runs, reference):
+    engine = tensorrt(artefact, max_batch_windows=3)
+    for found, one in zip(engine.recognise(MIXED), reference.recognise(MIXED), strict=True):
+        same(found, one)
+    assert {shapes["tokens"][0] for name, _, shapes in runs.runs if name == "decoder.onnx"} <= set(BUCKETS)
+    engine.close()
+
+
+@NEWEST
+def test_a_plan_whose_cache_grows_is_refused_in_one_sentence(artefact, runs, graphs):
+    """As build/speech_tensorrt.py made them before the cache had a fixed capacity."""
+    write_plan(artefact / "decoder.plan", graphs / "decoder.onnx", [])
+    with pytest.raises(ArtefactError, match=r"\(decoder\.plan lacks the tensor index, .*make it again"):
+        tensorrt(artefact)
+    model = onnx.load_from_string((artefact / "encoder.plan").read_bytes().partition(b"\n")[2])
+    del model.graph.output[-1]
+    onnx.save(model, artefact / "encoder.onnx")
+    write_plan(artefact / "encoder.plan", artefact / "encoder.onnx", [])
+    with pytest.raises(ArtefactError, match=r"\(encoder\.plan lacks the tensor cross_value_1, "):
+        tensorrt(artefact)
+
+
+@NEWEST
+def test_a_cache_without_a_fixed_capacity_is_refused(artefact, runs):
+    model = onnx.load_from_string((artefact / "decoder.plan").read_bytes().partition(b"\n")[2])
+    for value in model.graph.input:
+        if value.name.startswith("past_"):
+            value.type.tensor_type.shape.dim[2].dim_param = "past"
+    onnx.save(model, artefact / "decoder.onnx")
+    write_plan(artefact / "decoder.plan", artefact / "decoder.onnx", [])
+    with pytest.raises(ArtefactError, match=r"\(the plans leave free what is fixed: places\).*make it again"):
         tensorrt(artefact)
 
 

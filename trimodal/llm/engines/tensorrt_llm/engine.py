@@ -15,7 +15,11 @@ from trimodal.llm.engines.async_engine import AsyncEngine
 from trimodal.llm.engines.async_runtime import LoopThread
 from trimodal.llm.engines.protocol import MAX_TOP_LOGPROBS, Engine, EngineInfo
 from trimodal.llm.engines.tensorrt_llm.runtime import TensorRtLlmRuntime
-from trimodal.llm.engines.tensorrt_llm.speculation import drafted_tokens, speculative_config
+from trimodal.llm.engines.tensorrt_llm.speculation import (
+    checkpoint_speculation,
+    drafted_tokens,
+    speculative_config,
+)
 from trimodal.llm.settings import LlmSettings
 from trimodal.runtimes.gpu_fit import check_version
 
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
 
 # Read while it is imported: no line a request in the server's log, and what is served is in place.
 _ENVIRONMENT = {"TLLM_LOG_LEVEL": "WARNING", "HF_HUB_OFFLINE": "1"}
+# The PyTorch runtime verifies drafts with its own sampler, which knows temperature, top_k and top_p.
+_UNSPECULATED = ("min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
 
 
 def open_compiled(settings: LlmSettings) -> Engine:
@@ -35,16 +41,23 @@ def open_compiled(settings: LlmSettings) -> Engine:
     """
     artefact = gpu_artefact.compiled(settings)
     drafted = drafted_tokens(artefact, settings.lookahead_sizes)
-    os.environ.update({**_ENVIRONMENT, **os.environ})
+    _set_environment(artefact)
     import tensorrt_llm
 
     check_version(artefact.directory, artefact.manifest, tensorrt_llm.__version__)
     from tensorrt_llm._tensorrt_engine import LLM
+    from tensorrt_llm.llmapi import ExtendedRuntimePerfKnobConfig
 
     speculative = speculative_config(artefact, settings.lookahead_sizes)
     # Beside speculation grammars are refused, so nothing for them is opened.
     guided = {"guided_decoding_backend": None} if drafted else {}
-    llm = LLM(**_arguments(settings, artefact) | guided, speculative_config=speculative)
+    # Off by default, and then each of a step's kernels is launched by the processor. A graph is of one batch.
+    knobs = ExtendedRuntimePerfKnobConfig(cuda_graph_mode=True, cuda_graph_cache_size=artefact.max_num_seqs)
+    llm = LLM(
+        **_arguments(settings, artefact) | guided,
+        speculative_config=speculative,
+        extended_runtime_perf_knob_config=knobs,
+    )
     return _follow(settings, artefact, llm, drafted=drafted)
 
 
@@ -55,25 +68,43 @@ def open_pytorch(settings: LlmSettings) -> Engine:
         OperatorError: the artefact is missing or another one, or GPUs are.
     """
     artefact = gpu_artefact.checkpoint(settings)
-    os.environ.update({**_ENVIRONMENT, **os.environ})
+    _set_environment(artefact)
     from tensorrt_llm import LLM
+    from tensorrt_llm.llmapi import CudaGraphConfig
 
+    # By default it has graphs for 1 to 32, 64 and 128 sequences, and runs batches of other sizes without.
+    graphs = CudaGraphConfig(enable_padding=True, max_batch_size=artefact.max_num_seqs)
+    drafted = settings.drafted_tokens
+    guided = {"guided_decoding_backend": None} if drafted else {}
     llm = LLM(
-        **_arguments(settings, artefact),
+        **_arguments(settings, artefact) | guided,
+        cuda_graph_config=graphs,
+        speculative_config=checkpoint_speculation(settings, artefact),
         tensor_parallel_size=settings.tensor_parallel_size,
         pipeline_parallel_size=settings.pipeline_parallel_size,
         enable_iter_perf_stats=True,  # KV figures; off by default on this backend
     )
-    return _follow(settings, artefact, llm, drafted=0)
+    return _follow(settings, artefact, llm, drafted=drafted)
+
+
+def _set_environment(artefact: GpuArtefact) -> None:
+    """What the library reads while it is imported and opened; the operator's own settings stay.
+
+    With one GPU the executor runs in this process: by default MPI starts a rank for it, through a daemon in
+    a session of its own, which would hold the GPU's memory when this process is killed.
+    """
+    alone = {"TLLM_WORKER_USE_SINGLE_PROCESS": "1"} if artefact.gpus == 1 else {}
+    os.environ.update({**_ENVIRONMENT, **alone, **os.environ})
 
 
 def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, drafted: int) -> Engine:
     """The opened library, warm, with its KV pool's size known."""
+    compiled = settings.engine == "tensorrt_llm"
     runtime = TensorRtLlmRuntime(
         llm,
         artefact.eos_ids,
         host_cache=settings.host_cache_bytes > 0,
-        reused_blocks=settings.engine == "tensorrt_llm" and settings.enable_prefix_caching,
+        reused_blocks=compiled and settings.enable_prefix_caching,
     )
     loop = LoopThread()
     try:
@@ -87,13 +118,15 @@ def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, draft
         name=settings.engine,
         num_kv_blocks=kv.total if kv else settings.num_kv_blocks,
         block_tokens=kv.block_tokens if kv else artefact.block_tokens,
-        max_num_seqs=settings.max_num_seqs,
+        max_num_seqs=artefact.max_num_seqs,
         max_model_len=artefact.max_model_len,
         lookahead=drafted,
         unstructured="it speculates" if drafted else "",
         # The library would compute them of logits that a compiled engine keeps only if it is built to.
-        without_logprobs="it was compiled without" if settings.engine == "tensorrt_llm" else "",
+        without_logprobs=("it was compiled without" if compiled else "it speculates" if drafted else ""),
         max_top_logprobs=MAX_TOP_LOGPROBS,
+        max_num_batched_tokens=artefact.max_num_batched_tokens,
+        without_sampling=_UNSPECULATED if drafted and not compiled else (),
     )
     return AsyncEngine(loop, runtime, info, settings.stall_timeout_s)
 
@@ -117,7 +150,7 @@ def _arguments(settings: LlmSettings, artefact: GpuArtefact) -> dict[str, Any]:
         "kv_cache_config": kv_cache,
         "enable_chunked_prefill": settings.enable_chunked_prefill,
         "scheduler_config": SchedulerConfig(capacity_scheduler_policy=policy),
-        "max_batch_size": settings.max_num_seqs,
-        "max_num_tokens": settings.max_num_batched_tokens,
+        "max_batch_size": artefact.max_num_seqs,
+        "max_num_tokens": artefact.max_num_batched_tokens,
         "max_seq_len": artefact.max_model_len,
     }

@@ -1,6 +1,6 @@
-"""Configures the speculative decoding that a compiled engine was built with.
+"""Configures speculative decoding: as a compiled engine was built with, or as set for a checkpoint.
 
-The method is part of the engine; only lookahead's sizes may be chosen smaller. The manifest's
+Of a compiled engine the method is a part; only lookahead's sizes may be chosen smaller. The manifest's
 `extra.speculation` is written by build/steps/llm/speculation.py.
 """
 
@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trimodal.errors import ArtefactError
 from trimodal.llm.engines.artefact import GpuArtefact
+from trimodal.llm.settings import LlmSettings
 
 if TYPE_CHECKING:
-    from tensorrt_llm.llmapi import EagleDecodingConfig, LookaheadDecodingConfig, MedusaDecodingConfig
+    from tensorrt_llm.llmapi import (
+        EagleDecodingConfig,
+        LookaheadDecodingConfig,
+        MedusaDecodingConfig,
+        NGramDecodingConfig,
+    )
 
     Config: TypeAlias = EagleDecodingConfig | LookaheadDecodingConfig | MedusaDecodingConfig
 
@@ -77,6 +83,28 @@ def speculative_config(artefact: GpuArtefact, wanted: tuple[int, int, int] | Non
             eagle_choices=choices,
             use_dynamic_tree=choices is None,
             dynamic_tree_max_topK=_DYNAMIC_TOPK if choices is None else None,
+        )
+    return None
+
+
+def checkpoint_speculation(
+    settings: LlmSettings, artefact: GpuArtefact
+) -> EagleDecodingConfig | NGramDecodingConfig | None:
+    """What the PyTorch runtime's LLM class drafts with; imports TensorRT-LLM."""
+    from tensorrt_llm.llmapi import EagleDecodingConfig, NGramDecodingConfig
+
+    if settings.speculation == "eagle3":
+        # Heads that are a part of the model answer sampled requests greedily (1.2): here they are apart.
+        return EagleDecodingConfig(
+            max_draft_len=settings.num_assistant_tokens,
+            speculative_model=str(artefact.draft),
+            eagle3_one_model=False,
+        )
+    if settings.speculation == "prompt_lookup":
+        return NGramDecodingConfig(
+            max_draft_len=settings.num_assistant_tokens,
+            max_matching_ngram_size=settings.max_ngram_size,
+            is_public_pool=False,  # what one client wrote must not be drafted from for another
         )
     return None
 

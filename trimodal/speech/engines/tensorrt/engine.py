@@ -8,16 +8,23 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trimodal.errors import OperatorError, ServerError, SettingsError
-from trimodal.manifest import Manifest, Shape
+from trimodal.manifest import Manifest
 from trimodal.runtimes.gpu_device import visible_gpus
-from trimodal.runtimes.gpu_fit import check_gpu, check_shapes, check_version
-from trimodal.speech.engines.tensorrt.graphs import TensorRTGraphs
+from trimodal.runtimes.gpu_fit import check_gpu, check_limit, check_version
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.whisper.artefact import SpeechShapes, open_artefact, read_spec, read_tokens, unopened
+from trimodal.speech.whisper.buckets import bucket_sizes
 from trimodal.speech.whisper.features import FRAMES_PER_S
 from trimodal.speech.whisper.model import GraphWhisper
+from trimodal.speech.whisper.rows import Rules
+
+if TYPE_CHECKING:
+    from trimodal.speech.engines.torch.loop import DeviceGraphs
+
+BUILT_FOR = "max_batch_size"  # windows of one run at most: a key of the manifest's shapes
 
 
 def open_engine(directory: Path, settings: RecogniseSettings) -> GraphWhisper:
@@ -29,7 +36,7 @@ def open_engine(directory: Path, settings: RecogniseSettings) -> GraphWhisper:
     if settings.device != "cuda":
         raise SettingsError("parameter 'device': the engine tensorrt runs on a GPU, cuda only")
     manifest, shapes = open_artefact(directory, settings, runtime="tensorrt")
-    check_windows(directory, manifest, shapes, settings.max_batch_windows)
+    check_limit(directory, manifest, BUILT_FOR, "max_batch_windows", settings.max_batch_windows)
     check_gpu(directory, manifest, visible_gpus())
     check_version(directory, manifest, tensorrt_version())
     return open_plans(directory, manifest, shapes, settings.max_batch_windows, device="cuda")
@@ -39,29 +46,34 @@ def open_plans(
     directory: Path, manifest: Manifest, shapes: SpeechShapes, max_batch: int, *, device: str
 ) -> GraphWhisper:
     """What fits, opened, with its memory on torch's `device`. Raises ArtefactError: damaged, or no memory."""
+    tokens = read_tokens(
+        directory, manifest, shapes, multilingual=read_spec(directory, manifest).multilingual
+    )
+    graphs = open_graphs(directory, manifest, shapes, max_batch, device=device)
+    return GraphWhisper(graphs, tokens, shapes, max_batch=max_batch, one_at_a_time=True)
+
+
+def open_graphs(
+    directory: Path, manifest: Manifest, shapes: SpeechShapes, max_batch: int, *, device: str
+) -> DeviceGraphs:
+    """Plans and loop alone. Raises ArtefactError: damaged, or no memory."""
+    from trimodal.speech.engines.tensorrt.forward import TensorRTForward
+    from trimodal.speech.engines.torch.loop import DeviceGraphs
+
     spec = read_spec(directory, manifest)
     tokens = read_tokens(directory, manifest, shapes, multilingual=spec.multilingual)
-    frames = round(shapes.contexts_s[-1] * FRAMES_PER_S)
+    rules = Rules.of(tokens, spec, shapes.positions)
+    frames = [round(context_s * FRAMES_PER_S) for context_s in shapes.contexts_s]
+    # The plans' own: each has a profile. No memory for those above what is asked for.
+    built = bucket_sizes(int(manifest.shapes.get(BUILT_FOR, max_batch)))
+    largest = next((size for size in built if size >= max_batch), built[-1])
+    buckets = [size for size in built if size <= largest]
     try:
-        graphs = TensorRTGraphs(
-            directory, max_batch=max_batch, frames=frames, places=shapes.positions, device=device
-        )
+        return DeviceGraphs(TensorRTForward(directory), rules, buckets=buckets, frames=frames, device=device)
     except OperatorError:
         raise
     except Exception as error:  # TensorRT's refusals, torch's out of memory, CUDA's own.
         raise unopened(directory, manifest, error) from None
-    return GraphWhisper(graphs, tokens, shapes, spec, max_batch=max_batch, one_at_a_time=True)
-
-
-def check_windows(directory: Path, manifest: Manifest, shapes: SpeechShapes, max_batch: int) -> None:
-    """Raises: ArtefactError when the profiles do not hold `max_batch` windows of every context."""
-    for context_s in shapes.contexts_s:
-        frames = round(context_s * FRAMES_PER_S)
-        wanted: dict[str, Shape] = {
-            "encoder:features": (max_batch, shapes.mel_bins, frames),
-            "decoder:tokens": (max_batch, 1),
-        }
-        check_shapes(directory, manifest, wanted, f"max_batch_windows {max_batch} of {context_s:g} s")
 
 
 def tensorrt_version() -> str:

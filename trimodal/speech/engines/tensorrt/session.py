@@ -1,22 +1,22 @@
-"""Deserialises a TensorRT plan and runs it on given addresses in a given stream.
+"""Deserialises a TensorRT plan and runs it on given tensors in a given stream.
 
-One execution context for each optimisation profile, so that changing between prompts and steps copies
-nothing. trimodal.runtimes.gpu_fit has checked before that the plan fits this machine.
+An execution context for each kind of run, so that its shapes need not be told again, and a CUDA graph of it
+stays valid. trimodal.runtimes.gpu_fit has checked before that the plan fits this machine.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trimodal.manifest import Shape
 from trimodal.runtimes.gpu_fit import within
-from trimodal.speech.engines.tensorrt.memory import View
 
 if TYPE_CHECKING:
     import tensorrt
+    from torch import Tensor
 
 Range = tuple[Shape, Shape]  # smallest and largest
 
@@ -73,9 +73,9 @@ class Plan:
         self.halves = {name for name in names if engine.get_tensor_dtype(name) == trt.DataType.HALF}
         self._inputs = [name for name in names if engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT]
         self._ranges = [self._range(number) for number in range(engine.num_optimization_profiles)]
-        self._contexts: dict[int, tensorrt.IExecutionContext] = {}
-        # What each context was told last: a step changes the past alone.
-        self._told: dict[int, dict[str, tuple[Shape, int]]] = {}
+        self._contexts: dict[Hashable, tensorrt.IExecutionContext] = {}
+        # What each context was told last.
+        self._told: dict[Hashable, dict[str, tuple[Shape, int]]] = {}
 
     def close(self) -> None:
         """Frees the contexts' memory, then the weights."""
@@ -90,28 +90,37 @@ class Plan:
         wanted = ", ".join(f"{name} {'×'.join(map(str, shape))}" for name, shape in shapes.items())
         raise TensorRTError(f"no profile of {self._name} holds {wanted}")
 
-    def run(self, profile: int, tensors: Mapping[str, View], stream: int) -> None:
-        """Puts one run into the stream; what `tensors` names must live until the stream is through with it.
+    def run(self, kind: Hashable, tensors: Mapping[str, Tensor], stream: int) -> None:
+        """Puts one run into the stream; contiguous `tensors` must live until the stream is through with it.
 
-        Raises TensorRTError: TensorRT refuses a shape or an address, or the run.
+        Args:
+            kind: runs of one kind share a context, so they fit one profile, that of the first.
+
+        Raises:
+            TensorRTError: no profile holds the inputs, or TensorRT refuses one, or the run.
         """
-        context = self._context(profile, stream)
-        told = self._told[profile]
-        for name, view in tensors.items():
+        shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        context = self._context(kind, shapes, stream)
+        told = self._told[kind]
+        for name, tensor in tensors.items():
             shape, address = told.get(name, ((), 0))
-            if name in self._inputs and shape != view.shape and not context.set_input_shape(name, view.shape):
-                raise self._runtime.refusal(f"{self._name} does not take {name} of shape {view.shape}")
-            if address != view.address and not context.set_tensor_address(name, view.address):
+            new = name in self._inputs and shape != shapes[name]
+            if new and not context.set_input_shape(name, shapes[name]):
+                raise self._runtime.refusal(f"{self._name} does not take {name} of shape {shapes[name]}")
+            if address != tensor.data_ptr() and not context.set_tensor_address(name, tensor.data_ptr()):
                 raise self._runtime.refusal(f"{self._name} does not take the memory of {name}")
-            told[name] = view.shape, view.address
+            told[name] = shapes[name], tensor.data_ptr()
         if not context.execute_async_v3(stream):
             told.clear()  # Whatever state it is in: tell it all again.
             raise self._runtime.refusal(f"{self._name} was not run")
 
-    def _context(self, profile: int, stream: int) -> tensorrt.IExecutionContext:
+    def _context(
+        self, kind: Hashable, shapes: Mapping[str, Shape], stream: int
+    ) -> tensorrt.IExecutionContext:
         import tensorrt as trt
 
-        if profile not in self._contexts:
+        if kind not in self._contexts:
+            profile = self.profile({name: shapes[name] for name in self._inputs})
             # Memory for this profile alone: the default is as much as the largest of all needs.
             context = self._engine.create_execution_context(
                 trt.ExecutionContextAllocationStrategy.ON_PROFILE_CHANGE
@@ -120,8 +129,8 @@ class Plan:
                 raise self._runtime.refusal(f"no execution context of {self._name}")
             if not context.set_optimization_profile_async(profile, stream):
                 raise self._runtime.refusal(f"{self._name} does not take profile {profile}")
-            self._contexts[profile], self._told[profile] = context, {}
-        return self._contexts[profile]
+            self._contexts[kind], self._told[kind] = context, {}
+        return self._contexts[kind]
 
     def _range(self, profile: int) -> dict[str, Range]:
         ranges = {}

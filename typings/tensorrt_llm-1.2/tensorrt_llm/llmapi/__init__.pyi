@@ -7,10 +7,13 @@ from .llm import LLM as LLM
 from .llm import RequestOutput as RequestOutput
 from .llm_args import CalibConfig as CalibConfig
 from .llm_args import CapacitySchedulerPolicy as CapacitySchedulerPolicy
+from .llm_args import CudaGraphConfig as CudaGraphConfig
 from .llm_args import EagleDecodingConfig as EagleDecodingConfig
+from .llm_args import ExtendedRuntimePerfKnobConfig as ExtendedRuntimePerfKnobConfig
 from .llm_args import KvCacheConfig as KvCacheConfig
 from .llm_args import LookaheadDecodingConfig as LookaheadDecodingConfig
 from .llm_args import MedusaDecodingConfig as MedusaDecodingConfig
+from .llm_args import NGramDecodingConfig as NGramDecodingConfig
 from .llm_args import QuantAlgo as QuantAlgo
 from .llm_args import QuantConfig as QuantConfig
 from .llm_args import SchedulerConfig as SchedulerConfig

@@ -9,7 +9,17 @@ from typing_extensions import Self
 from ..builder import BuildConfig
 from ..executor.result import GenerationResult, IterationResult
 from ..sampling_params import SamplingParams
-from .llm_args import CalibConfig, KvCacheConfig, QuantConfig, SchedulerConfig, SpeculativeConfig
+from .llm_args import (
+    CalibConfig,
+    CudaGraphConfig,
+    EagleDecodingConfig,
+    ExtendedRuntimePerfKnobConfig,
+    KvCacheConfig,
+    NGramDecodingConfig,
+    QuantConfig,
+    SchedulerConfig,
+    SpeculativeConfig,
+)
 
 class RequestOutput(GenerationResult): ...
 
@@ -60,6 +70,7 @@ class _TrtLLM(BaseLLM):
         calib_config: CalibConfig | None = None,
         quant_config: QuantConfig | None = None,
         build_config: BuildConfig | None = None,
+        extended_runtime_perf_knob_config: ExtendedRuntimePerfKnobConfig | None = None,
     ) -> None: ...
     def save(self, engine_dir: str) -> None: ...
 
@@ -79,6 +90,8 @@ class _TorchLLM(BaseLLM):
         max_seq_len: int | None = None,
         max_num_tokens: int | None = 8192,
         enable_iter_perf_stats: bool = False,
+        cuda_graph_config: CudaGraphConfig | None = ...,
+        speculative_config: EagleDecodingConfig | NGramDecodingConfig | None = None,
     ) -> None: ...
 
 class LLM(_TorchLLM): ...

@@ -58,6 +58,32 @@ class KvCacheConfig:
         tokens_per_block: int = 32,
     ) -> None: ...
 
+class CudaGraphConfig:
+    batch_sizes: list[int] | None
+    max_batch_size: int
+    enable_padding: bool
+    def __init__(
+        self,
+        *,
+        batch_sizes: list[int] | None = None,
+        max_batch_size: int = 0,
+        enable_padding: bool = False,
+    ) -> None: ...
+
+class ExtendedRuntimePerfKnobConfig:
+    multi_block_mode: bool
+    enable_context_fmha_fp32_acc: bool
+    cuda_graph_mode: bool
+    cuda_graph_cache_size: int
+    def __init__(
+        self,
+        *,
+        multi_block_mode: bool = True,
+        enable_context_fmha_fp32_acc: bool = False,
+        cuda_graph_mode: bool = False,
+        cuda_graph_cache_size: int = 0,
+    ) -> None: ...
+
 class MedusaDecodingConfig:
     max_draft_len: int | None
     speculative_model: str | Path | None
@@ -80,6 +106,7 @@ class EagleDecodingConfig:
     dynamic_tree_max_topK: int | None
     num_eagle_layers: int | None
     max_non_leaves_per_layer: int | None
+    eagle3_one_model: bool | None
     def __init__(
         self,
         *,
@@ -90,6 +117,7 @@ class EagleDecodingConfig:
         dynamic_tree_max_topK: int | None = None,
         num_eagle_layers: int | None = None,
         max_non_leaves_per_layer: int | None = None,
+        eagle3_one_model: bool | None = True,
     ) -> None: ...
 
 class LookaheadDecodingConfig:
@@ -102,6 +130,22 @@ class LookaheadDecodingConfig:
         max_window_size: int = 4,
         max_ngram_size: int = 3,
         max_verification_set_size: int = 4,
+    ) -> None: ...
+
+class NGramDecodingConfig:
+    max_draft_len: int | None
+    max_matching_ngram_size: int
+    is_keep_all: bool
+    is_use_oldest: bool
+    is_public_pool: bool
+    def __init__(
+        self,
+        *,
+        max_draft_len: int | None = None,
+        max_matching_ngram_size: int = 2,
+        is_keep_all: bool = True,
+        is_use_oldest: bool = True,
+        is_public_pool: bool = True,
     ) -> None: ...
 
 SpeculativeConfig: TypeAlias = EagleDecodingConfig | LookaheadDecodingConfig | MedusaDecodingConfig | None

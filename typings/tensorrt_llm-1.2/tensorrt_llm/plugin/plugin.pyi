@@ -3,6 +3,7 @@ from typing import Literal
 
 class PluginConfig:
     gemm_plugin: Literal["auto", "float16", "float32", "bfloat16", "int32", "fp8", "nvfp4"] | None
+    low_latency_gemm_plugin: Literal["fp8"] | None
     reduce_fusion: bool
     tokens_per_block: int
     use_paged_context_fmha: bool
@@ -12,6 +13,7 @@ class PluginConfig:
         self,
         *,
         gemm_plugin: Literal["auto", "float16", "float32", "bfloat16", "int32", "fp8", "nvfp4"] | None = None,
+        low_latency_gemm_plugin: Literal["fp8"] | None = None,
         reduce_fusion: bool = False,
         tokens_per_block: int = 32,
         use_paged_context_fmha: bool = True,

@@ -1,4 +1,6 @@
 # vLLM 0.33.0, Python API: the part that this project calls. Signatures alone; see typings/README.md.
+from typing import Any
+
 class AsyncEngineArgs:
     def __init__(
         self,
@@ -18,6 +20,8 @@ class AsyncEngineArgs:
         max_num_batched_tokens: int | None = None,
         max_num_seqs: int | None = None,
         disable_log_stats: bool = False,
+        quantization: str | None = None,
+        speculative_config: dict[str, Any] | None = None,
         enforce_eager: bool = False,
         num_gpu_blocks_override: int | None = None,
         enable_chunked_prefill: bool | None = None,
