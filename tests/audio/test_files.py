@@ -77,6 +77,7 @@ def test_blocks_are_exact_whatever_the_resampler_gives(tmp_path):
     assert sum(lengths) == 5 * RATE
 
 
+@pytest.mark.slow
 def test_a_long_file_does_not_lie_in_memory(tmp_path):
     path = tmp_path / "long.flac"
     with soundfile.SoundFile(path, "w", 48_000, 2) as file:

@@ -15,6 +15,7 @@ from tritonclient.utils import triton_to_np_dtype
 
 from tests.doubles import pb_utils
 from tests.doubles.pb_utils import InferenceRequest, ResponseSender, TritonError
+from trimodal import trace
 from trimodal.errors import SettingsError
 
 MODEL = Path(__file__).parents[2] / "model_repository" / "speech"
@@ -115,9 +116,10 @@ def refusal(sender: ResponseSender) -> tuple[int, str]:
 
 
 def test_an_answer_has_the_tensors_of_the_config(speech):
-    (sender,) = speech.ask(chunk(start=True, end=True))
+    (sender,) = speech.ask(chunk(start=True, end=True, trace=True))
     told = answer(sender)
     assert set(told) == {output.name for output in CONFIG.output}
+    assert set(answer(speech.ask(chunk(start=True, end=True))[0])) == set(told) - {"trace"}, "not asked for"
     for output in CONFIG.output:
         kind = triton_to_np_dtype(model_config_pb2.DataType.Name(output.data_type).removeprefix("TYPE_"))
         array = told[output.name]
@@ -126,6 +128,20 @@ def test_an_answer_has_the_tensors_of_the_config(speech):
     assert told["committed"].item() == told["words"].item() == " naïve".encode()
     assert told["final"].item() is True
     assert told["received_s"].item() == 1.0
+
+
+def test_the_last_answer_of_a_traced_stream_tells_what_took_how_long(speech):
+    first = answer(speech.ask(chunk(start=True, trace=True))[0])
+    assert "trace" not in first
+    spans = trace.read(answer(speech.ask(chunk(end=True))[0]))
+    assert [one["name"] for one in spans] == ["take audio in"] * 2 + [
+        "window waits",
+        "window",
+        "take words in",
+    ]
+    for one, after in zip(spans, spans[1:], strict=False):
+        assert one["begin"] <= one["end"] <= after["begin"]
+    assert spans[3]["audio_s"] == pytest.approx(2 * NOISE.size / 16_000, abs=0.1)
 
 
 def test_words_are_on_the_clock_of_the_stream(speech):
@@ -201,6 +217,7 @@ def test_a_refused_end_ends_the_stream(speech):
 )
 def test_an_error_of_the_recogniser_is_told_with_its_code(speech, monkeypatch, error, code):
     monkeypatch.setattr("trimodal.speech.live.service.BACKOFF_S", 0.01)
+    monkeypatch.setattr("trimodal.speech.live.service.LOADING_S", 0.0)
     speech.recogniser.error = error
     (sender,) = speech.ask(chunk(start=True, end=True))
     assert refusal(sender) == (code, f"speech_recognize: {error}")

@@ -38,27 +38,43 @@ def reference(graphs: Path) -> Iterator[SpeechEngine]:
     engine.close()
 
 
+@pytest.fixture(scope="session")
+def torch_artefact(graphs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same checkpoint as FP32 weights for torch; tests that change one make their own."""
+    from tests.speech.engines.torch.artefacts import write_torch
+
+    return write_torch(graphs.parent / "checkpoint", tmp_path_factory.mktemp("torch") / "fp32")
+
+
+@pytest.fixture(scope="session")
+def static_plans(torch_artefact: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its network as plans of TensorRT's double; tests copy them."""
+    from tests.speech.engines.tensorrt.plans import write_static
+
+    return write_static(torch_artefact, tmp_path_factory.mktemp("plans"))
+
+
 @pytest.fixture
 def runs(tensorrt_double: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """TensorRT's double that computes, one GPU, memory on the processor, of which every block is known."""
+    """TensorRT's double that computes, one GPU, memory on the processor: of each run, its tensors' alone."""
     from tests.speech.engines.tensorrt.on_onnx import TensorRTOnOnnx
     from tests.speech.engines.tensorrt.plans import H200
     from trimodal.speech.engines.tensorrt import engine as engine_tensorrt
-    from trimodal.speech.engines.tensorrt.memory import Memory
+    from trimodal.speech.engines.tensorrt.session import Plan
 
     runs = TensorRTOnOnnx(tensorrt_double)
-    block, open_plans = Memory.block, engine_tensorrt.open_plans
+    run, open_plans = Plan.run, engine_tensorrt.open_plans
 
-    def known(self: Memory, count: int, dtype: Any) -> Any:
-        made = block(self, count, dtype)
-        runs.blocks[made.data_ptr()] = made.numel() * made.element_size()
-        return made
+    def known(self: Plan, kind: Any, tensors: Any, stream: int) -> None:
+        assert all(tensor.is_contiguous() for tensor in tensors.values())
+        runs.blocks = {each.data_ptr(): each.numel() * each.element_size() for each in tensors.values()}
+        run(self, kind, tensors, stream)
 
     def on_processor(*arguments: Any, device: str) -> Any:
         assert device == "cuda"
         return open_plans(*arguments, device="cpu")
 
-    monkeypatch.setattr(Memory, "block", known)
+    monkeypatch.setattr(Plan, "run", known)
     monkeypatch.setattr(engine_tensorrt, "open_plans", on_processor)
     monkeypatch.setattr(engine_tensorrt, "visible_gpus", lambda: [H200])
     return runs

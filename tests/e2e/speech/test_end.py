@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
-from tests.e2e.conftest import BOUND, own_processes, wait_until
+from tests.e2e.conftest import BOUND, own_processes, unsupervised, wait_until
 from tests.e2e.speech.streams import MODELS, Stream, changes, heard, metric, over_grpc, sentences, spelled
 from trimodal.client import Client
 from trimodal.client.values import LiveUpdate
@@ -70,8 +70,8 @@ def test_a_drain_waits_for_last_words_and_tells_live_streams(
 def test_a_killed_recogniser_is_an_error_for_every_stream_and_the_server_still_ends(
     no_leftovers: None, own_server: Callable[..., TritonServer]
 ) -> None:
-    """Triton 2.51 does not start a stub again, and calls the model ready: the operator has to restart it."""
-    server = own_server(MODELS, changes(batch_ms=100))
+    """Where it cannot be loaded again: Triton 2.51 does not start a stub again, and calls the model ready."""
+    server = unsupervised(own_server(MODELS, changes(batch_ms=100)))
     samples, _ = sentences(2, 12)
     told = r"speech_recognize: .*not healthy"
     with over_grpc(server) as line:

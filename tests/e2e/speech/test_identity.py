@@ -63,6 +63,7 @@ def same(alone: Sequence[Word], together: Sequence[Word]) -> None:
         assert abs(word.end - other.end) < FRAME_S
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "policy",
     ["live", *(pytest.param(policy, marks=pytest.mark.slow) for policy in POLICIES if policy != "live")],

@@ -108,6 +108,7 @@ async def test_streams_side_by_side_and_abandoned_ones(client):
     assert texts == [TEXT, "left"] * 4
 
 
+@pytest.mark.slow
 def test_the_command(server, talk, tmp_path):
     done = run("-m", "trimodal.cli.app", "transcribe", talk, "--url", server.grpc_url, "--format", "json")
     assert done.returncode == 0, done.stderr

@@ -85,3 +85,10 @@ def test_a_crowd_is_answered_once_each(bench):
     for answers in streams:
         assert "".join(answer.words() for answer in answers) == " 0 1 2 3 4 5"
         assert {answer.times for answer in answers} == {1}
+
+
+def test_a_stream_that_does_not_want_it_makes_no_span(bench, monkeypatch):
+    made = []
+    monkeypatch.setattr("trimodal.speech.live.stream.span", lambda *given, **more: made.append(given))
+    bench().send(start=True, end=True).wait()
+    assert not made

@@ -118,6 +118,23 @@ def test_windows_that_fail_twice_are_the_same_the_third_time_and_nothing_is_lost
     assert all(asked[at] is asked[at + 1] is asked[at + 2] for at in range(0, len(asked), 3))
 
 
+def test_a_recogniser_that_is_being_loaded_is_waited_for(bench, monkeypatch):
+    monkeypatch.setattr("trimodal.speech.live.service.BACKOFF_S", 0.001)
+    one = bench()
+    loading = Unavailable("speech_recognize: the model 'speech_recognize' is not ready; try again later")
+    one.recogniser.errors = [loading] * (MAX_FAILURES + 4)
+    assert one.send(start=True, end=True).wait().error is None
+    assert one.recogniser.calls == MAX_FAILURES + 5
+
+
+def test_but_not_for_ever(bench, monkeypatch):
+    monkeypatch.setattr("trimodal.speech.live.service.BACKOFF_S", 0.001)
+    monkeypatch.setattr("trimodal.speech.live.service.LOADING_S", 0.0)
+    one = bench()
+    one.recogniser.errors = [Unavailable("speech_recognize: not ready")] * MAX_FAILURES
+    assert isinstance(one.send(start=True, end=True).wait().error, Unavailable)
+
+
 def test_a_stream_that_cannot_be_heard_fails_with_the_recognisers_error(bench, monkeypatch):
     monkeypatch.setattr("trimodal.speech.live.service.BACKOFF_S", 0.01)
     one = bench()

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from trimodal.speech.whisper.graphs import HostScores
-from trimodal.speech.whisper.greedy import Greedy, Row
+from trimodal.speech.whisper.greedy import Greedy
+from trimodal.speech.whisper.rows import Row, Rules
 
 END, WORDS = 4, 4  # ids 0 to 3 are words
 
@@ -35,7 +36,7 @@ class Script:
 
 
 def decode(script, bounds, temperature=0.0, **options):
-    greedy = Greedy(**({"end": END, "never": [5], "not_first": [], "positions": 20} | options))
+    greedy = Greedy(Rules(**({"end": END, "never": [5], "not_first": [], "positions": 20} | options)))
     rows = [Row(most_tokens=bound) for bound in bounds]
     greedy.decode(rows, script, *script.logits(), temperature)
     return rows

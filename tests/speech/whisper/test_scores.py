@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trimodal.speech.engines.tensorrt.memory import Memory, View
-from trimodal.speech.engines.tensorrt.scores import Chooser, DeviceScores
 from trimodal.speech.whisper.graphs import HostScores, log_sum
 
 MAX_BATCH = 8
@@ -16,16 +14,28 @@ def on_host(logits):
     return HostScores(lambda: logits)
 
 
-def in_torch(logits, chooser=None):
-    """As a step leaves them: at the beginning of a block that is larger."""
-    import torch
+class InTorch:
+    """The device's choice, as the decode loop makes it without noise."""
 
-    memory = Memory("cpu")
-    block = memory.block(logits.size + 7, torch.float32)
-    return DeviceScores(chooser or Chooser(memory, MAX_BATCH, logits.shape[1]), memory.put(block, logits))
+    def __init__(self, logits):
+        self.logits = logits
+
+    def best(self, banned):
+        import torch
+
+        from trimodal.speech.engines.torch.bucket import draw
+
+        mask = torch.zeros(self.logits.shape[1])
+        mask[torch.from_numpy(banned)] = -torch.inf
+        logits = torch.from_numpy(self.logits)
+        tokens, chances = draw(logits, mask, torch.ones(1), torch.zeros_like(logits))
+        return tokens.numpy(), chances.numpy()
+
+    def numpy(self):
+        return self.logits
 
 
-BOTH = pytest.mark.parametrize("scores_of", [on_host, in_torch], ids=["host", "torch"])
+BOTH = pytest.mark.parametrize("scores_of", [on_host, InTorch], ids=["host", "torch"])
 
 
 def expected(logits, banned):
@@ -74,43 +84,7 @@ def test_of_equals_the_first_that_is_allowed(scores_of):
 
 def test_the_first_also_where_many_threads_would_share_the_work():
     for rows in (1, MAX_BATCH):
-        assert in_torch(np.zeros((rows, 51_865), np.float32)).best(np.arange(50))[0].tolist() == [50] * rows
-
-
-def test_a_mask_is_made_once_for_each_set_and_the_logits_are_not_fetched(monkeypatch):
-    import torch
-
-    memory = Memory("cpu")
-    made, fetched = [], []
-    block, fetch = Memory.block, Memory.fetch
-    monkeypatch.setattr(Memory, "block", lambda self, *a: made.append(a) or block(self, *a))
-    monkeypatch.setattr(Memory, "fetch", lambda self, *v: fetched.extend(v) or fetch(self, *v))
-    chooser = Chooser(memory, MAX_BATCH, 500)
-    for seed in range(4):
-        logits = np.random.default_rng(seed).normal(size=(3, 500)).astype(np.float32)
-        scores = DeviceScores(chooser, memory.put(torch.empty(1500), logits))
-        for banned in (np.arange(9), np.arange(5, 70), np.arange(9)):
-            assert scores.best(banned)[0].tolist() == expected(logits, banned)[0]
-    assert [count for count, _ in made] == [MAX_BATCH * 500, 500, 500]
-    assert {view.shape for view in fetched} == {(3,)}
-    assert len(fetched) == 4 * 2 * 2, "two vectors for each step and set: what was chosen is not chosen again"
-
-
-def test_what_was_expected_comes_with_the_rest_in_one_wait(monkeypatch):
-    import torch
-
-    logits = np.random.default_rng(0).normal(size=(2, 40)).astype(np.float32)
-    scores, fetches = in_torch(logits), []
-    fetch = Memory.fetch
-    monkeypatch.setattr(Memory, "fetch", lambda self, *v: fetches.append(len(v)) or fetch(self, *v))
-    (other,) = scores.prepare(np.array([3]), View(torch.arange(6.0), (2, 3)))
-    assert other.tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert scores.asked is None, "expected, and not asked yet"
-    assert scores.best(np.array([3]))[0].tolist() == expected(logits, [3])[0]
-    assert fetches == [3]
-    assert scores.best(np.array([4]))[0].tolist() == expected(logits, [4])[0]
-    assert fetches == [3, 2]
-    assert scores.asked.tolist() == [4]
+        assert InTorch(np.zeros((rows, 51_865), np.float32)).best(np.arange(50))[0].tolist() == [50] * rows
 
 
 def test_logits_are_brought_to_the_host_once_somebody_asks():

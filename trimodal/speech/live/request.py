@@ -26,6 +26,7 @@ class StreamOptions(BaseModel):
     Attributes:
         max_pending_s: audio that is not heard yet, above which answers wait; only less than the model's
             counts. 0: each chunk is answered once nothing of it is being heard.
+        trace: the last answer tells what took how long.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -38,6 +39,7 @@ class StreamOptions(BaseModel):
     max_pending_s: Annotated[float, Field(ge=0, le=3600)] | None = None
     sample_rate: int = SAMPLE_RATE
     channels: int = 1
+    trace: bool = False
 
 
 @dataclass(frozen=True, slots=True)

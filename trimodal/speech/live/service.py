@@ -25,6 +25,8 @@ from trimodal.speech.values import Recognition, Window
 LISTENERS = 2
 # Of the recogniser on one window, in a row: five seconds of it, then the stream fails. Nothing is skipped.
 MAX_FAILURES = 8
+# … but for a recogniser that is being loaded, as after the death of its process.
+LOADING_S = 60.0
 BACKOFF_S, MAX_BACKOFF_S = 0.2, 1.0
 JOIN_S = 5.0
 UNLOADING = "speech is being unloaded; start the stream again later"
@@ -116,6 +118,7 @@ class SpeechService:
             self._session(chunk),
             self._metrics,
             max_waiting_s=self._settings.max_pending_s,
+            trace=chunk.options.trace,
             clock=self._clock,
         )
         self._table.admit(stream)
@@ -190,9 +193,10 @@ class SpeechService:
     def _recognise(self, stream: LiveStream, window: Window) -> Recognition:
         """What is heard in `window`; a recogniser that fails is tried again a little later, a few times.
 
-        Raises RequestError: the window is wrong, it failed too often, or no client waits any more.
+        Raises RequestError: the window is wrong, it failed too often or is not there for too long, or no
+            client waits any more.
         """
-        failures = 0
+        failures, since = 0, time.monotonic()
         while True:
             self._metrics.windows_in_flight.increment(1)
             try:
@@ -203,7 +207,8 @@ class SpeechService:
                 self._metrics.windows_in_flight.increment(-1)
             self._metrics.retries.increment(1)
             failures += 1
-            if failures >= MAX_FAILURES or isinstance(told, InvalidArgument):
+            loading = isinstance(told, Unavailable) and time.monotonic() - since < LOADING_S
+            if isinstance(told, InvalidArgument) or (failures >= MAX_FAILURES and not loading):
                 raise told
             if self._closing.wait(min(BACKOFF_S * failures, MAX_BACKOFF_S)) or stream.closed:
                 raise told

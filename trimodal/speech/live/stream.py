@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from trimodal.audio.values import SAMPLE_RATE
@@ -15,6 +15,7 @@ from trimodal.speech.live.metrics import SpeechMetrics
 from trimodal.speech.live.request import MAX_CHUNK_S, Chunk
 from trimodal.speech.session.session import LiveSession, PlannedWindow, Update
 from trimodal.speech.values import Recognition
+from trimodal.trace import Span, span
 
 Outcome = Literal["finished", "failed", "idle", "restarted"]
 
@@ -93,6 +94,8 @@ class LiveStream:
     #   _queued            a `Recognise` is on its way
     #   _voiced_s          speech already counted
     #   _seen              when its client last sent or got something
+    #   _spans             what took how long; None: its client does not want to know
+    #   _out               when the window that is out went
 
     def __init__(
         self,
@@ -101,9 +104,10 @@ class LiveStream:
         metrics: SpeechMetrics,
         *,
         max_waiting_s: float,
+        trace: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`max_waiting_s`: audio that may wait in the inbox."""
+        """`max_waiting_s`: audio that may wait in the inbox. `trace`: its last answer has one."""
         self.id = number
         self.progress = Progress()
         self.due: float | None = None
@@ -119,7 +123,8 @@ class LiveStream:
         self._in_turn = False
         self._queued = False
         self._voiced_s = 0.0
-        self._began = self._seen = clock()
+        self._spans: list[Span] | None = [] if trace else None
+        self._began = self._seen = self._out = clock()
 
     @property
     def closed(self) -> bool:
@@ -156,6 +161,7 @@ class LiveStream:
             if self._in_turn or not self._inbox:  # it was closed since
                 return []
             self._in_turn = True
+            began = self._clock()
             chunk, self._pending_response = self._inbox.popleft()
             if self._state in ("open", "ending"):
                 self._session.feed(chunk.samples)
@@ -168,12 +174,15 @@ class LiveStream:
                 voiced_s = max(0.0, self._session.speech_s - self._voiced_s)
                 self._voiced_s += voiced_s
                 self._metrics.voiced.increment(voiced_s)
+            if self._spans is not None:
+                self._spans.append(span("take audio in", began, self._clock()))
             return self._next_actions()
 
     def next_window(self) -> PlannedWindow | None:
         """The window that is due now, with all audio until now; None when none is due any more."""
         with self._lock:
             self._queued = False
+            self._out = self._clock()
             return self._session.next_window() if self._state in ("open", "ending") else None
 
     def heard(self, planned: PlannedWindow, recognition: Recognition) -> list[Action]:
@@ -181,8 +190,11 @@ class LiveStream:
         with self._lock:
             if self._state in ("failed", "closed"):
                 return []
+            heard = self._clock()
             self._session.accept(planned, recognition)
             self._note_progress()
+            if self._spans is not None:
+                self._note_window(planned, heard)
             if self.due is not None:
                 self._metrics.turnaround.observe(self._clock() - self.due)
             self.due = None
@@ -233,7 +245,7 @@ class LiveStream:
         actions: list[Action] = []
         final = self._state == "ending" and not self._inbox
         if self._pending_response and not self._must_wait(final):
-            actions.append(Answer(self._pending_response, self._session.take(), final))
+            actions.append(Answer(self._pending_response, self._update(final), final))
             self._pending_response = None
             self._metrics.active_requests.increment(-1)
             if final:
@@ -245,6 +257,18 @@ class LiveStream:
             self._queued, self.due = True, self._clock()
             actions.append(Recognise())
         return actions
+
+    def _update(self, final: bool) -> Update:
+        update = self._session.take()
+        return replace(update, trace=tuple(self._spans)) if final and self._spans else update
+
+    def _note_window(self, planned: PlannedWindow, heard: float) -> None:
+        assert self._spans is not None
+        audio_s = (planned.end - planned.start) / SAMPLE_RATE
+        if self.due is not None:
+            self._spans.append(span("window waits", self.due, self._out))
+        self._spans.append(span("window", self._out, heard, audio_s=audio_s))
+        self._spans.append(span("take words in", heard, self._clock()))
 
     def _must_wait(self, final: bool) -> bool:
         """The last answer waits for all words; the others only while too much waits for a window."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trimodal import trace
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples, Word
 from trimodal.speech.session.policy import SegmentPolicy, Stretch, Timeline, VadPolicy
 from trimodal.speech.session.policy_agreement import AgreementPolicy, LivePolicy
@@ -22,6 +23,7 @@ from trimodal.speech.session.transcript import SpokenWord, Transcript, on_stream
 from trimodal.speech.session.vad import SpeechDetector
 from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import Recognition, Window
+from trimodal.trace import Span
 
 POLICIES: dict[PolicyName, type[SegmentPolicy]] = {
     "live": LivePolicy,
@@ -54,12 +56,14 @@ class Update:
         tentative: the whole present guess of what follows them.
         received_s: audio taken in.
         lag_s: received_s less the end of the last committed word; 0 before any.
+        trace: what took how long, for a client that wants it.
     """
 
     committed: tuple[Word, ...]
     tentative: tuple[Word, ...]
     received_s: float
     lag_s: float
+    trace: Sequence[Span] = ()
 
     def tensors(self, *, final: bool) -> dict[str, NDArray[Any]]:
         """Output name → array [1, n]; the names and types of model_repository/speech/config.pbtxt."""
@@ -78,7 +82,8 @@ class Update:
             "lag_s": ([self.lag_s], np.float64),
             "final": ([final], np.bool_),
         }
-        return {name: np.array([row], kind) for name, (row, kind) in rows.items()}
+        found: dict[str, NDArray[Any]] = {name: np.array([row], kind) for name, (row, kind) in rows.items()}
+        return found | {trace.NAME: trace.column(self.trace)[trace.NAME][None]} if self.trace else found
 
 
 def _joined(words: Sequence[Word]) -> bytes:

@@ -44,6 +44,22 @@ class SpeechShapes(BaseModel):
         return tuple(sorted(contexts_s))
 
 
+class NetworkSpec(BaseModel):
+    """What a network is beside the shapes of its weights: `extra.network` of a torch artefact's manifest.
+
+    Attributes:
+        alignment_heads: (layer, head) of the decoder whose attention follows the audio.
+        embed_scale: factor of the decoder's token embeddings.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    encoder_heads: Annotated[int, Field(ge=1)]
+    decoder_heads: Annotated[int, Field(ge=1)]
+    alignment_heads: Annotated[tuple[tuple[int, int], ...], Field(min_length=1)]
+    embed_scale: float = 1.0
+
+
 class GenerationSpec(BaseModel):
     """What decoding needs beside the weights: `extra` of the manifest of graphs that this package decodes."""
 
@@ -52,6 +68,12 @@ class GenerationSpec(BaseModel):
     multilingual: bool
     suppressed: tuple[int, ...]
     suppressed_first: tuple[int, ...]
+
+
+class TorchSpec(GenerationSpec):
+    """`extra` of a torch artefact's manifest."""
+
+    network: NetworkSpec
 
 
 def open_artefact(
@@ -78,6 +100,11 @@ def read_shapes(directory: Path, manifest: Manifest) -> SpeechShapes:
 def read_spec(directory: Path, manifest: Manifest) -> GenerationSpec:
     """Which tokens may be written. Raises: ArtefactError when the manifest does not say; names it."""
     return _validated(GenerationSpec, directory, manifest, "extra")
+
+
+def read_network(directory: Path, manifest: Manifest) -> TorchSpec:
+    """The same, and the network. Raises: ArtefactError when the manifest does not say; names it."""
+    return _validated(TorchSpec, directory, manifest, "extra")
 
 
 def read_tokens(

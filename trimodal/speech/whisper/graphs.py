@@ -1,6 +1,6 @@
-"""Defines the protocol of Whisper's graphs: encode once, then tokens in, scores and attention out.
+"""Defines the protocols of Whisper's graphs: audio in, texts out; or step by step, for a host that chooses.
 
-Caches and logits stay where the runtime computes; only tokens, choices and alignment are copied.
+Caches stay where the runtime computes; only tokens, choices and alignment are copied.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimodal.speech.whisper.features import Features
+from trimodal.speech.whisper.rows import Row
 
 Floats = NDArray[np.float32]
 Tokens = NDArray[np.int64]
@@ -35,7 +36,7 @@ class Scores(Protocol):
         """Logits float32[rows, vocabulary] on the host, banned tokens with them; on a GPU a large copy."""
 
 
-class Decoding(Protocol):
+class Steps(Protocol):
     """A batch of rows that are decoded together; all have had the same number of tokens."""
 
     @property
@@ -52,6 +53,36 @@ class Decoding(Protocol):
 
     def keep(self, rows: Sequence[int]) -> None:
         """Drops all rows but these, whose numbers become 0, 1, …"""
+
+
+class StepGraphs(Protocol):
+    """Encoder and decoder of one model, opened, for a host that chooses each token."""
+
+    def start(self, features: Features) -> Steps:
+        """Encodes features float32[rows, mel, frames]; all its rows, without tokens yet."""
+
+    def close(self) -> None:
+        """Frees weights and buffers."""
+
+
+class Decoding(Protocol):
+    """A batch of rows whose texts are written together."""
+
+    def open(self, tokens: Tokens, at: int) -> Floats:
+        """Appends the first tokens int64[rows, n]; attention is kept from token `at` on.
+
+        Returns:
+            Logits float32[rows, vocabulary] after token `at`, on the host.
+        """
+
+    def follow(self, tokens: Tokens) -> None:
+        """Appends tokens int64[rows, n] whose attention is kept."""
+
+    def write(self, rows: Sequence[Row], temperature: float) -> None:
+        """Decodes each row to its end or its bound; puts tokens and attention into it.
+
+        Temperature 0 takes the most probable token, above it one is drawn by the row's own generator.
+        """
 
 
 class Graphs(Protocol):

@@ -1,71 +1,45 @@
-"""Decodes a batch greedily: token by token, each row to its own end.
+"""Decodes a batch greedily on the host: token by token, each row to its own end.
 
 A row's tokens do not depend on its neighbours; rows share the matrix products only.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import numpy as np
 
-from trimodal.speech.whisper.graphs import Decoding, Floats, Scores, log_probabilities, without
-
-SEED = 0
-
-
-@dataclass(slots=True)
-class Row:
-    """What one row of a batch has written.
-
-    Attributes:
-        most_tokens: its bound.
-        tokens, chances: written, without the end token, and with which probability among the allowed ones.
-        log_probability: sum over all of them and the end token.
-        attention: float32[heads, n, positions] of every run of the decoder that concerns the text.
-    """
-
-    most_tokens: int
-    log_probability: float = 0.0
-    tokens: list[int] = field(default_factory=list)
-    chances: list[float] = field(default_factory=list)
-    attention: list[Floats] = field(default_factory=list)
-    draws: np.random.Generator = field(default_factory=lambda: np.random.default_rng(SEED))
-    ended: bool = False
-
-    def take(self, token: int, log_probability: float, *, end: int) -> None:
-        """Appends a token; the row has ended with the last that its length allows, or with <|endoftext|>."""
-        self.log_probability += log_probability
-        if token != end:
-            self.tokens.append(token)
-            self.chances.append(math.exp(log_probability))
-        self.ended = token == end or len(self.tokens) >= self.most_tokens
+from trimodal.speech.whisper.features import Features
+from trimodal.speech.whisper.graphs import (
+    Floats,
+    Scores,
+    StepGraphs,
+    Steps,
+    Tokens,
+    log_probabilities,
+    without,
+)
+from trimodal.speech.whisper.rows import Row, Rules
 
 
 class Greedy:
-    """Which tokens may be taken, and how a batch of rows takes them."""
+    """How a batch of rows takes its tokens."""
 
-    def __init__(self, *, end: int, never: Iterable[int], not_first: Iterable[int], positions: int) -> None:
-        """`never` may not be made at all, `not_first` not as the first; `positions` hold prompt and text."""
-        self._end = end
-        self._never = np.array(sorted(set(never)), np.int64)
-        self._not_first = np.array(sorted({*self._never.tolist(), *not_first}), np.int64)
-        self._positions = positions
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
 
     def decode(
-        self, rows: list[Row], decoding: Decoding, scores: Scores, attention: Floats, temperature: float
+        self, rows: list[Row], decoding: Steps, scores: Scores, attention: Floats, temperature: float
     ) -> None:
         """Token by token until every row has ended; those that have are dropped once they are half."""
         alive = list(rows)
-        longest = min(self._positions // 2, self._positions - decoding.length)
+        longest = self._rules.longest(decoding.length)
         for step in range(longest):
             made = self._choose(alive, scores, temperature, first=step == 0)
             for index, row in enumerate(alive):
                 if not row.ended:
                     row.attention.append(attention[index])
-                    row.take(*made[index], end=self._end)
+                    row.take(*made[index], end=self._rules.end)
             going = [index for index, row in enumerate(alive) if not row.ended]
             if not going or step + 1 == longest:
                 return
@@ -78,7 +52,7 @@ class Greedy:
         self, rows: list[Row], scores: Scores, temperature: float, *, first: bool
     ) -> list[tuple[int, float]]:
         """Each row's next token, and its log-probability among those that may be made."""
-        banned = self._not_first if first else self._never
+        banned = self._rules.not_first if first else self._rules.never
         if temperature:  # The largest of logits and such noise is a draw from their softmax.
             allowed = without(scores.numpy(), banned)
             noise = [row.draws.gumbel(size=allowed.shape[1]) for row in rows]
@@ -87,3 +61,51 @@ class Greedy:
         else:
             tokens, chances = scores.best(banned)
         return list(zip(tokens.tolist(), chances.tolist(), strict=True))
+
+
+class HostGraphs:
+    """As graphs.Graphs, over graphs that run a step at a time: the host chooses every token."""
+
+    def __init__(self, graphs: StepGraphs, rules: Rules) -> None:
+        self._graphs = graphs
+        self._greedy = Greedy(rules)
+
+    def start(self, features: Features) -> HostDecoding:
+        """As in graphs.Graphs."""
+        return HostDecoding(self._graphs.start(features), self._greedy)
+
+    def close(self) -> None:
+        """As in graphs.Graphs."""
+        self._graphs.close()
+
+
+class HostDecoding:
+    """As graphs.Decoding."""
+
+    def __init__(self, steps: Steps, greedy: Greedy) -> None:
+        self._steps = steps
+        self._greedy = greedy
+        self._opening: list[Floats] = []  # its attention
+        self._scores: Scores | None = None
+
+    def open(self, tokens: Tokens, at: int) -> Floats:
+        """As in graphs.Decoding; another run for what comes after `at`."""
+        self._scores, attention = self._steps.step(tokens[:, : at + 1])
+        logits = self._scores.numpy()
+        self._opening.append(attention[:, :, at:])
+        if at + 1 < tokens.shape[1]:
+            self.follow(tokens[:, at + 1 :])
+        return logits
+
+    def follow(self, tokens: Tokens) -> None:
+        """As in graphs.Decoding."""
+        self._scores, attention = self._steps.step(tokens)
+        self._opening.append(attention)
+
+    def write(self, rows: Sequence[Row], temperature: float) -> None:
+        """As in graphs.Decoding."""
+        assert self._scores is not None, "nothing was opened"
+        *before, attention = self._opening
+        for index, row in enumerate(rows):
+            row.attention += [weights[index] for weights in before]
+        self._greedy.decode(list(rows), self._steps, self._scores, attention, temperature)

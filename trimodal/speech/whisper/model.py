@@ -1,6 +1,6 @@
-"""Runs Whisper over the two graphs of any runtime: a batch of windows becomes timed words.
+"""Runs Whisper over the networks of any runtime: a batch of windows becomes timed words.
 
-Word times come from the attention of decoding itself, so no second pass aligns them. With FP32 graphs a
+Word times come from the attention of decoding itself, so no second pass aligns them. In FP32 a
 window's result does not depend on its neighbours; in fewer bits a close decision may change.
 """
 
@@ -17,21 +17,21 @@ import numpy as np
 from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.speech.values import Recognition, Window, batches
 from trimodal.speech.whisper.alignment import token_path
-from trimodal.speech.whisper.artefact import GenerationSpec, SpeechShapes
+from trimodal.speech.whisper.artefact import SpeechShapes
 from trimodal.speech.whisper.features import HOP, log_mel_batch, smallest_context
 from trimodal.speech.whisper.graphs import Floats, Graphs, log_sum
-from trimodal.speech.whisper.greedy import Greedy, Row
+from trimodal.speech.whisper.rows import Row
 from trimodal.speech.whisper.tokens import WhisperTokens
 from trimodal.speech.whisper.word_timestamps import compression_ratio, most_tokens, timed_words, token_starts
 
 
 @dataclass(slots=True)
 class Heard:
-    """A window on its way through a batch; `opening` are the tokens of the decoder's next run."""
+    """A window on its way through a batch; `before` is what was said before, and <|startoftranscript|>."""
 
     window: Window
     row: Row
-    opening: list[int]
+    before: list[int]
     language: str = ""
     no_speech: float = 0.0
 
@@ -44,11 +44,6 @@ class Heard:
         """The language of its text."""
         return self.window.written_in(self.language)
 
-    @property
-    def made(self) -> int:
-        """Tokens, <|endoftext|> with them unless a bound ended the text: a run each, after the opening's."""
-        return len(self.row.attention) - 1
-
 
 class GraphWhisper:
     """One model and its vocabulary. Calls may come from several threads."""
@@ -58,7 +53,6 @@ class GraphWhisper:
         graphs: Graphs,
         tokens: WhisperTokens,
         shapes: SpeechShapes,
-        spec: GenerationSpec,
         *,
         max_batch: int,
         one_at_a_time: bool = False,
@@ -69,12 +63,6 @@ class GraphWhisper:
         self._tokens = tokens
         self._shapes = shapes
         self._max_batch = max_batch
-        self._greedy = Greedy(
-            end=tokens.end,
-            never=[*spec.suppressed, *tokens.never_made()],
-            not_first=spec.suppressed_first,
-            positions=shapes.positions,
-        )
         self.contexts_s = shapes.contexts_s
         self.languages = tuple(tokens.languages) or ("en",)
 
@@ -83,7 +71,7 @@ class GraphWhisper:
         all_heard = [self._prepared(window) for window in windows]
         for batch in batches(
             all_heard,
-            lambda heard: (smallest_context(self.contexts_s, heard.samples), len(heard.opening)),
+            lambda heard: (smallest_context(self.contexts_s, heard.samples), len(heard.before)),
             self._max_batch,
         ):
             self._run(batch, temperature)
@@ -97,8 +85,8 @@ class GraphWhisper:
         room = self._shapes.positions // 2 - 1  # for what was said before, as openai-whisper allows
         prompt = self._tokens.prompt(self.languages[0], window.prompt, room)
         # What comes after <|startoftranscript|> waits for the language.
-        opening = prompt[: prompt.index(self._tokens.start) + 1]
-        return Heard(window, Row(most_tokens=0), opening)  # the bound, too
+        before = prompt[: prompt.index(self._tokens.start) + 1]
+        return Heard(window, Row(most_tokens=0), before)  # the bound, too
 
     def _run(self, batch: list[Heard], temperature: float) -> None:
         """Everything for windows of one context and one length of what was said before."""
@@ -108,24 +96,33 @@ class GraphWhisper:
         )
         with self._turn:
             decoding = self._graphs.start(features)
-            scores, attention = decoding.step(np.array([heard.opening for heard in batch], np.int64))
-            self._begin(batch, scores.numpy(), attention)
-            scores, attention = decoding.step(np.array([heard.opening for heard in batch], np.int64))
-            self._greedy.decode([heard.row for heard in batch], decoding, scores, attention, temperature)
+            before = [heard.before for heard in batch]
+            if all(heard.window.language or not self._tokens.languages for heard in batch):
+                # Nobody waits for a language: no run of its own for <|startoftranscript|>.
+                opening = [[*heard.before, *self._following(heard, heard.window.language)] for heard in batch]
+                self._begin(batch, decoding.open(np.array(opening, np.int64), len(before[0]) - 1))
+            else:
+                self._begin(batch, decoding.open(np.array(before, np.int64), len(before[0]) - 1))
+                decoding.follow(
+                    np.array([self._following(heard, heard.language) for heard in batch], np.int64)
+                )
+            decoding.write([heard.row for heard in batch], temperature)
 
-    def _begin(self, batch: list[Heard], logits: Floats, attention: Floats) -> None:
-        """After <|startoftranscript|>: does anybody speak, and in which language to go on."""
+    def _following(self, heard: Heard, language: str) -> list[int]:
+        """The tokens between <|startoftranscript|> and the text."""
+        start = self._tokens.start_sequence(language, heard.window.translate)
+        return [*start[1:], self._tokens.no_timestamps]
+
+    def _begin(self, batch: list[Heard], logits: Floats) -> None:
+        """By the logits after <|startoftranscript|>: does anybody speak, in which language, how much."""
         silent = np.exp(logits[:, self._tokens.no_speech] - log_sum(logits))
         codes, ids = list(self._tokens.languages), list(self._tokens.languages.values())
         for index, heard in enumerate(batch):
             heard.no_speech = min(float(silent[index]), 1.0)
-            heard.row.attention.append(attention[index, :, -1:])
             heard.language = heard.window.language
             if not heard.language:
                 heard.language = codes[int(logits[index, ids].argmax())] if codes else self.languages[0]
             heard.row.most_tokens = most_tokens(heard.samples / SAMPLE_RATE, heard.written)
-            start = self._tokens.start_sequence(heard.language, heard.window.translate)
-            heard.opening = [*start[1:], self._tokens.no_timestamps]
 
     def _recognition(self, heard: Heard) -> Recognition:
         words = self._words(heard)
@@ -133,7 +130,7 @@ class GraphWhisper:
             words=words,
             language=heard.language,
             no_speech_probability=heard.no_speech,
-            average_log_probability=heard.row.log_probability / heard.made,
+            average_log_probability=heard.row.log_probability / heard.row.made,
             compression_ratio=compression_ratio("".join(word.text for word in words)),
         )
 
@@ -145,8 +142,8 @@ class GraphWhisper:
         tokens = [row.tokens[index] for index in text]
         attention = np.concatenate(row.attention, axis=1)
         # Lines before `first` are those of the opening, but its last, which made the first token.
-        first = attention.shape[1] - heard.made
-        end = range(len(row.tokens), heard.made)  # The line that made <|endoftext|>; none where a bound did.
+        first = attention.shape[1] - row.made
+        end = range(len(row.tokens), row.made)  # The line that made <|endoftext|>; none where a bound did.
         lines = [*range(first), *(first + index for index in (*text, *end))]
         # Two feature frames make one step of the encoder.
         rows, steps = token_path(attention[:, lines], first, max(1, math.ceil(heard.samples / HOP) // 2))
