@@ -43,6 +43,16 @@ def test_a_bad_parameter_names_file_and_key(key: str, value: str, message: str) 
             "max_num_batched_tokens of at least 2",
         ),
         ({"numerics": "fast", "kv_cache_precision": "f32"}, "'f32' needs numerics 'reproducible'"),
+        ({"engine": "vllm", "speculation": "draft"}, "'draft' is of openvino, not of engine 'vllm'"),
+        (
+            {"speculation": "eagle3"},
+            "'eagle3' is of tensorrt_llm_pytorch and vllm, not of engine 'openvino'",
+        ),
+        (
+            {"engine": "tensorrt_llm_pytorch", "speculation": "eagle3", "pipeline_parallel_size": "2"},
+            "'eagle3' of TensorRT-LLM needs pipeline_parallel_size 1",
+        ),
+        ({"max_num_seqs": "0"}, r"max_num_seqs 0 should be .* \(0, by the card, with tensorrt_llm, "),
     ],
 )
 def test_what_the_engine_cannot_combine_is_refused(parameters: dict[str, str], message: str) -> None:
@@ -54,9 +64,9 @@ def test_what_the_engine_cannot_combine_is_refused(parameters: dict[str, str], m
     ("engine", "values"),
     [
         ("openvino", ("openvino-int8", 512, 16, 256)),
-        ("tensorrt_llm", ("tensorrt-llm-fp16", 0, 64, 8192)),
-        ("tensorrt_llm_pytorch", ("checkpoint", 0, 64, 8192)),
-        ("vllm", ("checkpoint", 0, 64, 8192)),
+        ("tensorrt_llm", ("tensorrt-llm-fp16", 0, 0, 0)),
+        ("tensorrt_llm_pytorch", ("checkpoint", 0, 0, 0)),
+        ("vllm", ("checkpoint", 0, 0, 0)),
     ],
 )
 def test_defaults_are_those_of_the_engine(engine: str, values: tuple[object, ...]) -> None:
@@ -75,7 +85,9 @@ def test_defaults_are_those_of_the_engine(engine: str, values: tuple[object, ...
         ("tensorrt_llm_pytorch", "gpu_memory_utilization", "0.5", "vllm"),
         ("vllm", "kv_cache_free_gpu_memory_fraction", "0.5", "tensorrt_llm and tensorrt_llm_pytorch"),
         ("vllm", "host_cache_bytes", "1", "tensorrt_llm and tensorrt_llm_pytorch"),
-        ("vllm", "speculation", "draft", "openvino"),
+        ("tensorrt_llm", "speculation", "draft", "openvino and tensorrt_llm_pytorch and vllm"),
+        ("tensorrt_llm_pytorch", "quantization", "fp8", "vllm"),
+        ("openvino", "quantization", "fp8", "vllm"),
         ("openvino", "max_model_len", "100", "tensorrt_llm and tensorrt_llm_pytorch and vllm"),
         ("openvino", "checkpoint_sha256", "ab", "tensorrt_llm and tensorrt_llm_pytorch and vllm"),
     ],

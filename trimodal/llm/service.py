@@ -79,6 +79,7 @@ class LlmService:
         self._closing = threading.Event()
         self._ttft_deadlines = settings.scheduler != "fifo"
         self._engine = EngineSupervisor(settings, start, metrics.restarts)
+        metrics.engine_ready.set(1)
         self._dispatcher = Dispatcher(settings, metrics, self._engine, self._registry)
         named = [("llm-engine", self._follow_engine), ("llm-monitor", self._monitor_requests)]
         named += [(f"llm-sender-{index + 1}", self._send_responses) for index in range(settings.senders)]
@@ -176,9 +177,11 @@ class LlmService:
             changed, completed = self._dispatcher.process(event)
             self._sender.notify(*changed)
         elif isinstance(event, EngineLost):
+            self._metrics.engine_ready.set(0)
             self._sender.notify(*self._dispatcher.lost(event.reason))
         elif isinstance(event, EngineReopened):
             self._dispatcher.reopened(event.info)
+            self._metrics.engine_ready.set(1)
         elif isinstance(event, EngineGivenUp):
             self._sender.notify(*self._dispatcher.given_up(event.reason))
         self._schedule()

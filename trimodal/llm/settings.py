@@ -28,15 +28,20 @@ Compiled = ReadBy(("tensorrt_llm",))
 FromCheckpoint = ReadBy(("tensorrt_llm_pytorch", "vllm"))
 Vllm = ReadBy(("vllm",))
 Fake = ReadBy(("fake",))
+Drafting = ReadBy(("openvino", *FromCheckpoint.engines))
 
-# On a GPU the KV pool is what memory allows, and a step holds thousands of tokens.
-_GPU_DEFAULTS: dict[str, Any] = {"num_kv_blocks": 0, "max_num_seqs": 64, "max_num_batched_tokens": 8192}
+# On a GPU the KV pool is what memory allows; batch and step follow from the card.
+_GPU_DEFAULTS: dict[str, Any] = {"num_kv_blocks": 0, "max_num_seqs": 0, "max_num_batched_tokens": 0}
+_CHECKPOINT_DEFAULTS: dict[str, Any] = {"artefact": "checkpoint", "draft_artefact": "draft", **_GPU_DEFAULTS}
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "tensorrt_llm": {"artefact": "tensorrt-llm-fp16", **_GPU_DEFAULTS},
-    "tensorrt_llm_pytorch": {"artefact": "checkpoint", **_GPU_DEFAULTS},
-    "vllm": {"artefact": "checkpoint", **_GPU_DEFAULTS},
+    "tensorrt_llm_pytorch": _CHECKPOINT_DEFAULTS,
+    "vllm": _CHECKPOINT_DEFAULTS,
 }
 """Defaults of an engine where they are not those of the settings class."""
+
+_SPECULATION = {"draft": ("openvino",), "eagle3": FromCheckpoint.engines}
+"""Kinds of speculation that not every engine with speculation has → engines that have them."""
 
 
 class LlmSettings(Settings):
@@ -63,8 +68,9 @@ class LlmSettings(Settings):
     # reproducible: it does not, at about half the speed
     numerics: Annotated[Literal["reproducible", "fast"], OpenVino] = "fast"
     enable_prefix_caching: bool = True
-    max_num_seqs: int = Field(16, ge=1, le=4096)  # sequences in one batch
-    max_num_batched_tokens: int = Field(256, ge=1, le=1 << 20)  # tokens in one step
+    # Of the two below 0, on GPUs: by the card. openvino: as many tokens as keep the tiers' ITL bounds.
+    max_num_seqs: int = Field(16, ge=0, le=4096)  # sequences in one batch
+    max_num_batched_tokens: int = Field(256, ge=0, le=1 << 20)  # tokens in one step
 
     max_model_len: Annotated[int, Gpu] = Field(0, ge=0, le=1 << 24)  # 0: as built, or as the checkpoint says
     enable_chunked_prefill: Annotated[bool, Gpu] = True  # long prompts are computed in parts
@@ -72,23 +78,27 @@ class LlmSettings(Settings):
     stall_timeout_s: Annotated[float, Gpu] = Field(120, ge=0)
     # of the memory that the weights leave
     kv_cache_free_gpu_memory_fraction: Annotated[float, TensorRtLlm] = Field(0.9, gt=0, lt=1)
-    gpu_memory_utilization: Annotated[float, Vllm] = Field(0.9, gt=0, le=1)  # vllm: of the whole memory
+    # vllm: of the whole memory, weights included; 0: what is free when it opens, less a reserve
+    gpu_memory_utilization: Annotated[float, Vllm] = Field(0.0, ge=0, le=1)
     # host memory for KV blocks that leave the GPU
     host_cache_bytes: Annotated[int, TensorRtLlm] = Field(0, ge=0)
     capacity_scheduler_policy: Annotated[Literal["GUARANTEED_NO_EVICT", "MAX_UTILIZATION"], TensorRtLlm] = (
         "GUARANTEED_NO_EVICT"
     )
     kv_cache_dtype: Annotated[Literal["auto", "fp8"], FromCheckpoint] = "auto"
+    # fp8: a checkpoint of 16 bits is quantised while it is loaded; empty: as it is
+    quantization: Annotated[Literal["", "fp8"], Vllm] = ""
     tensor_parallel_size: Annotated[int, FromCheckpoint] = Field(1, ge=1, le=64)  # GPUs that share each layer
     # GPUs that share the layers
     pipeline_parallel_size: Annotated[int, FromCheckpoint] = Field(1, ge=1, le=64)
     # lookahead decoding: window, n-gram and verification size, as 4,3,4; empty: as built
     lookahead: Annotated[str, Compiled] = Field("", pattern=r"^([1-9]\d{0,3}(,[1-9]\d{0,3}){2})?$")
 
-    speculation: Annotated[Literal["none", "draft", "prompt_lookup"], OpenVino] = "none"
-    draft_artefact: Annotated[str, OpenVino] = "openvino-draft-int8"  # built draft model, as artefact
-    num_assistant_tokens: Annotated[int, OpenVino] = Field(4, ge=1, le=32)  # tokens drafted in a step
-    max_ngram_size: Annotated[int, OpenVino] = Field(3, ge=1, le=16)  # prompt_lookup: longest match
+    speculation: Annotated[Literal["none", "draft", "eagle3", "prompt_lookup"], Drafting] = "none"
+    # draft: built draft model; eagle3: checkpoint of the heads; as artefact
+    draft_artefact: Annotated[str, Drafting] = "openvino-draft-int8"
+    num_assistant_tokens: Annotated[int, Drafting] = Field(4, ge=1, le=32)  # tokens drafted in a step
+    max_ngram_size: Annotated[int, Drafting] = Field(3, ge=1, le=16)  # prompt_lookup: longest match
 
     apply_chat_template: bool = True  # text_input becomes one user message
     default_max_tokens: int = Field(128, ge=1)
@@ -135,7 +145,7 @@ class LlmSettings(Settings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> LlmSettings:
-        if problem := self._not_read():
+        if problem := self._not_read() or self._not_of_the_engine():
             raise ValueError(problem)
         if self.num_kv_blocks < 4 and not (self.num_kv_blocks == 0 and self.engine in GPU_ENGINES):
             raise ValueError(
@@ -147,7 +157,7 @@ class LlmSettings(Settings):
         default, most = self.default_max_tokens, self.max_output_tokens
         if default > most:
             raise ValueError(f"default_max_tokens {default} exceeds max_output_tokens {most}")
-        if self.speculation == "prompt_lookup" and self.max_num_batched_tokens < 2:
+        if self.speculation == "prompt_lookup" and self.max_num_batched_tokens == 1:
             raise ValueError("speculation 'prompt_lookup' needs max_num_batched_tokens of at least 2")
         if self.numerics == "fast" and self.kv_cache_precision == "f32":
             raise ValueError(
@@ -170,6 +180,18 @@ class LlmSettings(Settings):
         them = "it" if len(problems) == 1 else "them"
         return f"engine '{self.engine}' does not read {', '.join(problems)}: take {them} out"
 
+    def _not_of_the_engine(self) -> str:
+        """One sentence on a value that the engine does not take of a parameter that it reads; empty: none."""
+        if self.engine == "openvino" and not self.max_num_seqs:
+            engines = ", ".join(GPU_ENGINES)
+            return f"max_num_seqs 0 should be greater than or equal to 1 (0, by the card, with {engines})"
+        kind, speculating = self.speculation, _SPECULATION.get(self.speculation, ())
+        if speculating and self.engine not in (*speculating, "fake"):
+            return f"speculation '{kind}' is of {' and '.join(speculating)}, not of engine '{self.engine}'"
+        if kind != "none" and self.engine == "tensorrt_llm_pytorch" and self.pipeline_parallel_size > 1:
+            return f"speculation '{kind}' of TensorRT-LLM needs pipeline_parallel_size 1"
+        return ""
+
     @property
     def cache_ttls(self) -> dict[str, float]:
         """Namespace → seconds; the first is the default one."""
@@ -179,6 +201,16 @@ class LlmSettings(Settings):
     def beside_config(self, name: str) -> Path | None:
         """The file called `name` beside the config's, unless it is absolute; None: none is named."""
         return self.version_directory.parent / name if name else None
+
+    @property
+    def drafted_tokens(self) -> int:
+        """Tokens that an engine from a checkpoint drafts in a step; 0 without speculation."""
+        return 0 if self.speculation == "none" else self.num_assistant_tokens
+
+    @property
+    def draft_directory(self) -> Path:
+        """Where a draft model lies; an absolute `draft_artefact` stands for itself."""
+        return self.version_directory / self.draft_artefact
 
     @property
     def lookahead_sizes(self) -> tuple[int, int, int] | None:

@@ -271,4 +271,4 @@ async def test_ready_and_models(server, client):
     assert await client.ready()
     assert await client.ready("llm")
     assert not await client.ready("nope")
-    assert {model.name for model in await client.models()} > set(MODELS)
+    assert {model.name for model in await client.models()} == set(MODELS)

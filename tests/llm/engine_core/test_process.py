@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ from tests.llm.doubles.sinks import eventually
 from tests.llm.engine_core.rig import Reader
 from trimodal.errors import OperatorError
 from trimodal.llm.engine_core import client as client_module
+from trimodal.llm.engine_core import family
 from trimodal.llm.engine_core import process as process_module
 from trimodal.llm.engine_core.client import start_process
 from trimodal.llm.engines.protocol import EngineRequest, Sampling
@@ -32,6 +34,41 @@ descriptor = int(sys.argv[1])
 connection = Connection(descriptor)
 connection.recv()
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], pass_fds=[descriptor])
+connection.send(EngineInfo(str(child.pid), 64, 32, 4, 1000))
+connection.recv()
+"""
+
+
+# Plays one that started what MPI does: a process in a session of its own, whose parent is gone at once.
+WITH_ORPHAN = """
+import os, sys, time
+from multiprocessing.connection import Connection
+from trimodal.llm.engines.protocol import EngineInfo
+descriptor = int(sys.argv[1])
+connection = Connection(descriptor)
+connection.recv()
+told, tell = os.pipe()
+if os.fork() == 0:
+    os.close(descriptor)
+    os.setsid()
+    if os.fork() == 0:
+        os.setsid()
+        os.write(tell, str(os.getpid()).encode())
+        time.sleep(60)
+    os._exit(0)
+os.wait()
+connection.send(EngineInfo(os.read(told, 32).decode(), 64, 32, 4, 1000))
+connection.recv()
+"""
+# Plays one whose child left the group and overwrote its environment, as a process title does.
+WITH_RENAMED = """
+import os, subprocess, sys
+from multiprocessing.connection import Connection
+from trimodal.llm.engines.protocol import EngineInfo
+connection = Connection(int(sys.argv[1]))
+connection.recv()
+child = subprocess.Popen(
+    [sys.executable, "-c", "import time; time.sleep(60)"], env={}, start_new_session=True)
 connection.send(EngineInfo(str(child.pid), 64, 32, 4, 1000))
 connection.recv()
 """
@@ -65,6 +102,9 @@ def test_an_engine_runs_in_another_environment_and_borrows_this_package_alone(
     assert Path(f"/proc/{client.pid}/cmdline").read_bytes().startswith(elsewhere.encode() + b"\0")
     environment = Path(f"/proc/{client.pid}/environ").read_bytes().split(b"\0")
     assert not [one for one in environment if one.startswith((b"PYTHONPATH=", b"PYTHONHOME="))]
+    (path,) = [one for one in environment if one.startswith(b"PATH=")]
+    # Its own ninja is found first; the environment's own folder, and not that of the interpreter's file.
+    assert path.startswith(b"PATH=" + os.path.dirname(elsewhere).encode() + b":")
     client.add(EngineRequest(1, [7] * 10, Sampling(5)))
     eventually(lambda: any(output.finish_reason for step in reader.steps for output in step.outputs))
     client.close()
@@ -81,6 +121,7 @@ def test_an_engine_whose_library_is_not_there_says_where_it_was_looked_for(elsew
 
 @pytest.mark.parametrize("python", ["/no/such/python", "/tmp"])
 def test_no_interpreter_is_one_sentence_and_leaves_nothing(python: str) -> None:
+    gc.collect()  # what other tests left open is not counted
     descriptors = len(os.listdir("/proc/self/fd"))
     with pytest.raises(OperatorError, match=f"parameter 'python': {python} is no executable file"):
         start_process(FAKE.model_copy(update={"python": python}))
@@ -94,10 +135,8 @@ def test_the_entry_does_nothing_when_a_spawned_process_imports_it() -> None:
         subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
 
 
-def played(monkeypatch: pytest.MonkeyPatch, engine: str) -> LlmSettings:
-    monkeypatch.setattr(
-        process_module, "command", lambda python, fd: [sys.executable, "-c", WITH_CHILD, str(fd)]
-    )
+def played(monkeypatch: pytest.MonkeyPatch, engine: str, code: str = WITH_CHILD) -> LlmSettings:
+    monkeypatch.setattr(process_module, "command", lambda python, fd: [sys.executable, "-c", code, str(fd)])
     monkeypatch.setattr(client_module, "_GLANCE_SECONDS", 0.05)
     return LlmSettings.model_validate({"engine": engine})
 
@@ -132,6 +171,78 @@ def test_a_closed_gpu_engine_leaves_nothing_either(monkeypatch: pytest.MonkeyPat
     child = int(client.info.name)
     reader.close()
     eventually(lambda: not running(child))
+
+
+def test_what_left_the_group_and_its_parent_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing in the process table leads from the dead engine to it: only what it inherited."""
+    client = start_process(played(monkeypatch, "tensorrt_llm_pytorch", WITH_ORPHAN))
+    reader = Reader(client)
+    orphan, pid = int(client.info.name), client.pid
+    assert pid
+    assert running(orphan)
+    assert pid not in (os.getpgid(orphan), os.getsid(orphan))
+    os.kill(pid, signal.SIGKILL)
+    assert reader.died.wait(10)
+    client.close()
+    assert not running(orphan), "the next engine would open beside it"
+
+
+def test_what_shows_no_environment_is_found_by_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = start_process(played(monkeypatch, "vllm", WITH_RENAMED))
+    reader = Reader(client)
+    child = int(client.info.name)
+    assert client.pid not in (os.getpgid(child), os.getsid(child))
+    client.abandon()
+    assert reader.died.wait(10)
+    client.close()
+    assert not running(child)
+
+
+def test_processes_of_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of this process, in a session of its own, and of an engine beside it."""
+    settings = played(monkeypatch, "tensorrt_llm", WITH_ORPHAN)
+    own = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    first, second = start_process(settings), start_process(settings)
+    readers = [Reader(client) for client in (first, second)]
+    try:
+        readers[0].close()
+        assert not running(int(first.info.name))
+        assert running(int(second.info.name))
+        assert own.poll() is None
+    finally:
+        readers[1].close()
+        own.kill()
+        own.wait()
+
+
+def test_the_next_engine_waits_until_the_driver_lists_none_of_the_last(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = start_process(played(monkeypatch, "vllm"))
+    reader = Reader(client)
+    child, asked = int(client.info.name), []
+
+    def listed() -> set[int]:
+        asked.append(running(child))
+        return {child, 1} if len(asked) < 4 else {1}
+
+    monkeypatch.setattr(family, "gpu_pids", listed)
+    reader.close()
+    assert asked == [False] * 4
+    assert not caplog.records
+    client.close()
+    assert len(asked) == 4, "an engine is ended once"
+
+
+def test_memory_that_stays_taken_is_told_and_does_not_hang(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(family, "_SECONDS", 0.05)
+    client = start_process(played(monkeypatch, "vllm"))
+    reader, pid = Reader(client), client.pid
+    monkeypatch.setattr(family, "gpu_pids", lambda: {pid})
+    reader.close()
+    assert f"GPU memory of the ended engine is not free, the driver lists [{pid}]" in caplog.text
 
 
 def test_a_cpu_engine_stays_in_the_servers_group() -> None:

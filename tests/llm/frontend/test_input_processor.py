@@ -8,7 +8,7 @@ from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.frontend.input_processor import fit, priority_of, within_output
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import Terms
-from trimodal.llm.request.tiers import Tier
+from trimodal.llm.tiers import Tier
 from trimodal.llm.tokenizer import ByteTokenizer, Message
 
 

@@ -15,8 +15,8 @@ from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.request.outputs import Delta
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import Terms
-from trimodal.llm.request.tiers import Tier
 from trimodal.llm.scheduler.ticket import Ticket
+from trimodal.llm.tiers import Tier
 from trimodal.llm.tokenizer import ByteTokenizer
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from tests.project.test_configs import profiles
 from trimodal.llm.request.outputs import Delta, Note, TokenLogprob, columns
 from trimodal.llm.request.request import INPUTS
+from trimodal.trace import span
 
 KINDS = {"TYPE_STRING": np.object_, "TYPE_INT32": np.int32, "TYPE_FP32": np.float32}
 FIRST = Delta("naïve", "", 3, 1, 2, 2)
@@ -34,7 +35,8 @@ def test_names_and_types_are_those_of_every_profile() -> None:
         declared = {
             output.name: KINDS[model_config_pb2.DataType.Name(output.data_type)] for output in model.output
         }
-        told = columns(replace(LAST, logprobs=()))
+        assert LAST.note
+        told = columns(replace(LAST, logprobs=(), note=replace(LAST.note, trace=[span("queue", 0, 1)])))
         assert {name: array.dtype for name, array in told.items()} == declared
         assert {name.name for name in model.input} == set(INPUTS)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 from trimodal.llm.engines.protocol import EngineInfo
-from trimodal.llm.request.tiers import Tier
 from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.settings import LlmSettings
+from trimodal.llm.tiers import Tier
 
 STEP, STREAM, TOKEN = 0.010, 0.0005, 0.00005
 """Seconds of a step: at least, a stream, a prompt token."""

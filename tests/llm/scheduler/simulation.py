@@ -13,10 +13,10 @@ from heapq import heapify, heappop, heappush
 
 from trimodal.errors import Unavailable
 from trimodal.llm.engines.protocol import EngineInfo
-from trimodal.llm.request.tiers import Tier
 from trimodal.llm.scheduler.scheduler import Scheduler
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.settings import LlmSettings
+from trimodal.llm.tiers import Tier
 
 
 @dataclass

@@ -3,11 +3,11 @@ from dataclasses import replace
 import pytest
 
 from trimodal.errors import InvalidArgument
-from trimodal.llm.engines.protocol import EngineInfo
-from trimodal.llm.request.tiers import Tier
+from trimodal.llm.engines.protocol import EngineInfo, Sampling
 from trimodal.llm.scheduler.admission import Admission
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.settings import LlmSettings
+from trimodal.llm.tiers import Tier
 
 
 def make(
@@ -111,6 +111,17 @@ def test_a_grammar_for_an_engine_that_keeps_none_is_refused() -> None:
         InvalidArgument, match="not supported by engine 'fake' as it runs here: it has no model"
     ):
         admission.check_form("root")
+
+
+def test_sampling_that_an_engine_does_not_honour_is_refused_by_name() -> None:
+    admission = make()
+    admission.check_sampling(Sampling(9, min_p=0.1))
+    admission.info = replace(admission.info, without_sampling=("min_p", "repetition_penalty"))
+    admission.check_sampling(Sampling(9, temperature=0.5, top_p=0.9))
+    with pytest.raises(InvalidArgument, match="^min_p is not supported by engine 'fake' .*: it speculates"):
+        admission.check_sampling(Sampling(9, min_p=0.1))
+    with pytest.raises(InvalidArgument, match="^repetition_penalty is not supported"):
+        admission.check_sampling(Sampling(9, repetition_penalty=1.2))
 
 
 def test_log_probabilities_that_an_engine_lacks_are_refused_by_name() -> None:

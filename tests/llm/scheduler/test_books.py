@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.llm.scheduler.engine_rig import info, settings
 from trimodal.errors import Unavailable
-from trimodal.llm.request.tiers import Tier
 from trimodal.llm.scheduler.scheduler import Scheduler
 from trimodal.llm.scheduler.ticket import Ticket
+from trimodal.llm.tiers import Tier
 
 TIERS = {
     "premium": Tier(priority=10, itl_bound_ms=50, ttft_deadline_ms=500),

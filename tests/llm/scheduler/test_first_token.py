@@ -5,7 +5,6 @@ import math
 import pytest
 
 from tests.llm.scheduler.engine_rig import info, practised, settings, ticket
-from trimodal.llm.request.tiers import Tier
 from trimodal.llm.scheduler.admission import Admission
 from trimodal.llm.scheduler.estimators.answer_lengths import AnswerLengths
 from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
@@ -14,6 +13,7 @@ from trimodal.llm.scheduler.prefill_budget import PrefillBudget
 from trimodal.llm.scheduler.queue_simulation import FirstText
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.scheduler.waiting_queue import WaitingQueue
+from trimodal.llm.tiers import Tier
 
 
 class Situation:
@@ -28,7 +28,7 @@ class Situation:
         self.books = Admission(settings(), info(blocks, seqs))
         self.order = WaitingQueue(1000.0)
         self.running: list[Ticket] = []
-        self.forecast = FirstTokenForecast(self.speed, self.lengths, self.pace, 4096)
+        self.forecast = FirstTokenForecast(self.speed, self.lengths, self.pace)
 
     def run(self, each: Ticket, made: int) -> None:
         assert self.books.reserve(each)
@@ -140,7 +140,7 @@ def test_lengths_that_differ_make_the_first_of_many_end_early() -> None:
     situation.lengths = AnswerLengths()
     for number in range(400):
         situation.lengths.learn("a", 1 + int(-60 * math.log(1 - (number * 0.618) % 1)), 1000, finished=True)
-    situation.forecast = FirstTokenForecast(situation.speed, situation.lengths, situation.pace, 4096)
+    situation.forecast = FirstTokenForecast(situation.speed, situation.lengths, situation.pace)
     for id in range(16):
         situation.run(ticket(id, tokens=1000), made=5)
     assert situation.foreseen(ticket(99, tokens=1000)).wait < 12 * situation.speed.gap(16)

@@ -14,8 +14,8 @@ import pytest
 
 from tests.llm.scheduler.engine_rig import info, settings
 from tests.llm.scheduler.simulation import Client, Pace, Server, poisson
-from trimodal.llm.request.tiers import Tier
 from trimodal.llm.scheduler.waiting_queue import WaitingQueue
+from trimodal.llm.tiers import Tier
 
 SECONDS = 30
 CAPACITY = 13.0

@@ -3,9 +3,9 @@ import math
 import pytest
 
 from tests.llm.scheduler.engine_rig import STEP, STREAM, practised, ticket
-from trimodal.llm.request.tiers import Tier
 from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
 from trimodal.llm.scheduler.prefill_budget import PrefillBudget
+from trimodal.llm.tiers import Tier
 
 BOUND = 0.050
 chat = ticket(500, tier=Tier(itl_bound_ms=BOUND * 1e3))

@@ -1,12 +1,13 @@
 import math
+from dataclasses import replace
 
 import pytest
 
 from tests.llm.scheduler.engine_rig import info, settings
 from trimodal.errors import Unavailable
-from trimodal.llm.request.tiers import Tier
 from trimodal.llm.scheduler.scheduler import Scheduler
 from trimodal.llm.scheduler.ticket import Ticket
+from trimodal.llm.tiers import Tier
 
 
 class Clock:
@@ -40,6 +41,15 @@ def handed_over(scheduler: Scheduler) -> list[int]:
     while each := scheduler.next():
         ids.append(each.id)
     return ids
+
+
+@pytest.mark.parametrize(("told", "expected"), [(2048, 2048), (0, 256)])
+def test_a_step_is_what_the_engine_told_of_its_card_or_what_is_set(told: int, expected: int) -> None:
+    engine = replace(info(), max_num_batched_tokens=told)
+    scheduler = Scheduler(settings(max_num_batched_tokens=256), engine)
+    assert scheduler._prefill_budget.batch_tokens == expected
+    scheduler.reopen(replace(engine, max_num_batched_tokens=512))  # the next engine chose another
+    assert scheduler._prefill_budget.batch_tokens == 512
 
 
 def test_handed_over_in_order_as_slots_come_free() -> None:

@@ -7,10 +7,9 @@ import logging
 import queue
 import socket
 import threading
-from multiprocessing.connection import Connection
 
 from trimodal.errors import OperatorError
-from trimodal.llm.engine_core.messages import Cancel, Close, Failed, Stepped
+from trimodal.llm.engine_core.messages import Cancel, Close, Connection, Failed, Stepped
 from trimodal.llm.engine_core.process import EngineProcess
 from trimodal.llm.engines.protocol import EngineInfo, EngineRequest
 from trimodal.llm.settings import LlmSettings

@@ -11,10 +11,9 @@ import logging
 import os
 import signal
 import sys
-from multiprocessing.connection import Connection
 
 from trimodal.errors import OperatorError
-from trimodal.llm.engine_core.messages import Cancel, Close, Failed, Stepped
+from trimodal.llm.engine_core.messages import Cancel, Close, Connection, Failed, Stepped
 from trimodal.llm.engines.protocol import Engine, EngineLost, EngineRequest, EngineStats, Output, open_engine
 from trimodal.llm.settings import LlmSettings
 

@@ -6,7 +6,9 @@ From the engine: Failed, or its EngineInfo and then Stepped.
 
 from __future__ import annotations
 
+import select
 from dataclasses import dataclass
+from multiprocessing.connection import Connection as PipeConnection
 
 from trimodal.llm.engines.protocol import EngineStats, Output
 
@@ -32,3 +34,16 @@ class Failed:
 class Stepped:
     outputs: list[Output]
     stats: EngineStats
+
+
+class Connection(PipeConnection):
+    """One end of the pipe; its `poll` makes no selector, as the library's does at every step."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor)
+        self._waiting = select.poll()
+        self._waiting.register(descriptor, select.POLLIN)
+
+    def poll(self, timeout: float | None = 0.0) -> bool:
+        """Whether there is a message, or the other side is gone; waits for it so many seconds at most."""
+        return bool(self._waiting.poll(None if timeout is None else timeout * 1e3))

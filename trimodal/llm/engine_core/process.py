@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
@@ -14,7 +13,9 @@ from pathlib import Path
 
 import trimodal
 from trimodal.errors import OperatorError
+from trimodal.llm.engine_core.family import MARK, ProcessFamily
 from trimodal.llm.settings import GPU_ENGINES, LlmSettings
+from trimodal.runtimes.jit_tools import search_path
 
 _GLANCE_SECONDS = 0.01
 # Another interpreter gets this very package and nothing else of our environment, whose numpy and torch are
@@ -34,7 +35,7 @@ main()
 
 
 class EngineProcess:
-    """A running engine. Its end is noticed before it is reaped, so that its group can still be named."""
+    """A running engine. Its end is noticed before it is reaped, so that its number still names its own."""
 
     def __init__(self, settings: LlmSettings, descriptor: int) -> None:
         """Starts it with `descriptor` as its end of the connection.
@@ -44,15 +45,18 @@ class EngineProcess:
         """
         # These engines have children (MPI ranks, vLLM's core), which keep the GPU's memory when only their
         # parent is killed. The CPU engines stay in tritonserver's group, which its guard ends as a whole.
-        self._own_group = settings.engine in GPU_ENGINES
+        self._family = ProcessFamily() if settings.engine in GPU_ENGINES else None
         self._reaping = threading.RLock()
+        environment = _environment(settings.python)
         self._process = subprocess.Popen(
             command(settings.python, descriptor),
             pass_fds=[descriptor],
             stdin=subprocess.DEVNULL,
-            env=_environment(settings.python),
-            start_new_session=self._own_group,
+            env=environment | {MARK: self._family.mark} if self._family else environment,
+            start_new_session=self._family is not None,
         )
+        if self._family:
+            self._family.lead(self.pid)
 
     @property
     def pid(self) -> int:
@@ -69,6 +73,8 @@ class EngineProcess:
         """Kills it; end() still has to be called."""
         with self._reaping:
             if not self.exited():
+                if self._family:
+                    self._family.note()
                 os.kill(self.pid, signal.SIGKILL)  # Popen's own kill() would reap one that just ended
 
     def end(self, seconds: float) -> int:
@@ -80,11 +86,13 @@ class EngineProcess:
                 break
             time.sleep(_GLANCE_SECONDS)
         with self._reaping:
-            if self._own_group and self._process.returncode is None:
-                # While the leader is not reaped its number cannot be given to another group.
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self.pid, signal.SIGKILL)
-            return self._process.wait()
+            family = self._family if self._process.returncode is None else None
+            if family:
+                family.end()  # while the leader is not reaped its number cannot be given to another group
+            status = self._process.wait()
+        if family:
+            family.await_memory()
+        return status
 
 
 def command(python: str, descriptor: int) -> list[str]:
@@ -103,12 +111,14 @@ def command(python: str, descriptor: int) -> list[str]:
     return [python, "-c", _BORROWED, str(Path(trimodal.__file__).resolve()), str(descriptor)]
 
 
-def _environment(python: str) -> dict[str, str] | None:
-    """Another interpreter's packages are its own: what points ours to them would mislead it."""
-    if not python:
-        return None
-    ours = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-    return {name: value for name, value in os.environ.items() if name not in ours}
+def _environment(python: str) -> dict[str, str]:
+    """Ours, with the programs of the interpreter's own environment first: libraries compile with its ninja.
+
+    Another interpreter's packages are its own: what points ours to them would mislead it.
+    """
+    ours = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV") if python else ()
+    kept = {name: value for name, value in os.environ.items() if name not in ours}
+    return kept | {"PATH": search_path(python or _own_python())}
 
 
 def _own_python() -> str:

@@ -6,20 +6,34 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trimodal.errors import ArtefactError, OperatorError
+from trimodal.llm.engines.card_limits import card_limits
 from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import MANIFEST, Manifest, read_manifest
 from trimodal.runtimes import gpu_fit
-from trimodal.runtimes.gpu_device import visible_gpus
+from trimodal.runtimes.gpu_device import Gpu, visible_gpus
+
+_PLAIN = ("bf16", "fp16", "fp32")  # precisions that can be quantised while they are loaded
 
 
 @dataclass(frozen=True)
 class GpuArtefact:
-    """A directory that fits its settings. `max_model_len` is in tokens, prompt and answer together."""
+    """A directory that fits its settings, and the limits that the settings leave to card and engine.
+
+    Attributes:
+        max_model_len: tokens of a sequence, prompt and answer together.
+        max_num_seqs: sequences in a batch. max_num_batched_tokens: tokens in a step.
+        gpus: how many it runs on.
+        draft: checkpoint of the heads that draft for it; None: there are none.
+    """
 
     directory: Path
     manifest: Manifest
     max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    gpus: int = 1
+    draft: Path | None = None
 
     @property
     def eos_ids(self) -> list[int]:
@@ -45,8 +59,11 @@ def compiled(settings: LlmSettings) -> GpuArtefact:
         ("max_seq_len", "max_model_len"),
     ):
         gpu_fit.check_limit(directory, manifest, limit, parameter, getattr(settings, parameter))
-    gpu_fit.check_gpu(directory, manifest, visible_gpus())
-    return GpuArtefact(directory, manifest, _longest(settings, directory, manifest, "max_seq_len"))
+    gpus = visible_gpus()
+    gpu_fit.check_gpu(directory, manifest, gpus)
+    count = manifest.gpu.count if manifest.gpu else 1
+    length = _longest(settings, directory, manifest, "max_seq_len")
+    return GpuArtefact(directory, manifest, length, *_limits(settings, manifest, length, gpus[:count]), count)
 
 
 def checkpoint(settings: LlmSettings) -> GpuArtefact:
@@ -58,13 +75,25 @@ def checkpoint(settings: LlmSettings) -> GpuArtefact:
     directory, manifest = _read(settings, "checkpoint")
     limit = "max_position_embeddings"
     gpu_fit.check_limit(directory, manifest, limit, "max_model_len", settings.max_model_len)
-    wanted, found = settings.tensor_parallel_size * settings.pipeline_parallel_size, len(visible_gpus())
-    if found < wanted:
+    wanted, gpus = settings.tensor_parallel_size * settings.pipeline_parallel_size, visible_gpus()
+    if len(gpus) < wanted:
         raise OperatorError(
             f"tensor_parallel_size {settings.tensor_parallel_size} × pipeline_parallel_size "
-            f"{settings.pipeline_parallel_size} needs {wanted} GPUs, and {found or 'none'} can be seen here"
+            f"{settings.pipeline_parallel_size} needs {wanted} GPUs, "
+            f"and {len(gpus) or 'none'} can be seen here"
         )
-    return GpuArtefact(directory, manifest, _longest(settings, directory, manifest, limit))
+    if settings.quantization and manifest.precision not in _PLAIN:
+        raise ArtefactError(
+            f"the checkpoint in {directory} is {manifest.precision} already: take 'quantization' out, or "
+            f"name one of {', '.join(_PLAIN)}"
+        )
+    draft = None
+    if settings.speculation == "eagle3":
+        draft = settings.draft_directory
+        read_manifest(draft, task="llm", runtime="checkpoint")
+    length = _longest(settings, directory, manifest, limit)
+    limits = _limits(settings, manifest, length, gpus[:wanted])
+    return GpuArtefact(directory, manifest, length, *limits, wanted, draft)
 
 
 def _read(settings: LlmSettings, runtime: str) -> tuple[Path, Manifest]:
@@ -73,6 +102,27 @@ def _read(settings: LlmSettings, runtime: str) -> tuple[Path, Manifest]:
     gpu_fit.check_precision(directory, manifest, settings.precision)
     gpu_fit.check_checkpoint(directory, manifest, settings.checkpoint_sha256)
     return directory, manifest
+
+
+def _limits(
+    settings: LlmSettings, manifest: Manifest, max_model_len: int, gpus: list[Gpu]
+) -> tuple[int, int]:
+    """Batch and step: as set, else by the card, within what the engine was built for."""
+    card = card_limits(gpus)
+    batch = settings.max_num_seqs or _built(manifest, "max_batch_size", card.max_num_seqs)
+    step = settings.max_num_batched_tokens
+    if not step:
+        # Every sequence decodes in a step, and a prompt that is not cut has to fit into one.
+        prompt = 0 if settings.enable_chunked_prefill else max_model_len
+        least = max(batch * (1 + settings.drafted_tokens), prompt)
+        step = _built(manifest, "max_num_tokens", max(card.max_num_batched_tokens, least))
+    return batch, step
+
+
+def _built(manifest: Manifest, limit: str, wanted: int) -> int:
+    """`wanted`, or what the engine was compiled for where that is less."""
+    built = manifest.shapes.get(limit)
+    return min(wanted, built) if isinstance(built, int) else wanted
 
 
 def _longest(settings: LlmSettings, directory: Path, manifest: Manifest, limit: str) -> int:

@@ -24,6 +24,8 @@ from trimodal.llm.engines.protocol import (
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tokenizer import ByteTokenizer
 
+_LIMITS = {"max_num_seqs": 16, "max_num_batched_tokens": 256}
+
 
 @dataclass
 class _Sequence:
@@ -47,7 +49,9 @@ class FakeEngine:
     """Answers every prompt with `fake_answer`, byte by byte, from an offset that the prompt decides."""
 
     def __init__(self, settings: LlmSettings) -> None:
-        self._settings = settings
+        # 0 is what other engines choose by the machine.
+        chosen = {name: value for name, value in _LIMITS.items() if not getattr(settings, name)}
+        self._settings = settings.model_copy(update=chosen)
         self._script = ByteTokenizer().encode(settings.fake_answer)
         self._waiting: deque[_Sequence] = deque()
         self._running: dict[int, _Sequence] = {}
@@ -60,7 +64,7 @@ class FakeEngine:
         s = self._settings
         return EngineInfo(
             "fake", s.num_kv_blocks, KV_BLOCK_TOKENS, s.max_num_seqs, 1 << 20, unstructured="it has no model",
-            max_top_logprobs=MAX_TOP_LOGPROBS,
+            max_top_logprobs=MAX_TOP_LOGPROBS, max_num_batched_tokens=s.max_num_batched_tokens,
         )  # fmt: skip
 
     def add(self, request: EngineRequest) -> None:

@@ -108,7 +108,11 @@ class EngineStats:
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """What an opened engine is and can hold."""
+    """What an opened engine is and can hold.
+
+    `max_num_batched_tokens` 0: as set. `without_sampling`: fields of a request that it does not honour, as
+    it speculates.
+    """
 
     name: str
     num_kv_blocks: int
@@ -119,6 +123,8 @@ class EngineInfo:
     unstructured: str = ""  # why it cannot hold answers to a grammar; "": it can
     without_logprobs: str = ""  # why it tells no log probabilities; "": it does, of each chosen token
     max_top_logprobs: int = 0  # of how many of the most likely tokens it tells them, too
+    max_num_batched_tokens: int = 0  # tokens in a step
+    without_sampling: tuple[str, ...] = ()
 
 
 class Engine(Protocol):

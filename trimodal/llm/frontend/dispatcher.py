@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import time
 
 from trimodal.errors import InternalError, RequestError, Unavailable
 from trimodal.llm.detokenizer import TextStream
@@ -58,6 +59,8 @@ class Dispatcher:
         self.check_engine()
         ticket = state.ticket(next(self._ids))
         self._scheduler.admit(ticket)
+        if state.trace:
+            state.trace.queued = time.perf_counter()
         self._registry.begin(Generation(ticket, state, text, logprobs))
 
     def join(self, state: RequestState) -> bool:

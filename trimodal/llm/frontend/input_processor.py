@@ -15,9 +15,9 @@ from trimodal.llm.frontend.request_state import RequestState
 from trimodal.llm.request.outputs import Sink
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import Terms
-from trimodal.llm.request.tiers import Tier, Tiers, Trim, read_tiers
 from trimodal.llm.scheduler.admission import Admission
 from trimodal.llm.settings import LlmSettings
+from trimodal.llm.tiers import Tier, Tiers, Trim, read_tiers
 from trimodal.llm.tokenizer import ByteTokenizer, CheckpointTokenizer, Message
 
 Count = Callable[[GenerationRequest], "list[int]"]
@@ -172,6 +172,7 @@ class InputProcessor:
         admission.check_size(tokens, request.sampling.max_tokens)
         admission.check_form(request.sampling.grammar)
         admission.check_logprobs(request.sampling.top_logprobs)
+        admission.check_sampling(request.sampling)
         return RequestState(
             request, prompt.ids, sink, arrived, request_id, tier, name, priority, prompt.trimmed
         )

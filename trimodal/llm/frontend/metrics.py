@@ -35,6 +35,7 @@ class LlmMetrics:
         self.lookups_skipped = self._counter(
             "cache_skipped_total", "Requests past the cache, as too many looked already"
         )
+        self.engine_ready = self._gauge("engine_ready", "1 while the engine is open, 0 while it is not")
         self._prefix_hits = self._counter("prefix_cache_hits_total", "Requests with cached prompt tokens")
         self._active = self._gauge("active_requests", "Requests in the engine")
         self._queued = self._gauge("queued_requests", "Requests that wait for the engine")

@@ -14,12 +14,13 @@ from trimodal.errors import RequestError, Unavailable
 from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engines.protocol import EngineRequest, Output
 from trimodal.llm.frontend.metrics import LlmMetrics
+from trimodal.llm.frontend.request_trace import RequestTrace
 from trimodal.llm.logprobs import TextLogprobs
 from trimodal.llm.request.outputs import Delta, Note, Sink, TokenLogprob
 from trimodal.llm.request.request import GenerationRequest
-from trimodal.llm.request.tiers import Tier
 from trimodal.llm.scheduler.retry_after import bounded
 from trimodal.llm.scheduler.ticket import Ticket
+from trimodal.llm.tiers import Tier
 
 logger = logging.getLogger(__name__)
 
@@ -154,6 +155,7 @@ class RequestState:
     lookup: Lookup | None = None  # its lookup in the cache while that is under way
     generation: Generation | None = None  # what it listens to; None before and after
     shared: bool = False  # the generation was begun for another request
+    trace: RequestTrace | None = None  # None: the client does not want it
     _cache: str = ""
     _similarity: float = 0.0
     _pending: str = ""
@@ -167,6 +169,8 @@ class RequestState:
         terms, tier = self.request.terms, self.tier
         self.deadline = self._due(terms.deadline_ms, tier.deadline_ms)
         self.ttft_deadline = min(self.deadline, self._due(terms.ttft_deadline_ms, tier.ttft_deadline_ms))
+        if self.request.trace:
+            self.trace = RequestTrace(self.arrived)
 
     def ticket(self, id: int) -> Ticket:
         """The ticket of a generation that is begun for it, on its terms."""
@@ -224,6 +228,8 @@ class RequestState:
         # Its own prompt may be a few blanks shorter than that of the request that began the generation.
         self.cached_tokens = min(cached_tokens, len(self.prompt_ids))
         self.completion_tokens += tokens
+        if self.trace and text:
+            self.trace.text(self.completion_tokens)
         self._pending += text
         self._pending_tokens += tokens
         self._pending_logprobs += logprobs
@@ -303,4 +309,5 @@ class RequestState:
             trimmed=self.trimmed,
             queue_s=max(0.0, self.started - self.arrived) if self.started else 0.0,
             predicted_ttft_s=self.predicted_ttft,
+            trace=self.trace.spans(self.started) if self.trace else (),
         )

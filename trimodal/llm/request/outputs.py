@@ -11,7 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from trimodal import trace
 from trimodal.errors import RequestError
+from trimodal.trace import Span
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Note:
     trimmed: str = ""  # what the prompt lost to its tier's budget, as JSON; "" when nothing
     queue_s: float = 0.0  # arrival to the engine, seconds
     predicted_ttft_s: float = math.nan  # TTFT as predicted at admission, seconds; nan when it was not
+    trace: Sequence[Span] = ()  # what took how long, for a client that wants it
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,8 @@ def columns(delta: Delta) -> dict[str, NDArray[Any]]:
             "queue_ms": (note.queue_s * 1e3, np.float32),
             "predicted_ttft_ms": (predicted, np.float32),
         }
-    return {name: np.array([value], kind) for name, (value, kind) in rows.items()}
+    found: dict[str, NDArray[Any]] = {name: np.array([value], kind) for name, (value, kind) in rows.items()}
+    return found | trace.column(delta.note.trace) if delta.note and delta.note.trace else found
 
 
 def _entry(one: TokenLogprob) -> dict[str, Any]:

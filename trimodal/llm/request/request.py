@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from trimodal import trace
 from trimodal.errors import InvalidArgument
 from trimodal.llm.engines.protocol import MAX_TOP_LOGPROBS, Sampling
 from trimodal.llm.request.messages import read_messages
@@ -58,6 +59,7 @@ class GenerationRequest:
     default_length: bool = False
     terms: Terms = Terms()
     tools: Tools | None = None
+    trace: bool = False  # the client wants to be told what took how long
 
     def within(self, room: int) -> GenerationRequest:
         """This request with a default length of at most `room` tokens, but 1 at least."""
@@ -89,6 +91,7 @@ def read_request(
     """
     if probe := read_probe(inputs, parameters):
         return probe
+    traced, parameters = trace.wanted(parameters)
     inputs = with_parameters(inputs, parameters)
     if cancel := read_cancel(inputs):
         return cancel
@@ -133,6 +136,7 @@ def read_request(
         default_length="max_tokens" not in inputs,
         terms=read_terms(inputs, settings),
         tools=tools,
+        trace=traced,
     )
 
 

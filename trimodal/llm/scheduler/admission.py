@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trimodal.errors import InvalidArgument
-from trimodal.llm.engines.protocol import EngineInfo
+from trimodal.llm.engines.protocol import EngineInfo, Sampling
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.settings import LlmSettings
 
@@ -79,6 +79,15 @@ class Admission:
         if top > info.max_top_logprobs:
             most = info.max_top_logprobs
             raise InvalidArgument(f"top_logprobs is {top}: engine '{info.name}' tells {most} at most")
+
+    def check_sampling(self, sampling: Sampling) -> None:
+        """Raises InvalidArgument: this engine does not honour a field of it that is set."""
+        plain = Sampling(sampling.max_tokens)
+        for name in self.info.without_sampling:
+            if getattr(sampling, name) != getattr(plain, name):
+                raise InvalidArgument(
+                    f"{name} is not supported by engine '{self.info.name}' as it runs here: it speculates"
+                )
 
     def fits(self, ticket: Ticket) -> bool:
         """Whether a batch slot and KV blocks for a whole request are free now, within its tier's share."""

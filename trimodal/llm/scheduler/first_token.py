@@ -55,15 +55,12 @@ class LoadShare:
 
 
 class FirstTokenForecast:
-    """Combines the estimators. `batch_tokens`: prompt tokens that the engine takes into a step."""
+    """Combines the estimators; the prefill budget knows what the engine takes into a step."""
 
-    def __init__(
-        self, latency: LatencyModel, lengths: AnswerLengths, prefill_budget: PrefillBudget, batch_tokens: int
-    ) -> None:
+    def __init__(self, latency: LatencyModel, lengths: AnswerLengths, prefill_budget: PrefillBudget) -> None:
         self._latency = latency
         self._lengths = lengths
         self._prefill_budget = prefill_budget
-        self._batch_tokens = batch_tokens
 
     def left(self, ticket: Ticket, shift: float = 0.0) -> float:
         """Tokens still to come of a ticket's answer; nan: not known.
@@ -99,7 +96,7 @@ class FirstTokenForecast:
         wait = first = 0.0
         for number in range(runs):
             simulation = QueueSimulation(
-                latency, admission, self._prefill_budget.limit(), self._batch_tokens, self.left
+                latency, admission, self._prefill_budget.limit(), self._prefill_budget.batch_tokens, self.left
             )
             for other in running:
                 simulation.holds(other, self.left(other, number / runs))

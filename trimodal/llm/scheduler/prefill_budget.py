@@ -16,11 +16,11 @@ _SAFETY = 0.9  # of the bound: steps of one size differ
 
 
 class PrefillBudget:
-    """The ITL bounds of the streams that decode. `batch_tokens`: prompt tokens of one step of the engine."""
+    """The ITL bounds of the streams that decode. `batch_tokens`: of one step of the present engine."""
 
     def __init__(self, latency: LatencyModel, batch_tokens: int) -> None:
         self._latency = latency
-        self._batch_tokens = batch_tokens
+        self.batch_tokens = batch_tokens
         self._bounds: Counter[float] = Counter()
         self._tightest = math.inf
         self._most_streams = 1
@@ -67,11 +67,11 @@ class PrefillBudget:
         if tokens < 1:
             return f"{bound} is shorter than a step of {streams} streams: lower max_num_seqs"
         needed = int(tokens) + streams
-        return f"max_num_batched_tokens {needed} (now {self._batch_tokens}) would keep {bound} for any prompt"
+        return f"max_num_batched_tokens {needed} (now {self.batch_tokens}) would keep {bound} for any prompt"
 
     def _tokens(self, bound: float, streams: int) -> float:
         latency = self._latency
         if not latency.decode_ready or not latency.prefill_s:
             return math.inf
         tokens = (bound * _SAFETY - latency.gap(streams)) / latency.prefill_s
-        return math.inf if tokens >= self._batch_tokens else tokens
+        return math.inf if tokens >= self.batch_tokens else tokens

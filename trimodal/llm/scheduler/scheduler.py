@@ -57,13 +57,12 @@ class Scheduler:
         self._dropped: dict[int, Ticket] = {}
         self._unserved: Counter[str] = Counter()
         self._longest = 0
-        batch = settings.max_num_batched_tokens
         self._latency = LatencyModel()
         self._lengths = AnswerLengths()
         self._prefixes = PrefixHits()
         self._load = LoadShare(clock())
-        self._prefill_budget = PrefillBudget(self._latency, batch)
-        self._forecast = FirstTokenForecast(self._latency, self._lengths, self._prefill_budget, batch)
+        self._prefill_budget = PrefillBudget(self._latency, self._step_tokens(info))
+        self._forecast = FirstTokenForecast(self._latency, self._lengths, self._prefill_budget)
         self._deadlines = Deadlines(
             self._latency, self._load, settings.admission_confidence, settings.ageing_s
         )
@@ -206,6 +205,7 @@ class Scheduler:
     def reopen(self, info: EngineInfo) -> None:
         """Takes a new engine for a lost one. Those that wait stay, and so does how fast it is."""
         self.admission = Admission(self._settings, info)
+        self._prefill_budget.batch_tokens = self._step_tokens(info)  # chosen anew, by its own speed
         self._running.clear()
         self._latency.emptied()
         self._prefill_budget.emptied()
@@ -213,6 +213,9 @@ class Scheduler:
         for ticket in self._waiting:
             ticket.blocks = self.admission.blocks(ticket.prompt_tokens, ticket.max_tokens)
             ticket.uncached = ticket.prompt_tokens
+
+    def _step_tokens(self, info: EngineInfo) -> int:
+        return info.max_num_batched_tokens or self._settings.max_num_batched_tokens
 
     def _loser(self, ticket: Ticket, rank: float, now: float) -> Ticket | None:
         """The ticket that has to leave the queue for one that comes now; None: there is room.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from trimodal.llm.request.tiers import Tier
+from trimodal.llm.tiers import Tier
 
 
 @dataclass(eq=False)

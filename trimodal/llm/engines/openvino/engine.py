@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trimodal.llm.engines.openvino.pipeline import (
+    FEWEST_STEP_TOKENS,
     caches_prefixes,
+    choose_step_tokens,
     generation_config,
     open_pipeline,
     time_plain_steps,
@@ -54,6 +56,11 @@ class OpenVinoEngine:
         self._pipeline: Any = None
         self._stats = EngineStats()
         self._open(speculate=False)
+        if not settings.max_num_batched_tokens:
+            tokens = choose_step_tokens(self._pipeline, settings)
+            self._settings = settings = settings.model_copy(update={"max_num_batched_tokens": tokens})
+            if tokens != FEWEST_STEP_TOKENS:
+                self._open(speculate=False)
         if settings.speculation != "none":
             # Plain decoding is timed first, so that speculation can be judged against it.
             self._judge = SpeculationJudge(time_plain_steps(self._pipeline, settings.max_num_seqs))
@@ -67,6 +74,7 @@ class OpenVinoEngine:
             num_kv_blocks=settings.num_kv_blocks,
             block_tokens=KV_BLOCK_TOKENS,
             max_num_seqs=settings.max_num_seqs,
+            max_num_batched_tokens=settings.max_num_batched_tokens,
             max_model_len=int(self._manifest.shapes["max_position_embeddings"]),
             lookahead=settings.num_assistant_tokens + 1 if settings.speculation != "none" else 0,
             # Beside a draft model answers were seen that leave the grammar (2026.4); prompt lookup keeps it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from trimodal.errors import ArtefactError
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.settings import LlmSettings
+from trimodal.llm.tiers import read_tiers
 from trimodal.manifest import Manifest, read_manifest
 
 # What makes an answer independent of the requests in its batch. Without each of the three, greedy tokens were
@@ -23,11 +25,33 @@ REPRODUCIBLE = {
     "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
     "KEY_CACHE_QUANT_MODE": "BY_TOKEN",
 }
+# What is quickest where `numerics` is fast. Without bf16 the processor multiplies in INT8, and activations
+# are scaled in groups of so many. OpenVINO's own 32 makes four times as many scales (2026.4); what 128 gains
+# on AVX512-VNNI is in docs/benchmarks.md. One scale for a whole row leaves that path and is slower. Where
+# bf16 is used it changes nothing.
+FAST = {"DYNAMIC_QUANTIZATION_GROUP_SIZE": 128}
 _TIMED_STEPS = 16
+_TIMED_PROMPT = 128
+# Tokens of a step where they are chosen by speed. Fewer than 128 cost a lone prompt time (400 tokens: 11 %
+# with 96 or 64); more than 256 gain nothing on two cores, the most is for processors that compute it in time.
+FEWEST_STEP_TOKENS, _MOST_STEP_TOKENS, _MULTIPLE = 128, 2048, 32
+_STEP_SAFETY = 0.9  # of the bound: steps of one size differ
+_ITL_BOUND_MS = 200.0  # where no tier has one
 
 
-def open_pipeline(settings: LlmSettings, manifest: Manifest, *, speculate: bool) -> Any:
+def open_pipeline(
+    settings: LlmSettings,
+    manifest: Manifest,
+    *,
+    speculate: bool,
+    changed: Mapping[str, Any] | None = None,
+    scheduling: Mapping[str, Any] | None = None,
+) -> Any:
     """A ContinuousBatchingPipeline with the settings' KV pool, precision and speculation.
+
+    Args:
+        changed, scheduling: for benches: properties of the CPU plugin and fields of SchedulerConfig that are
+            to be other than these.
 
     Raises:
         ArtefactError: the draft model is missing or has another vocabulary.
@@ -36,15 +60,14 @@ def open_pipeline(settings: LlmSettings, manifest: Manifest, *, speculate: bool)
 
     scheduler = genai.SchedulerConfig()
     scheduler.num_kv_blocks = settings.num_kv_blocks
-    scheduler.max_num_batched_tokens = settings.max_num_batched_tokens
+    scheduler.max_num_batched_tokens = settings.max_num_batched_tokens or FEWEST_STEP_TOKENS
     scheduler.max_num_seqs = settings.max_num_seqs
     scheduler.enable_prefix_caching = caches_prefixes(settings, speculate=speculate)
     properties: dict[str, Any] = {
         "INFERENCE_NUM_THREADS": settings.threads or len(os.sched_getaffinity(0)),
         "KV_CACHE_PRECISION": settings.kv_cache_precision,
     }
-    if settings.numerics == "reproducible":
-        properties |= REPRODUCIBLE
+    properties |= REPRODUCIBLE if settings.numerics == "reproducible" else FAST
     if speculate and settings.speculation == "draft":
         draft = settings.version_directory / settings.draft_artefact
         _check_draft(manifest, draft, settings)
@@ -55,6 +78,9 @@ def open_pipeline(settings: LlmSettings, manifest: Manifest, *, speculate: bool)
         properties["draft_model"] = genai.draft_model(str(draft), "CPU", **properties)
     elif speculate:
         properties["prompt_lookup"] = True
+    properties |= changed or {}
+    for name, value in (scheduling or {}).items():
+        setattr(scheduler, name, value)
     return genai.ContinuousBatchingPipeline(str(settings.artefact_directory), scheduler, "CPU", properties)
 
 
@@ -114,6 +140,32 @@ def warm_up(pipeline: Any) -> None:
     while pipeline.has_non_finished_requests():
         pipeline.step()
     del handle
+
+
+def choose_step_tokens(pipeline: Any, settings: LlmSettings) -> int:
+    """Tokens of a step that keeps the tightest ITL bound of the tiers, by the speed of this idle pipeline.
+
+    All that a step computes, prompts and the streams' own tokens, is between two tokens of each stream.
+    """
+    path = settings.beside_config(settings.tiers)
+    tiers = read_tiers(path).tier.values() if path else ()
+    bound_ms = min((tier.itl_bound_ms for tier in tiers if tier.itl_bound_ms), default=_ITL_BOUND_MS)
+    tokens = _STEP_SAFETY * bound_ms / 1e3 / _time_prompt_token(pipeline)
+    return int(min(max(tokens, FEWEST_STEP_TOKENS), _MOST_STEP_TOKENS)) // _MULTIPLE * _MULTIPLE
+
+
+def _time_prompt_token(pipeline: Any) -> float:
+    """Seconds of a token of a prompt: the quicker of two prompts, which begin unlike each other."""
+    config = generation_config(Sampling(max_tokens=1), [])
+    took = []
+    for first in (2, 3):
+        began = time.perf_counter()
+        handle = pipeline.add_request(0, token_tensor([first] * _TIMED_PROMPT), config)
+        while pipeline.has_non_finished_requests():
+            pipeline.step()
+        took.append(time.perf_counter() - began)
+        del handle
+    return min(took) / _TIMED_PROMPT
 
 
 def time_plain_steps(pipeline: Any, max_num_seqs: int) -> dict[int, float]:

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from trimodal.errors import InvalidArgument, SettingsError
-from trimodal.llm.request.tiers import Tier, Tiers, read_tiers
+from trimodal.llm.tiers import Tier, Tiers, read_tiers
 
-SHIPPED = Path(__file__).parents[3] / "model_repository" / "llm" / "tiers.toml"
+SHIPPED = Path(__file__).parents[2] / "model_repository" / "llm" / "tiers.toml"
 
 
 def write(folder: Path, content: str) -> Path:
