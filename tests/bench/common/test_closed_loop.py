@@ -6,16 +6,24 @@ import pytest
 from trimodal.bench.common import closed_loop
 from trimodal.bench.common.closed_loop import (
     LoopRound,
+    loop_round,
     run_alone,
     run_clients,
-    steady_round,
     summarise_loops,
 )
+from trimodal.bench.load.generator import Run
+from trimodal.bench.load.records import Record
+
+
+def round_of(times, items, begin, end):
+    """The round of requests that were sent and answered at these times."""
+    records = [Record(number, at, at, (), to, items=items) for number, (at, to) in enumerate(times)]
+    return loop_round(Run(tuple(records), begin, end - begin))
 
 
 def test_a_request_counts_for_its_part_of_the_window():
     times = [(0.0, 2.0), (2.0, 4.0), (4.0, 8.0)]  # windows [1, 6]: a half, one, and a half
-    one = steady_round(times, 10, 1.0, 6.0)
+    one = round_of(times, 10, 1.0, 6.0)
     assert one.rate == pytest.approx(10 * 2.0 / 5.0)
     assert one.latencies == (2.0, 4.0)  # of those that began in it
 
@@ -24,11 +32,11 @@ def test_bursts_do_not_look_faster_than_they_are():
     # Four clients whose batches of 8 always end together, once a second: 32 items a second.
     times = [(float(at), at + 1.0) for at in range(10) for _ in range(4)]
     for begin, end in ((0.0, 10.0), (0.3, 7.9), (2.0, 3.5)):
-        assert steady_round(times, 8, begin, end).rate == pytest.approx(32)
+        assert round_of(times, 8, begin, end).rate == pytest.approx(32)
 
 
 def test_a_window_shorter_than_the_requests_still_has_latencies():
-    assert steady_round([(0.0, 9.0)], 1, 4.0, 5.0).latencies == (9.0,)
+    assert round_of([(0.0, 9.0)], 1, 4.0, 5.0).latencies == (9.0,)
 
 
 def test_summary_in_milliseconds():

@@ -8,7 +8,7 @@ import pytest
 from trimodal.bench.overload.figures import spread, summarise_level, verdict_of
 from trimodal.bench.overload.load import Asked, Result
 from trimodal.bench.overload.machine import Memory
-from trimodal.llm.request.tiers import Tier
+from trimodal.llm.tiers import Tier
 
 PREMIUM = Tier(priority=10, ttft_deadline_ms=500, itl_bound_ms=200)
 FREE = Tier()

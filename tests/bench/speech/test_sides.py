@@ -1,5 +1,7 @@
+import asyncio
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +11,8 @@ from tests.speech.whisper.checkpoints import convert, sound, write_checkpoint
 from trimodal.bench.common.closed_loop import LoopRound, some
 from trimodal.bench.speech import capacity, direct
 from trimodal.bench.speech.figures import Plan
-from trimodal.bench.speech.sides import cut_windows, open_bare, open_faster_whisper
+from trimodal.bench.speech.sides import cut_windows, long_enough, open_bare, open_faster_whisper
+from trimodal.errors import ArtefactError, OperatorError
 from trimodal.speech.settings import RecogniseSettings
 
 PLAN = Plan(streams=(1, 4), window_s=(5.0,), batch=8, rounds=2)
@@ -75,6 +78,48 @@ def test_capacity_report():
     assert figures["5s_carried"] == {"batched": pytest.approx(15), "unbatched": pytest.approx(7.5)}
     assert "15.0 streams are kept up with, unbatched 7.5" in out.getvalue()
     assert json.loads(json.dumps(figures))["5s_1"]["batch"] == 1.0
+
+
+def test_the_peer_is_reported_with_its_clients_and_its_padding():
+    found = {
+        (5.0, 8, "served"): rounds((8, 2.0), (4, 4.0)),
+        (5.0, 8, "peer"): rounds((2, 8.0), (1, 16.0)),
+    }
+    out = io.StringIO()
+    plan = replace(PLAN, peer="fastapi")
+    found |= {(5.0, 1, side): rounds((2, 0.5), (1, 1.0)) for side in ("served", "peer")}
+    figures = direct.report(
+        plan, found, {(5.0, 1): 1.0, (5.0, 8): 7.5}, {5.0: 5.0}, "test", Console(file=out, width=100)
+    )
+    assert figures["5s_8_peer"]["ratio"] == pytest.approx(4)
+    (line,) = [line for line in out.getvalue().splitlines() if "16 clients" in line]
+    assert "30 s" in line
+
+
+async def test_a_loop_of_the_peer_is_as_long_as_three_of_its_requests():
+    class FakePeer:
+        def __init__(self):
+            self.asked = []
+
+        async def post(self, path, body):
+            self.asked.append((path, np.frombuffer(body, np.float32)[0]))
+            await asyncio.sleep(0.002)
+
+    peer = FakePeer()
+    windows = [np.full(3, index, np.float32) for index in range(2)]
+    one = await direct.loop_peer(peer, windows, 2, 0.01, None)
+    assert one.rate > 0
+    assert peer.asked[:3] == [("/transcribe", 0), ("/transcribe", 1), ("/transcribe", 0)]
+    assert long_enough(4.0, LoopRound(1.0, (3.0,))) == 9.0
+    assert long_enough(4.0, LoopRound(1.0, (1.0,))) == long_enough(4.0, None) == 4.0
+
+
+def test_the_peer_opens_models_of_ctranslate2_alone(tmp_path):
+    other = RecogniseSettings(artefact="x", engine="onnxruntime")
+    with pytest.raises(OperatorError, match="faster-whisper opens CTranslate2 models.*--peer-checkpoint DIR"):
+        direct.peer_model(PLAN, other, tmp_path)
+    with pytest.raises(ArtefactError, match="no built speech engine"):
+        direct.peer_model(replace(PLAN, peer_checkpoint=tmp_path), other, tmp_path)
 
 
 def test_direct_report_pairs_neighbours():

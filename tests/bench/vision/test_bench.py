@@ -12,9 +12,16 @@ from tests.vision.pictures import artefact
 from trimodal.bench.common.closed_loop import LoopRound, some
 from trimodal.bench.common.serving import StepTimes, bench_options
 from trimodal.bench.vision import bench
-from trimodal.bench.vision.sides import jpegs, larger_batches, open_bare, sizes_up_to, step_settings
+from trimodal.bench.vision.sides import (
+    classifier_directory,
+    jpegs,
+    larger_batches,
+    open_bare,
+    sizes_up_to,
+    vision_settings,
+)
 from trimodal.bench.vision.tables import Measured, Plan, report
-from trimodal.errors import SettingsError
+from trimodal.errors import OperatorError, SettingsError
 from trimodal.repository import select_models
 from trimodal.vision.engines import fake
 
@@ -40,40 +47,41 @@ def test_pictures_are_different_jpegs_of_that_size_with_detail():
 
 
 @contextmanager
-def settings_of(changes, profile="cpu", edit=None):
-    """The repository that a bench makes, its models, and their settings."""
+def models_of(changes, profile="cpu", edit=None):
+    """The models of the repository that a bench makes."""
     with bench_options(("vision",), profile, changes, edit) as options:
-        models = select_models(options.repository, options.models, profile)
-        yield options.repository, models, step_settings(models)
+        yield select_models(options.repository, options.models, profile)
 
 
-def test_the_bare_side_reads_the_configs_and_the_changes():
-    changes = {"vision_classify": {"intra_op_threads": "3", "artefact": "/x"}}
-    with settings_of(changes) as (_, models, settings):
-        assert settings["vision_classify"].threads == 3
-        assert models["vision_classify"].parameters["artefact"] == "/x"
-    refused = pytest.raises(SettingsError, match="vision_rank/configs/cpu.pbtxt.*'top_z'")
-    with refused, settings_of({"vision_rank": {"top_z": "1"}}):
-        pass
+def test_the_bare_side_reads_the_configs_and_the_changes(tmp_path):
+    changes = {"vision": {"intra_op_threads": "3", "artefact": str(tmp_path)}}
+    with models_of(changes) as models:
+        assert vision_settings(models).threads == 3
+        assert classifier_directory(models) == tmp_path
+    refused = pytest.raises(SettingsError, match="vision/configs/cpu.pbtxt.*'top_z'")
+    with refused, models_of({"vision": {"top_z": "1"}}) as models:
+        vision_settings(models)
 
 
 def test_each_profile_gives_its_own_settings():
-    with settings_of({}, "cuda") as (_, models, settings):
-        assert (settings["vision_classify"].device, models["vision_classify"].artefact) == (
-            "cuda",
-            "onnx-fp16",
-        )
-    with settings_of({}, "tensorrt") as (_, _, settings):  # the plan is run by Triton itself
-        assert set(settings) == {"vision_preprocess", "vision_rank"}
+    with models_of({}, "cuda") as models:
+        assert vision_settings(models).device == "cuda"
+        assert classifier_directory(models).parts[-3:] == ("vision_classify", "1", "onnx-fp16")
+    with models_of({}, "tensorrt") as models:  # the plan is run by Triton itself
+        assert vision_settings(models) is None
+        assert classifier_directory(models).parts[-3:] == ("vision_classify", "1", "tensorrt-fp16")
 
 
 def test_larger_batches_are_taken_by_every_step():
     assert sizes_up_to(1) == [1]
     assert sizes_up_to(24) == [1, 2, 4, 8, 16, 24]
-    with settings_of({}, "cuda", partial(larger_batches, 64)) as (_, models, settings):
+    with models_of({}, "tensorrt", partial(larger_batches, 64)) as models:
         assert {model.config.max_batch_size for model in models.values()} == {64}
-        assert settings["vision_classify"].warm_up_batch_sizes == (1, 2, 4, 8, 16, 32, 64)
-        batching = models["vision_classify"].config.dynamic_batching
+        assert len(models) == 4
+    with models_of({}, "cuda", partial(larger_batches, 64)) as models:
+        assert {model.config.max_batch_size for model in models.values()} == {64}
+        assert vision_settings(models).warm_up_batch_sizes == (1, 2, 4, 8, 16, 32, 64)
+        batching = models["vision"].config.dynamic_batching
         assert list(batching.preferred_batch_size) == [2, 4, 8, 16, 32, 64]
 
 
@@ -81,18 +89,14 @@ def test_bare_works_do_whole_batches(tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(fake, "FakeClassifier", spy(fake.FakeClassifier, made))
     folder = str(artefact(tmp_path / "fake"))
-    changes = {
-        "vision_preprocess": {"classifier": folder},
-        "vision_classify": {"artefact": folder, "engine": "fake"},
-        "vision_rank": {"classifier": folder},
-    }
-    with settings_of(changes) as (repository, _, settings):
-        works = open_bare(repository, settings, jpegs(16, 16, count=3))
+    changes = {"vision": {"artefact": folder, "engine": "fake", "warm_up_batch_sizes": "3"}}
+    with models_of(changes) as models:
+        works = open_bare(models["vision"].version_directory, vision_settings(models), jpegs(16, 16, count=3))
         for kind in ("engine", "pipeline"):
             for number in range(3):
                 works[kind](2, number)
         works["pipeline"](5, 1)
-    assert made[0].batch_sizes == [2] * 6 + [5]
+    assert made[0].batch_sizes == [3] + [2] * 6 + [5]
 
 
 def spy(cls, made):
@@ -113,7 +117,7 @@ def test_the_report_pairs_neighbours_with_the_best_bare_batch():
             ("pipeline", 8): rounds((80, 0.1), (40, 0.2)),
         },
         pixels={(8, 1): rounds((95, 0.07), (48, 0.15))},
-        steps={case: dict.fromkeys(bench.STEPS, StepTimes(4.0, 0.5, 2.0)) for case in ((1, 1), (8, 1))},
+        steps={case: {"vision": StepTimes(4.0, 0.5, 2.0)} for case in ((1, 1), (8, 1))},
     )
     measured.bare["torch", 1] = rounds((160, 0.005), (80, 0.010))
     out = io.StringIO()
@@ -124,10 +128,50 @@ def test_the_report_pairs_neighbours_with_the_best_bare_batch():
     assert figures["best"]["case"] == "8x1"
     assert figures["best"]["engine"] == pytest.approx(0.9)
     assert figures["added_ms_engine"] == pytest.approx(4.5)  # between 3 and 6
-    assert json.loads(json.dumps(figures))["served"]["8x1"]["steps"]["vision_rank"]["batch"] == 4.0
+    assert json.loads(json.dumps(figures))["served"]["8x1"]["steps"]["vision"]["batch"] == 4.0
     assert "best served case 8x1: 0.900 of the bare engine at batch 8" in out.getvalue()
-    assert "vision_classify: 0.50 ms queue, 2.00 ms in the model" in out.getvalue()
+    assert "vision: 0.50 ms queue, 2.00 ms in the model" in out.getvalue()
     assert max(map(len, out.getvalue().splitlines())) <= 80
+
+
+def test_the_report_of_a_pipeline_has_the_batches_of_its_classifier():
+    names = ("vision_preprocess", "vision_classify", "vision_rank")
+    steps = {name: StepTimes(float(number), 0.5, 2.0) for number, name in enumerate(names, 6)}
+    measured = Measured(served={(1, 1): rounds((80, 0.01))}, steps={(1, 1): steps})
+    out = io.StringIO()
+    report(plan(bare=False, profile="tensorrt"), measured, "test", Console(file=out, width=80))
+    (row,) = [line for line in out.getvalue().splitlines() if "1 x 1" in line]
+    assert row.split()[-1] == "7.0"
+    assert all(f"{name}: 0.50 ms queue, 2.00 ms in the model" in out.getvalue() for name in names)
+
+
+def test_the_report_has_the_peer_beside_the_same_clients():
+    measured = Measured(
+        served={(1, 1): rounds((80, 0.01), (40, 0.02)), (3, 16): rounds((120, 0.4), (60, 0.8))},
+        bare={("engine", 1): rounds((100, 0.008), (50, 0.016))},
+        peer={(1, 1): rounds((20, 0.04), (10, 0.08))},
+        steps={case: {"vision": StepTimes(1.0, 0.5, 2.0)} for case in ((1, 1), (3, 16))},
+    )
+    out = io.StringIO()
+    figures = report(plan(peer="fastapi"), measured, "test", Console(file=out, width=80))
+    assert figures["served"]["1x1"]["ratio"] == {"engine": pytest.approx(0.8), "peer": pytest.approx(4)}
+    assert figures["served"]["3x16"]["ratio"] == {"engine": pytest.approx(1.2)}, "it takes single images"
+    assert figures["peer"]["1x1"]["rate"] == pytest.approx(15)
+    assert figures["peer"]["1x1"]["served_p50_over"] == pytest.approx(0.25)
+    assert "/peer" in out.getvalue()
+    assert "peer 1 x 1" in out.getvalue()
+    assert max(map(len, out.getvalue().splitlines())) <= 80
+
+
+def test_the_peer_opens_what_the_artefact_was_built_from(tmp_path):
+    folder = artefact(tmp_path / "built")  # of random weights
+    assert bench.peer_checkpoint(folder, None) is None
+    given = tmp_path / "given"
+    given.mkdir()
+    with pytest.raises(OperatorError, match="it lacks config.json"):
+        bench.peer_checkpoint(folder, given)
+    (given / "config.json").write_text("{}")
+    assert bench.peer_checkpoint(folder, given) == (given, False)
 
 
 def rounds(*pairs):

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tests.vision.pictures import artefact
-from trimodal.bench.vision.torch_baseline import WARM_UPS, capture, open_torch
+from trimodal.bench.common.cuda_graph import WARM_UPS
+from trimodal.bench.vision.torch_baseline import capture, open_torch
 from trimodal.errors import ArtefactError
 from trimodal.manifest import read_manifest, write_manifest
 

@@ -2,11 +2,14 @@
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
 
 from tests.bench.speech.spoken import write_recordings
+from tests.project.pages import ROOT
 from tests.vision.pictures import artefact
 from trimodal.bench.speech.utterances import Utterance
 from trimodal.cli.app import app
@@ -23,9 +26,10 @@ def run(*arguments):
         (["vision", "--image-size", "big"], "--image-size big: 224 or 640x480 is needed"),
         (["vision", "--image-size", "8x8"], "16 to 4096 pixels a side"),
         (["vision", "--concurrency", "0"], "concurrency"),
-        (["vision", "--set", "vision_rank"], "--set vision_rank: write it as model.parameter=value"),
-        (["vision", "--set", "vision_rank.top_z=1"], "unknown parameter 'top_z'"),
-        (["vision", "--set", "vision_rank.top_k=none"], "parameter 'top_k' = 'none'"),
+        (["vision", "--set", "vision"], "--set vision: write it as model.parameter=value"),
+        (["vision", "--set", "vision.top_z=1"], "unknown parameter 'top_z'"),
+        (["vision", "--set", "vision.top_k=none"], "parameter 'top_k' = 'none'"),
+        (["vision", "--pixels"], "profile cpu: vision is one model, which takes image files alone"),
         (["vision", "--profile", "tpu"], "tpu is not a profile: cpu, cuda or tensorrt"),
         (["vision", "--profile", "tensorrt", "--bare"], "only Triton runs this classifier"),
         (["embedding", "--profile", "tpu"], "tpu is not a profile"),
@@ -39,6 +43,15 @@ def run(*arguments):
         (["embedding", "--set", "engine"], "--set engine: parameter=value is needed"),
         (["embedding", "--set", "engine=none"], "parameter 'engine' = 'none'"),
         (["llm", "--set", "engine"], "--set engine: parameter=value is needed"),
+        (["llm", "--prompt-tokens", "64", "--prompt-tokens", "4"], "prompt-tokens"),
+        (["llm", "--peer", "vllm"], "--peer vllm: known is fastapi"),
+        (
+            ["llm", "--peer", "fastapi", "--peer-dtype", "int8"],
+            "--peer-dtype int8: known are bfloat16, float32",
+        ),
+        (["llm", "--peer", "fastapi", "--set", "engine=fake"], "the fake engine has no checkpoint"),
+        (["vision", "--peer", "vllm"], "--peer vllm: known is fastapi"),
+        (["speech", "--peer", "vllm"], "--peer vllm: known is fastapi"),
         (["stall", "--requests", "0"], "requests"),
         (["stall", "--json", "/nowhere/figures.json"], "--json /nowhere/figures.json: no file can be"),
     ],
@@ -50,7 +63,9 @@ def test_wrong_options_are_refused_before_anything_starts(arguments, sentence):
     assert "Traceback" not in result.output
 
 
-@pytest.mark.parametrize("name", ["cache", "embedding", "llm", "overload", "speech", "stall", "vision"])
+@pytest.mark.parametrize(
+    "name", ["assistant", "cache", "embedding", "llm", "overload", "speech", "stall", "vision"]
+)
 def test_help_shows_a_typical_command_that_its_options_allow(name):
     shown = " ".join(run(name, "--help").output.split())
     typical = re.search(rf"Typical: trimodal bench {name}((?: [a-z-][\w.,-]*| \d+)*)", shown)
@@ -82,11 +97,29 @@ def test_llm(figures, tmp_path):
     sides = ("--bare", "--versus", "fake_step_ms=100", "--prompts", questions)
     output, found = figures("llm", "--set", "engine=fake", "--set", "fake_step_ms=1", *options, *sides)
     assert "shared prefix of 64 tokens" in output
-    two = found["streams_2"]
+    two = found["prompts"]["streams_2"]
     assert set(two) == {"bare", "versus", "served"}
     assert all(side["tokens_per_second"] > 0 for side in two.values())
     # Two streams of 10 steps that each sleep 0.1 s, however busy the machine is.
     assert two["versus"]["tokens_per_second"] <= 2 * 10 / 0.9, "the steps of `--versus` are longer"
+
+
+@pytest.mark.slow
+@pytest.mark.e2e
+def test_llm_beside_its_peer(figures, tmp_path):
+    checkpoint = tmp_path / "tiny"
+    script = [sys.executable, "build/random_checkpoint.py", "llama-tiny", "--out", str(checkpoint)]
+    subprocess.run(script, cwd=ROOT, check=True, capture_output=True)
+    peer = ("--peer", "fastapi", "--peer-checkpoint", checkpoint, "--peer-dtype", "float32")
+    lengths = ("--prompt-tokens", "16", "--prompt-tokens", "40", "--max-tokens", "6")
+    fake = ("--set", "engine=fake", "--set", "fake_step_ms=1", "--rounds", "1", "--streams", "2")
+    output, found = figures("llm", *fake, *lengths, *peer)
+    assert "served over peer" in output
+    assert found["peer"] == {"checkpoint": str(checkpoint), "same": False}
+    for length in (16, 40):
+        sides = found[f"prompt_{length}"]["streams_2"]
+        assert set(sides) == {"served", "peer float32"}
+        assert all(ratio > 0 for ratio in sides["peer float32"]["served_over"].values())
 
 
 def test_questions_that_cannot_be_read_are_one_sentence(tmp_path):
@@ -101,14 +134,14 @@ def test_questions_that_cannot_be_read_are_one_sentence(tmp_path):
 @pytest.mark.slow
 @pytest.mark.e2e
 def test_vision(figures, tmp_path):
-    fake = ("--artefact", artefact(tmp_path / "fake"), "--set", "vision_classify.engine=fake")
+    fake = ("--artefact", artefact(tmp_path / "fake"), "--set", "vision.engine=fake")
     cases = ("--concurrency", "1", "--concurrency", "3", "--batch", "4", "--image-size", "64x48")
     output, found = figures("vision", *fake, *cases, "--rounds", "1", "--seconds", "0.2", "--bare")
     assert "best served case" in output
     assert set(found["served"]) == {"1x1", "3x1", "3x4"}
     assert set(found["bare"]) == {f"{kind}_{size}" for kind in ("engine", "pipeline") for size in (1, 3, 4)}
-    assert found["served"]["1x1"]["steps"]["vision_classify"]["batch"] == 1
-    assert found["served"]["3x4"]["steps"]["vision_classify"]["batch"] >= 4
+    assert found["served"]["1x1"]["steps"]["vision"]["batch"] == 1
+    assert found["served"]["3x4"]["steps"]["vision"]["batch"] >= 4
     assert all(one["rate"] > 0 and one["requests"] > 0 for one in found["served"].values())
 
 

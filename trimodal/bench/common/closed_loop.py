@@ -15,6 +15,10 @@ from multiprocessing.connection import Connection
 from statistics import median
 from typing import Any, TypeVar
 
+from trimodal.bench.load.arrivals import Closed
+from trimodal.bench.load.generator import Run, run
+from trimodal.bench.load.records import Record
+from trimodal.bench.load.statistics import Rates
 from trimodal.client.timing import percentile
 from trimodal.errors import OperatorError
 
@@ -29,10 +33,11 @@ _GRACE_S = 60.0
 
 @dataclass(frozen=True)
 class LoopRound:
-    """One side for a while: items a second, and the latency of every request in seconds."""
+    """One side for a while: items a second, the latency of every request in seconds, and its run."""
 
     rate: float
     latencies: tuple[float, ...]
+    run: Run | None = None
 
     @property
     def p50(self) -> float:
@@ -85,19 +90,10 @@ def some(items: Sequence[One], number: int, batch: int) -> list[One]:
     return [items[(number * batch + index) % len(items)] for index in range(batch)]
 
 
-def steady_round(times: Sequence[tuple[float, float]], items: int, begin: float, end: float) -> LoopRound:
-    """Returns the round of the window [begin, end], in which every client had a request under way.
-
-    A request that only partly lies in the window counts for that part, so that neither the
-    filling of the pipeline before nor its emptying after makes the rate look lower.
-
-    Args:
-        times: start and end of each request, seconds.
-        items: in each request.
-    """
-    done = sum(max(0.0, min(to, end) - max(at, begin)) / (to - at) for at, to in times)
-    inside = [(at, to) for at, to in times if begin <= at < end] or list(times)
-    return LoopRound(items * done / (end - begin), tuple(to - at for at, to in inside))
+def loop_round(run: Run) -> LoopRound:
+    """What a run of batches came to: latencies of the requests of its window, of all when there are none."""
+    records = run.counted or run.records
+    return LoopRound(Rates([run]).items_per_s, tuple(record.service for record in records), run)
 
 
 async def run_clients(
@@ -106,37 +102,35 @@ async def run_clients(
     """`clients` tasks call `ask` one after the other for `seconds`, after a quarter of that to get going.
 
     Args:
-        ask: sends request number n and waits for its answer.
+        ask: sends request number n and waits for its answer; an error ends the round.
         items: in each request.
     """
-    times: list[tuple[float, float]] = []
-    numbers = iter(range(MOST_REQUESTS))
-    began = time.perf_counter()
-    end = began + seconds * 5 / 4
+    clock = asyncio.get_running_loop().time
 
-    async def client() -> None:
-        for number in numbers:
-            at = time.perf_counter()
-            if at >= end:
-                return
-            await ask(number)
-            times.append((at, time.perf_counter()))
+    async def send(number: int) -> Record:
+        at = clock()
+        await ask(number)
+        return _answered(at, clock(), items)
 
-    await asyncio.gather(*(client() for _ in range(clients)))
-    end = min(end, max(to for _, to in times))
-    return steady_round(times, items, began + (end - began) / 5, end)
+    arrivals = Closed(clients)
+    return loop_round(await run(send, arrivals, seconds=seconds, warmup=seconds / 4, most=MOST_REQUESTS))
 
 
 def run_alone(work: Callable[[int], object], *, items: int, seconds: float) -> LoopRound:
     """Runs one caller in this thread: `work` once to warm up, then for `seconds`."""
     work(0)
-    times: list[float] = []
-    began = time.perf_counter()
-    while time.perf_counter() - began < seconds and len(times) < MOST_REQUESTS:
-        at = time.perf_counter()
-        work(len(times) + 1)
-        times.append(time.perf_counter() - at)
-    return LoopRound(items * len(times) / (time.perf_counter() - began), tuple(times))
+    records: list[Record] = []
+    began = at = time.perf_counter()
+    while at - began < seconds and len(records) < MOST_REQUESTS:
+        work(len(records) + 1)
+        now = time.perf_counter()
+        records.append(_answered(at, now, items).since(began, len(records)))
+        at = now
+    return loop_round(Run(tuple(records), 0.0, at - began, concurrency=1))
+
+
+def _answered(sent: float, ended: float, items: int) -> Record:
+    return Record(number=0, due=sent, sent=sent, pieces=(ended,), ended=ended, items=items)
 
 
 class BareProcess(AbstractContextManager["BareProcess"]):

@@ -1,4 +1,6 @@
-"""`trimodal bench llm`: measures throughput, TTFT and ITL of the served model, on request beside its engine.
+"""`trimodal bench llm`: measures throughput, TTFT and ITL of the served model, on request beside others.
+
+Those are its bare engine, a second one with other parameters, and the peer: FastAPI + transformers.
 
 It starts its own server on free ports from this repository, with the parameters of the
 config and those given by --set. All sides stay loaded and take turns, round by round, so
@@ -7,7 +9,6 @@ that every one of them sees the same machine.
 
 from __future__ import annotations
 
-import asyncio
 import platform
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, closing
@@ -22,8 +23,11 @@ from rich.table import Table
 
 from trimodal.bench.common.closed_loop import paired_ratio
 from trimodal.bench.common.serving import serving, settings_of
-from trimodal.bench.common.tables import make_table
-from trimodal.bench.llm.sides import BareEngine, Prompts, Round, run_served, summarise
+from trimodal.bench.common.tables import NARROW, make_table
+from trimodal.bench.llm.peer import Dtype, peer_checkpoint, run_peer, running_peers, served_over
+from trimodal.bench.llm.sides import BareEngine, Prompts, Round, Summary, run_served, run_wave, summarise
+from trimodal.bench.peers.client import Peer
+from trimodal.bench.peers.process import PeerName
 from trimodal.llm.settings import LlmSettings
 from trimodal.paths import default_repository
 from trimodal.repository import select_models
@@ -34,10 +38,14 @@ Run = Callable[[Sequence[str]], Awaitable[Round]]
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure. Lengths in tokens; `rounds` a number of streams, three times as many for one."""
+    """What to measure. Lengths in tokens; `rounds` a number of streams, three times as many for one.
+
+    `prompts`: a file, whose lines are asked instead of random words of each of the lengths `prompt_tokens`.
+    `peer_checkpoint`: None for the one that the artefact's manifest names.
+    """
 
     streams: tuple[int, ...] = (1, 8, 16)
-    prompt_tokens: int = 64
+    prompt_tokens: tuple[int, ...] = (64,)
     max_tokens: int = 64
     rounds: int = 3
     bare: bool = False
@@ -45,6 +53,17 @@ class Plan:
     prompts: Path | None = None
     changes: dict[str, str] = field(default_factory=dict)
     versus: dict[str, str] = field(default_factory=dict)
+    peer: PeerName = ""
+    peer_dtypes: tuple[Dtype, ...] = ("bfloat16", "float32")
+    peer_checkpoint: Path | None = None
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What is asked: `ours` in turn, the served model last; then the peers, whatever that one was asked."""
+
+    ours: dict[str, Run]
+    peers: dict[str, Peer]
 
 
 async def measure(plan: Plan, console: Console) -> dict[str, Any]:
@@ -57,7 +76,12 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
     # A random prompt is taken as it is; lines of a file are questions, as users send them.
     changes = plan.changes if plan.prompts else {"apply_chat_template": "false", **plan.changes}
     settings = served_settings(repository, changes)
-    prompts = Prompts(settings, plan.prompts, plan.prompt_tokens)
+    checkpoint = peer_checkpoint(settings, plan.peer_checkpoint) if plan.peer else None
+    sources = (
+        {"prompts": Prompts(settings, plan.prompts, 0)}
+        if plan.prompts
+        else {f"prompt_{length}": Prompts(settings, None, length) for length in plan.prompt_tokens}
+    )
     options = ServerOptions.on_free_ports("llm", changes={"llm": changes}, repository=repository)
     figures: dict[str, Any] = {"machine": platform.platform(), "plan": asdict(plan)}
     async with AsyncExitStack() as stack:
@@ -68,62 +92,107 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
         if plan.versus:
             other = served_settings(repository, changes | plan.versus)
             engines["versus"] = stack.enter_context(closing(BareEngine(other)))
-        sides = {name: _bare_side(engine, prompts, plan.max_tokens) for name, engine in engines.items()}
-        sides["served"] = partial(run_served, client, max_tokens=plan.max_tokens)
-        title = f"llm: {settings.engine}, {Path(settings.artefact).name}, numerics {settings.numerics}"
-        title += f"; {plan.prompts or plan.prompt_tokens} + {plan.max_tokens} tokens"
-        table = make_table(title, "streams|side|tok/s|TTFT p50|TTFT p95|ITL p50|ITL p99|ratio")
-        for streams in plan.streams:
-            figures[f"streams_{streams}"] = await _compare(plan, streams, prompts, sides, table)
-        if plan.versus:
-            changed = ", ".join(f"{key}={text}" for key, text in plan.versus.items())
-            table.caption = f"versus: bare with {changed}"
-        console.print(table)
+        peers: dict[str, Peer] = {}
+        if checkpoint:
+            figures["peer"] = {"checkpoint": str(checkpoint.directory), "same": checkpoint.same}
+            running = running_peers(checkpoint.directory, plan.peer_dtypes)
+            peers = await stack.enter_async_context(running)
+            if not checkpoint.same:
+                console.print(
+                    f"the artefact was not built from the peer's checkpoint, {checkpoint.directory}"
+                )
+        for key, prompts in sources.items():
+            ours = {name: _bare_side(engine, prompts, plan.max_tokens) for name, engine in engines.items()}
+            ours["served"] = partial(run_served, client, max_tokens=plan.max_tokens)
+            title = f"llm: {settings.engine}, {Path(settings.artefact).name}, numerics {settings.numerics}"
+            title += f"; {plan.prompts or key.removeprefix('prompt_')} + {plan.max_tokens} tokens"
+            figures[key] = await _measure_streams(plan, title, prompts, Sides(ours, peers), console)
         for name, engine in engines.items():
             if (stats := engine.stats).drafted_tokens:
                 per_step = stats.decoded_tokens / max(1, stats.decode_slots)
                 accepted = f"acceptance {stats.accepted_tokens / stats.drafted_tokens:.2f}"
                 console.print(f"{name}: {per_step:.2f} tokens per step, {accepted}; {stats.speculation_note}")
-        if "bare" in engines and 1 in plan.streams:
-            added = figures["streams_1"]["served"]["ttft_added_ms"]
-            console.print(f"TTFT added by serving, one stream, median of pairs: {added:.1f} ms")
         if plan.prefix_tokens:
             figures["prefix"] = await _prefix(
-                plan, console, prompts, partial(run_served, client, max_tokens=4)
+                plan, console, next(iter(sources.values())), partial(run_served, client, max_tokens=4)
             )
     return figures
 
 
-async def _compare(
-    plan: Plan, streams: int, prompts: Prompts, sides: dict[str, Run], table: Table
+async def _measure_streams(
+    plan: Plan, title: str, prompts: Prompts, sides: Sides, console: Console
 ) -> dict[str, Any]:
-    """Rounds of all sides in turn for one number of streams; the first side is what ratios refer to."""
-    rounds: dict[str, list[Round]] = {name: [] for name in sides}
+    """Every number of streams with prompts of one kind; prints the tables."""
+    columns = "streams|side|tok/s|TTFT p50|TTFT p95|ITL p50|ITL p99|ratio"
+    table = make_table(title, columns, **NARROW)
+    ratios_title = "served over peer, medians of neighbouring rounds"
+    peers = make_table(ratios_title, "streams|side|tok/s|TTFT p50|ITL p50", **NARROW)
+    figures = {}
+    for streams in plan.streams:
+        rounds = await _run_rounds(plan, streams, prompts, sides)
+        found = _compare(streams, {name: rounds[name] for name in sides.ours}, table)
+        for name in sides.peers:
+            summary = summarise(rounds[name])
+            ratios = served_over(rounds["served"], rounds[name])
+            found[name] = {**asdict(summary), "served_over": ratios}
+            table.add_row(str(streams), name, *_shown(summary), "")
+            peers.add_row(str(streams), name, *(f"{ratio:.3f}" for ratio in ratios.values()))
+        figures[f"streams_{streams}"] = found
+    if plan.versus:
+        changed = ", ".join(f"{key}={text}" for key, text in plan.versus.items())
+        table.caption = f"versus: bare with {changed}"
+    console.print(table)
+    if sides.peers:
+        console.print(peers)
+    if "bare" in sides.ours and 1 in plan.streams:
+        added = figures["streams_1"]["served"]["ttft_added_ms"]
+        console.print(f"TTFT added by serving, one stream, median of pairs: {added:.1f} ms")
+    return figures
+
+
+async def _run_rounds(plan: Plan, streams: int, prompts: Prompts, sides: Sides) -> dict[str, list[Round]]:
+    """Rounds of all sides in turn; the first round, which warms a side up, is left out."""
+    rounds: dict[str, list[Round]] = {name: [] for name in (*sides.ours, *sides.peers)}
     for _ in range(plan.rounds * (3 if streams == 1 else 1) + 1):
-        # The same questions for all where they come from a file; else new ones, which no cache has.
-        texts = [prompts.next() for _ in range(streams)]
-        for name, run in sides.items():
-            rounds[name].append(await run(texts))
-            if not plan.prompts:
+        texts: list[str] = []
+        for name, run in sides.ours.items():
+            # The same questions for all where they come from a file; else new ones, which no cache has.
+            if not (texts and plan.prompts):
                 texts = [prompts.next() for _ in range(streams)]
+            rounds[name].append(await run(texts))
+        # A peer has no cache: it gets the served side's prompts, and makes as many tokens of each. One that
+        # ends its answers by itself would stop elsewhere, as its weights are not rounded alike.
+        token_ids = [prompts.token_ids(text) for text in texts]
+        tokens = [sample.tokens for sample in rounds["served"][-1].samples]
+        for name, peer in sides.peers.items():
+            rounds[name].append(await run_peer(peer, token_ids, tokens))
+    return {name: counted for name, (_, *counted) in rounds.items()}
+
+
+def _compare(streams: int, rounds: dict[str, list[Round]], table: Table) -> dict[str, Any]:
+    """Adds a row for each side; the first one is what ratios refer to."""
     figures: dict[str, Any] = {}
-    first = next(iter(rounds.values()))[1:]
-    for name, (_, *counted) in rounds.items():  # the first round of a size warms a side up
+    first = next(iter(rounds.values()))
+    for name, counted in rounds.items():
         summary = summarise(counted)
         ratio = paired_ratio(counted, first, lambda one: one.tokens_per_second)
         pairs = zip(counted, first, strict=True)
         added = median(summarise([ours]).ttft_p50 - summarise([theirs]).ttft_p50 for ours, theirs in pairs)
         figures[name] = {**asdict(summary), "ratio": ratio, "ttft_added_ms": added}
-        times = (summary.ttft_p50, summary.ttft_p95, summary.itl_p50, summary.itl_p99)
-        shown = (f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms" for value in times)
-        rate, compared = f"{summary.tokens_per_second:.1f}", "" if counted == first else f"{ratio:.3f}"
-        table.add_row(str(streams), name, rate, *shown, compared)
+        table.add_row(str(streams), name, *_shown(summary), "" if counted is first else f"{ratio:.3f}")
     return figures
+
+
+def _shown(summary: Summary) -> list[str]:
+    times = (summary.ttft_p50, summary.ttft_p95, summary.itl_p50, summary.itl_p99)
+    shown = (f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms" for value in times)
+    return [f"{summary.tokens_per_second:.1f}", *shown]
 
 
 def _bare_side(engine: BareEngine, prompts: Prompts, max_tokens: int) -> Run:
     async def run(texts: Sequence[str]) -> Round:
-        return await asyncio.to_thread(engine.run, [prompts.token_ids(text) for text in texts], max_tokens)
+        ids = [prompts.token_ids(text) for text in texts]
+        return await run_wave(lambda number: engine.ask(ids[number], max_tokens), len(ids))
 
     return run
 

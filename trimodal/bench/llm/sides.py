@@ -8,22 +8,26 @@ engine: first token), ITL each gap after it, tok/s all completion tokens over th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import math
-import queue
 import random
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from trimodal.bench.load.arrivals import Closed
+from trimodal.bench.load.generator import Send, run
+from trimodal.bench.load.records import OK, Record
+from trimodal.bench.targets.llm import GrpcLlm
+from trimodal.bench.targets.questions import Listed, Question
 from trimodal.client import Client
 from trimodal.client.timing import percentile
-from trimodal.errors import SettingsError
+from trimodal.errors import ServerError, SettingsError
 from trimodal.llm.engine_core.client import start_process
-from trimodal.llm.engine_core.messages import Stepped
 from trimodal.llm.engines.protocol import EngineRequest, EngineStats, Sampling
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.settings import LlmSettings
@@ -76,64 +80,101 @@ def summarise(rounds: Sequence[Round]) -> Summary:
 
 
 class BareEngine:
-    """The engine's process, driven directly."""
+    """The engine's process, driven directly; for one event loop at a time."""
 
     def __init__(self, settings: LlmSettings) -> None:
         self._client = start_process(settings)
-        self._steps: queue.SimpleQueue[tuple[float, Stepped] | None] = queue.SimpleQueue()
-        threading.Thread(target=self._receive, name="bench-engine", daemon=True).start()
         self._numbers = itertools.count()
+        self._asked: dict[int, _Asked] = {}
+        self._died = False
         self.stats = EngineStats()
+        threading.Thread(target=self._receive, name="bench-engine", daemon=True).start()
 
     def close(self) -> None:
         self._client.close()
 
-    def run(self, prompts: Sequence[list[int]], max_tokens: int) -> Round:
-        """All prompts at once, greedily."""
-        times: dict[int, list[float]] = {}
-        tokens: dict[int, int] = {}
-        began = time.perf_counter()
-        for prompt, id in zip(prompts, self._numbers, strict=False):
-            times[id], tokens[id] = [], 0
-            self._client.add(EngineRequest(id, prompt, Sampling(max_tokens)))
-        open_ids = set(times)
-        while open_ids:
-            item = self._steps.get(timeout=_LIMIT_S)
-            if item is None:
-                raise RuntimeError("the bare engine's process died")
-            at, stepped = item
-            self.stats = stepped.stats
-            for output in stepped.outputs:
-                if output.id not in open_ids:
-                    continue
-                if output.finish_reason == "error":
-                    raise RuntimeError(output.error)
-                tokens[output.id] += len(output.token_ids)
-                if output.token_ids:
-                    times[output.id].append(at)
-                if output.finish_reason:
-                    open_ids.discard(output.id)
-        seconds = time.perf_counter() - began
-        gaps = {id: tuple(later - at for at, later in itertools.pairwise(times[id])) for id in times}
-        return Round(tuple(Sample(times[id][0] - began, gaps[id], tokens[id]) for id in times), seconds)
+    async def ask(self, prompt: list[int], max_tokens: int) -> Record:
+        """One answer, greedily. Raises: ServerError: the engine failed on it, or died."""
+        loop = asyncio.get_running_loop()
+        asked = _Asked(loop, loop.create_future())
+        id = next(self._numbers)
+        self._asked[id] = asked
+        sent = loop.time()
+        self._client.add(EngineRequest(id, prompt, Sampling(max_tokens)))
+        try:
+            if self._died:
+                raise ServerError("the bare engine's process died")
+            await asyncio.wait_for(asked.done, _LIMIT_S)
+        except asyncio.TimeoutError:
+            raise ServerError(f"the bare engine did not answer within {_LIMIT_S:g} s") from None
+        finally:
+            self._asked.pop(id, None)
+        return Record(
+            number=0,
+            due=sent,
+            sent=sent,
+            pieces=tuple(asked.pieces),
+            ended=asked.pieces[-1] if asked.pieces else loop.time(),
+            input_tokens=len(prompt),
+            output_tokens=asked.tokens,
+        )
 
     def _receive(self) -> None:
         while stepped := self._client.receive():
-            self._steps.put((time.perf_counter(), stepped))
-        self._steps.put(None)
+            # The event loop's clock on Linux, read where the step came in.
+            at = time.monotonic()
+            self.stats = stepped.stats
+            for output in stepped.outputs:
+                asked = self._asked.get(output.id)
+                if asked is None:
+                    continue
+                if output.token_ids:
+                    asked.pieces.append(at)
+                    asked.tokens += len(output.token_ids)
+                if output.finish_reason:
+                    asked.end(output.error if output.finish_reason == "error" else "")
+        self._died = True
+        for asked in list(self._asked.values()):
+            asked.end("the bare engine's process died")
+
+
+@dataclass
+class _Asked:
+    """A request of the bare engine: filled in by the receiving thread, awaited in `loop`."""
+
+    loop: asyncio.AbstractEventLoop
+    done: asyncio.Future[None]
+    pieces: list[float] = field(default_factory=list)
+    tokens: int = 0
+
+    def end(self, error: str) -> None:
+        with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits
+            self.loop.call_soon_threadsafe(self._end, error)
+
+    def _end(self, error: str) -> None:
+        if self.done.done():
+            return
+        if error:
+            self.done.set_exception(ServerError(error))
+        else:
+            self.done.set_result(None)
+
+
+async def run_wave(send: Send, count: int) -> Round:
+    """Sends `count` requests at once; samples in their order. Raises: ServerError: one was not answered."""
+    done = await run(send, Closed(count), requests=count)
+    answers = sorted(done.records, key=lambda record: record.number)
+    for record in answers:
+        if record.outcome != OK:
+            raise ServerError(f"a request was not answered: {record.error or record.outcome}")
+    samples = (Sample(one.ttft or done.seconds, one.itl, one.output_tokens) for one in answers)
+    return Round(tuple(samples), done.seconds)
 
 
 async def run_served(client: Client, prompts: Sequence[str], max_tokens: int) -> Round:
     """All prompts at once through the server, greedily."""
-    began = time.perf_counter()
-    answers = await asyncio.gather(
-        *(client.complete(prompt, max_tokens=max_tokens, timeout=_LIMIT_S) for prompt in prompts)
-    )
-    seconds = time.perf_counter() - began
-    return Round(
-        tuple(Sample(one.timing.ttft or seconds, one.timing.itl, one.usage.completion) for one in answers),
-        seconds,
-    )
+    questions = Listed([Question(prompt, max_tokens) for prompt in prompts])
+    return await run_wave(GrpcLlm(client, questions, timeout=_LIMIT_S).send, len(prompts))
 
 
 class Prompts:
@@ -153,7 +194,7 @@ class Prompts:
         self._tokens = tokens
         self._rng = random.Random(seed)
         self._words = sorted({"".join(self._rng.choices("abcdefghij", k=4)) for _ in range(3000)})
-        self._lines = itertools.cycle(_lines(file)) if file else None
+        self._lines = itertools.cycle(read_lines(file)) if file else None
 
     def next(self) -> str:
         """Returns the next prompt."""
@@ -174,7 +215,8 @@ class Prompts:
         return request.token_ids(self._tokenizer, self._settings.apply_chat_template)
 
 
-def _lines(file: Path) -> list[str]:
+def read_lines(file: Path) -> list[str]:
+    """Returns the lines with text of a file of prompts. Raises: SettingsError: there are none."""
     try:
         lines = [line for line in file.read_text().splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:

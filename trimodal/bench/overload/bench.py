@@ -37,9 +37,11 @@ from trimodal.bench.overload.tables import draw, print_tables, statements
 from trimodal.client import Client
 from trimodal.client.streams.answer import AnswerStream
 from trimodal.errors import ServerError, SettingsError
+from trimodal.llm.engines.card_limits import card_limits
 from trimodal.llm.request.terms import MAX_TTFT_DEADLINE_MS
-from trimodal.llm.request.tiers import Tier, Tiers, read_tiers
+from trimodal.llm.tiers import Tier, Tiers, read_tiers
 from trimodal.paths import default_repository
+from trimodal.runtimes.gpu_device import current_gpu
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
 
@@ -127,7 +129,9 @@ class _Source:
             known = ", ".join(tiers.tier)
             raise SettingsError(f"--mix: '{min(unknown)}' is none of the tiers in {plan.tiers.name}: {known}")
         settings = served_settings(default_repository(), dict(changes))
-        self.clients = 2 * settings.max_num_seqs  # there is always one that waits for a slot
+        gpu = current_gpu()
+        batch = settings.max_num_seqs or card_limits([gpu] if gpu else []).max_num_seqs
+        self.clients = 2 * batch  # there is always one that waits for a slot
         self._plan = plan
         self._tiers = tiers
         self._prompts = Prompts(settings, plan.prompts, plan.prompt_tokens, plan.seed)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from trimodal.bench.overload.load import Result
 from trimodal.bench.overload.machine import Memory
 from trimodal.client.timing import percentile
-from trimodal.llm.request.tiers import Tier
+from trimodal.llm.tiers import Tier
 
 _ERRORS_KEPT = 5
 VERDICTS = ("met", "late", "uneven", "refused", "expired", "lost")

@@ -13,7 +13,7 @@ from rich.console import Console
 from trimodal.bench.common.tables import make_table
 from trimodal.bench.overload.figures import LevelFigures
 from trimodal.errors import ServerError
-from trimodal.llm.request.tiers import Tier
+from trimodal.llm.tiers import Tier
 
 GOODPUT_KEPT = 0.9  # at the highest load, of the peak
 REFUSED_WITHIN_MS = 50.0

@@ -4,8 +4,8 @@ It starts its own server on free ports. Stream i says the same in every row: utt
 of a directory, joined with pauses by seed i. The offline text that rows are compared with
 comes from the same recogniser on the same audio, each utterance whole in one window
 (cut in the middle of the pauses around it), sent to `speech_recognize` directly: the
-best that is known without streaming. `--capacity`, `--direct` and `--versus` are other measurements, in
-capacity.py, direct.py and engines.py.
+best that is known without streaming. `--capacity`, `--direct` with `--peer`, and `--versus` are other
+measurements, in capacity.py, direct.py and engines.py.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
     figures: dict[str, Any] = {"machine": platform.platform(), "plan": asdict(plan)}
     if plan.capacity:
         figures["capacity"] = await capacity.measure(plan, spoken, console)
-    if plan.direct:
+    if plan.direct or plan.peer:
         figures["direct"] = await direct.measure(plan, spoken, console)
     if plan.versus:
         figures["versus"] = await asyncio.to_thread(_measure_versus, plan, spoken, console)
-    if not (plan.capacity or plan.direct or plan.versus):
+    if not (plan.capacity or plan.direct or plan.versus or plan.peer):
         figures["live"] = await measure_live(plan, spoken, console)
     return figures
 

@@ -25,6 +25,7 @@ from trimodal.audio.values import PolicyName
 from trimodal.audio.word_errors import word_error_rate
 from trimodal.bench.common.serving import metrics_page
 from trimodal.bench.common.tables import NARROW, make_table
+from trimodal.bench.peers.process import PeerName
 from trimodal.bench.speech.streams import HeldWord, StreamRun, run_streams
 from trimodal.bench.speech.utterances import Spoken
 from trimodal.client import Client
@@ -219,8 +220,9 @@ def _number(value: float | None, scale: float, digits: int) -> str:
 class Plan:
     """What to measure: each policy with each number of streams, `seconds` long.
 
-    If `capacity`, `direct` or `versus` (other built recognisers) is set, only those parts run. `window_s`,
-    `rounds` and `loop_s` (seconds a case) apply to them, `batch` to `direct` and `versus`.
+    If `capacity`, `direct`, `versus` (other built recognisers) or `peer` is set, only those parts run.
+    `window_s`, `rounds` and `loop_s` (seconds a case) apply to them, `batch` to all but `capacity`.
+    `peer_checkpoint`: a CTranslate2 model; None: the artefact.
     """
 
     streams: tuple[int, ...] = (1, 2, 4, 8)
@@ -237,6 +239,8 @@ class Plan:
     loop_s: float = 4.0
     changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     profile: Profile = "cpu"
+    peer: PeerName = ""
+    peer_checkpoint: Path | None = None
 
 
 async def run_row(

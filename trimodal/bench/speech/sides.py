@@ -49,10 +49,9 @@ class Recogniser(AbstractAsyncContextManager["Recogniser"]):
         """`clients` closed loops over the windows in a ring; also the batch that each request was in.
 
         Args:
-            before: the round before of the same: the new one is as long as three of its requests at
-                least, else it would show the first requests of all clients, who do not wait in turn.
+            before: the round before of the same.
         """
-        seconds = max(seconds, 3 * before.p50 if before else 0.0)
+        seconds = long_enough(seconds, before)
         batches: list[int] = []
 
         async def ask(number: int) -> None:
@@ -72,6 +71,14 @@ class Recogniser(AbstractAsyncContextManager["Recogniser"]):
 
     async def __aexit__(self, *_: object) -> None:
         await self._transport.aclose()
+
+
+def long_enough(seconds: float, before: LoopRound | None) -> float:
+    """Returns `seconds`, or three requests of the round before of the same where they took longer.
+
+    A shorter round would show the first requests of all clients, who do not wait in turn.
+    """
+    return max(seconds, 3 * before.p50 if before else 0.0)
 
 
 def cut_windows(streams: Sequence[Samples], seconds: float, count: int) -> list[Samples]:
@@ -107,35 +114,14 @@ def open_faster_whisper(
     Args:
         contexts: length of windows → seconds of the encoder.
     """
-    from faster_whisper import BatchedInferencePipeline, WhisperModel
+    from faster_whisper import BatchedInferencePipeline
     from faster_whisper.audio import pad_or_trim
-    from faster_whisper.tokenizer import Tokenizer
 
-    from trimodal.manifest import read_manifest
-    from trimodal.speech.engines.ctranslate2_model import compute_type, preload_cublas, threads
-    from trimodal.speech.whisper.artefact import read_shapes
-    from trimodal.speech.whisper.tokens import WhisperTokens
-    from trimodal.speech.whisper.word_timestamps import most_tokens
+    from trimodal.bench.common.whisper import open_whisper
+    from trimodal.speech.engines.ctranslate2_model import threads
 
-    manifest = read_manifest(directory, task="speech", runtime="ctranslate2")
-    if settings.device == "cuda":
-        preload_cublas()
-    model = WhisperModel(
-        str(directory),
-        device=settings.device,
-        compute_type=compute_type(directory, manifest, settings.device),
-        cpu_threads=threads(directory, settings),
-    )
+    model, tokenizer, never, most_new = open_whisper(directory, settings.device, threads(directory, settings))
     pipeline = BatchedInferencePipeline(model)
-    tokenizer = Tokenizer(model.hf_tokenizer, model.model.is_multilingual, task="transcribe", language="en")
-    prompt = model.get_prompt(tokenizer, [], without_timestamps=True)
-
-    def most_new(seconds: float) -> int:
-        # CTranslate2 makes at most half of max_length, which is the prompt and this.
-        return min(2 * most_tokens(seconds), int(model.max_length)) - len(prompt)
-
-    languages = read_shapes(directory, manifest).languages
-    never = WhisperTokens(directory, languages, multilingual=model.model.is_multilingual).never_made()
     transcribe = partial(
         pipeline.transcribe,
         language="en",

@@ -1,6 +1,6 @@
 """Finds which of ONNX Runtime's options for convolutions are quickest on this GPU, with the bare classifier.
 
-They are parameters of vision_classify; what is best depends on the network and the card.
+They are parameters of vision on profile cuda; what is best depends on the network and the card.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trimodal.bench.common.closed_loop import BareProcess, LoopRound, Works, rat
 from trimodal.bench.common.tables import make_table
 from trimodal.bench.vision.sides import random_pixels
 from trimodal.runtimes.onnx_session import Device
-from trimodal.vision.settings import ClassifySettings
+from trimodal.vision.settings import VisionSettings
 
 PLAIN = "plain"
 CHOICES: dict[str, dict[str, bool]] = {
@@ -29,7 +29,7 @@ CHOICES: dict[str, dict[str, bool]] = {
 }
 
 
-def open_engine_alone(directory: Path, settings: ClassifySettings) -> Works:
+def open_engine_alone(directory: Path, settings: VisionSettings) -> Works:
     """`engine` on a batch of random pixels; opened in a process of its own."""
     from trimodal.vision.artefact import read_classifier
     from trimodal.vision.engines.protocol import open_engine, runtime_of
@@ -52,7 +52,7 @@ async def measure(
     with ExitStack() as stack:
         processes = {}
         for name, choice in CHOICES.items():
-            settings = ClassifySettings(
+            settings = VisionSettings(
                 artefact=str(directory), device=device, warm_up_batch_sizes=tuple(batches), **choice
             )
             processes[name] = stack.enter_context(BareProcess(open_engine_alone, directory, settings))
@@ -62,7 +62,7 @@ async def measure(
                     one = await process.run("engine", batch=batch, seconds=seconds)
                     if index:
                         found[name, batch].append(one)
-    title = "vision_classify, bare: options of ONNX Runtime on CUDA"
+    title = "vision, bare classifier: options of ONNX Runtime on CUDA"
     table = make_table(title, "batch|option|img/s|p50 ms|/plain")
     figures: dict[str, Any] = {}
     for (name, batch), all_rounds in found.items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -19,17 +19,10 @@ from trimodal.bench.common.serving import settings_of
 from trimodal.errors import RequestError
 from trimodal.metrics import MemoryMetrics
 from trimodal.repository import Model
-from trimodal.settings import Settings
 from trimodal.vision.artefact import read_classifier
 from trimodal.vision.engines.protocol import Pixels
-from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
+from trimodal.vision.settings import PreprocessSettings, VisionSettings
 
-STEPS: dict[str, type[Settings]] = {
-    "vision_preprocess": PreprocessSettings,
-    "vision_classify": ClassifySettings,
-    "vision_rank": RankSettings,
-}
-T = TypeVar("T")
 PICTURES = 32  # different ones: no cache of the processor holds all their pixels
 
 
@@ -50,14 +43,27 @@ def jpegs(width: int, height: int, count: int = PICTURES) -> list[bytes]:
     return files
 
 
-def step_settings(models: Mapping[str, Model]) -> dict[str, Settings]:
-    """Step → the settings that it has on the server; a step that Triton runs by itself has none.
+def vision_settings(models: Mapping[str, Model]) -> VisionSettings | None:
+    """The settings of vision on the server; None where it is a pipeline: Triton itself runs its classifier.
 
     Raises:
         SettingsError: names the file and the key that is malformed.
     """
-    own = {name: cls for name, cls in STEPS.items() if models[name].config.backend == "python"}
-    return {name: settings_of(cls, models[name]) for name, cls in own.items()}
+    vision = models["vision"]
+    return None if vision.steps else settings_of(VisionSettings, vision)
+
+
+def classifier_directory(models: Mapping[str, Model]) -> Path:
+    """Where the artefact lies that the vision models read.
+
+    Raises:
+        SettingsError: names the file and the key that is malformed.
+    """
+    if settings := vision_settings(models):
+        return (models["vision"].version_directory / settings.artefact).resolve()
+    preprocess = models["vision_preprocess"]
+    classifier = settings_of(PreprocessSettings, preprocess).classifier
+    return (preprocess.version_directory / classifier).resolve()
 
 
 def sizes_up_to(most: int) -> list[int]:
@@ -67,7 +73,7 @@ def sizes_up_to(most: int) -> list[int]:
 
 def larger_batches(most: int, model: str, config: Any) -> None:
     """Edits the ModelConfig of a vision model in place for batches of up to `most` images."""
-    if model not in ("vision", *STEPS):
+    if not model.startswith("vision"):
         return
     config.max_batch_size = most
     if config.backend == "python" and "warm_up_batch_sizes" in config.parameters:
@@ -84,26 +90,15 @@ def random_pixels(directory: Path) -> Pixels:
     return rng.integers(0, 256, (PICTURES, 3, spec.height, spec.width), dtype=np.uint8)
 
 
-def open_bare(repository: Path, settings: Mapping[str, Settings], files: Sequence[bytes]) -> Works:
+def open_bare(version: Path, settings: VisionSettings, files: Sequence[bytes]) -> Works:
     """`engine` and `pipeline`, each on a batch; opened in the bare side's process."""
     from trimodal.vision.engines.protocol import open_engine, runtime_of
-    from trimodal.vision.rank import RankStep
-    from trimodal.vision.steps import ClassifyStep, PreprocessStep
+    from trimodal.vision.steps import VisionStep
 
-    metrics = MemoryMetrics()
-    preprocess, classify, rank = (settings[name] for name in STEPS)
-    assert isinstance(preprocess, PreprocessSettings)
-    assert isinstance(classify, ClassifySettings)
-    assert isinstance(rank, RankSettings)
-    places = {name: repository / name / "1" for name in STEPS}
-    artefact = read_classifier(
-        (places["vision_classify"] / classify.artefact).resolve(), runtime=runtime_of(classify.engine)
-    )
-    engine = open_engine(artefact, classify)
-    preparing = PreprocessStep.open(places["vision_preprocess"], preprocess, metrics)
-    classifying = ClassifyStep(engine, artefact.input, metrics)
-    ranking = RankStep.open(places["vision_rank"], rank)
-    (ready,) = _good(preparing.prepare([files]))
+    artefact = read_classifier((version / settings.artefact).resolve(), runtime=runtime_of(settings.engine))
+    engine = open_engine(artefact, settings)
+    step = VisionStep.on(engine, artefact, settings, MemoryMetrics())
+    ready, _ = step.preprocess.prepare_batch([files])
     ready = np.concatenate([ready, ready])
 
     def run_engine(batch: int, number: int) -> None:
@@ -111,16 +106,8 @@ def open_bare(repository: Path, settings: Mapping[str, Settings], files: Sequenc
         engine.classify(ready[at : at + batch])
 
     def run_pipeline(batch: int, number: int) -> None:
-        pixels = _good(preparing.prepare([some(files, number, batch)]))
-        _good(ranking.rank(_good(classifying.classify(pixels))))
+        (answer,) = step.classify([some(files, number, batch)])
+        if isinstance(answer, RequestError):
+            raise answer
 
     return {"engine": run_engine, "pipeline": run_pipeline}
-
-
-def _good(outcomes: Sequence[T | RequestError]) -> list[T]:
-    good: list[T] = []
-    for outcome in outcomes:
-        if isinstance(outcome, RequestError):
-            raise outcome
-        good.append(outcome)
-    return good

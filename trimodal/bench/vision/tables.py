@@ -6,13 +6,22 @@ import platform
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from trimodal.bench.common.closed_loop import LoopRound, added_ms, median_rate, rate_ratio, summarise_loops
+from trimodal.bench.common.closed_loop import (
+    LoopRound,
+    added_ms,
+    median_rate,
+    paired_ratio,
+    rate_ratio,
+    summarise_loops,
+)
 from trimodal.bench.common.serving import StepTimes
 from trimodal.bench.common.tables import NARROW, make_table
+from trimodal.bench.peers.process import PeerName
 from trimodal.server.options import Profile
 
 # Clients that send batches: while one batch is classified the next is decoded and a third is on its way.
@@ -23,8 +32,10 @@ BATCH_CLIENTS = 3
 class Plan:
     """What to measure. Every round takes `seconds` for each case of each side.
 
-    `pixels`: the same cases also against vision_classify alone, without decoding. `torch`: the
-    network in torch as well. `max_batch`: served in batches of up to so many images; 0: as configured.
+    `pixels`: the same cases also against the pipeline's classifier alone, without decoding. `torch`: the
+    network in torch as well. `peer`: single images also against FastAPI + torch, on `peer_checkpoint`
+    (None: what the artefact's manifest names). `max_batch`: served in batches of up to so many images;
+    0: as configured.
     """
 
     concurrency: tuple[int, ...]
@@ -39,6 +50,8 @@ class Plan:
     torch: bool = False
     pixels: bool = False
     max_batch: int = 0
+    peer: PeerName = ""
+    peer_checkpoint: Path | None = None
 
     @property
     def cases(self) -> list[tuple[int, int]]:
@@ -58,6 +71,7 @@ class Measured:
     served: dict[tuple[int, int], list[LoopRound]] = field(default_factory=lambda: defaultdict(list))
     pixels: dict[tuple[int, int], list[LoopRound]] = field(default_factory=lambda: defaultdict(list))
     bare: dict[tuple[str, int], list[LoopRound]] = field(default_factory=lambda: defaultdict(list))
+    peer: dict[tuple[int, int], list[LoopRound]] = field(default_factory=lambda: defaultdict(list))
     steps: dict[tuple[int, int], dict[str, StepTimes]] = field(default_factory=dict)
 
 
@@ -77,8 +91,10 @@ def report(plan: Plan, measured: Measured, title: str, console: Console) -> dict
         "served": {},
         "pixels": {},
         "bare": {},
+        "peer": {},
     }
-    columns = "|".join(("side|img/s|p50 ms|p95 ms|p99 ms|batch", *(f"/{kind}" for kind in best)))
+    compared = [*best, *(["peer"] if measured.peer else [])]
+    columns = "|".join(("side|img/s|p50 ms|p95 ms|p99 ms|batch", *(f"/{kind}" for kind in compared)))
     table = make_table(f"vision: {title}", columns, **NARROW)
     for (kind, size), rounds in measured.bare.items():
         summary = summarise_loops(rounds)
@@ -88,20 +104,33 @@ def report(plan: Plan, measured: Measured, title: str, console: Console) -> dict
         for (clients, size), rounds in served.items():
             summary = summarise_loops(rounds)
             ratios = {kind: rate_ratio(rounds, measured.bare[key]) for kind, key in best.items()}
+            if side == "served" and (theirs := measured.peer.get((clients, size))):
+                ratios["peer"] = rate_ratio(rounds, theirs)
             figures[side][f"{clients}x{size}"] = {**asdict(summary), "ratio": ratios}
             batch = ""
             if side == "served":
                 steps = measured.steps[clients, size]
                 by_step = {name: times._asdict() for name, times in steps.items()}
                 figures[side][f"{clients}x{size}"]["steps"] = by_step
-                batch = f"{steps['vision_classify'].batch:.1f}"
-            shown = [f"{ratio:.3f}" for ratio in ratios.values()]
+                # Of a pipeline that of its classifier: others take smaller ones, which it waits for.
+                one = steps.get("vision_classify") or steps["vision"]
+                batch = f"{one.batch:.1f}"
+            shown = [f"{ratios[kind]:.3f}" if kind in ratios else "" for kind in compared]
             name = f"{clients} x {size}" + (" px" if side == "pixels" else "")
             table.add_row(name, f"{summary.rate:.1f}", *_ms(summary), batch, *shown)
+    for (clients, size), rounds in measured.peer.items():
+        summary = summarise_loops(rounds)
+        ratio = paired_ratio(measured.served[clients, size], rounds, lambda one: one.p50)
+        figures["peer"][f"{clients}x{size}"] = {**asdict(summary), "served_p50_over": ratio}
+        table.add_row(f"peer {clients} x {size}", f"{summary.rate:.1f}", *_ms(summary))
     console.print(table)
     console.print("n x m: served to n clients with m images a request; batch: what Triton formed of them")
     if measured.pixels:
         console.print("px: pixels sent to the classifier alone, nothing is decoded")
+    if measured.peer:
+        console.print(
+            "peer: FastAPI + torch, one image a call; /peer: served images/s over its, same clients"
+        )
     if best:
         console.print(f"/{', /'.join(best)}: its images/s over those of that work without Triton, best batch")
     if "engine" in best:

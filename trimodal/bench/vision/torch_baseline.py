@@ -7,20 +7,17 @@ do not change the time.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from trimodal.bench.common.closed_loop import Works, some
+from trimodal.bench.common.cuda_graph import graph_of
+from trimodal.bench.common.networks import open_network
 from trimodal.errors import ArtefactError
-from trimodal.paths import default_repository
 from trimodal.runtimes.onnx_session import Device
-from trimodal.vision.artefact import ClassifierArtefact, read_classifier
+from trimodal.vision.artefact import read_classifier
 from trimodal.vision.engines.protocol import Pixels
-
-WARM_UPS = 3  # before a graph is captured: cuDNN tries its algorithms in the first
 
 
 def open_torch(directory: Path, device: Device, threads: int, pixels: Pixels) -> Works:
@@ -33,7 +30,7 @@ def open_torch(directory: Path, device: Device, threads: int, pixels: Pixels) ->
         import torch
     except ImportError:
         raise ArtefactError("--torch needs torch: pip install 'trimodal[build]'") from None
-    network = _network(read_classifier(directory))
+    network = open_network(read_classifier(directory), None, "--torch")
     torch.set_num_threads(threads)
     torch.backends.cudnn.benchmark = True
     dtype = torch.float16 if device == "cuda" else torch.float32
@@ -58,41 +55,17 @@ def open_torch(directory: Path, device: Device, threads: int, pixels: Pixels) ->
     return {"torch": run}
 
 
-def _network(artefact: ClassifierArtefact) -> Any:
-    """Makes the network of the artefact's architecture, of build/steps/vision/models.py."""
-    folder = str(default_repository().resolve().parent / "build")
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        models = import_module("steps.vision.models")
-    except ImportError as error:
-        raise ArtefactError(f"--torch needs the networks in {folder} ({error})") from None
-    architecture = str(artefact.manifest.extra.get("architecture"))
-    if architecture not in models.ARCHITECTURES:
-        raise ArtefactError(f"--torch: {artefact.directory} is no network of build/ ({architecture})")
-    return models.make(architecture, len(artefact.labels), artefact.input)
-
-
 def capture(
     torch: Any, forward: Callable[[Any], Any], images: Any, device: str = "cuda"
 ) -> Callable[[Any], Any]:
     """`forward` as a CUDA graph for batches of this size: images of the host → logits of the host."""
     page_locked = torch.empty(images.shape, dtype=images.dtype, pin_memory=device == "cuda")
     on_gpu = images.to(device, copy=True)
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(WARM_UPS):
-            forward(on_gpu)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        logits = forward(on_gpu)
+    run = graph_of(torch, lambda: forward(on_gpu))
 
     def replay(images: Any) -> Any:
         page_locked.copy_(images)
         on_gpu.copy_(page_locked, non_blocking=True)
-        graph.replay()
-        return logits.cpu()  # waits
+        return run().cpu()  # waits
 
     return replay

@@ -23,6 +23,12 @@ def pair(text: str) -> tuple[str, str]:
     return key, value
 
 
+def check_peer(name: str) -> None:
+    """Raises: typer.BadParameter: there is no such peer."""
+    if name not in ("", "fastapi"):
+        raise typer.BadParameter(f"--peer {name}: known is fastapi")
+
+
 def check_writable(option: str, path: Path) -> None:
     """Raises: typer.BadParameter now: an hour of figures must not end in it."""
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):

@@ -1,0 +1,140 @@
+"""The generator on a virtual clock: what it measures is exact."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.doubles.virtual_clock import run_virtually
+from trimodal.bench.load.arrivals import Closed, constant
+from trimodal.bench.load.generator import Run, Send, run
+from trimodal.bench.load.records import OK, UNREACHABLE, Record
+
+
+def server(takes: Callable[[int], float], outcome: str = OK, at_once: int = 10**6) -> Send:
+    """Answers request n after `takes(n)` seconds, so many at once."""
+    room: list[asyncio.Semaphore] = []
+
+    async def send(number: int) -> Record:
+        room or room.append(asyncio.Semaphore(at_once))
+        clock = asyncio.get_running_loop().time
+        sent = clock()
+        async with room[0]:
+            await asyncio.sleep(takes(number))
+        return Record(number, sent, sent, (clock(),), clock(), outcome, "" if outcome == OK else "why")
+
+    return send
+
+
+def ran(send: Send, arrivals: Any, **options: Any) -> Run:
+    return run_virtually(run(send, arrivals, **options))
+
+
+def test_a_closed_loop_keeps_so_many_under_way() -> None:
+    done = ran(server(lambda _: 0.4), Closed(3), seconds=4.0, warmup=1.0)
+    assert len(done.records) == 3 * 13
+    assert (done.began, done.seconds) == pytest.approx((1.0, 4.0))
+    assert len(done.counted) == 3 * 10
+    assert {round(record.latency, 6) for record in done.records} == {0.4}
+    assert sorted(record.number for record in done.records) == list(range(39))
+
+
+def test_a_number_of_requests_is_answered_after_those_that_warm_up() -> None:
+    done = ran(server(lambda _: 0.5), Closed(2), requests=7, warmup=2)
+    assert len(done.records) == 9
+    assert len(done.counted) == 7
+    assert done.began == pytest.approx(0.5)
+    assert done.seconds == pytest.approx(2.0)
+
+
+def test_an_open_loop_sends_when_it_is_due_however_slow_the_server() -> None:
+    done = ran(server(lambda _: 7.0), constant(2.0), seconds=5.0)
+    assert [record.sent for record in done.records] == pytest.approx([number / 2 for number in range(10)])
+    assert {round(record.latency, 6) for record in done.records} == {7.0}
+
+
+def test_a_stall_counts_for_every_request_that_was_due_meanwhile() -> None:
+    """Coordinated omission: one request stalls a server with one place; those behind it wait as well."""
+    done = ran(server(lambda n: 2.0 if n == 0 else 0.01, at_once=1), constant(10.0), seconds=2.0)
+    waits = [record.latency for record in sorted(done.records, key=lambda record: record.number)]
+    assert waits[10] == pytest.approx(1.0 + 0.01 * 10)
+    assert sum(wait > 0.5 for wait in waits) >= 14
+
+
+def test_a_late_generator_makes_latencies_longer_not_the_load_smaller() -> None:
+    async def send(number: int) -> Record:
+        loop = asyncio.get_running_loop()
+        sent = loop.time()
+        if number == 0:
+            loop._now += 1.0  # type: ignore[attr-defined]  # a second in which nothing runs
+        await asyncio.sleep(0.01)
+        return Record(number, sent, sent, (), loop.time())
+
+    done = ran(send, constant(10.0), seconds=2.0)
+    second = next(record for record in done.records if record.number == 1)
+    assert second.due == pytest.approx(0.1)
+    assert second.sent == pytest.approx(1.0)
+    assert second.latency == pytest.approx(0.91)
+    assert len(done.records) == 20
+
+
+def test_a_bounded_number_is_under_way_and_the_rest_is_counted() -> None:
+    done = ran(server(lambda _: 10.0), constant(10.0), seconds=1.0, max_in_flight=4)
+    outcomes = [record.outcome for record in sorted(done.records, key=lambda record: record.number)]
+    assert outcomes == ["ok"] * 4 + ["unsent"] * 6
+
+
+@pytest.mark.parametrize("arrivals", [Closed(2), constant(2.0)], ids=["closed", "open"])
+def test_what_does_not_end_is_a_timeout(arrivals: Any) -> None:
+    done = ran(server(lambda _: 1e6), arrivals, seconds=1.0, drain_s=5.0)
+    assert [record.outcome for record in done.records] == ["timeout"] * 2
+    assert all(record.ended == pytest.approx(6.0) for record in done.records)
+
+
+def test_a_trace_ends_with_its_last_request() -> None:
+    done = ran(server(lambda _: 0.25), [0.0, 1.0, 4.0])
+    assert [record.due for record in done.records] == pytest.approx([0.0, 1.0, 4.0])
+    assert done.seconds == pytest.approx(4.25)
+
+
+@pytest.mark.parametrize("arrivals", [Closed(4), constant(20.0)], ids=["closed", "open"])
+def test_a_dead_server_ends_the_run_and_what_was_measured_is_kept(arrivals: Any) -> None:
+    answered, refused = server(lambda _: 0.1), server(lambda _: 0.001, UNREACHABLE)
+    done = ran(lambda n: (answered if n < 8 else refused)(n), arrivals, seconds=600.0)
+    assert done.stopped == "no answer for 3 s: why"
+    assert done.seconds < 5.0
+    assert sum(record.outcome == OK for record in done.records) == 8
+    # A closed loop does not spin meanwhile.
+    assert len(done.records) < 200
+
+
+def test_a_server_that_comes_back_within_a_moment_ends_nothing() -> None:
+    answered, refused = server(lambda _: 0.1), server(lambda _: 0.001, UNREACHABLE)
+    done = ran(lambda n: (refused if 5 < n < 20 else answered)(n), Closed(1), seconds=30.0)
+    assert not done.stopped
+    assert done.seconds == 30.0
+
+
+def test_a_run_is_stopped_from_outside_with_what_it_has() -> None:
+    async def stopped() -> Run:
+        stop = asyncio.Event()
+        asyncio.get_running_loop().call_later(2.25, stop.set)
+        return await run(server(lambda _: 0.5), Closed(2), seconds=60.0, stop=stop)
+
+    done = run_virtually(stopped())
+    assert done.stopped == "interrupted"
+    assert len(done.records) == 8
+    assert done.unfinished == 2
+    assert done.seconds == pytest.approx(2.25)
+
+
+@pytest.mark.parametrize("arrivals", [Closed(2), constant(5.0)], ids=["closed", "open"])
+def test_a_fault_of_the_sender_ends_the_run(arrivals: Any) -> None:
+    async def send(number: int) -> Record:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        ran(send, arrivals, seconds=5.0)

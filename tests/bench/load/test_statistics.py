@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import random
+from statistics import mean
+
+import numpy as np
+import pytest
+
+from tests.bench.load.records import answer, record, run_of
+from trimodal.bench.load.slo import parse_slo
+from trimodal.bench.load.statistics import distribution, summarise
+from trimodal.client.timing import percentile
+
+
+def test_known_delays_come_out() -> None:
+    records = [answer(0.1 * n, 0.2 + 0.001 * n, [0.05] * 9, number=n) for n in range(100)]
+    summary = summarise(run_of(records, 10.0))
+    assert summary.metrics["ttft_ms"].percentiles["p50"].value == pytest.approx(249.0)
+    assert summary.metrics["itl_ms"].count == 900
+    assert summary.metrics["itl_ms"].percentiles["p99"].value == pytest.approx(50.0)
+    assert summary.metrics["tpot_ms"].mean == pytest.approx(50.0)
+    assert summary.tokens_per_s_per_user == pytest.approx(20.0)
+
+
+def test_percentiles_are_nearest_rank_as_the_clients() -> None:
+    values = [random.Random(n).random() for n in range(777)]
+    found = distribution([[value] for value in values])
+    assert found
+    for percent in (50.0, 90.0, 95.0, 99.0):
+        assert found.percentiles[f"p{percent:g}"].value == percentile(values, percent)
+
+
+def test_requests_at_the_windows_edges_count_for_their_part() -> None:
+    # One client, a request a second, the window from 0.5 to 2.5: two requests' worth of work.
+    records = [record(n, float(n), 1.0, items=3) for n in range(4)]
+    summary = summarise(run_of(records, 2.0, began=0.5))
+    assert summary.requests_per_s == pytest.approx(1.0)
+    assert summary.items_per_s == pytest.approx(3.0)
+    assert summary.in_flight == pytest.approx(1.0)
+
+
+def test_tokens_count_where_they_came() -> None:
+    summary = summarise(run_of([answer(0.0, 0.5, [1.0] * 3, input_tokens=8)], 2.0))
+    assert summary.output_tokens_per_s == pytest.approx(2 / 2.0)
+
+
+def test_warm_up_is_in_no_percentile() -> None:
+    slow, quick = record(0, 0.0, 9.0), record(1, 10.0, 1.0)
+    assert summarise(run_of([slow, quick], 5.0, began=10.0)).metrics["latency_ms"].most == 1e3
+    assert summarise(run_of([slow, quick], 20.0, first=1)).requests == 1
+
+
+def test_goodput_counts_good_requests_and_cancelled_ones_are_no_errors() -> None:
+    records = [
+        answer(0.0, 0.1),
+        answer(1.0, 0.9),
+        record(2, 2.0, outcome="timeout", error="late"),
+        record(3, 3.0, outcome="cancelled"),
+        record(4, 4.0, outcome="unsent"),
+    ]
+    summary = summarise(run_of(records, 10.0), parse_slo("ttft_ms<=500,p50_ttft_ms<=50,error_rate<=0.5"))
+    assert summary.goodput == pytest.approx(1 / 10)
+    assert summary.good_share == pytest.approx(1 / 4)
+    assert summary.error_rate == pytest.approx(2 / 4)
+    assert summary.timeout_rate == pytest.approx(1 / 4)
+    assert summary.unsent == 1
+    assert summary.errors == {"timeout: late": 1, "unsent: ": 1}
+    each, p50, errors = summary.verdicts
+    assert (each.value, each.met) == (0.5, False)
+    assert (p50.value, p50.met) == (pytest.approx(100.0), False)
+    assert (errors.value, errors.met) == (0.5, True)
+    assert not summary.slo_met
+
+
+def test_without_objectives_there_is_no_goodput() -> None:
+    assert summarise(run_of([record()], 1.0)).goodput is None
+
+
+def test_a_percentile_that_no_default_has_can_be_bound() -> None:
+    records = [record(n, 0.0, n / 1000) for n in range(1, 1001)]
+    (verdict,) = summarise(run_of(records, 1.0), parse_slo("p99.9_ms<=999")).verdicts
+    assert (verdict.value, verdict.met) == (pytest.approx(999.0), True)
+
+
+def test_a_run_without_any_answer_has_no_figures_and_does_not_fail() -> None:
+    nothing = summarise(run_of([], 1.0), parse_slo("ms<=5,p99_ms<=5"), cost_per_hour=1.0)
+    assert nothing.metrics == {}
+    assert not nothing.slo_met
+    assert nothing.costs
+    assert nothing.costs.per_1000_requests is None
+    assert summarise(run_of([record(outcome="internal", error="x")], 1.0)).error_rate == 1.0
+
+
+def test_costs_are_of_what_was_answered() -> None:
+    records = [answer(float(n), 0.1, [0.1], input_tokens=6, audio_s=0.5) for n in range(10)]
+    costs = summarise(run_of(records, 10.0), cost_per_hour=3.6).costs
+    assert costs
+    assert costs.per_1000_requests == pytest.approx(1.0)  # 0.001 a second, one request a second
+    assert costs.per_million_output_tokens == pytest.approx(500.0)
+    assert costs.per_million_tokens == pytest.approx(125.0)
+    assert costs.per_audio_hour == pytest.approx(7.2)
+
+
+def test_intervals_hold_the_true_percentile_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(7)
+    true = float(np.log(2.0))  # the median of an exponential
+    held = 0
+    for _ in range(40):
+        found = distribution([[value] for value in rng.exponential(size=100)])
+        assert found
+        estimate = found.percentiles["p50"]
+        assert estimate.low is not None
+        assert estimate.high is not None
+        held += estimate.low <= true <= estimate.high
+    assert held >= 34
+
+
+def test_gaps_of_one_answer_do_not_make_an_interval_narrow() -> None:
+    rng = np.random.default_rng(1)
+    alike = [[value] * 50 for value in rng.exponential(size=60)]
+    together, alone = distribution(alike), distribution([[value] for value in sum(alike, [])])
+    assert together
+    assert alone
+    wide, narrow = together.percentiles["p50"], alone.percentiles["p50"]
+    assert wide.high
+    assert narrow.high
+    assert wide.high - (wide.low or 0) > 1.5 * (narrow.high - (narrow.low or 0)) > 0
+
+
+def test_few_requests_have_no_upper_bound_of_a_high_percentile() -> None:
+    found = distribution([[float(value)] for value in range(100)])
+    assert found
+    assert found.percentiles["p99"].high is None
+    assert found.percentiles["p90"].high is not None
+    assert mean(range(100)) == found.mean
+
+
+def test_the_wait_for_this_client_is_told() -> None:
+    summary = summarise(run_of([record(0, 0.0, 2.0, sent=0.5)], 2.0, loop_lag=0.01, cpu_share=0.5))
+    assert summary.send_lag_ms == pytest.approx(500.0)
+    assert (summary.loop_lag_ms, summary.cpu_share) == (10.0, 0.5)
+    assert summary.metrics["service_ms"].mean == pytest.approx(1500.0)

@@ -1,0 +1,171 @@
+"""Text over HTTP against a server of known delays and against hostile ones, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+
+from trimodal.bench.load.arrivals import Closed
+from trimodal.bench.load.generator import run
+from trimodal.bench.load.slo import parse_slo
+from trimodal.bench.load.statistics import summarise
+from trimodal.bench.targets.http import HttpLlm, read_url
+from trimodal.bench.targets.known import PATH, Delays, make_app
+from trimodal.bench.targets.questions import Listed, Question
+from trimodal.errors import SettingsError
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def listening(app: web.Application) -> AsyncIterator[str]:
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def asked(app: web.Application, path: str = "", **options: object) -> AsyncIterator[HttpLlm]:
+    async with listening(app) as url:
+        cancel = int(options.pop("cancel_after", 0))  # type: ignore[call-overload]
+        questions = Listed([Question("why?", 3, cancel)])
+        target = HttpLlm(url + path, questions, **options)  # type: ignore[arg-type]
+        try:
+            yield target
+        finally:
+            await target.aclose()
+
+
+def app_of(handler: Handler, path: str = PATH) -> web.Application:
+    app = web.Application()
+    app.router.add_post(path, handler)
+    return app
+
+
+async def test_known_delays_are_measured() -> None:
+    """Nothing comes before it is due. How close the figures are is held by the virtual clock, and e2e."""
+    delays = Delays(ttft=0.1, gap=0.05, pieces=4)
+    async with asked(make_app(delays)) as target:
+        done = await run(target.send, Closed(2), requests=4)
+    assert [record.outcome for record in done.records] == ["ok"] * 4
+    for record in done.records:
+        assert record.ttft is not None
+        assert record.ttft >= 0.1
+        assert sum(record.itl) >= 3 * 0.05 - 0.03
+        assert (record.input_tokens, record.output_tokens, len(record.pieces)) == (8, 4, 4)
+    summary = summarise(done, parse_slo("ttft_ms<=1"))
+    assert summary.goodput == 0.0
+
+
+async def test_openais_chunks_are_read_and_the_key_is_sent() -> None:
+    seen: list[object] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        seen.append((request.headers["Authorization"], await request.json()))
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for delta in ({"role": "assistant", "content": ""}, {"content": "a"}, {"content": "b"}, {}):
+            chunk = {"choices": [{"delta": delta}]}
+            await response.write(f"data: {json.dumps(chunk)}\r\n\r\n".encode())
+        usage = {"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 3}}
+        await response.write(f": note\n\ndata: {json.dumps({'choices': [], 'usage': usage})}\n\n".encode())
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+    async with asked(app_of(answer, "/v1/chat/completions"), "/v1", model="m", key="k") as target:
+        record = await target.send(0)
+    assert (record.outcome, len(record.pieces)) == ("ok", 2)
+    assert (record.input_tokens, record.output_tokens, record.cached_tokens) == (7, 2, 3)
+    ((key, body),) = seen  # type: ignore[misc]
+    assert key == "Bearer k"
+    assert (body["model"], body["max_tokens"], body["stream"]) == ("m", 3, True)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "outcome", "told"),
+    [
+        (503, '{"error": {"message": "full"}}', "unavailable", "HTTP 503: full"),
+        (429, '{"error": "slow down"}', "unavailable", "slow down"),
+        (400, '{"error": "max_tokens"}', "invalid_arg", "max_tokens"),
+        (500, "<html>", "internal", "HTTP 500: <html>"),
+        (502, "[]", "internal", "HTTP 502"),
+        (404, "", "invalid_arg", "no reason given"),
+        (200, 'data: {"error": "UNAVAILABLE: full; retry after 2 s"}\n\n', "unavailable", "full"),
+        (200, "data: {\n\n", "protocol", "no JSON object"),
+        (200, "data: 5\n\n", "protocol", "no JSON object"),
+    ],
+)
+async def test_refusals_are_outcomes(status: int, body: str, outcome: str, told: str) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=status, text=body)
+
+    async with asked(app_of(answer)) as target:
+        record = await target.send(0)
+    assert record.outcome == outcome
+    assert told in record.error
+
+
+async def test_a_server_that_hangs_up_or_is_silent_is_told_apart() -> None:
+    async def hang_up(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b'data: {"text_output": "a"}\n\n')
+        assert request.transport
+        request.transport.close()
+        return response
+
+    async def silent(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.4)
+        return web.Response()
+
+    async with asked(app_of(hang_up)) as target:
+        assert (await target.send(0)).outcome == "unreachable"
+    async with asked(app_of(silent), timeout=0.1) as target:
+        record = await target.send(0)
+    assert (record.outcome, record.pieces) == ("timeout", ())
+
+
+async def test_nobody_at_the_address_is_unreachable() -> None:
+    async with listening(web.Application()) as url:
+        pass
+    target = HttpLlm(url, Listed([Question("why?", 3)]))
+    try:
+        record = await target.send(0)
+    finally:
+        await target.aclose()
+    assert record.outcome == "unreachable"
+    assert record.error.startswith("no server at http://127.0.0.1")
+
+
+async def test_a_client_that_leaves_is_no_error() -> None:
+    async with asked(make_app(Delays(0.0, 0.01, 50)), cancel_after=2) as target:
+        record = await target.send(0)
+    assert (record.outcome, len(record.pieces)) == ("cancelled", 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "url", "openai"),
+    [
+        ("http://h:8000", "http://h:8000/v2/models/llm/generate_stream", False),
+        ("http://h:8000/v2/models/x/generate_stream", "http://h:8000/v2/models/x/generate_stream", False),
+        ("https://h/v1/", "https://h/v1/chat/completions", True),
+        ("http://h/v1/chat/completions", "http://h/v1/chat/completions", True),
+    ],
+)
+def test_addresses_are_told_apart(given: str, url: str, openai: bool) -> None:
+    assert read_url(given, "llm") == (url, openai)
+
+
+@pytest.mark.parametrize("given", ["ftp://h", "h:8000", "http://", "http://h/v1/completions"])
+def test_other_addresses_are_refused(given: str) -> None:
+    with pytest.raises(SettingsError, match="--url"):
+        read_url(given, "llm")

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+
+from trimodal.bench.load.lengths import parse_lengths
+from trimodal.bench.load.traces import Traced
+from trimodal.bench.targets.questions import Mix, Questions
+
+
+def mix(prompt: str = "64", answer: str = "16", **more: object) -> Mix:
+    return Mix(parse_lengths(prompt, ""), parse_lengths(answer, ""), **more)  # type: ignore[arg-type]
+
+
+def test_a_number_is_the_same_question_and_another_seed_asks_others() -> None:
+    one, same, other = Questions(mix(), 1), Questions(mix(), 1), Questions(mix(), 2)
+    one.prepare(5)
+    assert [one.at(n) for n in range(9)] == [same.at(n) for n in range(9)]
+    assert len({one.at(n).text for n in range(9)} | {other.at(n).text for n in range(9)}) == 18
+
+
+async def test_prompts_are_as_long_as_the_model_counts() -> None:
+    async def count(text: str) -> int:
+        return 10 + 5 * len(text.split())  # a chat template of 10 tokens, 5 for a word
+
+    questions = Questions(mix("200"))
+    await questions.calibrate(count)
+    assert await count(questions.at(0).text) == pytest.approx(200, abs=3)
+
+
+async def test_a_server_that_tells_no_count_changes_nothing() -> None:
+    async def count(text: str) -> int:
+        return 0
+
+    questions = Questions(mix("64"))
+    await questions.calibrate(count)
+    assert len(questions.at(0).text.split()) == 32
+
+
+def test_shares_are_kept() -> None:
+    asked = Questions(mix("80", shared_share=0.25, shared_tokens=40, cancel_share=0.5))
+    found = [asked.at(number) for number in range(400)]
+    assert sum(one.cancel_after > 0 for one in found) == pytest.approx(200, abs=40)
+    assert all(one.cancel_after <= 8 for one in found)
+    begins = [one.text.split()[:20] for one in found]
+    most = max(begins.count(begin) for begin in begins[:20])
+    assert most == pytest.approx(100, abs=30)
+    assert {len(one.text.split()) for one in found} == {40}
+
+
+def test_repeated_questions_were_asked_before() -> None:
+    asked = Questions(mix(repeat_share=0.5))
+    texts = [asked.at(number).text for number in range(300)]
+    again = sum(text in texts[:number] for number, text in enumerate(texts))
+    assert again == pytest.approx(150, abs=35)
+
+
+def test_a_traces_lengths_and_blocks_are_kept() -> None:
+    trace = [Traced(0.0, 1100, 7, (4, 5, 6)), Traced(1.0, 1100, 9, (4, 5, 9)), Traced(2.0, 20, 3)]
+    asked = Questions(mix(trace=trace))
+    one, other, short = (asked.at(number) for number in range(3))
+    assert [question.max_tokens for question in (one, other, short)] == [7, 9, 3]
+    assert one.text.split()[:512] == other.text.split()[:512]
+    assert one.text != other.text
+    assert len(one.text.split()) == pytest.approx(550, abs=2)
+    assert len(short.text.split()) == 10

@@ -1,0 +1,258 @@
+"""Sends requests as the arrivals say, and keeps a record of each.
+
+All times are of the event loop's clock, so a loop with a clock of its own makes a run exact. What the
+generator itself cost is measured along with it: its share of a core, and how late the loop ran.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trimodal.bench.load.arrivals import Arrivals, Closed
+from trimodal.bench.load.records import TIMEOUT, UNREACHABLE, UNSENT, Record
+
+# Sends request number n and waits for its end. Times in the record are of the event loop's clock; `number`
+# and `due` are set by the generator. What the server refuses is an outcome; an exception ends the run.
+Send = Callable[[int], Awaitable[Record]]
+
+MOST_REQUESTS = 1_000_000  # of a run: records are kept in memory
+MAX_IN_FLIGHT = 4096
+DRAIN_S = 120.0
+DEAD_S = 3.0  # without any answer, while every request finds no server
+_AGAIN_S = 0.1  # until a client of a closed loop tries again where no server answered
+_LOOK_S = 0.02
+
+
+@dataclass(frozen=True)
+class Run:
+    """All requests of a run; times in seconds from its begin.
+
+    Attributes:
+        records: in the order in which they ended, those of the warm-up too.
+        began: where the counted window begins: what was due before is warm-up.
+        seconds: how long the window is.
+        first: number of the first counted request.
+        concurrency: clients of a closed loop; 0: an open loop.
+        unfinished: requests that were cut off when the run was stopped; they have no record.
+        stopped: why the run ended before its time; empty: it did not.
+        cpu_share: processor time of this process over the window's time: near 1 it measures itself.
+        loop_lag: how late the event loop ran, seconds, looked at every 20 ms: p99.
+    """
+
+    records: tuple[Record, ...]
+    began: float
+    seconds: float
+    first: int = 0
+    concurrency: int = 0
+    unfinished: int = 0
+    stopped: str = ""
+    cpu_share: float = 0.0
+    loop_lag: float = 0.0
+
+    @property
+    def counted(self) -> tuple[Record, ...]:
+        """The requests that were due in the window."""
+        end = self.began + self.seconds
+        return tuple(
+            record
+            for record in self.records
+            if record.number >= self.first and self.began <= record.due <= end
+        )
+
+
+async def run(
+    send: Send,
+    arrivals: Arrivals,
+    *,
+    seconds: float = 0.0,
+    requests: int = 0,
+    warmup: float = 0.0,
+    max_in_flight: int = MAX_IN_FLIGHT,
+    drain_s: float = DRAIN_S,
+    stop: asyncio.Event | None = None,
+    most: int = MOST_REQUESTS,
+) -> Run:
+    """Runs for `seconds`, or until `requests` were answered, or to the end of a trace.
+
+    With `seconds` the window is that long, and requests that are under way at its end are waited for; with
+    `requests` it lasts from the first counted one's due time until the last one's end.
+
+    Args:
+        warmup: what is sent first and not counted: seconds with `seconds`, else a number of requests.
+        max_in_flight: requests of an open loop that may be under way together; one more is UNSENT.
+        drain_s: how long it is waited for the last ones; then they are TIMEOUT.
+        stop: ends the run when it is set; what was measured is returned.
+        most: requests after which it ends however long it was to last.
+    """
+    running = _Running(send, arrivals, seconds, requests, warmup, max_in_flight, drain_s, most)
+    return await running.run(stop)
+
+
+class _Running:
+    def __init__(
+        self,
+        send: Send,
+        arrivals: Arrivals,
+        seconds: float,
+        requests: int,
+        warmup: float,
+        max_in_flight: int,
+        drain_s: float,
+        most: int,
+    ) -> None:
+        self._send = send
+        self._arrivals = arrivals
+        self._length = warmup + seconds if seconds else math.inf
+        self._most = min(most, int(warmup) + requests if requests else most)
+        self._by_time = bool(seconds)
+        self._warmup = warmup
+        self._max_in_flight = max_in_flight
+        self._drain_s = drain_s
+        self._clock = asyncio.get_running_loop().time
+        self._began = 0.0
+        self._records: list[Record] = []
+        self._under_way: dict[asyncio.Task[None], tuple[int, float]] = {}  # number, when it was due
+        self._clients: list[asyncio.Task[None]] = []
+        self._lags: list[float] = []
+        self._unreachable_since: float | None = None
+        self._over = False
+        self._dead = asyncio.Event()
+        self.stopped = ""
+
+    async def run(self, stop: asyncio.Event | None) -> Run:
+        gc.collect()
+        gc.freeze()  # what is there already need not be looked at again: a collection would be a lag
+        self._began = self._clock()
+        cpu = time.process_time()
+        sending = asyncio.create_task(self._drive())
+        ends = [asyncio.create_task(event.wait()) for event in (self._dead, stop) if event]
+        watching = asyncio.create_task(self._watch_loop())
+        try:
+            await asyncio.wait([sending, *ends], return_when=asyncio.FIRST_COMPLETED)
+            if not sending.done():
+                self.stopped = self.stopped or "interrupted"
+            elif fault := sending.exception():
+                raise fault
+        finally:
+            unfinished = len(self._under_way)
+            ended = self._clock() - self._began
+            cpu = time.process_time() - cpu
+            await _cancel([sending, watching, *ends, *self._clients, *self._under_way])
+            gc.unfreeze()
+        return self._made(ended, unfinished, cpu)
+
+    async def _drive(self) -> None:
+        if isinstance(self._arrivals, Closed):
+            numbers = itertools.count()
+            tasks = [asyncio.create_task(self._client(numbers)) for _ in range(self._arrivals.concurrency)]
+            self._clients = tasks
+            rest = self._length + self._drain_s
+        else:
+            tasks = await self._open(self._arrivals)
+            rest = self._drain_s
+        if tasks:
+            done, _ = await asyncio.wait(
+                tasks, timeout=None if math.isinf(rest) else rest, return_when=asyncio.FIRST_EXCEPTION
+            )
+            for task in done:
+                task.result()
+        late, self._under_way = self._under_way, {}
+        await _cancel(list(late))
+        for number, due in late.values():
+            error = f"no end within {self._drain_s:g} s after the run"
+            record = Record(number, due, due, (), self._clock(), TIMEOUT, error)
+            self._note(record.since(self._began, number, due))
+
+    async def _client(self, numbers: itertools.count[int]) -> None:
+        me = asyncio.current_task()
+        assert me
+        for number in numbers:
+            at = self._clock()
+            if number >= self._most or at - self._began >= self._length:
+                return
+            self._under_way[me] = number, at
+            await self._one(number, None)
+            del self._under_way[me]
+            if self._unreachable_since is not None:
+                await asyncio.sleep(_AGAIN_S)
+
+    async def _open(self, dues: Iterable[float]) -> list[asyncio.Task[None]]:
+        """Sends when it is due; returns what is still under way at the end, and what failed."""
+        failed: list[asyncio.Task[None]] = []
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._under_way.pop(task, None)
+            if not task.cancelled() and task.exception():
+                failed.append(task)
+
+        for number, at in enumerate(dues):
+            if number >= self._most or at >= self._length or failed:
+                break
+            due = self._began + at
+            # Sleeps even when it is late already: without a pause no answer would be read.
+            await asyncio.sleep(max(0.0, due - self._clock()))
+            if len(self._under_way) >= self._max_in_flight:
+                now = self._clock()
+                error = f"{self._max_in_flight} requests were under way"
+                self._note(Record(number, due, now, (), now, UNSENT, error).since(self._began, number, due))
+                continue
+            task = asyncio.create_task(self._one(number, due))
+            self._under_way[task] = number, due
+            task.add_done_callback(ended)
+        if not math.isinf(self._length) and not failed:
+            await asyncio.sleep(max(0.0, self._began + self._length - self._clock()))
+        return failed or list(self._under_way)
+
+    async def _one(self, number: int, due: float | None) -> None:
+        record = await self._send(number)
+        self._note(record.since(self._began, number, due))
+
+    def _note(self, record: Record) -> None:
+        self._records.append(record)
+        if record.outcome != UNREACHABLE:
+            self._unreachable_since = None
+            return
+        if self._unreachable_since is None:
+            self._unreachable_since = record.sent
+        if record.ended - self._unreachable_since >= DEAD_S and not self._dead.is_set():
+            self.stopped = f"no answer for {DEAD_S:g} s: {record.error}"
+            self._dead.set()
+
+    async def _watch_loop(self) -> None:
+        while True:
+            at = self._clock()
+            await asyncio.sleep(_LOOK_S)
+            self._lags.append(self._clock() - at - _LOOK_S)
+
+    def _made(self, ended: float, unfinished: int, cpu: float) -> Run:
+        began, first = min(self._warmup, ended), 0
+        if not self._by_time:
+            first = int(self._warmup)
+            counted = [record.due for record in self._records if record.number >= first]
+            began = min(counted, default=ended)
+        until = min(ended, self._length) if self._by_time else ended
+        lags = sorted(self._lags)
+        return Run(
+            records=tuple(self._records),
+            began=began,
+            seconds=max(until - began, 1e-9),
+            first=first,
+            concurrency=self._arrivals.concurrency if isinstance(self._arrivals, Closed) else 0,
+            unfinished=unfinished,
+            stopped=self.stopped,
+            cpu_share=cpu / max(ended, 1e-9),
+            loop_lag=max(0.0, lags[int(0.99 * (len(lags) - 1))]) if lags else 0.0,
+        )
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

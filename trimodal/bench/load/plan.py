@@ -1,0 +1,119 @@
+"""Plans a run: which loads one after the other, how long, in how many rounds, and what is asked of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from trimodal.bench.load.arrivals import Arrivals, Closed, constant, gamma, poisson
+from trimodal.bench.load.generator import MAX_IN_FLIGHT
+from trimodal.bench.load.slo import NO_SLO, Slo
+from trimodal.bench.load.traces import Traced
+from trimodal.errors import SettingsError
+
+Load = Literal["closed", "constant", "poisson", "gamma", "trace"]
+LOADS: tuple[Load, ...] = get_args(Load)
+SECONDS = 30.0  # of a run whose length is not given
+_MOST_RATE = 10_000.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One load. `size`: clients or requests a second; `arrivals`: of a seed."""
+
+    name: str
+    size: float
+    arrivals: Callable[[int], Arrivals]
+    expected: int  # requests, about: so many are made before
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """What is sent; see the options of `trimodal bench`. Times in seconds.
+
+    Attributes:
+        sizes: clients of closed loops, or rates of open ones: a case each.
+        requests: instead of `seconds`; with neither a closed or open loop runs for 30 s, a trace to its end.
+        warmup: seconds, or requests with `requests`.
+        rounds: of each case, in which all sides take turns.
+        lasts: how long a request takes by itself, as a live stream does: it is waited for so much longer.
+    """
+
+    load: Load = "closed"
+    sizes: tuple[float, ...] = (1,)
+    burstiness: float = 1.0
+    trace: Sequence[Traced] = ()
+    seconds: float = 0.0
+    requests: int = 0
+    warmup: float = 0.0
+    max_in_flight: int = MAX_IN_FLIGHT
+    rounds: int = 1
+    timeout: float = 60.0
+    lasts: float = 0.0
+    slo: Slo = NO_SLO
+    cost_per_hour: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.load not in LOADS:
+            raise SettingsError(f"--load {self.load}: known are {', '.join(LOADS)}")
+        if self.load == "trace" and not self.trace:
+            raise SettingsError("--load trace: name its file with --trace FILE")
+        if self.trace and self.load != "trace":
+            raise SettingsError(f"--trace replays arrivals: leave --load {self.load} out")
+        if self.load in ("constant", "poisson", "gamma") and not self.sizes:
+            raise SettingsError(f"--load {self.load}: how many requests a second? --rate 4")
+        for size in self.sizes:
+            if self.load == "closed" and not (1 <= size <= 4096 and size == int(size)):
+                raise SettingsError(f"a closed loop of {size:g} clients: 1 to 4096 is needed")
+            if self.load != "closed" and not 0 < size <= _MOST_RATE:
+                raise SettingsError(f"--rate {size:g}: above 0 and at most {_MOST_RATE:g} a second is needed")
+        if not (self.burstiness > 0 and math.isfinite(self.burstiness)):
+            raise SettingsError(f"--burstiness {self.burstiness:g}: a number above 0 is needed")
+        if self.seconds and self.requests:
+            raise SettingsError("--seconds and --requests: one of them")
+
+    @property
+    def length(self) -> dict[str, float]:
+        """Seconds, requests and warm-up as the generator takes them."""
+        if self.requests:
+            return {"requests": self.requests, "warmup": self.warmup}
+        seconds = self.seconds or (0.0 if self.load == "trace" else SECONDS)
+        return {"seconds": seconds, "warmup": self.warmup if seconds else 0.0}
+
+    @property
+    def cases(self) -> list[Case]:
+        length = self.length
+        seconds = length.get("seconds", 0.0) + self.warmup
+        known = int(self.requests + self.warmup) if self.requests else 0
+        if self.load == "trace":
+            dues = [one.at for one in self.trace]
+            rate = len(dues) / max(1e-9, dues[-1])
+            return [Case(f"trace, {rate:.3g}/s", rate, lambda _: iter(dues), known or len(dues))]
+        if self.load == "closed":
+            return [
+                Case(
+                    f"{size:g} client{'s' if size > 1 else ''}",
+                    size,
+                    lambda _, size=size: Closed(int(size)),  # type: ignore[misc]
+                    known or int(size * max(1.0, seconds)),
+                )
+                for size in self.sizes
+            ]
+        times: dict[str, Callable[[float, int], Arrivals]] = {
+            "constant": lambda rate, seed: constant(rate),
+            "poisson": poisson,
+            "gamma": lambda rate, seed: gamma(rate, self.burstiness, seed),
+        }
+        make = times[self.load]
+        return [
+            Case(
+                f"{self.load} {size:g}/s",
+                size,
+                lambda seed, size=size: make(size, seed),  # type: ignore[misc]
+                known or int(1.2 * size * seconds) + 10,
+            )
+            for size in self.sizes
+        ]

@@ -1,0 +1,1 @@
+"""Shows what was measured: on the console, as files, and as one HTML page that needs nothing else."""

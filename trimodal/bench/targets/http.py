@@ -1,0 +1,209 @@
+"""Asks for text over HTTP: Triton's generate extension, or OpenAI's chat completions; both stream events.
+
+Works with any server of those interfaces, not only this project's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from copy import copy
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from trimodal.bench.load.records import Record
+from trimodal.bench.targets.questions import Source
+from trimodal.bench.targets.taking import Taking, taken
+from trimodal.client.errors import ConnectError, ConnectionLost, ProtocolError, Timeout, from_message
+from trimodal.errors import (
+    InternalError,
+    InvalidArgument,
+    RequestError,
+    SettingsError,
+    TrimodalError,
+    Unavailable,
+)
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_STATUS: Mapping[int, type[RequestError]] = {429: Unavailable, 503: Unavailable}
+_MOST_ERROR = 400
+
+
+class HttpLlm:
+    """A server at `url`: …/v1/chat/completions (or …/v1) is OpenAI's API, all else generate_stream.
+
+    Args:
+        url: http or https; without a path that of generate_stream for the model.
+        key: of OpenAI's API.
+        ignore_eos: asks vLLM's and SGLang's servers for answers of exactly max_tokens.
+
+    Raises:
+        SettingsError: it is no such address.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        questions: Source,
+        *,
+        model: str = "llm",
+        key: str = "",
+        timeout: float = 60.0,
+        ignore_eos: bool = False,
+    ) -> None:
+        self.url, self.openai = read_url(url, model)
+        self._questions = questions
+        self._model = model
+        self._key = key
+        self._timeout = timeout
+        self._more = {"ignore_eos": True} if ignore_eos else {}
+        self._opened: aiohttp.ClientSession | None = None
+
+    async def send(self, number: int) -> Record:
+        question = self._questions.at(number)
+
+        async def ask(taking: Taking) -> None:
+            await self._ask(taking, question.text, question.max_tokens, question.cancel_after)
+
+        return await taken(ask)
+
+    def asking(self, questions: Source) -> HttpLlm:
+        """The same over the same connections, with other questions; the first one is to be closed last."""
+        self._session()
+        other = copy(self)
+        other._questions = questions
+        return other
+
+    async def count(self, text: str) -> int:
+        """Tokens of the prompt that the model makes of this text; 0: the server does not tell."""
+        taking = Taking()
+        await self._ask(taking, text, 1, 0)
+        return taking.input_tokens
+
+    async def aclose(self) -> None:
+        if self._opened:
+            await self._opened.close()
+
+    async def _ask(self, taking: Taking, text: str, max_tokens: int, cancel_after: int) -> None:
+        import aiohttp
+
+        session = self._session()
+        read = _read_openai if self.openai else _read_triton
+        try:
+            async with session.post(self.url, json=self._body(text, max_tokens)) as response:
+                if response.status != 200:
+                    raise _refused(response.status, await response.text())
+                async for event in events(response.content.iter_any()):
+                    if read(event, taking):
+                        taking.piece()
+                    if cancel_after and len(taking.pieces) >= cancel_after:
+                        taking.cancelled = True
+                        return  # leaving the block closes the connection, which ends the request
+        except aiohttp.ClientConnectorError as error:
+            raise ConnectError(f"no server at {self.url}: {error.os_error.strerror or error}") from None
+        except asyncio.TimeoutError:
+            raise Timeout(f"the server at {self.url} did not finish within {self._timeout:g} s") from None
+        except aiohttp.ClientError as error:
+            raise ConnectionLost(f"the server at {self.url} went away: {error}") from None
+        if not taking.output_tokens:
+            taking.output_tokens = len(taking.pieces)  # a server that tells no usage: a token in each piece
+
+    def _body(self, text: str, max_tokens: int) -> dict[str, Any]:
+        if not self.openai:
+            return {"text_input": text, "max_tokens": max_tokens, **self._more}
+        return {
+            "model": self._model,
+            "messages": [{"role": "user", "content": text}],
+            "max_tokens": max_tokens,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **self._more,
+        }
+
+    def _session(self) -> aiohttp.ClientSession:
+        import aiohttp
+
+        if self._opened is None:
+            headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+            self._opened = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),
+                timeout=aiohttp.ClientTimeout(total=self._timeout),
+                headers=headers,
+            )
+        return self._opened
+
+
+def read_url(url: str, model: str) -> tuple[str, bool]:
+    """The address that requests go to, and whether it is OpenAI's API. Raises: SettingsError."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SettingsError(f"--url {url}: http://host:port or host:port is needed")
+    path = parts.path.rstrip("/")
+    if path.endswith("/v1"):
+        path += "/chat/completions"
+    if path.endswith("/completions"):
+        if not path.endswith("/chat/completions"):
+            raise SettingsError(f"--url {url}: of OpenAI's API only /v1/chat/completions is known")
+        return parts._replace(path=path).geturl(), True
+    return parts._replace(path=path or f"/v2/models/{model}/generate_stream").geturl(), False
+
+
+async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
+    """Yields the JSON objects of a stream of server-sent events, up to its `[DONE]`.
+
+    Raises:
+        ProtocolError: one holds no JSON object.
+    """
+    rest = b""
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if not line.startswith(b"data:"):
+                continue
+            data = line[5:].strip()
+            if data == b"[DONE]":
+                return
+            try:
+                event = json.loads(data)
+            except ValueError:
+                event = None
+            if not isinstance(event, dict):
+                raise ProtocolError("an event of the stream holds no JSON object")
+            yield event
+
+
+def _read_triton(event: Mapping[str, Any], taking: Taking) -> bool:
+    """Takes an event of generate_stream in; whether it brought text."""
+    if error := event.get("error"):
+        raise from_message(str(error), by_model=True)
+    taking.input_tokens = int(event.get("prompt_tokens", taking.input_tokens))
+    taking.cached_tokens = int(event.get("cached_tokens", taking.cached_tokens))
+    taking.output_tokens = int(event.get("completion_tokens", taking.output_tokens))
+    return bool(event.get("text_output"))
+
+
+def _read_openai(event: Mapping[str, Any], taking: Taking) -> bool:
+    """Takes a chunk of a chat completion in; whether it brought text, also of reasoning."""
+    if error := event.get("error"):
+        raise InternalError(str(error.get("message", error) if isinstance(error, dict) else error))
+    if usage := event.get("usage"):
+        taking.input_tokens = int(usage.get("prompt_tokens") or 0)
+        taking.output_tokens = int(usage.get("completion_tokens") or 0)
+        taking.cached_tokens = int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
+    deltas = (choice.get("delta") or {} for choice in event.get("choices") or ())
+    return any(delta.get("content") or delta.get("reasoning_content") for delta in deltas)
+
+
+def _refused(status: int, body: str) -> TrimodalError:
+    """The error of an HTTP status; its sentence from OpenAI's form or Triton's."""
+    try:
+        error = json.loads(body).get("error", body)
+        text = str(error.get("message", error) if isinstance(error, dict) else error)
+    except (ValueError, AttributeError):
+        text = body.strip() or "no reason given"
+    text = f"HTTP {status}: {text[:_MOST_ERROR]}"
+    fallback = InternalError if status >= 500 else InvalidArgument
+    return _STATUS.get(status, fallback)(text)

@@ -1,0 +1,141 @@
+"""Makes the prompts of a run: of random words, of a file's lines, or as long as a trace says.
+
+Number n of a seed is always the same question, so that all sides of a bench are asked the same.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from trimodal.bench.load.lengths import Lengths
+from trimodal.bench.load.traces import BLOCK_TOKENS, Traced
+
+TOKENS_PER_WORD = 2.0  # until `calibrate` knows better
+_KEPT = 20_000  # questions made before a run: making one takes time that would count as the server's
+
+
+@dataclass(frozen=True)
+class Question:
+    """One request for text. `cancel_after`: pieces after which the client leaves; 0: it never does."""
+
+    text: str
+    max_tokens: int
+    cancel_after: int = 0
+
+
+@dataclass(frozen=True)
+class Mix:
+    """What is asked. Lengths in tokens, shares from 0 to 1.
+
+    Attributes:
+        shared_share, shared_tokens: so many prompts begin with the same text of this length.
+        cancel_share: so many are left by the client before they end.
+        repeat_share: so many are questions that were asked before.
+        lines: asked in turn, instead of random words.
+        trace: the lengths of these, instead of drawn ones.
+        scale: of the trace's lengths, for the blocks that its prompts share.
+    """
+
+    prompt: Lengths
+    answer: Lengths
+    shared_share: float = 0.0
+    shared_tokens: int = 0
+    cancel_share: float = 0.0
+    repeat_share: float = 0.0
+    lines: Sequence[str] = ()
+    trace: Sequence[Traced] = ()
+    scale: float = 1.0
+
+
+class Source(Protocol):
+    """Where questions come from."""
+
+    def at(self, number: int) -> Question:
+        """Returns question `number`."""
+
+
+class Listed:
+    """These questions, in turn."""
+
+    def __init__(self, questions: Sequence[Question]) -> None:
+        self._questions = questions
+
+    def at(self, number: int) -> Question:
+        return self._questions[number % len(self._questions)]
+
+
+class Questions:
+    """The questions of one run.
+
+    Args:
+        seed: other seeds ask other questions: what one run asked is in no cache of the next.
+    """
+
+    def __init__(self, mix: Mix, seed: int | str = 0, tokens_per_word: float = TOKENS_PER_WORD) -> None:
+        self._mix = mix
+        self._seed = seed
+        self._per_word = tokens_per_word
+        self._added = 0.0  # by a chat template
+        rng = random.Random(0)
+        self._words = sorted({"".join(rng.choices("abcdefghij", k=4)) for _ in range(3000)})
+        self._kept: dict[int, Question] = {}
+
+    def reseeded(self, seed: int | str) -> Questions:
+        """The questions of another run, as long as these."""
+        other = Questions(self._mix, seed)
+        other._per_word, other._added = self._per_word, self._added
+        return other
+
+    async def calibrate(self, count: Callable[[str], Awaitable[int]]) -> None:
+        """Learns how many tokens the model makes of a word.
+
+        Args:
+            count: tokens of the prompt with this text; 0: the server does not tell.
+        """
+        few, many = [await count(self._made(random.Random(1), words)) for words in (16, 80)]
+        if few and many > few:
+            self._per_word = (many - few) / 64
+            self._added = max(0.0, few - 16 * self._per_word)
+
+    def prepare(self, count: int) -> None:
+        """Makes the first questions, so that making them takes no time of the run."""
+        for number in range(len(self._kept), min(count, _KEPT)):
+            self._kept[number] = self._question(number)
+
+    def at(self, number: int) -> Question:
+        """Returns question `number`."""
+        return self._kept.get(number) or self._question(number)
+
+    def _question(self, number: int) -> Question:
+        rng = random.Random(f"{self._seed} {number}")
+        mix = self._mix
+        if number and rng.random() < mix.repeat_share:
+            return self._question(rng.randrange(number))
+        prompt, answer = mix.prompt.draw(rng), mix.answer.draw(rng)
+        blocks: tuple[int, ...] = ()
+        if mix.trace:
+            traced = mix.trace[number % len(mix.trace)]
+            prompt, answer, blocks = traced.input_tokens, traced.output_tokens, traced.blocks
+        cancel = rng.randint(1, max(1, answer // 2)) if rng.random() < mix.cancel_share else 0
+        if mix.lines:
+            return Question(mix.lines[number % len(mix.lines)], answer, cancel)
+        begin = ""
+        if mix.shared_tokens and rng.random() < mix.shared_share:
+            begin = self._made(random.Random(f"shared {self._seed}"), self._count(mix.shared_tokens))
+            prompt = max(1, prompt - mix.shared_tokens)
+        elif blocks:
+            # The last block is the prompt's own, as in the trace: what is shared are whole ones.
+            size = max(1, round(BLOCK_TOKENS * mix.scale / self._per_word))
+            begin = " ".join(self._made(random.Random(f"block {block}"), size) for block in blocks[:-1])
+            prompt = max(1, prompt - round(BLOCK_TOKENS * mix.scale) * (len(blocks) - 1))
+        own = self._made(rng, self._count(prompt - (0 if begin else self._added)))
+        return Question(f"{begin} {own}".strip(), answer, cancel)
+
+    def _count(self, tokens: float) -> int:
+        return max(1, round(tokens / self._per_word))
+
+    def _made(self, rng: random.Random, words: int) -> str:
+        return " ".join(rng.choices(self._words, k=words))
