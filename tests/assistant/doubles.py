@@ -26,11 +26,12 @@ class Models:
         self.saw = Saw(("seven", "one"), (0.9, 0.1))
         self.pieces = [*(piece(word) for word in WORDS), piece("", "stop", (9, 3, len(WORDS)), **note())]
         self.asked: list[dict[str, np.ndarray]] = []
+        self.headers: list[object] = []
         self.cancelled: list[int] = []
         self.stopped: list[int] = []
         self._ended = threading.Event()
 
-    def hear(self, samples, stream, check) -> str:
+    def hear(self, samples, stream, check, spans=None) -> str:
         self._work("heard")
         check()
         return self.heard
@@ -43,8 +44,9 @@ class Models:
         self._work("saw")
         return self.saw
 
-    def answer(self, inputs, on_cancel) -> Iterator[Piece]:
+    def answer(self, inputs, on_cancel, *, trace=False, headers=None) -> Iterator[Piece]:
         number = len(self.asked)
+        self.headers.append(headers)
         with on_cancel(lambda: self.cancel(number)):
             self.asked.append(dict(inputs))
             for at, piece in enumerate(self.pieces):

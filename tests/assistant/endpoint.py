@@ -26,6 +26,8 @@ class Endpoint(service_pb2_grpc.GRPCInferenceServiceServicer):
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
         self.asked: list[Mapping[str, Any]] = []
+        self.parameters: list[dict[str, bool]] = []
+        self.headers: list[dict[str, Any]] = []
         self.ended = threading.Event()
         self._server = grpc.server(ThreadPoolExecutor(16))
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
@@ -43,6 +45,8 @@ class Endpoint(service_pb2_grpc.GRPCInferenceServiceServicer):
             for one, raw in zip(request.inputs, request.raw_input_contents, strict=True)
         }
         self.asked.append(inputs)
+        self.parameters.append({name: value.bool_param for name, value in request.parameters.items()})
+        self.headers.append(dict(context.invocation_metadata()))
         for outputs in self.answer(inputs):
             if not context.is_active():
                 return

@@ -124,3 +124,16 @@ def test_where_it_is_comes_from_the_server_that_started_the_process(endpoint, mo
     served = endpoint(lambda inputs: iter([response(b"a", b"stop")]))
     monkeypatch.setenv(ADDRESS_VARIABLE, served.address)
     assert next(LlmConnection("", "llm").responses(QUESTION, never))["text_output"].tolist() == [b"a"]
+
+
+def test_only_a_traced_answer_asks_the_llm_for_its_trace(endpoint):
+    def llm(inputs):
+        told = {"trace": np.array([b'[{"name": "queue"}]'], object)} if served.parameters[-1] else {}
+        yield response(b"all", b"stop", **told)
+
+    served = endpoint(llm)
+    (plain,) = models(served).answer(QUESTION, never)
+    (traced,) = models(served).answer(QUESTION, never, trace=True)
+    assert served.parameters == [{}, {"trace": True}]
+    assert "trace" not in plain.columns
+    assert traced.columns["trace"][0] == b'[{"name": "queue"}]'

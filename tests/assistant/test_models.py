@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from tests.doubles import pb_utils
 from tests.doubles.pb_utils import TritonError
+from trimodal import trace
 from trimodal.assistant.models import Models
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.assistant.values import Stopped
@@ -102,3 +105,17 @@ def test_seeing(monkeypatch, models):
     monkeypatch.setitem(pb_utils.MODELS, "vision", vision)
     saw = models.see(b"a file", never)
     assert (saw.labels, saw.scores) == (("7", "é"), (0.75, 0.25))
+
+
+def test_a_traced_stream_asks_for_its_trace_with_its_end_only(speech, models, monkeypatch):
+    spans = [{"name": "window", "begin": 1, "end": 2}]
+
+    def call(inputs):
+        return speech(inputs) | {name: array[None] for name, array in trace.column(spans).items()}
+
+    monkeypatch.setitem(pb_utils.MODELS, "speech", call)
+    told = []
+    models.hear(seconds(12), 77, never, told)
+    assert told == [{**spans[0], "of": "heard"}]
+    parameters = [json.loads(call[3] or "{}") for call in speech.calls]
+    assert [one.get("trace") for one in parameters] == [True, None, None, None]

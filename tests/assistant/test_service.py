@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.assistant.doubles import WORDS, Models, Sink, eventually, piece
+from trimodal import trace
 from trimodal.assistant.history import Label, Turn
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.request import AskRequest
@@ -334,3 +335,23 @@ def test_every_error_has_an_outcome():
     counts = AssistantMetrics(MemoryMetrics())
     for kind in (InvalidArgument, Unavailable, Cancelled, InternalError, RequestError):
         counts.ended(kind("x"))
+
+
+def test_who_wants_it_is_told_with_the_last_response_what_took_how_long(bench):
+    one = bench()
+    sink = one.ask(image=IMAGE, samples=SAMPLES, trace=True).wait()
+    *before, last = sink.responses
+    assert not [columns for columns in before if "trace" in columns]
+    spans = trace.read(last)
+    by_name = {span["name"]: span for span in spans}
+    assert set(by_name) == {"heard", "saw", "answer", "text"}
+    assert max(by_name["heard"]["end"], by_name["saw"]["end"]) <= by_name["answer"]["begin"]
+    assert by_name["answer"]["end"] >= max(span["end"] for span in spans if span["name"] == "text")
+
+
+def test_who_does_not_want_it_makes_no_span(bench, monkeypatch):
+    made = []
+    monkeypatch.setattr("trimodal.assistant.request_state.span", lambda *given: made.append(given))
+    sink = bench().ask(image=IMAGE, samples=SAMPLES).wait()
+    assert not made
+    assert not [columns for columns in sink.responses if "trace" in columns]

@@ -37,7 +37,10 @@ class Glue:
     def __init__(self, module: Any, endpoint: Endpoint, **parameters: str) -> None:
         self.endpoint = endpoint
         parameters = {"grpc_address": endpoint.address} | parameters
-        pb_utils.MODELS["speech"] = lambda _: {"committed": np.array([[b" words"]], object)}
+        pb_utils.MODELS["speech"] = lambda _: {
+            "committed": np.array([[b" words"]], object),
+            "trace": np.array([[b"[]"]], object),
+        }
         pb_utils.MODELS["vision"] = lambda _: {
             "labels": np.array([[b"a", b"b"]], object),
             "scores": np.array([[0.75, 0.25]], np.float32),
@@ -85,9 +88,23 @@ def test_it_reads_every_input_of_its_config():
     assert {one.name for one in CONFIG.input} == set(INPUTS)
 
 
+def test_what_it_asks_of_the_llm_belongs_to_the_request_s_trace(glue, endpoint):
+    context = '{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}'
+    for given, expected in ((context, json.loads(context)["traceparent"]), (None, None), ("damaged", None)):
+        request = InferenceRequest({"text_input": np.array([b"hello"], object)}, trace_context=given)
+        (sender,) = glue.ask(request)
+        assert sender.ended.wait(BOUND)
+        assert sender.error() is None, sender.error()
+        assert endpoint.headers[-1].get("traceparent") == expected
+
+
 def test_responses_are_the_outputs_of_its_config(glue):
     image, audio = np.array([b"file"], object), np.zeros(1600, np.float32)
-    (sender,) = glue.ask(question(image=image, audio=audio))
+    (plain,) = glue.ask(question(image=image, audio=audio))
+    assert plain.ended.wait(BOUND)
+    assert not [sent for sent in plain.responses if "trace" in sent.outputs]
+    inputs = {"text_input": np.array([b"hello"], object), "image": image, "audio": audio}
+    (sender,) = glue.ask(InferenceRequest(inputs, {"trace": True}))
     assert sender.ended.wait(BOUND)
     assert sender.error() is None, sender.error()
     assert sender.finals == 1

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from trimodal.errors import InternalError, RequestError
 from trimodal.paths import ADDRESS_VARIABLE
+from trimodal.trace import NAME
 
 DEFAULT_ADDRESS = "127.0.0.1:8001"
 _MESSAGE_BYTES = 64 << 20
@@ -37,9 +38,18 @@ class LlmConnection:
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
 
     def responses(
-        self, inputs: Mapping[str, NDArray[Any]], on_cancel: OnCancel
+        self,
+        inputs: Mapping[str, NDArray[Any]],
+        on_cancel: OnCancel,
+        *,
+        trace: bool = False,
+        headers: Mapping[str, str] | None = None,
     ) -> Iterator[Mapping[str, NDArray[Any]]]:
         """Streams the outputs of each response; `on_cancel` is entered with what ends the call.
+
+        Args:
+            trace: the last response tells what took how long.
+            headers: of the call.
 
         Raises RequestError: the model's own, or InternalError where the endpoint cannot be reached.
         """
@@ -49,7 +59,9 @@ class LlmConnection:
         from trimodal.client.transports.base import Request
         from trimodal.client.transports.tensors import decode, encode
 
-        call = self._stub.ModelStreamInfer(iter([encode(Request(self._model, inputs))]))
+        asked = Request(self._model, inputs, parameters={NAME: True} if trace else {})
+        metadata = tuple((headers or {}).items())
+        call = self._stub.ModelStreamInfer(iter([encode(asked)]), metadata=metadata)
         try:
             with on_cancel(call.cancel):
                 for response in call:

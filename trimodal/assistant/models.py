@@ -13,18 +13,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trimodal import trace
 from trimodal.assistant.llm_connection import LlmConnection, OnCancel
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.assistant.values import Piece, Saw
+from trimodal.assistant.values import HEARD, Piece, Saw
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import RequestError
+from trimodal.trace import Span
 from trimodal.triton.calls import Gate, infer
 
 Check = Callable[[], None]
 _CLIENTS_FIELDS = ("image", "audio", "audio_int16", "policy", "language")
 _TEXTS = ("text_output", "finish_reason")
 _DETAILS = ("prompt_tokens", "cached_tokens", "completion_tokens", "logprobs")
-_NOTE = ("cache", "similarity", "trimmed", "queue_ms", "predicted_ttft_ms")
+_NOTE = ("cache", "similarity", "trimmed", "queue_ms", "predicted_ttft_ms", trace.NAME)
 
 
 class Models:
@@ -37,8 +39,11 @@ class Models:
         self._gate = Gate()
         self._llm = LlmConnection(settings.grpc_address, settings.llm)
 
-    def hear(self, samples: Samples, stream: int, check: Check) -> str:
-        """Recognises float32[n], 16 kHz mono, n > 0, as the stream of a random id, 1 to 2^63 - 1."""
+    def hear(self, samples: Samples, stream: int, check: Check, spans: list[Span] | None = None) -> str:
+        """Recognises float32[n], 16 kHz mono, n > 0, as the stream of a random id, 1 to 2^63 - 1.
+
+        `spans` gets what took the speech model how long; None: it is not asked.
+        """
         pb = self._pb_utils
         size = round(self._settings.chunk_s * SAMPLE_RATE)
         pieces = [samples[at : at + size] for at in range(0, len(samples), size)]
@@ -48,7 +53,9 @@ class Models:
         words, ended = [], False
         # An answer that waits until its piece is heard, and an END that brings no audio: so that there is
         # never more than a window under way when the stream is to stop.
-        options = {"policy": "vad", "max_pending_s": 0}
+        options: dict[str, Any] = {"policy": "vad", "max_pending_s": 0}
+        if spans is not None:
+            options[trace.NAME] = True
         try:
             for number, piece in enumerate(pieces):
                 check()
@@ -57,12 +64,13 @@ class Models:
                 ended = len(pieces) == 1
                 flags |= pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END if ended else 0
                 with self._gate.waiting(check):
-                    words.append(self._chunk(stream, piece, flags, {} if number else options))
+                    words.append(self._chunk(stream, piece, flags, {} if number else options, spans))
             if not ended:
                 check()
                 ended = True
                 with self._gate.waiting(check):
-                    words.append(self._chunk(stream, None, pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END))
+                    end = pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
+                    words.append(self._chunk(stream, None, end, spans=spans))
         finally:
             if not ended:
                 self.stop_hearing(stream)
@@ -87,16 +95,39 @@ class Models:
             tuple(float(score) for score in outputs["scores"]),
         )
 
-    def answer(self, inputs: Mapping[str, NDArray[Any]], on_cancel: OnCancel) -> Iterator[Piece]:
-        """Streams the llm's answer, piece by piece; `on_cancel` is entered with what ends it."""
-        return map(_piece, self._llm.responses(inputs, on_cancel))
+    def answer(
+        self,
+        inputs: Mapping[str, NDArray[Any]],
+        on_cancel: OnCancel,
+        *,
+        trace: bool = False,
+        headers: Mapping[str, str] | None = None,
+    ) -> Iterator[Piece]:
+        """Streams the llm's answer, piece by piece; `on_cancel` is entered with what ends it.
+
+        Args:
+            trace: the last piece tells what took how long.
+            headers: of the trace that the call belongs to.
+        """
+        return map(_piece, self._llm.responses(inputs, on_cancel, trace=trace, headers=headers))
 
     def _chunk(
-        self, stream: int, samples: Samples | None, flags: int, parameters: Mapping[str, Any] | None = None
+        self,
+        stream: int,
+        samples: Samples | None,
+        flags: int,
+        parameters: Mapping[str, Any] | None = None,
+        spans: list[Span] | None = None,
     ) -> str:
         inputs = {} if samples is None else {"audio": samples[None]}
         more: dict[str, Any] = {"correlation_id": stream, "flags": flags, "parameters": parameters or {}}
-        outputs = self._infer(self._settings.speech, inputs, ("committed",), **more)
+        wanted = ["committed"]
+        # It comes with the stream's last answer; a call fails whose outputs are not all there.
+        if spans is not None and flags & self._pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END:
+            wanted.append(trace.NAME)
+        outputs = self._infer(self._settings.speech, inputs, wanted, **more)
+        if trace.NAME in outputs and spans is not None:
+            spans += [{**one, "of": HEARD} for one in trace.read(outputs)]
         return bytes(outputs["committed"][0]).decode()
 
 

@@ -67,7 +67,7 @@ class Pipeline:
         with self._stage(state, HEARD):
             assert state.request.samples is not None
             with state.on_cancel(lambda: self._models.stop_hearing(stream)):
-                heard = self._models.hear(state.request.samples, stream, state.check)
+                heard = self._models.hear(state.request.samples, stream, state.check, state.spans)
             if not heard and state.request.text is None:
                 raise InvalidArgument("audio: no words are heard in it, and there is no text_input to answer")
             state.send(values.heard_columns(heard))
@@ -85,7 +85,8 @@ class Pipeline:
             asked = self._asked(prompt, state.request.history)
             inputs = {**asked, **state.request.options, **_limits(state)}
             finish_reason = ""
-            for piece in self._models.answer(inputs, state.on_cancel):
+            traced, headers = state.request.trace, state.request.headers
+            for piece in self._models.answer(inputs, state.on_cancel, trace=traced, headers=headers):
                 finish_reason = piece.finish_reason or finish_reason
                 if not state.done:  # else it is read to the end that its cancellation brings
                     self._tell(state, piece)
@@ -95,7 +96,8 @@ class Pipeline:
     def _tell(self, state: RequestState, piece: Piece) -> None:
         state.wrote(piece)
         try:
-            state.send(values.answer_columns(piece, state.timing), finish_reason=piece.finish_reason)
+            columns = values.answer_columns(piece, state.timing, state.spans)
+            state.send(columns, finish_reason=piece.finish_reason)
         except Stopped:
             pass
         except Exception as error:  # what would follow is not the answer any more

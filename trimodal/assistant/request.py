@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trimodal import trace
 from trimodal.assistant.history import Turn, read_history
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.audio.samples import one_channel, to_float
@@ -44,6 +45,8 @@ class AskRequest:
         options: inputs of the llm, name → array [1] (stop: [n]).
         ttft_deadline_ms, deadline_ms: from the arrival of the request, all stages together.
         history: the turns before the question.
+        trace: the client wants to be told what took how long.
+        headers: those that put what is asked of the llm under the request's trace.
     """
 
     text: str | None
@@ -53,10 +56,18 @@ class AskRequest:
     ttft_deadline_ms: int | None = None
     deadline_ms: int | None = None
     history: tuple[Turn, ...] = ()
+    trace: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_request(inputs: Inputs, parameters: Mapping[str, Any], settings: AssistantSettings) -> AskRequest:
+def read_request(
+    inputs: Inputs,
+    parameters: Mapping[str, Any],
+    settings: AssistantSettings,
+    headers: Mapping[str, str] | None = None,
+) -> AskRequest:
     """Reads the question in tensors (name → array) and Triton's request `parameters`, or refuses it."""
+    traced, parameters = trace.wanted(parameters)
     inputs = with_parameters(inputs, parameters)
     question = text(inputs, "text_input", settings.max_text_bytes) or None
     image, samples = _image(inputs, settings), _audio(inputs, settings)
@@ -75,6 +86,8 @@ def read_request(inputs: Inputs, parameters: Mapping[str, Any], settings: Assist
         ttft_deadline_ms=integer(inputs, "ttft_deadline_ms", None, 1, MAX_TTFT_DEADLINE_MS),
         deadline_ms=integer(inputs, "deadline_ms", None, 1, MAX_DEADLINE_MS),
         history=read_history(text(inputs, "history", settings.max_history_bytes)),
+        trace=traced,
+        headers=headers or {},
     )
 
 

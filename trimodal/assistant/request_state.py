@@ -14,10 +14,12 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import Protocol
 
+from trimodal import trace
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.request import AskRequest
 from trimodal.assistant.values import ANSWER, Columns, Piece, Stopped
 from trimodal.errors import RequestError, Unavailable, as_request_error
+from trimodal.trace import Span, span
 
 # The llm ends its answer at the deadline by itself and keeps what it has said; it gets this long for it.
 LLM_GRACE_S = 0.5
@@ -44,6 +46,7 @@ class RequestState:
     Attributes:
         arrived: time.perf_counter() of its arrival.
         timing: milliseconds by name, as the last response tells them.
+        spans: what took how long; None: the client does not want to know.
         done: whether the client has been told the end. Guarded by the lock, read without it.
     """
 
@@ -52,6 +55,7 @@ class RequestState:
         self.sink = sink
         self.done = False
         self.arrived = time.perf_counter()
+        self.spans: list[Span] | None = [] if request.trace else None
         self.timing: dict[str, float | None] = dict.fromkeys(
             ("heard", "saw", "queue", "ttft", "answer", "total")
         )
@@ -108,11 +112,16 @@ class RequestState:
         now = time.perf_counter()
         if piece.text and self.timing["ttft"] is None:
             self.timing["ttft"] = _ms(now - self.arrived)
+        if self.spans is not None and piece.text:
+            self.spans.append(span("text", now, now))
         if piece.finish_reason:
             queue_ms = piece.columns.get("queue_ms")
             self.timing["queue"] = None if queue_ms is None else round(float(queue_ms[0]), 3)
             self.timing["answer"] = _ms(now - self._stages[ANSWER])
             self.timing["total"] = _ms(now - self.arrived)
+            if self.spans is not None:  # the last response tells of its own stage, too
+                self.spans.append(span(ANSWER, self._stages[ANSWER], now))
+                self.spans += [{**one, "of": ANSWER} for one in trace.read(piece.columns)]
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -125,7 +134,10 @@ class RequestState:
         finally:
             with self._lock:
                 del self._stages[name]
-            self.timing[name] = _ms(time.perf_counter() - began)
+            ended = time.perf_counter()
+            self.timing[name] = _ms(ended - began)
+            if self.spans is not None:
+                self.spans.append(span(name, began, ended))
 
     def left_ms(self, name: str, limit_ms: int | None) -> int | None:
         """Milliseconds left of a limit since the arrival, None for none. Raises Unavailable: it passed."""

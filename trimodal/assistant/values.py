@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from trimodal import trace
+from trimodal.trace import Span
 
 HEARD, SAW, ANSWER = "heard", "saw", "answer"
 STAGES = (HEARD, SAW, ANSWER)
@@ -51,9 +54,13 @@ def saw_columns(saw: Saw) -> Columns:
     return _texts(stage=SAW, text_output="") | labels
 
 
-def answer_columns(piece: Piece, timing: Mapping[str, float | None]) -> Columns:
+def answer_columns(
+    piece: Piece, timing: Mapping[str, float | None], spans: Sequence[Span] | None = None
+) -> Columns:
     """New text of the answer; with the last, how it came about and how long each stage took (ms)."""
     times = _texts(timing=json.dumps(timing)) if piece.finish_reason else {}
+    if piece.finish_reason and spans is not None:
+        times |= trace.column(spans)
     return {**_texts(stage=ANSWER), **piece.columns, **times}
 
 

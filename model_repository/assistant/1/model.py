@@ -12,7 +12,7 @@ from trimodal.errors import as_request_error
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.triton.batch import version_directory
 from trimodal.triton.metrics import TritonMetrics
-from trimodal.triton.parameters import answer_probe, parameters
+from trimodal.triton.parameters import answer_probe, parameters, trace_context
 from trimodal.triton.responses import ResponseStream
 
 
@@ -33,7 +33,8 @@ class TritonPythonModel:
                     continue
                 found = ((name, pb_utils.get_input_tensor_by_name(request, name)) for name in INPUTS)
                 inputs = {name: tensor.as_numpy() for name, tensor in found if tensor is not None}
-                self.service.submit(read_request(inputs, parameters(request), self.settings), sink)
+                trace = trace_context(request)
+                self.service.submit(read_request(inputs, parameters(request), self.settings, trace), sink)
             except Exception as error:
                 told = as_request_error(error, request.request_id())
                 self.counts.ended(told)
