@@ -12,10 +12,12 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from tests.server.artefacts import build as made
 from trimodal.cli import build
 from trimodal.cli.app import app
 from trimodal.manifest import read_manifest
 from trimodal.paths import ENGINES_VARIABLE, data_directory
+from trimodal.repository import read_model
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -76,9 +78,51 @@ def test_a_recipe_builds_every_task_and_says_how_to_serve(ran: list[Any], tmp_pa
     ]  # fmt: skip
     assert {environment[ENGINES_VARIABLE] for _, environment in ran} == {"mine"}
     *_, serve = result.output.splitlines()
-    assert serve.startswith(
-        "  trimodal serve --engines mine --set llm.artefact=openvino-int4 --set vision_cl"
-    )
+    assert serve.startswith("  trimodal serve --engines mine --set llm.artefact=openvino-int4 ")
+    assert "--set vision.artefact=../../vision_classify/1/onnx-fp32" in serve
+
+
+def test_the_recipe_of_profile_cuda_builds_what_its_configs_name(ran: list[Any], tmp_path: Path) -> None:
+    own = [argument for task in build.RUNTIMES for argument in (f"--{task}", str(tmp_path))]
+    result = run("all", *own, "--recipe", "cuda", "--engines", "mine")
+    assert result.exit_code == 0, result.output
+    assert [(Path(command[1]).stem, command[2:]) for command, _ in ran] == [
+        ("llm_place", [str(tmp_path), "--copy"]),
+        ("vision_onnx", [str(tmp_path), "--precision", "fp16"]),
+        ("speech_ctranslate2", [str(tmp_path), "--precision", "float16"]),
+        ("embedding_onnx", [str(tmp_path), "--precision", "fp16"]),
+    ]
+    assert result.output.splitlines()[-1].split() == [
+        *("trimodal", "serve", "--engines", "mine", "--profile", "cuda")
+    ]
+    for recipe, profile in build.PROFILES.items():
+        for task, part in build.RECIPES[recipe].items():
+            # vision's engines of all profiles lie in a folder of their own.
+            name = "vision" if task == "vision" else build.MODELS[task]
+            model = read_model(data_directory() / "model_repository", name, profile)
+            named = dict(setting.split("=") for setting in part.settings)
+            served = model.version_directory / named.get(f"{name}.artefact", model.artefact)
+            assert served.resolve().parts[-3:] == (build.MODELS[task], "1", part.artefact)
+
+
+def test_what_is_there_from_the_same_checkpoint_can_be_left_alone(ran: list[Any], tmp_path: Path) -> None:
+    def there(model: str, artefact: str, task: str, source: str) -> None:
+        made(tmp_path / model / artefact, task, "any", source=source)
+
+    there("llm", "checkpoint", "llm", "Qwen/Qwen2.5-0.5B-Instruct")
+    there("vision_classify", "onnx-fp16", "vision", "microsoft/resnet-50")
+    there("speech_recognize", "ctranslate2-float16", "speech", "openai/whisper-small")
+    local = tmp_path / "embedder"
+    local.mkdir()
+    arguments = ["all", "--recipe", "cuda", "--missing", "--engines", tmp_path, "--embedding", local]
+    assert run(*arguments, "--speech", local).exit_code == 0
+    assert [Path(command[1]).stem for command, _ in ran] == ["speech_ctranslate2", "embedding_onnx"]
+    ran.clear()
+    there("embedding", "onnx-fp16", "embedding", "embedder")
+    there("speech_recognize", "ctranslate2-int8", "speech", "embedder")
+    result = run(*arguments, "--speech", "openai/whisper-small")
+    assert (result.exit_code, ran) == (0, [])
+    assert "all is there; serve it with:" in result.output
 
 
 def test_a_hub_that_does_not_answer_is_one_sentence_before_anything_is_built(
@@ -108,7 +152,7 @@ def test_what_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.Monke
     ("arguments", "sentence"),
     [
         (["llm", "--runtime", "onnx"], "known are openvino, place"),
-        (["all", "--recipe", "big"], "known are small"),
+        (["all", "--recipe", "big"], "known are small, cuda"),
     ],
 )
 def test_what_is_not_known_is_refused(arguments: list[str], sentence: str) -> None:

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from tests.server.artefacts import H200, PLAN, add_model, build, plan_fields, python_model
 from trimodal.cli.app import app
+from trimodal.repository import select_models
 from trimodal.runtimes import gpu_libraries
 from trimodal.server import preflight
 
@@ -102,8 +103,8 @@ def test_every_profile_of_the_repository_is_understood(profile):
     done = doctor("--json", "--profile", profile, "--model-repository", REPOSITORY)
     assert done.exit_code in (0, 1), done.output
     checks = json.loads(done.stdout)["checks"]
-    models = {path.parent.name for path in REPOSITORY.glob("*/config.pbtxt")}
-    assert models == {check["name"] for check in checks if check["group"] == "models"}
+    models = select_models(REPOSITORY, (), profile)
+    assert set(models) == {check["name"] for check in checks if check["group"] == "models"}
     assert not [check for check in checks if "parameter" in check["found"]]
 
 

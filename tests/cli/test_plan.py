@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from tests.plan.model_shapes import LLAMA_8B, LLAMA_70B
 from trimodal import build_support
 from trimodal.cli.app import app
+from trimodal.plan.cards import CARDS
 
 
 @pytest.fixture
@@ -44,8 +45,8 @@ def test_one_card_in_json(config: Path) -> None:
 
 def test_every_card_by_default(config: Path) -> None:
     table = rows(config.parent, "--tokens-per-second", "1000", "--price", "3.6")
-    assert [row["card"] for row in table][:2] == ["RTX 4090", "L4"]
-    assert len(table) == 8
+    assert [row["card"] for row in table][:2] == ["T4", "RTX 4090"]
+    assert len(table) == len(CARDS)
     assert {row["usd_per_million_tokens"] for row in table} == {1.0}
     pools = {row["card"]: row["kv_pool_bytes"] for row in table}
     assert pools["L4"] < pools["L40S"] < pools["H100"] < pools["H200"] < pools["B200"]
@@ -72,7 +73,7 @@ def test_a_price_adds_the_cost(config: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert re.search(r"US\$ a million tokens\W+1\.000\b", one)
     every = run(config, *asked).output
     assert "US$ an hour" in every
-    assert every.count("1.000") == 8
+    assert every.count("1.000") == len(CARDS)
     without = run(config, "--tokens-per-second", "1000")
     assert (without.exit_code, "--tokens-per-second needs --price" in without.output) == (2, True)
 
@@ -90,7 +91,7 @@ def test_what_does_not_fit_says_the_remedies_and_fails(tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (("--tp", "3"), "--tp 3 does not divide the 32 attention heads"),
-        (("--card", "T4"), "--card T4: known are"),
+        (("--card", "V100"), "--card V100: known are"),
     ],
 )
 def test_bad_options_are_one_sentence(config: Path, arguments: tuple[str, ...], sentence: str) -> None:

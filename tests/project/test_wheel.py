@@ -59,7 +59,7 @@ def test_it_holds_repository_build_scripts_samples_and_engines(wheel: Path) -> N
     assert {
         f"{DATA}/model_repository/llm/tiers.toml",
         f"{DATA}/model_repository/llm/1/openvino-int8/openvino_model.bin",
-        f"{DATA}/model_repository/vision/1/.gitkeep",  # Triton wants the folder of an ensemble's version
+        f"{DATA}/model_repository/vision_classify/1/.gitkeep",  # Triton wants the folder of a version
         f"{DATA}/build/steps/vision/export.py",
         f"{DATA}/build/demo/speech/samples/samples.json",
         f"{DATA}/build/demo/vision/samples/digit-7-a.png",

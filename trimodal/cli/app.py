@@ -14,12 +14,16 @@ from trimodal.cli.cache import cache
 from trimodal.cli.client.ask import ask
 from trimodal.cli.client.chat import chat
 from trimodal.cli.client.classify import classify
+from trimodal.cli.client.explain import explain
 from trimodal.cli.client.transcribe import transcribe
 from trimodal.cli.demo import demo
 from trimodal.cli.doctor import doctor
 from trimodal.cli.gateway import gateway
 from trimodal.cli.init import init
 from trimodal.cli.keys import keys
+from trimodal.cli.operate.check import check
+from trimodal.cli.operate.top import top
+from trimodal.cli.operate.tune import tune
 from trimodal.cli.plan import plan
 from trimodal.cli.regress import regress
 from trimodal.cli.serve import serve
@@ -30,7 +34,21 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-for command in (demo, serve, init, doctor, chat, ask, classify, transcribe, regress):
+for command in (
+    demo,
+    serve,
+    top,
+    init,
+    doctor,
+    check,
+    chat,
+    ask,
+    classify,
+    transcribe,
+    explain,
+    regress,
+    tune,
+):
     app.command()(command)
 app.add_typer(build, name="build")
 app.add_typer(bench, name="bench")

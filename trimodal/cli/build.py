@@ -18,43 +18,61 @@ if TYPE_CHECKING:
 
 
 class Part(NamedTuple):
-    """One engine of a recipe: its checkpoint, options of its script, and settings that serve it."""
+    """One engine of a recipe: its checkpoint, its name, options of its script, and settings that serve it.
+
+    `runtime` is the ending of the script's name, where it is not the task's first.
+    """
 
     source: str
+    artefact: str
     options: tuple[str, ...]
     settings: tuple[str, ...] = ()
+    runtime: str = ""
 
 
 # Task → endings of its scripts' names; the first is for processors and the default.
 RUNTIMES = {
     "llm": ("openvino", "place", "tensorrt_llm"),
     "vision": ("onnx", "tensorrt"),
-    "speech": ("ctranslate2", "onnx", "tensorrt"),
+    "speech": ("ctranslate2", "onnx", "torch", "tensorrt"),
     "embedding": ("onnx",),
 }
 # Ungated checkpoints that a laptop serves; what the shipped configs do not name already is in `settings`.
 RECIPES: dict[str, dict[str, Part]] = {
     "small": {
-        "llm": Part("Qwen/Qwen2.5-0.5B-Instruct", ("--precision", "int4"), ("llm.artefact=openvino-int4",)),
+        "llm": Part(
+            "Qwen/Qwen2.5-0.5B-Instruct",
+            "openvino-int4",
+            ("--precision", "int4"),
+            ("llm.artefact=openvino-int4",),
+        ),
         "vision": Part(
             "microsoft/resnet-50",
+            "onnx-fp32",
             ("--precision", "fp32"),  # INT8 needs images
-            (
-                "vision_classify.artefact=onnx-fp32",
-                "vision_preprocess.classifier=../../vision_classify/1/onnx-fp32",
-                "vision_rank.classifier=../../vision_classify/1/onnx-fp32",
-            ),
+            ("vision.artefact=../../vision_classify/1/onnx-fp32",),
         ),
-        "speech": Part("openai/whisper-base", ("--precision", "int8")),
-        "embedding": Part("sentence-transformers/all-MiniLM-L6-v2", ("--precision", "fp32")),
+        "speech": Part("openai/whisper-base", "ctranslate2-int8", ("--precision", "int8")),
+        "embedding": Part("sentence-transformers/all-MiniLM-L6-v2", "onnx-fp32", ("--precision", "fp32")),
+    },
+    # What profile cuda serves as it is. The checkpoint is copied: engines may lie on a volume of their own.
+    "cuda": {
+        "llm": Part("Qwen/Qwen2.5-0.5B-Instruct", "checkpoint", ("--copy",), runtime="place"),
+        "vision": Part("microsoft/resnet-50", "onnx-fp16", ("--precision", "fp16")),
+        "speech": Part("openai/whisper-base", "ctranslate2-float16", ("--precision", "float16")),
+        "embedding": Part("sentence-transformers/all-MiniLM-L6-v2", "onnx-fp16", ("--precision", "fp16")),
     },
 }
+PROFILES = {"small": "cpu", "cuda": "cuda"}
+# Task → model, whose folder among the engines holds the artefact.
+MODELS = {"llm": "llm", "vision": "vision_classify", "speech": "speech_recognize", "embedding": "embedding"}
 # What the scripts for processors import, and how it is installed.
 NEEDS = {
     "llm_openvino": ("torch", "transformers", "nncf", "openvino_genai", "optimum"),
     "vision_onnx": ("torch", "onnx", "onnxscript", "onnxruntime"),
     "speech_ctranslate2": ("torch", "transformers", "ctranslate2"),
     "speech_onnx": ("torch", "transformers", "onnx", "onnxruntime"),
+    "speech_torch": ("torch", "transformers"),
     "embedding_onnx": ("torch", "transformers", "onnx", "onnxruntime"),
 }
 INSTALL = "pip install 'trimodal[cpu,build]'"
@@ -110,6 +128,7 @@ def build_all(
     speech: Checkpoint = None,
     embedding: Checkpoint = None,
     engines: Path = typer.Option(Path("engines"), help="Where engines are put."),
+    missing: bool = typer.Option(False, "--missing", help="Only what is not there from the same checkpoint."),
 ) -> None:
     """Build an engine for every task from public checkpoints, and say how they are served."""
     import shlex
@@ -121,16 +140,34 @@ def build_all(
     parts = RECIPES[recipe]
     own = {"llm": llm, "vision": vision, "speech": speech, "embedding": embedding}
     sources = {task: own[task] or part.source for task, part in parts.items()}
+    scripts = {
+        task: f"{task}_{part.runtime or RUNTIMES[task][0]}"
+        for task, part in parts.items()
+        if not (missing and is_built(task, engines / MODELS[task] / part.artefact, sources[task]))
+    }
     with operator_errors():
-        check_installed([f"{task}_{RUNTIMES[task][0]}" for task in parts])
-        fetch(sources)
-        for task, part in parts.items():
-            arguments = [sources[task], *part.options]
-            if code := run_script(f"{task}_{RUNTIMES[task][0]}", arguments, engines):
+        check_installed(list(scripts.values()))
+        fetch({task: sources[task] for task in scripts})
+        for task, script in scripts.items():
+            if code := run_script(script, [sources[task], *parts[task].options], engines):
                 raise typer.Exit(code)
     changes = [f"--set {setting}" for part in parts.values() for setting in part.settings]
-    typer.echo("built; serve them with:")
+    if PROFILES[recipe] != "cpu":
+        changes.insert(0, f"--profile {PROFILES[recipe]}")
+    typer.echo("built; serve them with:" if scripts else "all is there; serve it with:")
     typer.echo(f"  trimodal serve --engines {shlex.quote(str(engines))} {' '.join(changes)}")
+
+
+def is_built(task: str, artefact: Path, source: str) -> bool:
+    """Whether an engine that was made of a checkpoint of this name is there."""
+    from trimodal.errors import ArtefactError
+    from trimodal.manifest import read_manifest
+
+    try:
+        made_of = read_manifest(artefact, task=task, runtime=None).source
+    except ArtefactError:
+        return False
+    return Path(source).name in made_of
 
 
 def check_installed(scripts: Sequence[str]) -> None:

@@ -46,6 +46,9 @@ Host = Annotated[str, typer.Option(envvar="TRIMODAL_HOST", help="address to list
 HttpPort = Annotated[int, typer.Option(envvar="TRIMODAL_HTTP_PORT", help="0 picks a free one")]
 GrpcPort = Annotated[int, typer.Option(envvar="TRIMODAL_GRPC_PORT", help="0 picks a free one")]
 MetricsPort = Annotated[int, typer.Option(envvar="TRIMODAL_METRICS_PORT", help="0 picks a free one")]
+HealthPort = Annotated[
+    int, typer.Option(envvar="TRIMODAL_HEALTH_PORT", help="of the page for probes; 0 picks a free one")
+]
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="MODEL.PARAMETER=VALUE", help="change a parameter; repeatable"),
@@ -89,12 +92,24 @@ def serve(
     http_port: HttpPort = 8000,
     grpc_port: GrpcPort = 8001,
     metrics_port: MetricsPort = 8002,
+    health_port: HealthPort = 8003,
     set_: Changes = None,
     drain_timeout: float = typer.Option(
         30.0, envvar="TRIMODAL_DRAIN_TIMEOUT", min=0, help="seconds for running requests"
     ),
     ready_timeout: float = typer.Option(
         300.0, envvar="TRIMODAL_READY_TIMEOUT", min=1, help="seconds until all must be ready"
+    ),
+    otlp: str = typer.Option(
+        "",
+        envvar="TRIMODAL_OTLP",
+        help="send traces to this OpenTelemetry collector, as http://collector:4318",
+    ),
+    otlp_every: int = typer.Option(
+        1,
+        envvar="TRIMODAL_OTLP_EVERY",
+        min=0,
+        help="trace one request in so many; 0: those of clients' traces",
     ),
     operator_key: str | None = typer.Option(
         None, envvar="TRIMODAL_OPERATOR_KEY", help="opens the repository API; default: a random one"
@@ -145,9 +160,12 @@ def serve(
             http_port=http_port,
             grpc_port=grpc_port,
             metrics_port=metrics_port,
+            health_port=health_port,
             drain_timeout=drain_timeout,
             ready_timeout=ready_timeout,
             operator_key=operator_key,
+            otlp=otlp,
+            otlp_every=otlp_every,
             log=log,
             log_verbose=log_verbose,
             log_format=log_format,
@@ -193,7 +211,7 @@ class Front:
     @contextmanager
     def serving(self, server: TritonServer, signals: Signals) -> Iterator[str]:
         """Serves while the block lasts, and drains at its end; a line that says where."""
-        gateway = server_of(self._settings.model_copy(update={"upstream": (server.grpc_url,)}))
+        gateway = server_of(self._settings.model_copy(update={"upstream": (server.url,)}))
         url = gateway.listen(self._port)
         with gateway.serving(signals.twice):
             yield f"OpenAI  {url}/v1, for {whom(self._settings)}\npage    {url}/"

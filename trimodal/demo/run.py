@@ -59,7 +59,7 @@ def run(console: Console, *, keep: bool) -> int:
                 changes=changes,
             )
             if not keep:
-                options = replace(options, http_port=0, grpc_port=0, metrics_port=0)
+                options = replace(options, http_port=0, grpc_port=0, metrics_port=0, health_port=0)
             with console.status("starting the server and loading the models …"):
                 server = stack.enter_context(TritonServer(options))
             console.print(summary(server))
