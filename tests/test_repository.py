@@ -6,7 +6,7 @@ from tritonclient.grpc import model_config_pb2
 
 from tests.server.artefacts import add_model, python_model
 from trimodal.errors import ServerError
-from trimodal.repository import Model, model_names, read_model, select_models, waves
+from trimodal.repository import Model, loaded_last, model_names, read_model, select_models, waves
 
 PYTHON = 'name: "{name}" backend: "python" instance_group [{{ count: {count} }}]'
 STEPS = '{ model_name: "a" }, { model_name: "b" }'
@@ -40,6 +40,14 @@ def test_an_ensemble_brings_its_steps(repository):
 
 def test_none_named_means_all(repository):
     assert sorted(select_models(repository, (), "cpu")) == ["a", "b", "c", "pair"]
+
+
+def test_steps_of_a_profile_s_ensemble_are_not_of_a_profile_where_it_is_one_model(repository):
+    (repository / "pair" / "configs").mkdir()
+    (repository / "pair" / "configs" / "cpu.pbtxt").write_text(PYTHON.format(name="pair", count=1))
+    assert sorted(select_models(repository, (), "cpu")) == ["c", "pair"]
+    assert sorted(select_models(repository, (), "tensorrt")) == ["a", "b", "c", "pair"]
+    assert sorted(select_models(repository, ["a", "pair"], "cpu")) == ["a", "pair"], "as named"
 
 
 def test_profile_chooses_the_file(repository):
@@ -132,6 +140,31 @@ def test_models_go_after_those_that_call_them():
     rings = [model("a", recognizer="b"), model("b", recognizer="a")]
     assert waves({one.name: one for one in rings}) == [["a", "b"]]
     assert waves({}) == []
+
+
+def test_what_takes_the_rest_of_a_gpu_is_loaded_last_and_then_its_callers(tmp_path):
+    def models(**engines):
+        configs = {
+            "assistant": python_model("assistant", llm="llm", speech="speech"),
+            "embedding": python_model("embedding", engine="onnxruntime", device="cuda"),
+            "llm": python_model("llm", engine="vllm", cache="semantic", embedder="embedding"),
+            "speech": python_model("speech", recognizer="speech_recognize"),
+            "speech_recognize": python_model("speech_recognize", engine="tensorrt"),
+        }
+        configs |= {name: python_model(name, **parameters) for name, parameters in engines.items()}
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        for text in configs.values():
+            add_model(folder, text)
+        return select_models(folder, (), "cuda")
+
+    assert loaded_last(models()) == ["llm", "assistant"]
+    assert loaded_last(models(llm={"engine": "tensorrt_llm"})) == ["llm", "assistant"]
+    for other in ("openvino", "fake"):
+        assert loaded_last(models(llm={"engine": other})) == []
+    fakes = {name: {"engine": "fake"} for name in ("embedding", "speech_recognize")}
+    assert loaded_last(models(**fakes)) == [], "no other model wants a GPU"
+    ring = models(speech_recognize={"engine": "vllm", "recognizer": "speech"})
+    assert sorted(loaded_last(ring)) == ["assistant", "llm", "speech", "speech_recognize"]
 
 
 def test_what_a_model_calls_is_selected_with_it(repository):

@@ -18,7 +18,9 @@ from trimodal.manifest import MANIFEST
 CALLS = ("recognizer", "embedder", "llm", "speech", "vision")
 # … and those that it only calls when another parameter has this value.
 ONLY_WITH = {"embedder": ("cache", "semantic")}
-GPU_ENGINES = ("tensorrt", "tensorrt_llm", "tensorrt_llm_pytorch", "vllm")
+# Engines that reserve a KV pool: of a GPU's memory they take nearly all that is free when they open.
+POOLING_ENGINES = ("tensorrt_llm", "tensorrt_llm_pytorch", "vllm")
+GPU_ENGINES = ("tensorrt", *POOLING_ENGINES)
 FAKE = "fake"  # engine of every Python model that needs no artefact and no GPU
 
 
@@ -126,9 +128,20 @@ def read_model(repository: Path, name: str, profile: str) -> Model:
 
 
 def select_models(repository: Path, wanted: Iterable[str], profile: str) -> dict[str, Model]:
-    """The wanted models (none: all), the steps of ensembles, what these call. Raises: ServerError."""
+    """The wanted models (none: all of the profile), the steps of ensembles, what these call.
+
+    A model that is a step of an ensemble, in this profile or in `config.pbtxt`, comes with that alone: where
+    the ensemble's name is one model by itself, its steps are not of the profile.
+
+    Raises:
+        ServerError: names a model that is not there, or the file that is not a valid config.
+    """
     names = model_names(repository)
-    pending = list(wanted) or list(names)
+    pending = list(wanted)
+    if not pending:
+        files = [read_model(repository, name, one) for name in names for one in {profile, "tensorrt"}]
+        steps = {step for model in files for step in model.steps}
+        pending = [name for name in names if name not in steps]
     models: dict[str, Model] = {}
     while pending:
         name = pending.pop(0)
@@ -150,3 +163,17 @@ def waves(models: Mapping[str, Model]) -> list[list[str]]:
         for name in wave:
             del left[name]
     return order
+
+
+def loaded_last(models: Mapping[str, Model]) -> list[str]:
+    """Models that load after the others, in order: those that take the rest of a GPU, and their callers.
+
+    Loaded beside others they would measure a GPU that these are still filling. Empty where no other model
+    wants a GPU.
+    """
+    last = [name for name, model in models.items() if model.engine in POOLING_ENGINES]
+    if not any(model.wants_gpu for name, model in models.items() if name not in last):
+        return []
+    for name in last:  # it grows while it is walked
+        last += [caller for caller, model in models.items() if name in model.calls and caller not in last]
+    return last

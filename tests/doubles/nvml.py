@@ -21,12 +21,17 @@ class Board:
     total: int = 150_754_820_096
     free: int = 150_000_000_000
     uuid: str = "GPU-11111111-aaaa"
+    pids: tuple[int, ...] = ()
+    parts: tuple[Board, ...] = ()  # its MIG instances
 
 
 class Nvml(ModuleType):
     """Raises AttributeError for names that the real module lacks, NVMLError_Uninitialized out of turn."""
 
     NVMLError = pynvml.NVMLError
+    NVMLError_NotFound = pynvml.NVMLError_NotFound
+    NVMLError_InvalidArgument = pynvml.NVMLError_InvalidArgument
+    NVMLError_NotSupported = pynvml.NVMLError_NotSupported
 
     def __init__(self, boards: list[Board], *, driver: str | bytes = "580.65.06") -> None:
         super().__init__("pynvml")
@@ -38,10 +43,16 @@ class Nvml(ModuleType):
             "nvmlSystemGetDriverVersion": lambda: driver,
             "nvmlDeviceGetCount": lambda: len(self._boards),
             "nvmlDeviceGetHandleByIndex": lambda index: self._boards[index],
-            "nvmlDeviceGetCudaComputeCapability": lambda board: board.sm,
+            "nvmlDeviceGetHandleByUUID": self._by_uuid,
+            "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": self._whole,
+            "nvmlDeviceGetIndex": lambda board: self._boards.index(board),
+            "nvmlDeviceGetCudaComputeCapability": self._capability,
             "nvmlDeviceGetMemoryInfo": lambda board: SimpleNamespace(total=board.total, free=board.free),
             "nvmlDeviceGetName": lambda board: texts(board.name),
             "nvmlDeviceGetUUID": lambda board: texts(board.uuid),
+            "nvmlDeviceGetComputeRunningProcesses": lambda board: [
+                SimpleNamespace(pid=pid, usedGpuMemory=None) for pid in board.pids
+            ],
         }
         for name, answer in answers.items():
             self._add(name, answer)
@@ -51,6 +62,25 @@ class Nvml(ModuleType):
     def fail(self, name: str, code: int) -> None:
         """From now on the call raises the library's error of this number."""
         self._fails[name] = code
+
+    def _by_uuid(self, uuid: str) -> Board:
+        known = [*self._boards, *(part for board in self._boards for part in board.parts)]
+        found = [board for board in known if board.uuid == uuid]
+        if not found:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return found[0]
+
+    def _whole(self, part: Board) -> Board:
+        found = [board for board in self._boards if part in board.parts]
+        if not found:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        return found[0]
+
+    def _capability(self, board: Board) -> tuple[int, int]:
+        """Not of a MIG instance."""
+        if board not in self._boards:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        return board.sm
 
     def _add(self, name: str, answer: Callable[..., Any], *, opens: bool = False) -> None:
         assert hasattr(pynvml, name), name

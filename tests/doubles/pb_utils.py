@@ -96,6 +96,16 @@ class CalledWith(dict[str, Any]):
     call: InferenceRequest
 
 
+class InferenceTrace:
+    """What a request's `trace()` gives; its context is None where the server makes no traces."""
+
+    def __init__(self, context: str | None) -> None:
+        self._context = context
+
+    def get_context(self) -> str | None:
+        return self._context
+
+
 class InferenceRequest:
     """A client's request, or a model's to another one: the latter names it, and `exec` asks MODELS."""
 
@@ -109,6 +119,7 @@ class InferenceRequest:
         correlation_id: int | str = 0,
         flags: int = 0,
         request_id: str = "",
+        trace_context: str | None = None,
     ) -> None:
         given = inputs.items() if isinstance(inputs, Mapping) else ((t.name(), t.as_numpy()) for t in inputs)
         self.inputs = {name: Tensor(name, values) for name, values in given}
@@ -117,6 +128,10 @@ class InferenceRequest:
         self._model, self._wanted, self._stream = model_name, requested_output_names, correlation_id
         self.flags = flags
         self._id = request_id
+        self._trace = InferenceTrace(trace_context)
+
+    def trace(self) -> InferenceTrace:
+        return self._trace
 
     def request_id(self) -> str:
         return self._id

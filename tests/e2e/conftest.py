@@ -57,7 +57,7 @@ def options(
     if repository is None:
         here = all((TEST_REPOSITORY / name).is_dir() for name in models)
         repository = TEST_REPOSITORY if here else MODEL_REPOSITORY
-    base: dict[str, object] = {"http_port": 0, "grpc_port": 0, "metrics_port": 0}
+    base: dict[str, object] = {"http_port": 0, "grpc_port": 0, "metrics_port": 0, "health_port": 0}
     base |= {"ready_timeout": BOUND, "drain_timeout": 10.0} | more
     return ServerOptions(repository=repository, models=models, changes=changes, **base)  # type: ignore[arg-type]
 
@@ -126,11 +126,12 @@ def built(model: str, name: str) -> Path:
 
 
 class Command:
-    """One `trimodal serve …` with its output; `http_port`, `grpc_port` and `metrics_port` are free ones."""
+    """One `trimodal serve …` with its output; its ports are free ones."""
 
     def __init__(self, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
-        chosen = ports.choose("127.0.0.1", {"--http-port": 0, "--grpc-port": 0, "--metrics-port": 0})
-        self.http_port, self.grpc_port, self.metrics_port = chosen.values()
+        flags = ("--http-port", "--grpc-port", "--metrics-port", "--health-port")
+        chosen = ports.choose("127.0.0.1", dict.fromkeys(flags, 0))
+        self.http_port, self.grpc_port, self.metrics_port, self.health_port = chosen.values()
         given = [part for flag, port in chosen.items() if flag not in arguments for part in (flag, str(port))]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "trimodal.cli.app", "serve", *given, *arguments],
@@ -208,6 +209,13 @@ def processes() -> Iterator[tuple[int, str, bool]]:
         with contextlib.suppress(OSError):
             line = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             yield int(directory.name), line, MARK.encode() in (directory / "environ").read_bytes()
+
+
+def unsupervised(server: TritonServer) -> TritonServer:
+    """The server, of which no model is loaded again when its process dies: as where that fails."""
+    assert server._supervisor
+    server._supervisor.drain()
+    return server
 
 
 def own_processes(pattern: str = "") -> dict[int, str]:

@@ -16,18 +16,14 @@ Changes = dict[str, dict[str, str]]
 
 
 def vision(directory: Path, classes: int = 3, **settings: str) -> Changes:
-    """The pipeline on a fake classifier that names a picture by its red value.
+    """vision on a fake classifier that names a picture by its red value.
 
     Args:
-        settings: the classifier's own, as `fake_delay_ms`.
+        settings: its own, as `fake_delay_ms`.
     """
     plain = {"mean": (0, 0, 0), "std": (1 / 255,) * 3}  # a pixel is its own value
     classifier = str(artefact(directory / "classifier", classes=classes, **plain))
-    return {
-        "vision_preprocess": {"classifier": classifier},
-        "vision_classify": {"artefact": classifier, "engine": "fake", **settings},
-        "vision_rank": {"classifier": classifier},
-    }
+    return {"vision": {"artefact": classifier, "engine": "fake", **settings}}
 
 
 def changes(directory: Path) -> Changes:

@@ -80,9 +80,6 @@ async def test_models_without_the_operators_key(client):
         "speech",
         "speech_recognize",
         "vision",
-        "vision_classify",
-        "vision_preprocess",
-        "vision_rank",
     ]
 
 

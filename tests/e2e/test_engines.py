@@ -14,7 +14,6 @@ from tests.e2e.conftest import MODEL_REPOSITORY
 from tests.server.artefacts import build
 
 pytestmark = pytest.mark.e2e
-ELSEWHERE = "../../vision_classify/1/tiny"  # only the engines directory has it
 
 
 @pytest.fixture
@@ -23,13 +22,9 @@ def engines(tmp_path: Path) -> Path:
     return tmp_path / "engines"
 
 
-def test_a_pipeline_of_engines_outside_the_repository(no_leftovers, own_server, engines):
-    """All three models read one directory there: one by name, two by a path through the repository."""
-    changes = {
-        "vision_preprocess": {"classifier": ELSEWHERE},
-        "vision_classify": {"engine": "fake", "artefact": "tiny"},
-        "vision_rank": {"classifier": ELSEWHERE},
-    }
+def test_an_engine_outside_the_repository(no_leftovers, own_server, engines):
+    """vision opens it by a path through the repository; only the engines directory has it."""
+    changes = {"vision": {"engine": "fake", "artefact": "../../vision_classify/1/tiny"}}
     server = own_server(("vision",), changes, engines=engines)
     picture = io.BytesIO()
     Image.new("RGB", (40, 30), "red").save(picture, "PNG")
@@ -41,6 +36,7 @@ def test_a_pipeline_of_engines_outside_the_repository(no_leftovers, own_server, 
     server.stop(0)
 
 
+@pytest.mark.slow
 def test_profile_cuda_starts_where_no_engine_wants_a_gpu(no_leftovers, own_server):
     changes = {name: {"engine": "fake"} for name in ("embedding", "speech_recognize")}
     server = own_server(("embedding", "speech"), changes, profile="cuda")
@@ -51,9 +47,11 @@ def test_profile_cuda_starts_where_no_engine_wants_a_gpu(no_leftovers, own_serve
 
 def test_a_missing_engine_is_said_before_anything_starts(no_leftovers, command, engines):
     repository = ("--model-repository", str(MODEL_REPOSITORY), "--engines", str(engines))
-    run = command("--model", "vision", *repository, "--set", "vision_classify.artefact=onnx-none")
+    run = command(
+        "--model", "vision", *repository, "--set", "vision.artefact=../../vision_classify/1/onnx-none"
+    )
     assert run.finish() == 1
-    assert "trimodal serve: model vision_classify" in run.output
+    assert "trimodal serve: model vision:" in run.output
     said = "there is no built engine vision_classify/1/onnx-none: build one with: trimodal build vision"
     assert said in run.output
     assert "log:" not in run.output

@@ -82,6 +82,7 @@ def test_what_is_recorded(baseline: Path) -> None:
     assert all(row["tokens"] == 120 and row["ttft"] > 0 for row in cases["prompt"]["observations"])
 
 
+@pytest.mark.slow
 def test_the_same_server_again(golden: Path, server: TritonServer, baseline: Path) -> None:
     done = regress(golden, server.grpc_url, "--concurrency", 2, "--json")
     assert done.exit_code == 0, done.stderr + done.stdout
@@ -135,6 +136,7 @@ def test_a_cache_that_is_switched_off(
     assert found == {(name, "cache", "worse", "exact → generated") for name in ("prompt", "chat")}
 
 
+@pytest.mark.slow
 def test_images_are_asked_too(server: TritonServer, tmp_path: Path) -> None:
     (tmp_path / "one.png").write_bytes(png(1))
     line = {"id": "a", "task": "vision", "input": {"image": "one.png"}, "expect": {"label": "class 1"}}

@@ -16,7 +16,7 @@ from trimodal.errors import SettingsError
 from trimodal.llm.settings import LlmSettings
 from trimodal.settings import Settings, parse_parameters
 from trimodal.speech.settings import RecogniseSettings, SpeechSettings
-from trimodal.vision.settings import ClassifySettings, PreprocessSettings, RankSettings
+from trimodal.vision.settings import PreprocessSettings, RankSettings, VisionSettings
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
 SETTINGS: dict[str, type[Settings]] = {
@@ -25,7 +25,7 @@ SETTINGS: dict[str, type[Settings]] = {
     "llm": LlmSettings,
     "speech": SpeechSettings,
     "speech_recognize": RecogniseSettings,
-    "vision_classify": ClassifySettings,
+    "vision": VisionSettings,
     "vision_preprocess": PreprocessSettings,
     "vision_rank": RankSettings,
 }

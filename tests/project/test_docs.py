@@ -218,7 +218,7 @@ def test_the_cases_shown_of_a_golden_set_are_valid() -> None:
 
 
 def test_the_tiers_shown_are_valid(tmp_path: Path) -> None:
-    from trimodal.llm.request import tiers
+    from trimodal.llm import tiers
 
     for text in blocks(DOCS / "scheduling.md", "toml"):
         file = tmp_path / "tiers.toml"

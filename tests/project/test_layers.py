@@ -14,12 +14,13 @@ ROOT = Path(__file__).resolve().parents[2]
 # A package or module imports itself and what stands in a line below its own.
 LAYERS = (
     ("cli",),
-    ("bench", "demo"),
-    ("assistant", "doctor", "gateway"),
+    ("explain", "tune"),
+    ("bench", "check", "demo"),
+    ("assistant", "doctor", "gateway", "top"),
     ("llm", "server", "regress"),
     ("cache", "speech", "vision", "embedding", "client"),
     ("runtimes", "repository", "plan"),
-    ("audio", "triton", "manifest", "settings", "build_support"),
+    ("audio", "triton", "manifest", "settings", "build_support", "trace"),
     ("errors", "logs", "metrics", "paths"),
 )
 LEVEL = {name: height for height, names in enumerate(reversed(LAYERS)) for name in names}

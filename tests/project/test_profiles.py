@@ -20,24 +20,27 @@ ENGINES = {
         "embedding": "onnxruntime",
         "llm": "openvino",
         "speech_recognize": "ctranslate2",
-        "vision_classify": "onnxruntime",
+        "vision": "onnxruntime",
     },
     "cuda": {
         "embedding": "onnxruntime",
         "llm": "vllm",
         "speech_recognize": "ctranslate2",
-        "vision_classify": "onnxruntime",
+        "vision": "onnxruntime",
     },
     "tensorrt": {
         "embedding": "onnxruntime",
-        "llm": "tensorrt_llm",
+        "llm": "tensorrt_llm_pytorch",
         "speech_recognize": "tensorrt",
         "vision_classify": "tensorrt",
     },
 }
 KIND = model_config_pb2.ModelInstanceGroup
-every_model = pytest.mark.parametrize("name", NAMES)
-with_weights = pytest.mark.parametrize("name", sorted(TASKS))
+SERVED = {profile: sorted(select_models(REPOSITORY, (), profile)) for profile in PROFILES}
+STEPS = {"vision_classify", "vision_preprocess", "vision_rank"}
+with_weights = pytest.mark.parametrize(
+    ("profile", "name"), [(profile, name) for profile, models in ENGINES.items() for name in models]
+)
 profiles = pytest.mark.parametrize("profile", PROFILES)
 
 
@@ -51,11 +54,13 @@ def runs(one: Model) -> str:
 
 @profiles
 def test_a_profile_holds_all_models(profile: str) -> None:
-    assert sorted(select_models(REPOSITORY, (), profile)) == NAMES
-    assert set(TASKS) <= set(NAMES)
+    """The steps of vision come with it where it is an ensemble."""
+    assert set(SERVED[profile]) == set(NAMES) - (set() if profile == "tensorrt" else STEPS)
+    assert set(ENGINES[profile]) <= set(TASKS) <= set(NAMES)
+    opening = {name for name in SERVED[profile] for one in artefacts_of(model(name, profile)) if one.runtime}
+    assert opening == set(ENGINES[profile])
 
 
-@profiles
 @with_weights
 def test_what_runs_a_model(name: str, profile: str) -> None:
     one = model(name, profile)
@@ -63,7 +68,6 @@ def test_what_runs_a_model(name: str, profile: str) -> None:
     assert one.wants_gpu == (profile != "cpu"), one.config_file
 
 
-@profiles
 @with_weights
 def test_the_artefact_is_named_after_what_runs_it(name: str, profile: str) -> None:
     """So that `1/` can hold those of all profiles side by side."""
@@ -71,18 +75,22 @@ def test_the_artefact_is_named_after_what_runs_it(name: str, profile: str) -> No
     (artefact, *_) = artefacts_of(one)
     assert artefact.runtime
     prefix = PREFIXES.get(artefact.runtime, artefact.runtime)
-    assert one.artefact == prefix or one.artefact.startswith(f"{prefix}-"), one.config_file
-    if "-" in one.artefact:
-        assert f"--precision {one.artefact.removeprefix(prefix + '-')}" in artefact.remedy
+    built = artefact.directory.name
+    assert built == prefix or built.startswith(f"{prefix}-"), one.config_file
+    if "-" in built:
+        assert f"--precision {built.removeprefix(prefix + '-')}" in artefact.remedy
 
 
-@with_weights
-def test_a_gpu_profile_does_not_read_the_artefact_of_the_cpu(name: str) -> None:
-    cpu = model(name, "cpu").artefact
-    assert {model(name, profile).artefact for profile in ("cuda", "tensorrt")}.isdisjoint({cpu})
+def test_a_gpu_profile_does_not_read_the_artefact_of_the_cpu() -> None:
+    def directories(profile: str) -> set[Path]:
+        return {one.directory for name in SERVED[profile] for one in artefacts_of(model(name, profile))}
+
+    assert directories("cpu")
+    for profile in ("cuda", "tensorrt"):
+        assert directories(profile).isdisjoint(directories("cpu"))
 
 
-@every_model
+@pytest.mark.parametrize("name", SERVED["cpu"])
 def test_the_cpu_profile_asks_for_no_gpu(name: str) -> None:
     one = model(name, "cpu")
     assert not one.wants_gpu
@@ -90,17 +98,18 @@ def test_the_cpu_profile_asks_for_no_gpu(name: str) -> None:
     assert all(group.kind == KIND.KIND_CPU for group in one.config.instance_group)
 
 
-@every_model
+@pytest.mark.parametrize("name", SERVED["cuda"])
 def test_profile_cuda_needs_no_backend_but_python(name: str) -> None:
     """The wheel's Triton has no other, and need not know of GPUs: models open them by themselves."""
     one = model(name, "cuda")
-    assert one.backend in ("python", ""), "of an ensemble: empty"
+    assert one.backend == "python"
     assert all(group.kind == KIND.KIND_CPU for group in one.config.instance_group)
     assert runs(one) not in ("tensorrt", "tensorrt_llm"), "nothing is compiled"
 
 
-@profiles
-@every_model
+@pytest.mark.parametrize(
+    ("profile", "name"), [(profile, name) for profile, names in SERVED.items() for name in names]
+)
 def test_no_size_that_batches_are_made_for_exceeds_the_largest(name: str, profile: str) -> None:
     config = model(name, profile).config
     sizes = [*config.dynamic_batching.preferred_batch_size]
@@ -114,8 +123,8 @@ def test_no_size_that_batches_are_made_for_exceeds_the_largest(name: str, profil
 
 def test_line_1_of_a_config_says_which_profile_it_is_and_for_which_model() -> None:
     readers: dict[Path, list[str]] = {}
-    for name in NAMES:
-        for profile in PROFILES:
+    for profile, names in SERVED.items():
+        for name in names:
             readers.setdefault(model(name, profile).config_file, []).append(profile)
     assert set(readers) == {*REPOSITORY.glob("*/config.pbtxt"), *REPOSITORY.glob("*/configs/*.pbtxt")}
     for file, read_by in readers.items():
@@ -132,5 +141,5 @@ def test_config_files_of_a_profile_have_its_name(profile: str) -> None:
     """A file of another name would be read by nobody."""
     known = {f"{one}.pbtxt" for one in PROFILES if one != "tensorrt"}
     assert {path.name for path in REPOSITORY.glob("*/configs/*")} <= known
-    used = {model(name, profile).config_file.name for name in NAMES}
+    used = {model(name, profile).config_file.name for name in SERVED[profile]}
     assert used <= {"config.pbtxt", f"{profile}.pbtxt"}

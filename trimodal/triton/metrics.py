@@ -95,7 +95,8 @@ class _TritonMetric:
         self.target: Any = None
         self._lock = threading.Lock()
         self._added = 0.0
-        self._level: float | None = None
+        # A gauge of this name may still be there, of a process that died: its level is nobody's any more.
+        self._level: float | None = 0.0 if kind == "GAUGE" else None
         self._shown: float | None = None
         self._observed: list[float] = []
 

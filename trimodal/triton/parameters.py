@@ -16,6 +16,18 @@ def parameters(request: Any) -> dict[str, Any]:
         raise InvalidArgument("parameters: a text among them is not UTF-8") from None
 
 
+def trace_context(request: Any) -> dict[str, str]:
+    """Headers (traceparent, tracestate) that put a call under this request's trace; empty where it has none.
+
+    Only the server's trace mode opentelemetry knows them.
+    """
+    try:
+        given = json.loads(request.trace().get_context() or "{}")
+    except ValueError:
+        return {}
+    return {name: value for name, value in given.items() if name in ("traceparent", "tracestate") and value}
+
+
 def is_probe(request: Any) -> bool:
     """Whether a request has the parameter `probe`: it wants an answer, whatever its tensors are."""
     try:

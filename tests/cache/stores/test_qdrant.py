@@ -162,6 +162,7 @@ def test_what_a_server_may_say_is_a_store_error(server: StandIn, status: int, co
     store.close()
 
 
+@pytest.mark.slow
 def test_a_slow_server_is_not_waited_for(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qdrant, "WRITE_WAIT_S", 0.05)
     store = opened(server, limits=Limits(1_000, timeout_s=0.05))

@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e import fakes as all_fakes
-from tests.e2e.conftest import BOUND, own_processes, wait_until
+from tests.e2e.conftest import BOUND, own_processes, unsupervised, wait_until
 from trimodal.gateway.server import GatewayServer
 from trimodal.gateway.settings import GatewaySettings
 from trimodal.gateway.upstreams.file import set_drain
@@ -159,6 +159,7 @@ def test_a_killed_process_makes_the_gateway_unready(own_server: Started, tmp_pat
             os.kill(engine, signal.SIGKILL)
         dead = {"embedding": True, "llm": False}
         wait_until(lambda: ready(url) == (503, dead), "the engine's end to be told")
+        unsupervised(server)
         (stub,) = new_processes("backend_stub .*/embedding/1", others)
         os.kill(stub, signal.SIGKILL)
         dead["embedding"] = False

@@ -51,6 +51,7 @@ def test_words_while_somebody_speaks(serve: Serve, open_page: Open) -> None:
     expect(words).to_contain_text("what is this?")  # stays
 
 
+@pytest.mark.slow
 def test_what_may_still_change_stands_beside_and_apart(serve: Serve, open_page: Open) -> None:
     words = [("what", 0.05, 0.1), ("is", 0.2, 0.3), ("this?", 3.4, 3.5)]
     page = open_page(serve(fake_triton(speech=FakeSpeech(*words, delay_s=3.0))).url)

@@ -79,3 +79,13 @@ async def test_a_question_that_fails_is_no_answer(monkeypatch: pytest.MonkeyPatc
     server = Upstream("a:1", triton)
     await server.look(TIMEOUTS)
     assert server.models == {"llm": False}
+
+
+async def test_a_model_without_steps_of_its_own_is_asked_itself() -> None:
+    triton = Counted(vision=0)
+    server = Upstream("a:1", triton)
+    await server.look(TIMEOUTS)
+    assert (triton.asked, server.models) == (["vision"], {"vision": True})
+    triton.silent = {"vision"}
+    await server.look(TIMEOUTS)
+    assert server.models == {"vision": False}

@@ -213,17 +213,25 @@ def min_p_through_extra_body(demo: Demo) -> str:
 
 @call
 def penalties(demo: Demo) -> str:
-    """Drawn by one seed: the same but for the penalty. Alone a greedy recital is too sure to be changed."""
-    drawn = {"model": "llm", "messages": LAMBDA, "temperature": 2, "seed": 1, "max_tokens": 60}
+    """Draws by the same seeds other texts. Greedy, a recital is too sure to be changed by a penalty.
+
+    Several seeds: the model is trained on the spot, and one draw may end before a token comes twice.
+    """
     penalised = (
         {},
         {"frequency_penalty": 2},
         {"presence_penalty": 2},
         {"extra_body": {"repetition_penalty": 5}},
     )
-    texts = [said(demo.client.chat.completions.create(**drawn, **more)) for more in penalised]
+
+    def drawn(more: dict[str, object]) -> list[str]:
+        asked = {"model": "llm", "messages": LAMBDA, "temperature": 2, "max_tokens": 60}
+        create = demo.client.chat.completions.create
+        return [said(create(**asked, **more, seed=seed)) for seed in range(1, 9)]
+
+    texts = [drawn(more) for more in penalised]
     assert texts[0] not in texts[1:]
-    return texts[3]
+    return texts[3][0]
 
 
 @call

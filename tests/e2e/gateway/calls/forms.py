@@ -92,11 +92,11 @@ def pydantic_that_is_cut(demo: Demo) -> str:
 
 @call
 def any_json_object(demo: Demo) -> str:
-    """The demo's model seldom ends such an object by itself: one that is cut only begins right."""
+    """The demo's model seldom ends such an object by itself: one that is cut only begins right; {} is one."""
     for seed in range(4):
         asked = {**ASKED, "seed": seed, "response_format": {"type": "json_object"}}
         (choice,) = demo.client.chat.completions.create(**asked).choices
-        assert choice.message.content.startswith('{"')
+        assert choice.message.content.startswith("{")
         if choice.finish_reason == "stop":
             assert isinstance(json.loads(choice.message.content), dict)
     return choice.message.content

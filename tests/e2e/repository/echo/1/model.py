@@ -8,6 +8,7 @@ from trimodal.settings import Settings, parameters_of, parse_parameters
 
 class EchoSettings(Settings):
     greeting: str = ""
+    device: str = "cpu"  # cuda: for the launcher it wants a GPU
 
 
 class TritonPythonModel:
