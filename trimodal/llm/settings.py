@@ -57,6 +57,8 @@ class LlmSettings(Settings):
 
     engine: Literal["openvino", "tensorrt_llm", "tensorrt_llm_pytorch", "vllm", "fake"] = "openvino"
     artefact: str = "openvino-int8"  # built engine, relative to the version directory
+    # an engine that has work and makes no step for so long is opened anew; 0: never
+    stall_timeout_s: float = Field(120, ge=0)
     python: str = ""  # interpreter of the engine's process; empty: this environment's
     precision: Annotated[str, Gpu] = ""  # refuse an artefact of another precision; empty: any
     checkpoint_sha256: Annotated[str, Gpu] = ""  # refuse another checkpoint; the hash or its beginning
@@ -74,8 +76,6 @@ class LlmSettings(Settings):
 
     max_model_len: Annotated[int, Gpu] = Field(0, ge=0, le=1 << 24)  # 0: as built, or as the checkpoint says
     enable_chunked_prefill: Annotated[bool, Gpu] = True  # long prompts are computed in parts
-    # an engine that makes no token for so long is opened anew; 0: never
-    stall_timeout_s: Annotated[float, Gpu] = Field(120, ge=0)
     # of the memory that the weights leave
     kv_cache_free_gpu_memory_fraction: Annotated[float, TensorRtLlm] = Field(0.9, gt=0, lt=1)
     # vllm: of the whole memory, weights included; 0: what is free when it opens, less a reserve

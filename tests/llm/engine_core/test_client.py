@@ -19,8 +19,9 @@ from trimodal.errors import OperatorError
 from trimodal.llm.engine_core import client as client_module
 from trimodal.llm.engine_core import process as process_module
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
+from trimodal.llm.engine_core.messages import Stepped
 from trimodal.llm.engines.fake import FakeEngine
-from trimodal.llm.engines.protocol import EngineInfo, EngineRequest, Sampling
+from trimodal.llm.engines.protocol import EngineInfo, EngineRequest, EngineStats, Sampling
 from trimodal.llm.settings import LlmSettings
 
 FAKE = LlmSettings(engine="fake", fake_step_ms=1)
@@ -102,6 +103,41 @@ def test_a_stopped_engine_is_ended_by_force(monkeypatch: pytest.MonkeyPatch) -> 
         client.add(request(id, 300_000))
     reader.close()
     assert not os.path.exists(f"/proc/{client.pid}")
+
+
+def test_an_engine_that_stands_still_with_work_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(client_module, "_GLANCE_SECONDS", 0.02)
+    client = start_process(FAKE.model_copy(update={"stall_timeout_s": 0.3}))
+    reader = Reader(client)
+    assert client.pid
+    client.add(request())
+    eventually(lambda: bool(reader.steps) and not reader.steps[-1].working)
+    os.kill(client.pid, signal.SIGSTOP)
+    time.sleep(0.4)
+    assert not reader.died.is_set(), "an idle engine may be silent"
+    client.add(request(2))
+    assert reader.died.wait(10)
+    assert "the engine made no step for 0.3 s" in caplog.text
+    reader.close()
+    assert not os.path.exists(f"/proc/{client.pid}")
+
+
+def test_what_an_engine_was_given_while_it_told_of_its_end_counts_as_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_module, "_GLANCE_SECONDS", 0.02)
+    ours, theirs = Pipe()
+    theirs.send(INFO)
+    client = EngineCoreClient(ours, None, 0.3)  # type: ignore[arg-type]
+    reader = Reader(client)
+    client.add(request(1))
+    client.add(request(2))
+    theirs.send(Stepped([], EngineStats(), taken=1, working=False))  # the second is still in the pipe
+    assert reader.died.wait(10)
+    theirs.close()
+    reader.close()
 
 
 def test_closing_ends_an_engine_in_a_thread() -> None:

@@ -73,8 +73,8 @@ class PlayedRuntime:
         return self._lines.setdefault(id, asyncio.Queue())
 
 
-def engine_of(runtime: PlayedRuntime, info: EngineInfo = INFO, stall_s: float = 0) -> AsyncEngine:
-    return AsyncEngine(runtime.loop, runtime, info, stall_s)
+def engine_of(runtime: PlayedRuntime, info: EngineInfo = INFO) -> AsyncEngine:
+    return AsyncEngine(runtime.loop, runtime, info)
 
 
 def request(id: int, max_tokens: int = 20, prompt: int = 10) -> EngineRequest:
@@ -84,9 +84,9 @@ def request(id: int, max_tokens: int = 20, prompt: int = 10) -> EngineRequest:
 class Rig(Loop):
     """An engine whose library the test plays."""
 
-    def __init__(self, stall_s: float = 0) -> None:
+    def __init__(self) -> None:
         self.runtime = PlayedRuntime()
-        super().__init__(engine_of(self.runtime, stall_s=stall_s))
+        super().__init__(engine_of(self.runtime))
 
     def ends(self, id: int) -> str | None:
         return next((output.finish_reason for output in self.outputs(id) if output.finish_reason), None)

@@ -12,7 +12,6 @@ from tests.llm.doubles.sinks import eventually
 from tests.llm.engines.async_rig import INFO, Chunk, PlayedRuntime, Rig, engine_of, request
 from trimodal.llm.engine_core import core
 from trimodal.llm.engines import async_engine
-from trimodal.llm.engines.protocol import EngineLost
 
 
 @pytest.fixture
@@ -197,28 +196,6 @@ def test_an_engine_that_dies_while_idle_is_lost_at_once_not_at_the_next_request(
     assert rig.died.wait(10)
     assert "played has ended" in caplog.text
     rig.link.close()
-
-
-def test_an_engine_that_makes_no_token_any_more_is_lost(caplog: pytest.LogCaptureFixture) -> None:
-    rig = Rig(stall_s=0.1)
-    rig.link.add(request(1))
-    rig.runtime.say(1, Chunk([1]))
-    assert rig.died.wait(10)
-    assert rig.tokens(1) == [1]
-    assert "no token of 1 sequences for 0.1 s" in caplog.text
-    rig.link.close()
-
-
-def test_an_idle_engine_does_not_stall() -> None:
-    runtime = PlayedRuntime()
-    engine = engine_of(runtime, stall_s=0.05)
-    time.sleep(0.1)
-    engine.add(request(1))
-    assert engine.step() == []  # the clock begins with the first sequence
-    time.sleep(0.1)
-    with pytest.raises(EngineLost):
-        engine.step()
-    engine.close()
 
 
 def test_close_ends_the_loop_and_what_runs_on_it() -> None:

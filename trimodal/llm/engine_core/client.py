@@ -7,6 +7,7 @@ import logging
 import queue
 import socket
 import threading
+import time
 
 from trimodal.errors import OperatorError
 from trimodal.llm.engine_core.messages import Cancel, Close, Connection, Failed, Stepped
@@ -21,11 +22,22 @@ _GLANCE_SECONDS = 1.0
 
 
 class EngineCoreClient:
-    """Our end of the connection to a running engine. `process`: None where a test runs it in a thread."""
+    """Our end of the connection to a running engine.
 
-    def __init__(self, connection: Connection, process: EngineProcess | None = None) -> None:
+    Args:
+        process: None where a test runs it in a thread.
+        stall_s: an engine that has work and tells nothing for so many seconds is given up; 0: never.
+    """
+
+    def __init__(
+        self, connection: Connection, process: EngineProcess | None = None, stall_s: float = 0.0
+    ) -> None:
         self._connection = connection
         self._process = process
+        self._stall_s = stall_s
+        # Commands put, and what the last step told: of them taken, and whether there is work.
+        self._given, self._taken, self._working = 0, 0, False
+        self._moved = time.monotonic()  # when the last step came, or work to an idle engine
         self._commands: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._abandoned = False
         self._receiving = threading.Lock()  # held while the connection is read
@@ -39,11 +51,11 @@ class EngineCoreClient:
 
     def add(self, request: EngineRequest) -> None:
         """Hands a sequence over; never waits, not even for an engine that reads nothing during a step."""
-        self._commands.put(request)
+        self._give(request)
 
     def cancel(self, id: int) -> None:
         """Drops a sequence; never waits."""
-        self._commands.put(Cancel(id))
+        self._give(Cancel(id))
 
     def receive(self) -> Stepped | None:
         """Waits for the next step; None when the engine is gone. Called by one thread."""
@@ -52,7 +64,10 @@ class EngineCoreClient:
         try:
             with self._receiving:
                 message = self._receive()
-            assert message is None or isinstance(message, Stepped)
+            if message is None:
+                return None
+            assert isinstance(message, Stepped)
+            self._taken, self._working, self._moved = message.taken, message.working, time.monotonic()
         except Exception:
             # Without its steps no request would ever end: an engine that cannot be read is a lost one.
             logger.exception("the engine's message cannot be read")
@@ -75,6 +90,19 @@ class EngineCoreClient:
         if self._receiving.acquire(timeout=_CLOSE_SECONDS):
             self._connection.close()
             self._receiving.release()
+
+    def _give(self, command: EngineRequest | Cancel) -> None:
+        if not self._busy:
+            self._moved = time.monotonic()
+        self._given += 1
+        self._commands.put(command)
+
+    @property
+    def _busy(self) -> bool:
+        return self._working or self._taken < self._given
+
+    def _stalls(self) -> bool:
+        return bool(self._stall_s) and self._busy and time.monotonic() - self._moved > self._stall_s
 
     def _write(self) -> None:
         # The owner holds its lock while it adds. Were the pipe written there, a full one would stop
@@ -109,6 +137,10 @@ class EngineCoreClient:
                 # A child of a dead engine may hold the connection open: its end alone says too little.
                 if self._process and self._process.exited() and not self._connection.poll():
                     return None
+                if self._stalls():
+                    logger.error("the engine made no step for %g s: it is ended", self._stall_s)
+                    self.abandon()
+                    return None
             message: object = self._connection.recv()
         except (EOFError, OSError):
             return None
@@ -132,7 +164,7 @@ def start_process(settings: LlmSettings) -> EngineCoreClient:
     try:
         with contextlib.suppress(OSError):  # it ended already: the client says so when it opens
             connection.send(settings)
-        return EngineCoreClient(connection, process)
+        return EngineCoreClient(connection, process, settings.stall_timeout_s)
     except BaseException:
         connection.close()
         process.kill()

@@ -31,6 +31,7 @@ def run_engine(engine: Engine, connection: Connection) -> None:
     try:
         connection.send(engine.info)
         sent = EngineStats()
+        taken = 0
         while True:
             refused: list[Output] = []
             changed = False
@@ -39,11 +40,12 @@ def run_engine(engine: Engine, connection: Connection) -> None:
                 if isinstance(command, Close):
                     return
                 changed = True
+                taken += 1
                 refused += _apply(engine, command)
             outputs = refused + (engine.step() if engine.has_work() else [])
             stats = engine.stats()
             if outputs or changed or stats != sent:  # nothing changed: do not send an empty step
-                connection.send(Stepped(outputs, stats))
+                connection.send(Stepped(outputs, stats, taken, engine.has_work()))
                 sent = stats
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # the model's process is gone; so are its clients

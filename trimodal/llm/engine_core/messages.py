@@ -32,8 +32,17 @@ class Failed:
 
 @dataclass(frozen=True)
 class Stepped:
+    """What came out of steps.
+
+    Attributes:
+        taken: commands that the engine has taken so far.
+        working: it has sequences to go on with.
+    """
+
     outputs: list[Output]
     stats: EngineStats
+    taken: int = 0
+    working: bool = False
 
 
 class Connection(PipeConnection):

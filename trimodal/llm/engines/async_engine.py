@@ -39,27 +39,23 @@ class _Sequence:
 class AsyncEngine:
     """The Engine Protocol over an AsyncRuntime: owned by one thread, and only its queue is the loop's too.
 
-    `loop`, where the runtime lives, is closed with it. After `stall_s` seconds without any token the engine
-    counts as lost; 0: never.
+    `loop`, where the runtime lives, is closed with it.
     """
 
-    def __init__(self, loop: LoopThread, runtime: AsyncRuntime, info: EngineInfo, stall_s: float) -> None:
+    def __init__(self, loop: LoopThread, runtime: AsyncRuntime, info: EngineInfo) -> None:
         self.info = info
         self._loop = loop
         self._runtime = runtime
-        self._stall_s = stall_s
         self._sequences: dict[int, _Sequence] = {}
         self._outputs: queue.SimpleQueue[tuple[_Sequence, Output] | EngineLost] = queue.SimpleQueue()
         self._stats = EngineStats(speculating=info.lookahead > 0)
-        self._moved = self._asked = time.monotonic()
+        self._asked = time.monotonic()  # whether the runtime is alive
         self._closed = False
 
     def add(self, request: EngineRequest) -> None:
         total = len(request.prompt_ids) + request.sampling.max_tokens
         if total > self.info.max_model_len:
             raise ValueError(f"{total} tokens, and the engine takes {self.info.max_model_len}")
-        if not self._sequences:
-            self._moved = time.monotonic()
         sequence = self._sequences[request.id] = _Sequence(request)
         self._loop.loop.call_soon_threadsafe(self._begin, sequence)
 
@@ -80,11 +76,9 @@ class AsyncEngine:
         except queue.Empty:
             pass
         outputs = [output for item in found if (output := self._take(item))]
-        now = time.monotonic()
-        if outputs:
-            self._moved = now
-        elif self._sequences:
-            self._watch(now)
+        if not outputs and time.monotonic() - self._asked > _ALIVE_SECONDS:
+            self._asked = time.monotonic()
+            self.check()
         return outputs
 
     def stats(self) -> EngineStats:
@@ -154,10 +148,3 @@ class AsyncEngine:
         elif not output.finish_reason:
             return None
         return replace(output, cached_tokens=sequence.cached_tokens)
-
-    def _watch(self, now: float) -> None:
-        if now - self._asked > _ALIVE_SECONDS:
-            self._asked = now
-            self.check()
-        if self._stall_s and now - self._moved > self._stall_s:
-            raise EngineLost(f"no token of {len(self._sequences)} sequences for {self._stall_s:g} s")

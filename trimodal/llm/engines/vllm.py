@@ -72,7 +72,7 @@ def open_vllm(settings: LlmSettings) -> Engine:
         max_num_batched_tokens=artefact.max_num_batched_tokens,
         without_sampling=("min_p",) if settings.drafted_tokens else (),
     )
-    return AsyncEngine(loop, runtime, info, settings.stall_timeout_s)
+    return AsyncEngine(loop, runtime, info)
 
 
 async def _open(settings: LlmSettings, artefact: GpuArtefact) -> VllmRuntime:

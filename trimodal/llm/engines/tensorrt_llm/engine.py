@@ -128,7 +128,7 @@ def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, draft
         max_num_batched_tokens=artefact.max_num_batched_tokens,
         without_sampling=_UNSPECULATED if drafted and not compiled else (),
     )
-    return AsyncEngine(loop, runtime, info, settings.stall_timeout_s)
+    return AsyncEngine(loop, runtime, info)
 
 
 def _arguments(settings: LlmSettings, artefact: GpuArtefact) -> dict[str, Any]:
