@@ -106,3 +106,18 @@ def test_reader_skips_what_an_earlier_server_wrote(tmp_path):
     with file.open("a") as more:
         more.write("new\n")
     assert reader.read() == ["new"]
+
+
+def test_reader_of_a_log_that_is_rotated(tmp_path):
+    file = tmp_path / "log"
+    reader = LogReader(file)
+    file.write_text("one\n")
+    assert reader.read() == ["one"]
+    file.unlink()
+    assert reader.read() == []
+    file.write_text("two\n")
+    assert reader.read() == ["two"]
+    file.write_text("")
+    assert reader.read() == []
+    file.write_text("3\n")
+    assert reader.read() == ["3"]

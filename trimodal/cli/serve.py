@@ -132,6 +132,12 @@ def serve(
     verbose: bool = typer.Option(
         False, "--verbose", "-v", envvar="TRIMODAL_VERBOSE", help="stream Triton's log to stderr"
     ),
+    restart: bool = typer.Option(
+        False,
+        "--restart",
+        envvar="TRIMODAL_RESTART",
+        help="start tritonserver again if it ends by itself: at once, then after 1, 2, 4 … 30 s",
+    ),
     gateway: bool = typer.Option(
         False, "--gateway", envvar="TRIMODAL_GATEWAY", help="OpenAI's API in front of it"
     ),
@@ -190,7 +196,7 @@ def serve(
         if front:
             typer.echo(stack.enter_context(front.serving(server, signals)))
         typer.echo("Ready. Press Ctrl-C to stop.")
-        wait_for_signal(server, signals, verbose=verbose)
+        wait_for_signal(server, signals, verbose=verbose, restart=restart)
 
 
 class Front:

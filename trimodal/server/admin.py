@@ -69,6 +69,10 @@ class Api:
         path = f"/v2/models/{model}/ready" if model else "/v2/health/ready"
         return self._answers(path, self.http_port)
 
+    def live(self) -> bool:
+        """Whether tritonserver answers at all."""
+        return self._answers("/v2/health/live", self.http_port)
+
     def shows_metrics(self) -> bool:
         """Whether the metrics page answers; its port is opened last."""
         return self._answers("/metrics", self.metrics_port)

@@ -16,7 +16,9 @@ from rich.table import Table
 
 from trimodal.errors import ServerError
 from trimodal.server.options import ServerOptions
-from trimodal.server.process import TritonServer
+from trimodal.server.process import Interrupted, TritonServer
+from trimodal.server.service_manager import ServiceManager
+from trimodal.server.supervision.backoff import Backoff
 
 _POLL = 0.2  # seconds
 
@@ -85,6 +87,8 @@ class Signals:
 def serving(options: ServerOptions, signals: Signals, *, verbose: bool) -> Iterator[TritonServer]:
     """A server while the block lasts, with its progress and summary before it, and its drain after it.
 
+    What started this process hears of the drain, if it wants to.
+
     Raises: ServerError, and Interrupted when a signal came while it was loading; no process is left.
     """
     err = Console(stderr=True, highlight=False, markup=False)
@@ -93,6 +97,7 @@ def serving(options: ServerOptions, signals: Signals, *, verbose: bool) -> Itera
         start(server, signals, err, verbose=verbose)
         Console(highlight=False, markup=False).print(summary(server))
         yield server
+        ServiceManager().tell(STOPPING="1")
         # What stood before the server, such as a gateway, has drained in the same time.
         left = max(options.drain_timeout - (time.monotonic() - signals.first), 0.0)
         cut = server.stop(left, hurry=signals.twice)
@@ -117,17 +122,70 @@ def start(server: TritonServer, signals: Signals, err: Console, *, verbose: bool
         server.start(stop=signals.once, on_lines=on_lines)
 
 
-def wait_for_signal(server: TritonServer, signals: Signals, *, verbose: bool) -> None:
-    """Returns at the first signal. Raises: ServerError when tritonserver ends by itself."""
+def wait_for_signal(server: TritonServer, signals: Signals, *, verbose: bool, restart: bool) -> None:
+    """Returns at the first signal; until then a service manager hears that the server lives.
+
+    Args:
+        restart: a server that ends by itself is started again.
+
+    Raises:
+        ServerError: it ended by itself.
+    """
+    manager, backoff = ServiceManager(), Backoff()
+    manager.tell(READY="1")
     while not signals.once():
         status = server.wait(_POLL)
         lines = server.new_lines()
         if verbose:
             _write(lines)
-        if status is not None and not signals.once():
-            raise ServerError(f"tritonserver ended by itself (exit status {status})\nlog: {server.log_path}")
+        if status is None:
+            manager.sign_of_life(server.api.live)
+        elif not signals.once():
+            problem = f"tritonserver ended by itself (exit status {status})"
+            if not restart:
+                raise ServerError(f"{problem}\nlog: {server.log_path}")
+            _start_again(server, signals, manager, backoff, problem, verbose=verbose)
     limit = server.options.drain_timeout
     sys.stderr.write(f"Draining for up to {limit:g} s. Press Ctrl-C again to stop at once.\n")
+
+
+def _start_again(
+    server: TritonServer,
+    signals: Signals,
+    manager: ServiceManager,
+    backoff: Backoff,
+    problem: str,
+    *,
+    verbose: bool,
+) -> None:
+    """Starts a server that ended, as often as it takes; returns when it serves, or a signal came."""
+    began = time.monotonic()
+
+    def stop() -> bool:
+        manager.sign_of_life(lambda: True)  # loading may take longer than the manager waits
+        return signals.once()
+
+    def on_lines(lines: list[str]) -> None:
+        if verbose:
+            _write(lines)
+
+    while not signals.once():
+        wait = backoff.next()
+        sys.stderr.write(f"{problem}; starting it again{f' in {wait:g} s' if wait else ''}.\n")
+        manager.tell(STATUS=f"{problem}; it is started again")
+        until = time.monotonic() + wait
+        while time.monotonic() < until and not stop():
+            time.sleep(_POLL)
+        try:
+            server.restart(stop=stop, on_lines=on_lines)
+        except ServerError as error:
+            problem = str(error)
+        except Interrupted:
+            return
+        else:
+            sys.stderr.write(f"Ready again after {time.monotonic() - began:.1f} s.\n")
+            manager.tell(STATUS="")
+            return
 
 
 def _write(lines: list[str]) -> None:

@@ -11,6 +11,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -108,6 +109,16 @@ class TritonServer:
                 self.kill()
                 if not lost_race or attempt == _ATTEMPTS:
                     raise
+
+    def restart(self, *, stop: Callable[[], bool], on_lines: Callable[[list[str]], None]) -> None:
+        """Starts a server that ended by itself again, on the same ports and with the same log.
+
+        Raises: as `start`.
+        """
+        self.kill()
+        ports = {f"{flag[2:].replace('-', '_')}": port for flag, port in self.ports.items()}
+        self.options = replace(self.options, log=self.log_path, **ports)  # type: ignore[arg-type]
+        self.start(stop=stop, on_lines=on_lines)
 
     def _launch(self, triton: Triton) -> list[str]:
         """Starts tritonserver. Returns the models that are left to load, in order."""

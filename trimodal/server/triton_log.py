@@ -6,6 +6,7 @@ Knows the default log format, in which a message is one line with its newlines e
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -91,6 +92,8 @@ class LoadLog:
 class LogReader:
     """Follows what is appended to a log file: `read` returns the new complete lines.
 
+    A file that was taken away, emptied or replaced by another (a rotation) is read from its beginning.
+
     What the file holds already is skipped: it belongs to an earlier server (`--log FILE` is appended to).
     """
 
@@ -99,9 +102,15 @@ class LogReader:
         self._offset = path.stat().st_size if path.exists() else 0
 
     def read(self) -> list[str]:
-        with self._path.open("rb") as file:
-            file.seek(self._offset)
-            block = file.read()
+        try:
+            with self._path.open("rb") as file:
+                if os.fstat(file.fileno()).st_size < self._offset:
+                    self._offset = 0
+                file.seek(self._offset)
+                block = file.read()
+        except OSError:
+            self._offset = 0
+            return []
         complete = block[: block.rfind(b"\n") + 1]
         self._offset += len(complete)
         return complete.decode(errors="replace").splitlines()

@@ -16,6 +16,7 @@ import pytest
 from tritonclient.grpc import model_config_pb2
 
 from trimodal.repository import Model
+from trimodal.server.supervision import backoff
 from trimodal.server.supervision import supervisor as module
 from trimodal.server.supervision.stubs import STUB, StubWatch, model_of
 from trimodal.server.supervision.supervisor import Health, Supervisor
@@ -185,7 +186,7 @@ def test_a_pipeline_is_loaded_after_its_step(triton: Triton, watched: Any) -> No
 def test_a_load_that_fails_is_tried_again(
     triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "LONGEST_WAIT_S", 0.3)
+    monkeypatch.setattr(backoff, "LONGEST_WAIT_S", 0.3)
     supervisor = watched(a_model("llm"))
     triton.reasons = ["no memory", "no memory"]
     triton.kill("llm")

@@ -16,14 +16,13 @@ from dataclasses import dataclass, field
 
 from trimodal.repository import Model
 from trimodal.server.admin import Api
+from trimodal.server.supervision.backoff import Backoff
 from trimodal.server.supervision.stubs import StubWatch
 
 logger = logging.getLogger(__name__)
 
 LOOK_S = 0.25  # for processes that were started
 KEPT_S = 0.1  # a state may be this old: many may ask
-CALM_S = 60.0  # a model that lives so long begins again with the shortest wait
-LONGEST_WAIT_S = 30.0
 
 
 @dataclass
@@ -42,7 +41,7 @@ class Losses:
     at: float | None = None
     restarting: bool = False
     reason: str = ""
-    recent: list[float] = field(default_factory=list)
+    backoff: Backoff = field(default_factory=Backoff)
 
 
 @dataclass(frozen=True)
@@ -207,21 +206,17 @@ class Supervisor:
         try:
             self._api.unload(name)
             with self._lock:
-                now = time.monotonic()
-                losses.count, losses.at = losses.count + 1, now
-                losses.recent = [at for at in losses.recent if now - at < CALM_S] + [now]
-                tries = len(losses.recent) - 1
+                losses.count, losses.at = losses.count + 1, time.monotonic()
                 self._health = None
             # Its callers in a pipeline hold the model that is gone.
             names = [name, *(one.name for one in self._models.values() if name in one.steps)]
-            while not self._closed.wait(min(LONGEST_WAIT_S, 2.0 ** (tries - 1)) if tries else 0.0):
+            while not self._closed.wait(losses.backoff.next()):
                 reason = next(filter(None, map(self._api.load, names)), "")
                 if not reason:
                     break
                 logger.error("model %s cannot be loaded: %s", name, reason)
                 with self._lock:
                     losses.reason = "its process died, and it cannot be loaded: the server's log says why"
-                tries += 1
             else:
                 return  # the server ends
             logger.warning("model %s is loaded again", name)
