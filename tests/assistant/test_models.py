@@ -34,7 +34,7 @@ class Speech:
         call = inputs.call
         samples = inputs.get("audio")
         count = 0 if samples is None else samples.size
-        self.calls.append((call.correlation_id(), count, call.flags, call.parameters()))
+        self.calls.append((call.correlation_id(), count, call.flags(), call.parameters()))
         assert samples is None or (samples.dtype == np.float32 and samples.shape[0] == 1)
         error = self.errors.get(len(self.calls))
         return error or {"committed": np.array([[f" {count}é".encode()]], object)}

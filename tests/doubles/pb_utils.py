@@ -126,9 +126,12 @@ class InferenceRequest:
         self.sender = ResponseSender()
         self._parameters = parameters or {}
         self._model, self._wanted, self._stream = model_name, requested_output_names, correlation_id
-        self.flags = flags
+        self._flags = flags
         self._id = request_id
         self._trace = InferenceTrace(trace_context)
+
+    def flags(self) -> int:
+        return self._flags
 
     def trace(self) -> InferenceTrace:
         return self._trace

@@ -55,11 +55,10 @@ class SpeechGlue:
     def __init__(self, module: Any, **parameters: str) -> None:
         self.recogniser = pb_utils.MODELS["speech_recognize"] = Recogniser()
         self.model = module.TritonPythonModel()
-        batching = {"max_sequence_idle_microseconds": 60_000_000}
         config = PARAMETERS | {"vad": "energy", "policy": "vad"} | parameters
         self.model.initialize(
             {
-                "model_config": pb_utils.model_config(config, sequence_batching=batching),
+                "model_config": pb_utils.model_config(config),
                 "model_name": "speech",
             }
         )
@@ -92,12 +91,10 @@ def chunk(
     audio: Any = NOISE, stream: int | str = 1, *, start: bool = False, end: bool = False, **parameters: Any
 ) -> InferenceRequest:
     name = "audio_int16" if getattr(audio, "dtype", None) == np.int16 else "audio"
-    controls = {
-        "START": np.array([[start]], np.int32),
-        "END": np.array([[end]], np.int32),
-    }
-    inputs = controls | ({} if audio is None else {name: audio})
-    return InferenceRequest(inputs, parameters, correlation_id=stream)
+    flags = start * pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START
+    flags |= end * pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
+    inputs = {} if audio is None else {name: audio}
+    return InferenceRequest(inputs, parameters, correlation_id=stream, flags=flags)
 
 
 def answer(sender: ResponseSender) -> dict[str, Any]:

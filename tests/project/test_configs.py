@@ -34,8 +34,7 @@ MODELS = sorted({file.relative_to(REPOSITORY).parts[0] for file in FILES})
 TUNE, CONTRACT = "# Tune here", "# Clients depend on this"
 # What begins a top-level field below the line that clients depend on; everything else is a knob.
 CONTRACT_FIELDS = {
-    "name", "backend", "platform", "input", "output", "model_transaction_policy", "sequence_batching",
-    "ensemble_scheduling",
+    "name", "backend", "platform", "input", "output", "model_transaction_policy", "ensemble_scheduling",
 }  # fmt: skip
 # Fields of servers after 2.51, which refuses to load a config that has them.
 NEWER = ("model_metrics", "max_inflight_requests")
@@ -145,9 +144,7 @@ def test_knobs_come_first_and_the_contract_below(path: Path) -> None:
     # place: these two are not for tuning.
     whole = ("assistant/", "llm/", "speech/")
     fixed = {"max_batch_size", "instance_group"} if named(path).startswith(whole) else set()
-    # How long a stream may be silent, and how many there may be, are knobs of speech.
-    knobs = {"sequence_batching"} if named(path).startswith("speech/") else set()
-    assert set(top_level(lines[tune:depends])) & CONTRACT_FIELDS == knobs
+    assert set(top_level(lines[tune:depends])) & CONTRACT_FIELDS == set()
     assert set(top_level(lines[depends:])) <= CONTRACT_FIELDS | fixed
     assert "parameters" not in set(top_level(lines[depends:]))
 

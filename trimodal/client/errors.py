@@ -76,7 +76,7 @@ _DIED = re.compile(r"Stub process '.*' is not healthy")
 
 # … and of a stream of speech that it does not know. Every stream of this client began with START, so it was
 # lost: its process died, or nothing came for longer than the idle time.
-_NO_STREAM = re.compile(r"must specify the START flag")
+_NO_STREAM = re.compile(r"stream \d+ is not open")
 
 _STATUS: dict[grpc.StatusCode, type[RequestError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,

@@ -17,8 +17,8 @@ from rich.table import Table
 from trimodal.errors import ServerError
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import Interrupted, TritonServer
-from trimodal.server.service_manager import ServiceManager
 from trimodal.server.supervision.backoff import Backoff
+from trimodal.server.supervision.service_manager import ServiceManager
 
 _POLL = 0.2  # seconds
 

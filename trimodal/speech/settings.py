@@ -49,5 +49,6 @@ class SpeechSettings(Settings):
     speech_pad_s: float = Field(0.4, ge=0.15, le=1, description="heard around speech: onsets are soft")
     max_streams: Annotated[int, Field(ge=1, le=4096)] = 256
     max_windows_in_flight: Annotated[int, Field(ge=1, le=64, description="recogniser calls at once")] = 16
+    idle_s: Annotated[float, Field(ge=0.1, le=3600, description="silence that ends a stream")] = 60.0
     refuse_lag_s: Annotated[float, Field(ge=1, description="a stream is behind by this: no new ones")] = 4.0
     max_pending_s: float = Field(60.0, ge=5, le=600, description="audio not heard: above it, answers wait")

@@ -227,7 +227,8 @@ class Pipeline:
         """Triton's own knobs of a model that gathers batches. Its limit only grows: clients count on it."""
         config = model.config
         found: dict[str, tuple[str, ...]] = {}
-        if model.steps or config.HasField("sequence_batching") or config.model_transaction_policy.decoupled:
+        keeps_streams = config.HasField("sequence_batching") or not config.max_batch_size
+        if model.steps or keeps_streams or config.model_transaction_policy.decoupled:
             return found
         if config.HasField("dynamic_batching"):
             found["max_queue_delay_microseconds"] = _DELAYS

@@ -76,8 +76,10 @@ def kind_of(config: Any) -> str:
     inputs, outputs = ({one.name for one in some} for some in (config.input, config.output))
     if "image" in inputs and "labels" in outputs:
         return "vision"
+    if {"audio", "committed"} <= inputs | outputs:
+        return "speech"
     if config.HasField("sequence_batching"):
-        return "speech" if {"audio", "committed"} <= inputs | outputs else ""
+        return ""
     if "stage" in outputs:
         return ""  # the assistant: tune its models one by one
     if config.model_transaction_policy.decoupled:

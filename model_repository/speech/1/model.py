@@ -1,6 +1,5 @@
 """Glue of speech: chunks of many streams in, words out. What is done lies in trimodal.speech."""
 
-import json
 from functools import partial
 
 import triton_python_backend_utils as pb_utils
@@ -19,6 +18,8 @@ from trimodal.triton.metrics import TritonMetrics
 from trimodal.triton.parameters import answer_probe, parameters
 from trimodal.triton.responses import error_response
 
+START = pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START
+END = pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
@@ -26,23 +27,21 @@ class TritonPythonModel:
     def initialize(self, args):
         logs.configure(args["model_name"])
         give_back_large_blocks()
-        config = args["model_config"]
-        settings = parse_parameters(SpeechSettings, parameters_of(config), source="speech/config.pbtxt")
+        given = parameters_of(args["model_config"])
+        settings = parse_parameters(SpeechSettings, given, source="speech/config.pbtxt")
         self.metrics = TritonMetrics(pb_utils)
         self.service = SpeechService(
             settings,
             partial(recognise, pb_utils, settings.recognizer),
             detectors(settings.vad, settings.vad_threshold),
             SpeechMetrics(self.metrics, args["model_name"]),
-            # Triton's own limit: a stream is never forgotten here while Triton would take its next chunk.
-            idle_s=json.loads(config)["sequence_batching"]["max_sequence_idle_microseconds"] / 1e6,
         )
 
     def execute(self, requests):
         for request in requests:
             sink = ResponseSink(request.get_response_sender())
             stream = request.correlation_id()  # as a tensor, texts that begin alike would be one number
-            start, end = (bool(values(request, name).item()) for name in ("START", "END"))
+            start, end = (bool(request.flags() & flag) for flag in (START, END))
             try:
                 if answer_probe(pb_utils, request):
                     continue

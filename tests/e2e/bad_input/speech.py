@@ -132,8 +132,8 @@ TENSORS: list[tuple[str, list[Tensor], str]] = [
     ("INT16 in audio", [audio(np.zeros(400, np.int16))], "'audio' data-type is 'INT16'"),
     ("FP32 in audio_int16", [audio(NOISE, "audio_int16")], "'audio_int16' data-type is 'FP32'"),
     ("interleaved channels", [audio(NOISE, shape=[1, 8_000, 2])], "shape for input 'audio'"),
-    ("channels as rows", [audio(NOISE, shape=[2, 8_000])], "batch-size 1 due to .* sequence batcher"),
-    ("no batch dimension", [audio(NOISE[:400], shape=[400])], "batch-size must be <= 32"),
+    ("channels as rows", [audio(NOISE, shape=[2, 8_000])], "shape for input 'audio'"),
+    ("no batch dimension", [audio(NOISE[:400], shape=[400])], "shape for input 'audio'"),
     ("fewer bytes than samples", [audio(NOISE, shape=[1, 2 * SECOND])], "audio"),
     ("unknown input", [audio(NOISE, "sound")], "'sound'"),
 ]
@@ -163,7 +163,7 @@ FLOWS = [
     ("after END", ("both", ""), True, "START"),
 ]
 IDS: list[tuple[str, object, str, str, str]] = [
-    ("id 0", 0, "INVALID_ARGUMENT", "400", "non-zero or non-empty correlation ID"),
+    ("id 0", 0, "INVALID_ARGUMENT", "400", "sequence_id: missing, or 0; a stream's id is a number"),
     # gRPC has only signed numbers for an id: −1 is 2⁶⁴−1, and what is sent unsigned is refused.
     ("id −1", -1, "OK", "500", ""),
     ("id 2⁶³", 1 << 63, "INVALID_ARGUMENT", "200", ""),

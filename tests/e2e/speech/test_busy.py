@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
-from tests.e2e.conftest import wait_until
+from tests.e2e.conftest import BOUND, wait_until
 from tests.e2e.speech.streams import (
     BUSY,
     MODELS,
@@ -27,6 +27,7 @@ from tests.e2e.speech.streams import (
 )
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.client import Client, Timeouts
+from trimodal.errors import Unavailable
 from trimodal.server.process import TritonServer
 
 pytestmark = pytest.mark.e2e
@@ -68,6 +69,28 @@ def test_more_streams_than_max_streams_are_refused_until_one_ends(busy: TritonSe
     wait_until(
         lambda: metric(busy, "speech_streams_total", '"refused"') == before + 1, "the refusal to be counted"
     )
+
+
+@pytest.mark.slow
+async def test_refused_streams_that_never_end_leave_room_for_others(busy: TritonServer) -> None:
+    """More of them than the 4,096 slots of Triton's sequence batcher, which kept one for each."""
+    quiet = np.zeros(320, np.float32)
+    async with Client(busy.grpc_url, timeouts=Timeouts(total=BOUND)) as client:
+        inside = [client.listen() for _ in range(3)]
+        for stream in inside:
+            await stream.send(quiet)
+        room = asyncio.Semaphore(64)
+
+        async def start() -> None:
+            async with room:
+                with pytest.raises(Unavailable, match="3 streams are open"):
+                    await client.listen().send(quiet)
+
+        await asyncio.gather(*(start() for _ in range(4200)))
+        for stream in inside:
+            await stream.end()
+        async with client.listen() as another:
+            assert (await another.send(quiet)).received_s == 0.02
 
 
 def test_while_the_recogniser_is_behind_new_streams_are_refused_and_old_ones_go_on(

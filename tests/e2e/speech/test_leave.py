@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -41,15 +40,9 @@ IDLE_S = 3.0
 ABANDONED = 1000
 
 
-def soon_idle(name: str, config: Any) -> None:
-    """Streams are dropped after IDLE_S instead of a minute."""
-    if name == "speech":
-        config.sequence_batching.max_sequence_idle_microseconds = round(IDLE_S * 1e6)
-
-
 @pytest.fixture(scope="module")
 def server(serve: Callable[..., TritonServer]) -> TritonServer:
-    return serve(MODELS, changes(max_streams=2000), edit=soon_idle)
+    return serve(MODELS, changes(max_streams=2000, idle_s=IDLE_S))
 
 
 def threads(server: TritonServer) -> int:

@@ -50,7 +50,8 @@ class Triton:
     def start(self, model: str) -> None:
         file = self.folder / model / "1" / "model.py"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("import time; time.sleep(60)")
+        if not file.exists():  # one that was just started may be reading it
+            file.write_text("import time; time.sleep(60)")
         started = subprocess.Popen([f"/backends/python/{STUB}", str(file)], executable=sys.executable)
         until(lambda: model_of(started.pid), "the command line of the process")
         self.stubs.setdefault(model, []).append(started)

@@ -132,11 +132,10 @@ class Bench:
     def __init__(self, settings: dict, idle_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.recogniser, self.metrics = Recogniser(), MemoryMetrics()
         self.service = SpeechService(
-            SpeechSettings(**settings),
+            SpeechSettings(idle_s=idle_s, **settings),
             self.recogniser,
             lambda: None,
             SpeechMetrics(self.metrics),
-            idle_s=idle_s,
             clock=clock,
         )
 

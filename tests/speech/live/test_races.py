@@ -61,11 +61,12 @@ class Play:
         self.told: list[Sink] = []
         self.clients_left = 3
         self.service = service.SpeechService(
-            SpeechSettings(max_windows_in_flight=2, max_pending_s=5, refuse_lag_s=100, **settings),
+            SpeechSettings(
+                max_windows_in_flight=2, max_pending_s=5, refuse_lag_s=100, idle_s=IDLE_S, **settings
+            ),
             self.recognise,
             lambda: None,
             SpeechMetrics(self.metrics),
-            idle_s=IDLE_S,
             clock=lambda: schedule.now,
         )
         for number in range(self.clients_left):

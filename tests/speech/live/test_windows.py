@@ -105,7 +105,7 @@ def test_windows_that_fail_twice_are_the_same_the_third_time_and_nothing_is_lost
         return Recognition(hear(window.samples))
 
     settings = SpeechSettings(policy=policy, max_windows_in_flight=1)
-    service = SpeechService(settings, recogniser, EnergyDetector, SpeechMetrics(MemoryMetrics()), idle_s=60)
+    service = SpeechService(settings, recogniser, EnergyDetector, SpeechMetrics(MemoryMetrics()))
     words = []
     try:
         for at in range(0, len(samples), SAMPLE_RATE):
@@ -175,7 +175,7 @@ def test_no_answer_waits_for_a_window_that_only_more_audio_makes_due():
     settings = SpeechSettings(policy="vad", max_pending_s=5, max_window_s=10)
     recogniser = Recogniser()
     metrics = SpeechMetrics(MemoryMetrics())
-    service = SpeechService(settings, recogniser, EnergyDetector, metrics, idle_s=60)
+    service = SpeechService(settings, recogniser, EnergyDetector, metrics)
     sound = np.random.default_rng(0).uniform(-0.3, 0.3, SAMPLE_RATE).astype(np.float32)
     try:
         for second in range(12):

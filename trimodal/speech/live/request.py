@@ -70,6 +70,8 @@ def read_chunk(
         raise InvalidArgument(
             f"sequence_id: {shorten(repr(stream))} is a text; a stream's id is a number, 1 to 2^64 - 1"
         )
+    if not stream:
+        raise InvalidArgument("sequence_id: missing, or 0; a stream's id is a number, 1 to 2^64 - 1")
     options = _options(parameters) if start else StreamOptions()
     return Chunk(stream, _samples(inputs, end=end), start, end, options)
 

@@ -50,17 +50,14 @@ class SpeechService:
         detector: Callable[[], SpeechDetector],
         metrics: SpeechMetrics,
         *,
-        idle_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`idle_s`: silence of a client after which its stream is closed."""
         self._settings = settings
         self._recogniser = recogniser
         self._detector = detector
         self._metrics = metrics
-        self._idle_s = idle_s
         self._clock = clock
-        self._table = StreamTable(settings, metrics, idle_s=idle_s, clock=clock)
+        self._table = StreamTable(settings, metrics, clock=clock)
         self._closing = threading.Event()
         self._to_take_in: SimpleQueue[LiveStream | None] = SimpleQueue()
         self._to_recognise: SimpleQueue[LiveStream | None] = SimpleQueue()
@@ -87,7 +84,7 @@ class SpeechService:
         self._perform(stream, actions)
 
     def refuse(self, sink: Sink, error: RequestError, *, ended: int | None = None) -> None:
-        """Answers a request that is not taken. `ended`: a stream that Triton takes for over with it."""
+        """Answers a request that is not taken. `ended`: a stream that is over with it."""
         self._metrics.chunks["refused"].increment(1)
         stream = self._table.get(ended) if ended is not None else None
         if stream:
@@ -215,9 +212,10 @@ class SpeechService:
 
     def _close_idle_streams(self) -> None:
         error = Unavailable("nothing came for longer than the idle limit")
-        while not self._closing.wait(min(self._idle_s / 4, 5.0)):
+        idle_s = self._settings.idle_s
+        while not self._closing.wait(min(idle_s / 4, 5.0)):
             for stream in self._table.open_streams():
-                self._perform(stream, stream.close_if_idle(self._idle_s, error))
+                self._perform(stream, stream.close_if_idle(idle_s, error))
 
 
 def _fail(sink: Sink, error: RequestError) -> None:

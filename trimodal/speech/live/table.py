@@ -15,9 +15,9 @@ class StreamTable:
     """Open streams by correlation id, and those whose END came and whose last words are still to come."""
 
     def __init__(
-        self, settings: SpeechSettings, metrics: SpeechMetrics, *, idle_s: float, clock: Callable[[], float]
+        self, settings: SpeechSettings, metrics: SpeechMetrics, *, clock: Callable[[], float]
     ) -> None:
-        self._settings, self._metrics, self._idle_s, self._clock = settings, metrics, idle_s, clock
+        self._settings, self._metrics, self._clock = settings, metrics, clock
         # Guards all below; no stream's lock is taken while it is held.
         self._lock = threading.Lock()
         self._open: dict[int, LiveStream] = {}
@@ -56,7 +56,7 @@ class StreamTable:
         if stream is None:
             raise InvalidArgument(
                 f"stream {number} is not open: its start was refused, it failed, or nothing came for "
-                f"{self._idle_s:g} s; begin with START"
+                f"{self._settings.idle_s:g} s; begin with START"
             )
         return stream
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from trimodal.server import service_manager as module
-from trimodal.server.service_manager import ServiceManager
+from trimodal.server.supervision import service_manager as module
+from trimodal.server.supervision.service_manager import ServiceManager
 
 
 @pytest.mark.parametrize("kind", ["path", "abstract"])
