@@ -124,7 +124,7 @@ class Bad:
             lambda: client.ask("what is it?", image=cut).answer(),
             lambda: client.ask("what is it?", audio=spoilt).answer(),
             lambda: self._spoken(good, spoilt),
-            lambda: client.transcribe(good, language="klingon"),
+            lambda: client.transcribe(good, policy="nonsense"),  # type: ignore[arg-type]
         )
 
     async def send(self, number: int) -> Record:

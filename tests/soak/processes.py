@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from trimodal.bench.gateway.process import cpu_s
@@ -12,7 +13,7 @@ from trimodal.server.supervision.stubs import children, model_of
 
 _MIB = 2.0**20
 _PREFIX = re.compile(rb"shm-region-prefix-name=([^\0]+)")
-_SPAWNED = b"spawn_main"  # how multiprocessing starts a process: an engine
+_TICKS = os.sysconf("SC_CLK_TCK")
 Figures = dict[str, float]  # kind of a series → value
 
 
@@ -25,7 +26,7 @@ def tree(launcher: int) -> Iterator[tuple[int, str]]:
 def _below(pid: int, model: str) -> Iterator[tuple[int, str]]:
     for child in children(pid):
         own = model_of(child)
-        yield child, own or f"{model} {_kind(child)}".strip()
+        yield child, own or (f"{model} engine" if model else _kind(child))
         yield from _below(child, own or model)
 
 
@@ -33,10 +34,6 @@ def _kind(pid: int) -> str:
     command = _command(pid)
     if b"process_guard" in command:
         return "guard"
-    if b"resource_tracker" in command:
-        return "resource tracker"
-    if _SPAWNED in command:
-        return "engine"
     return Path(command.split(b"\0")[0].decode(errors="replace")).name
 
 
@@ -57,7 +54,7 @@ def figures(pid: int) -> Figures:
         return {}
 
 
-def shared_memory(pids: Iterator[int]) -> tuple[float, float]:
+def shared_memory(pids: Iterable[int]) -> tuple[float, float]:
     """MiB and number of the regions of the tritonserver among these processes."""
     prefix = next((found[1].decode() for pid in pids if (found := _PREFIX.search(_command(pid)))), None)
     if prefix is None:
@@ -67,9 +64,9 @@ def shared_memory(pids: Iterator[int]) -> tuple[float, float]:
 
 
 def machine_busy() -> tuple[float, float]:
-    """Processor time of everything on this machine, busy and altogether, in ticks."""
+    """Processor seconds of everything on this machine: busy ones, and all."""
     ticks = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]))
-    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)  # idle, and waiting for a disk
+    return (sum(ticks) - ticks[3] - ticks[4]) / _TICKS, sum(ticks) / _TICKS  # idle, and waiting for a disk
 
 
 def _field(text: str, name: str) -> int:

@@ -112,7 +112,7 @@ class Soak:
                     near = any(
                         record.due < one.ended + AFTER_S and record.ended > one.began for one in self.reloads
                     )
-                    forgiven = near and record.outcome not in ("timeout", "internal", "unreachable")
+                    forgiven = near and record.outcome == "unavailable"
                     (meanwhile if forgiven else others)[
                         f"{kind.name}: {record.outcome}: {record.error[:160]}"
                     ] += 1
@@ -140,12 +140,8 @@ async def soak(server: Server, kinds: Sequence[Kind], live: Kind, minutes: float
     reloading = asyncio.create_task(_reload(soaked, server))
     try:
         mixed, spoken = await asyncio.gather(
-            generator.run(
-                asked, poisson(sum(rates)), seconds=soaked.seconds, drain_s=DRAIN_S, most=len(turns)
-            ),
-            generator.run(
-                listened, Closed(STREAMS), seconds=soaked.seconds - STREAM_S, drain_s=DRAIN_S + STREAM_S
-            ),
+            generator.run(asked, poisson(sum(rates)), seconds=seconds, drain_s=DRAIN_S, most=most),
+            generator.run(listened, Closed(STREAMS), seconds=seconds - STREAM_S, drain_s=DRAIN_S + STREAM_S),
         )
     finally:
         for task in (looking, reloading):
@@ -165,29 +161,29 @@ async def soak(server: Server, kinds: Sequence[Kind], live: Kind, minutes: float
 async def _look(soaked: Soak, server: Server) -> None:
     """Takes a sample of everything every 5 s."""
     names: dict[int, str] = {}
-    before: dict[str, float] = {}
+    used: dict[int, float] = {}  # process → processor seconds
+    before = processes.machine_busy()
     while True:
         found = await asyncio.to_thread(lambda: list(processes.tree(server.launcher)))
-        total, cpu = 0.0, 0.0
+        total, spent = 0.0, 0.0
         for pid, name in found:
             if pid not in names:
                 names[pid] = f"{name} #{1 + sum(one.rpartition(' #')[0] == name for one in names.values())}"
             one = await asyncio.to_thread(processes.figures, pid)
             if one:
-                total, cpu = total + one.pop("pss"), cpu + one.pop("cpu_s")
+                total, cpu = total + one.pop("pss"), one.pop("cpu_s")
+                spent, used[pid] = spent + cpu - used.get(pid, 0.0), cpu
                 for kind, value in one.items():
                     soaked.add(kind, names[pid], value)
         soaked.add("pss", "all processes", total)
         shared, regions = await asyncio.to_thread(processes.shared_memory, [pid for pid, _ in found])
         soaked.add("shared memory", "/dev/shm", shared)
         soaked.add("regions", "/dev/shm", regions)
-        busy, ticks = processes.machine_busy()
-        now = {"cpu": cpu, "busy": busy, "ticks": ticks, "at": soaked.now}
-        if before:
-            soaked.add("processor", "machine", (busy - before["busy"]) / max(1, ticks - before["ticks"]))
-            cores = (ticks - before["ticks"]) / 100 / (now["at"] - before["at"])
-            share = (cpu - before["cpu"]) / (now["at"] - before["at"]) / max(1, cores)
-            soaked.add("processor", "server", max(0.0, share))
+        now = processes.machine_busy()
+        if len(soaked.points["pss", "all processes"]) > 1:
+            every = now[1] - before[1]
+            soaked.add("processor", "machine", (now[0] - before[0]) / every)
+            soaked.add("processor", "server", spent / every)
         before = now
         try:
             page = read_page(await asyncio.to_thread(metrics_page, server.metrics))
