@@ -16,6 +16,7 @@ from trimodal.bench.report.tables import number
 from trimodal.bench.report.values import Figure, Report, Section, Table
 
 _COLUMNS = ("series", "kind", "first", "last", "slope/h", "95 % interval", "limit/h", "limit/24 h", "verdict")
+_SPAN_MIB = 10.0  # what a plot shows at least: or the last page of a process looks like a leak
 
 
 class Findings:
@@ -49,6 +50,9 @@ class Findings:
             "requests": {kind.name: self._ends(kind) for kind in self.kinds},
             "reloads": [asdict(one) for one in soaked.reloads],
             "during reloads": dict(self.reloading),
+            "wrong": dict(self.wrong),
+            "not idle": soaked.not_idle,
+            "stopped": soaked.stopped,
             "faults": self.faults,
             "verdicts": [asdict(one) for one in self.verdicts],
             "series": [
@@ -71,24 +75,29 @@ class Findings:
         rows = [[kind.name, *_counts(self._ends(kind), kind)] for kind in self.kinds]
         return Table("Requests", ("kind", "sent", "as they should end", "otherwise"), rows)
 
+    def meanwhile(self) -> Table:
+        rows = [[what, str(count)] for what, count in self.reloading.most_common()]
+        return Table("Refused while a model was reloaded", ("what the client saw", "requests"), rows)
+
     def report(self) -> Report:
         """The page."""
         soaked = self.soaked
-        reloads = ", ".join(f"{one.model} {one.ended - one.began:.1f} s" for one in soaked.reloads)
-        told = [f"{count} × {what}" for what, count in self.reloading.most_common()]
+        longest = max((one.ended - one.began for one in soaked.reloads), default=0.0)
         facts = [
             ("length", f"{soaked.seconds / 60:g} min, of which the first third is warm-up"),
             (
                 "machine",
                 f"{os.cpu_count()} processors, {platform.platform()}, Python {platform.python_version()}",
             ),
-            ("reloads", reloads or "none"),
-            ("refused meanwhile", "; ".join(told) or "none"),
+            ("reloads", f"{len(soaked.reloads)}, the longest {longest:.1f} s"),
         ]
         flat = sum(one.word == "flat" for one in self.verdicts)
         judged = sum(one.word != "short" for one in self.verdicts)
+        tables = [self.table(), self.requests(), self.meanwhile()]
         sections = [
-            Section("Verdict", tables=[self.table(), self.requests()], warnings=self.faults),
+            Section(
+                "Verdict", tables=[self.table(), self.requests(), self.meanwhile()], warnings=self.faults
+            ),
             Section("Latency", _WINDOWS, figures=list(self._latency())),
             Section("Memory of each process", _LINES, figures=list(self._memory())),
             Section("Everything else", figures=list(self._rest())),
@@ -102,7 +111,7 @@ class Findings:
     def _latency(self) -> list[Figure]:
         names = dict.fromkeys(one.name for one in self.series if one.kind in ("p50", "p95", "p99"))
         return [
-            self._figure(name, [(one, one.kind) for one in self.series if one.name == name], "ms", bottom=0.0)
+            self._figure(name, [(one, one.kind) for one in self.series if one.name == name], "ms")
             for name in names
         ]
 
@@ -125,12 +134,19 @@ class Findings:
         ):
             same = [one for one in self.series if one.kind == kind and "load by load" not in one.name]
             longest = [one for one in same if one.times[-1] - one.times[0] > self.soaked.seconds / 3]
-            found.append(self._figure(kind, [(one, one.name) for one in longest], unit, bottom=0.0))
+            wide = kind in ("threads", "descriptors")
+            shown = [(one, one.name) for one in longest]
+            found.append(self._figure(kind, shown, unit, wide=wide))
         shared = [one for one in self.series if one.kind == "shared memory"]
-        return [*found, self._figure("/dev/shm", [(one, "") for one in shared], "MiB", bottom=0.0)]
+        return [*found, self._figure("/dev/shm", [(one, "") for one in shared], "MiB")]
 
     def _figure(
-        self, title: str, shown: Sequence[tuple[Series, str]], unit: str, bottom: float | None = None
+        self,
+        title: str,
+        shown: Sequence[tuple[Series, str]],
+        unit: str,
+        *,
+        wide: bool = False,
     ) -> Figure:
         fitted = {(one.kind, one.name): one for one in self.verdicts if one.word != "short"}
         minutes = self.soaked.seconds / 60
@@ -147,11 +163,15 @@ class Findings:
                 if (found := fitted.get((one.kind, one.name))) and one.kind != "processor":
                     _line(axes, found, one.times[-1])
             axes.set(xlabel="minutes", ylabel=unit, xlim=(0, minutes))
-            axes.set_ylim(bottom=bottom)
-            if any(label for _, label in shown):
-                axes.legend(ncols=2 if len(shown) > 4 else 1)
+            low, high = axes.get_ylim()
+            spare = max(0.0, _SPAN_MIB - high + low) / 2
+            axes.set_ylim(*((low - spare, high + spare) if unit == "MiB" else (0.0, high)))
+            if wide:
+                axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+            elif any(label for _, label in shown):
+                axes.legend()
 
-        return draw(title, paint)
+        return draw(title, paint, wide=wide, width=11.5 if wide else 6.4)
 
 
 _WINDOWS = (
