@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -59,7 +60,10 @@ def shared_memory(pids: Iterable[int]) -> tuple[float, float]:
     prefix = next((found[1].decode() for pid in pids if (found := _PREFIX.search(_command(pid)))), None)
     if prefix is None:
         return 0.0, 0.0
-    regions = [region.stat().st_blocks * 512 for region in Path("/dev/shm").glob(f"{prefix}*")]
+    regions = []
+    for region in Path("/dev/shm").glob(f"{prefix}*"):
+        with contextlib.suppress(FileNotFoundError):  # its model was unloaded meanwhile
+            regions.append(region.stat().st_blocks * 512)
     return sum(regions) / _MIB, len(regions)
 
 

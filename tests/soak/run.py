@@ -147,13 +147,11 @@ async def soak(server: Server, kinds: Sequence[Kind], live: Kind, minutes: float
         for task in (looking, reloading):
             task.cancel()
         ends = await asyncio.gather(looking, reloading, return_exceptions=True)
-    for end in ends:
-        if isinstance(end, Exception):
-            raise end
+    lost = [f"{type(end).__name__}: {end}" for end in ends if isinstance(end, Exception)]
     for record in mixed.records:
         soaked.records[kinds[turns[record.number]].name].append(record)
     soaked.records[live.name] += spoken.records
-    soaked.stopped = mixed.stopped or spoken.stopped
+    soaked.stopped = "; ".join(filter(None, (mixed.stopped, spoken.stopped, *lost)))
     soaked.not_idle = await _settled(server)
     return soaked
 

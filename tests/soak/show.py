@@ -95,9 +95,7 @@ class Findings:
         judged = sum(one.word != "short" for one in self.verdicts)
         tables = [self.table(), self.requests(), self.meanwhile()]
         sections = [
-            Section(
-                "Verdict", tables=[self.table(), self.requests(), self.meanwhile()], warnings=self.faults
-            ),
+            Section("Verdict", tables=tables, warnings=self.faults),
             Section("Latency", _WINDOWS, figures=list(self._latency())),
             Section("Memory of each process", _LINES, figures=list(self._memory())),
             Section("Everything else", figures=list(self._rest())),

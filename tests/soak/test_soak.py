@@ -1,4 +1,4 @@
-"""Half a minute of the soak on fake engines: every kind is asked, every model reloaded, every process seen."""
+"""Half a minute of the soak on fake engines: every kind asked, every model reloaded, every process seen."""
 
 from __future__ import annotations
 
