@@ -16,7 +16,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -28,6 +28,8 @@ from tests.soak.show import Findings
 from trimodal.bench.report.console import print_table
 from trimodal.bench.report.files import write_json
 from trimodal.bench.report.html import write_html
+from trimodal.bench.targets.http import HttpLlm
+from trimodal.bench.targets.questions import Listed
 from trimodal.client import Client
 from trimodal.errors import OperatorError
 from trimodal.server import ports
@@ -61,8 +63,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 async def _run(server: Server, gateway: str, chosen: argparse.Namespace) -> Findings:
-    async with Client(server.grpc) as client:
-        asked, live = kinds(client, gateway, fake=chosen.fake), live_streams(client, fake=chosen.fake)
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(Client(server.grpc))
+        http = HttpLlm(f"{gateway}/v1", Listed([])) if gateway else None
+        if http:
+            stack.push_async_callback(http.aclose)
+        asked, live = kinds(client, http, fake=chosen.fake), live_streams(client, fake=chosen.fake)
         soaked: Soak = await soak(server, asked, live, chosen.minutes, chosen.rate)
         return Findings(soaked, [*asked, live])
 

@@ -63,8 +63,8 @@ class Prefixed:
         return Question(text, rng.randint(16, 64), rng.randint(1, 8) if self._leaves else 0)
 
 
-def kinds(client: Client, gateway: str, *, fake: bool) -> list[Kind]:
-    """All kinds but live speech; with the address of a gateway text over OpenAI's API, too."""
+def kinds(client: Client, gateway: HttpLlm | None, *, fake: bool) -> list[Kind]:
+    """All kinds but live speech."""
     pictures = jpegs(640, 480)
     again = Listed([Question(text, 48) for text, _ in BURST])
     assistant = Assistant(client, again, images=pictures, recordings=recordings("questions", 4.0, fake))
@@ -78,8 +78,8 @@ def kinds(client: Client, gateway: str, *, fake: bool) -> list[Kind]:
         Kind("bad input", 0.8, Bad(client).send, REFUSED),
     ]
     if gateway:
-        send = HttpLlm(f"{gateway}/v1", Prefixed("d")).send
-        found.append(Kind("gateway", 0.3, send, metrics=("ttft", "latency")))
+        asked = gateway.asking(Prefixed("d"))
+        found.append(Kind("gateway", 0.3, asked.send, metrics=("ttft", "latency")))
     return found
 
 

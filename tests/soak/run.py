@@ -25,7 +25,7 @@ from trimodal.tune.live import LiveServer
 
 LOOK_S = 5.0
 WINDOWS = 20  # of the run: a reload in each, and percentiles of each
-AFTER_S = 3.0  # what a reload may still disturb, once it is over
+BEFORE_S, AFTER_S = 0.5, 3.0  # what a reload may disturb besides its own time
 DRAIN_S = 60.0
 BUSY = (  # gauges that are 0 when nothing is asked
     "trimodal_llm_active_requests", "trimodal_llm_queued_requests", "trimodal_llm_kv_usage_ratio",
@@ -110,7 +110,8 @@ class Soak:
             for record in self.records[kind.name]:
                 if record.outcome not in kind.ends:
                     near = any(
-                        record.due < one.ended + AFTER_S and record.ended > one.began for one in self.reloads
+                        one.began - BEFORE_S < record.ended and record.due < one.ended + AFTER_S
+                        for one in self.reloads
                     )
                     forgiven = near and record.outcome == "unavailable"
                     (meanwhile if forgiven else others)[
@@ -121,10 +122,9 @@ class Soak:
 
 async def soak(server: Server, kinds: Sequence[Kind], live: Kind, minutes: float, rate: float) -> Soak:
     """Runs for so many minutes; `rate` multiplies the rate of every kind but live speech."""
-    soaked = Soak(60 * minutes)
+    seconds = 60 * minutes
     rates = [kind.rate * rate for kind in kinds]
-    rng = random.Random(0)
-    turns = rng.choices(range(len(kinds)), rates, k=int(1.3 * sum(rates) * soaked.seconds) + 100)
+    turns = random.Random(0).choices(range(len(kinds)), rates, k=int(1.3 * sum(rates) * seconds) + 100)
 
     async def asked(number: int) -> Record:
         return await kinds[turns[number]].send(number)
@@ -135,12 +135,12 @@ async def soak(server: Server, kinds: Sequence[Kind], live: Kind, minutes: float
             await asyncio.sleep(1.0)  # refused while a model is reloaded: a client would wait, too
         return record
 
-    seconds, most = soaked.seconds, len(turns)
+    soaked = Soak(seconds)  # its clock and the generators' begin together, but for some milliseconds
     looking = asyncio.create_task(_look(soaked, server))
     reloading = asyncio.create_task(_reload(soaked, server))
     try:
         mixed, spoken = await asyncio.gather(
-            generator.run(asked, poisson(sum(rates)), seconds=seconds, drain_s=DRAIN_S, most=most),
+            generator.run(asked, poisson(sum(rates)), seconds=seconds, drain_s=DRAIN_S, most=len(turns)),
             generator.run(listened, Closed(STREAMS), seconds=seconds - STREAM_S, drain_s=DRAIN_S + STREAM_S),
         )
     finally:
