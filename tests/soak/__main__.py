@@ -46,9 +46,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--fake", action="store_true", help="fake engines: the serving path alone")
     parser.add_argument("--json", type=Path, help="file for figures and series")
     parser.add_argument("--html", type=Path, help="file for tables and plots")
+    parser.add_argument("--log", type=Path, help="file for the server's log; default: not kept")
     chosen = parser.parse_args(arguments)
     console = Console(width=160)
-    with serving(fake=chosen.fake, gateway=chosen.gateway) as (server, gateway):
+    with serving(fake=chosen.fake, gateway=chosen.gateway, log=chosen.log) as (server, gateway):
         console.print(f"soak: {chosen.minutes:g} min, process {server.launcher}, {server.grpc}")
         findings = asyncio.run(_run(server, gateway, chosen))
     if chosen.json:
@@ -74,7 +75,7 @@ async def _run(server: Server, gateway: str, chosen: argparse.Namespace) -> Find
 
 
 @contextmanager
-def serving(*, fake: bool, gateway: bool) -> Iterator[tuple[Server, str]]:
+def serving(*, fake: bool, gateway: bool, log: Path | None = None) -> Iterator[tuple[Server, str]]:
     """`trimodal serve` in a process of its own, the answer cache on; and the gateway's address, if any.
 
     Raises: OperatorError: it does not get ready.
@@ -85,7 +86,8 @@ def serving(*, fake: bool, gateway: bool) -> Iterator[tuple[Server, str]]:
     with tempfile.TemporaryDirectory(prefix="trimodal-soak-") as folder:
         changes = fakes.changes(Path(folder)) if fake else {"llm": {}}
         changes["llm"] |= {"cache": "exact", "cache_store": f"{folder}/answers.sqlite"}
-        command = [sys.executable, "-m", "trimodal.cli.app", "serve", "--log", f"{folder}/server.log"]
+        command = [sys.executable, "-m", "trimodal.cli.app", "serve"]
+        command += ["--log", str(log or f"{folder}/server.log")]
         command += [part for flag, port in chosen.items() for part in (flag, str(port))]
         command += ["--gateway"] if gateway else []
         for model, parameters in changes.items():

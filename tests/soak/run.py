@@ -85,6 +85,16 @@ class Soak:
             Series(name, kind, *zip(*points, strict=True)) for (kind, name), points in self.points.items()
         ]
 
+    def left_over(self) -> list[str]:
+        """Processes that outlived the reload which was to end them."""
+        return [
+            f"{name} still runs {points[-1][0] - one.ended:.0f} s after {one.model} was unloaded and loaded"
+            for (kind, name), points in self.points.items()
+            for one in self.reloads
+            if kind == "threads" and name.rpartition(" #")[0] == one.model
+            if points[0][0] < one.began and points[-1][0] > one.ended + 2 * LOOK_S
+        ]
+
     def latencies(self, kinds: Sequence[Kind]) -> Iterator[Series]:
         """Percentiles, in ms, of each window that has enough requests."""
         length = self.seconds / WINDOWS

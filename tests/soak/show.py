@@ -39,6 +39,7 @@ class Findings:
         ]
         found += [f"{count} × {what}" for what, count in self.wrong.most_common()]
         found += [f"reload of {one.model}: {one.error}" for one in self.soaked.reloads if one.error]
+        found += self.soaked.left_over()
         found += [f"{name} is {value:g} after the load" for name, value in self.soaked.not_idle.items()]
         return found + ([f"the load ended early: {self.soaked.stopped}"] if self.soaked.stopped else [])
 

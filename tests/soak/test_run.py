@@ -46,3 +46,12 @@ def test_percentiles_are_of_each_window() -> None:
     assert verdict.word == "grows"
     assert verdict.slope == pytest.approx(50, rel=0.05)
     assert found["p50"].times[0] == TOTAL / WINDOWS / 2
+
+
+def test_a_process_that_outlives_its_reload_is_told() -> None:
+    soaked = Soak(TOTAL, reloads=[Reload("llm", 100.0, 110.0)])
+    soaked.points["threads", "llm #1"] = [(0.0, 9.0), (500.0, 9.0)]
+    soaked.points["threads", "llm engine #1"] = [(0.0, 9.0), (100.0, 9.0)]
+    soaked.points["threads", "llm #2"] = [(108.0, 9.0), (500.0, 9.0)]
+    soaked.points["threads", "vision #1"] = [(0.0, 9.0), (500.0, 9.0)]
+    assert soaked.left_over() == ["llm #1 still runs 390 s after llm was unloaded and loaded"]
