@@ -146,12 +146,13 @@ async def soak(server: Server, kinds: Sequence[Kind], live: Kind, minutes: float
         return record
 
     soaked = Soak(seconds)  # its clock and the generators' begin together, but for some milliseconds
+    spoken_s = max(1.0, seconds - STREAM_S)  # when the last streams begin
     looking = asyncio.create_task(_look(soaked, server))
     reloading = asyncio.create_task(_reload(soaked, server))
     try:
         mixed, spoken = await asyncio.gather(
             generator.run(asked, poisson(sum(rates)), seconds=seconds, drain_s=DRAIN_S, most=len(turns)),
-            generator.run(listened, Closed(STREAMS), seconds=seconds - STREAM_S, drain_s=DRAIN_S + STREAM_S),
+            generator.run(listened, Closed(STREAMS), seconds=spoken_s, drain_s=DRAIN_S + STREAM_S),
         )
     finally:
         for task in (looking, reloading):
@@ -226,7 +227,10 @@ async def _settled(server: Server, patience: float = 10.0) -> dict[str, float]:
     """Gauges that are not 0 some seconds after the last request."""
     until = time.monotonic() + patience
     while True:
-        page = read_page(await asyncio.to_thread(metrics_page, server.metrics))
+        try:
+            page = read_page(await asyncio.to_thread(metrics_page, server.metrics))
+        except TrimodalError as error:
+            return {str(error): 1.0}
         left = {name: page[name] for name in BUSY if page.get(name)}
         if not left or time.monotonic() > until:
             return left

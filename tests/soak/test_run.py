@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+
 import pytest
 
 from tests.soak.load import REFUSED, Kind
-from tests.soak.run import WINDOWS, Reload, Soak
+from tests.soak.run import WINDOWS, Reload, Server, Soak, soak
+from tests.soak.show import Findings
 from tests.soak.slopes import judge
 from trimodal.bench.load.records import OK, TIMEOUT, Record
 
@@ -46,6 +50,25 @@ def test_percentiles_are_of_each_window() -> None:
     assert verdict.word == "grows"
     assert verdict.slope == pytest.approx(50, rel=0.05)
     assert found["p50"].times[0] == TOTAL / WINDOWS / 2
+
+
+async def test_a_server_that_is_gone_loses_no_figures() -> None:
+    clock = asyncio.get_running_loop().time
+
+    async def unreachable(number: int) -> Record:
+        now = clock()
+        await asyncio.sleep(0.1)
+        return Record(number, now, now, (), clock(), "unreachable", "no server")
+
+    text, live = Kind("text", 20.0, unreachable), Kind("live speech", 0.0, unreachable)
+    nowhere = Server(os.getpid(), "127.0.0.1:1", "127.0.0.1:1", "")
+    soaked = await soak(nowhere, [text], live, minutes=0.02, rate=1.0)
+    findings = Findings(soaked, [text, live])
+    assert findings.plain()["requests"]["text"] == {"unreachable": len(soaked.records["text"])}
+    assert len(soaked.reloads) > 10
+    told = "\n".join(findings.faults)
+    for fault in ("text: unreachable: no server", "reload of llm: no server", "metrics page"):
+        assert fault in told
 
 
 def test_a_process_that_outlives_its_reload_is_told() -> None:
