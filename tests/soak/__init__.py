@@ -1,0 +1,1 @@
+"""Serves under mixed load for an hour and says whether anything grows: `scripts/soak`."""

@@ -1,0 +1,140 @@
+"""Says what the soak sends: kinds of requests with their rates, what each may end with, and live streams."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tests.vision.pictures import encode, noise, png_claiming
+from trimodal.audio.values import Samples
+from trimodal.bench.drive.others import recorded
+from trimodal.bench.load.generator import Send
+from trimodal.bench.load.records import CANCELLED, OK, Record
+from trimodal.bench.targets.assistant import Assistant
+from trimodal.bench.targets.embedding import Embedding
+from trimodal.bench.targets.http import HttpLlm
+from trimodal.bench.targets.llm import GrpcLlm
+from trimodal.bench.targets.questions import Listed, Question
+from trimodal.bench.targets.speech import Speech
+from trimodal.bench.targets.taking import Taking, taken
+from trimodal.bench.targets.vision import Vision
+from trimodal.bench.vision.sides import jpegs
+from trimodal.client import Client
+from trimodal.demo.acts import BURST, HANDBOOK
+from trimodal.speech.engines.fake import VOCABULARY, speak
+
+SPEECH = Path(__file__).parents[2] / "build" / "demo" / "speech"
+STREAMS, STREAM_S = 8, 15.0
+ANSWERED, REFUSED = frozenset({OK}), frozenset({"invalid_arg"})
+LEFT = frozenset({OK, CANCELLED})  # an answer may end before its client leaves
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Requests of one kind.
+
+    Attributes:
+        rate: requests a second; live streams begin when the one before ends.
+        ends: outcomes that are right.
+        metrics: of bench.load.records: their percentiles are to be flat.
+    """
+
+    name: str
+    rate: float
+    send: Send
+    ends: frozenset[str] = ANSWERED
+    metrics: tuple[str, ...] = ("latency",)
+
+
+class Prefixed:
+    """Questions that begin with one of four long texts, each asked once; `leaves`: the client goes early."""
+
+    def __init__(self, name: str, *, leaves: bool = False) -> None:
+        self._name, self._leaves = name, leaves
+
+    def at(self, number: int) -> Question:
+        rng = random.Random(f"{self._name} {number}")
+        begin = f"Volume {rng.randrange(4)}. {HANDBOOK * 2}"
+        text = f"{begin}Question {self._name}{number}: {rng.choice(BURST)[0]}"
+        return Question(text, rng.randint(16, 64), rng.randint(1, 8) if self._leaves else 0)
+
+
+def kinds(client: Client, gateway: HttpLlm | None, *, fake: bool) -> list[Kind]:
+    """All kinds but live speech."""
+    pictures = jpegs(640, 480)
+    again = Listed([Question(text, 48) for text, _ in BURST])
+    assistant = Assistant(client, again, images=pictures, recordings=recordings("questions", 4.0, fake))
+    found = [
+        Kind("text", 0.6, GrpcLlm(client, Prefixed("a")).send, metrics=("ttft", "latency")),
+        Kind("repeated text", 0.6, GrpcLlm(client, again).send),
+        Kind("cancelled text", 0.3, GrpcLlm(client, Prefixed("b", leaves=True)).send, LEFT, ("ttft",)),
+        Kind("image", 1.5, Vision(client, pictures).send),
+        Kind("embedding", 1.0, Embedding(client, Prefixed("c")).send),
+        Kind("assistant", 0.15, assistant.send, metrics=("ttft",)),
+        Kind("bad input", 0.8, Bad(client).send, REFUSED),
+    ]
+    if gateway:
+        asked = gateway.asking(Prefixed("d"))
+        found.append(Kind("gateway", 0.3, asked.send, metrics=("ttft", "latency")))
+    return found
+
+
+def live_streams(client: Client, *, fake: bool) -> Kind:
+    """Streams in real time: every fourth in chunks of 20 ms, the others of 100 ms."""
+    spoken = recordings("samples", STREAM_S, fake)
+    fine, usual = (Speech(client, spoken, chunk_s=seconds) for seconds in (0.02, 0.1))
+
+    async def send(number: int) -> Record:
+        return await (usual if number % 4 else fine).send(number)
+
+    return Kind("live speech", 0.0, send, metrics=("lag",))
+
+
+def recordings(folder: str, seconds: float, fake: bool) -> list[Samples]:
+    """Different recordings, each at most `seconds` long: the demo's, or tones for the fake recogniser."""
+    if not fake:
+        return recorded(SPEECH / folder, seconds)
+    rng = random.Random(0)
+    return [speak([*rng.choices(VOCABULARY, k=int(seconds / 0.6)), 0.5])[0] for _ in range(8)]
+
+
+class Bad:
+    """Bad input of each modality in turn; each is to be refused, and to harm nothing else."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        cut = encode(noise(64, 64), "JPEG")[:900]
+        good, spoilt = speak(["one", "two"])[0], np.full(3200, np.nan, np.float32)
+        self._rows: Sequence[Callable[[], Awaitable[object]]] = (
+            lambda: client.complete("x", max_tokens=-1),
+            lambda: client.complete(""),
+            lambda: client.complete("x" * 300_000),
+            lambda: client.complete("x", temperature=float("nan")),
+            lambda: client.complete("x", response_format={"type": "json_schema", "json_schema": 7}),
+            lambda: client.complete("x", model="lim"),
+            lambda: client.classify([b"no picture"]),
+            lambda: client.classify([cut]),
+            lambda: client.classify([png_claiming(60_000, 60_000)]),
+            lambda: client.embed(["fine", " "]),
+            lambda: client.embed(["x" * 40_000]),
+            lambda: client.ask("what is it?", image=cut).answer(),
+            lambda: client.ask("what is it?", audio=spoilt).answer(),
+            lambda: self._spoken(good, spoilt),
+            lambda: client.transcribe(good, policy="nonsense"),  # type: ignore[arg-type]
+        )
+
+    async def send(self, number: int) -> Record:
+        async def ask(taking: Taking) -> None:
+            await self._rows[number % len(self._rows)]()
+
+        return await taken(ask)
+
+    async def _spoken(self, good: Samples, spoilt: Samples) -> None:
+        """A bad chunk within a stream, which goes on without it."""
+        async with self._client.listen() as stream:
+            await stream.send(good)
+            await stream.send(spoilt)

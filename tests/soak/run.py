@@ -1,0 +1,237 @@
+"""Runs the load, the reloads and the looks at the server side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tests.soak import processes
+from tests.soak.load import STREAM_S, STREAMS, Kind
+from tests.soak.slopes import Series
+from trimodal.bench.common.serving import metrics_page
+from trimodal.bench.load import generator
+from trimodal.bench.load.arrivals import Closed, poisson
+from trimodal.bench.load.records import METRICS, Record
+from trimodal.bench.load.statistics import nearest_rank
+from trimodal.bench.targets.counters import read_page
+from trimodal.errors import TrimodalError
+from trimodal.tune.live import LiveServer
+
+LOOK_S = 5.0
+WINDOWS = 20  # of the run: a reload in each, and percentiles of each
+BEFORE_S, AFTER_S = 0.5, 3.0  # what a reload may disturb besides its own time
+DRAIN_S = 60.0
+BUSY = (  # gauges that are 0 when nothing is asked
+    "trimodal_llm_active_requests", "trimodal_llm_queued_requests", "trimodal_llm_kv_usage_ratio",
+    "trimodal_speech_active_streams", "trimodal_speech_active_requests", "trimodal_speech_windows_in_flight",
+    "trimodal_assistant_active_requests",
+)  # fmt: skip
+KV, ACTIVE = "trimodal_llm_kv_usage_ratio", "trimodal_llm_active_requests"
+RELOADED = ("llm", "vision", "speech_recognize", "speech", "assistant", "embedding")
+
+Point = tuple[float, float]  # seconds from the run's begin, value
+
+
+@dataclass(frozen=True)
+class Server:
+    """A started server: process id of its launcher, host:port of its ends, and its operator's key."""
+
+    launcher: int
+    grpc: str
+    metrics: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Reload:
+    """A model was unloaded and loaded, seconds from the run's begin. `error`: why that failed."""
+
+    model: str
+    began: float
+    ended: float
+    error: str = ""
+
+
+@dataclass
+class Soak:
+    """What a run left. `records`: kind → its requests, times from the run's begin."""
+
+    seconds: float
+    began: float = field(default_factory=time.monotonic)
+    points: dict[tuple[str, str], list[tuple[float, float]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    reloads: list[Reload] = field(default_factory=list)
+    records: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))
+    stopped: str = ""
+    not_idle: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def now(self) -> float:
+        return time.monotonic() - self.began
+
+    def add(self, kind: str, name: str, value: float) -> None:
+        self.points[kind, name].append((self.now, value))
+
+    def series(self) -> list[Series]:
+        """What was looked at."""
+        return [
+            Series(name, kind, *zip(*points, strict=True)) for (kind, name), points in self.points.items()
+        ]
+
+    def left_over(self) -> list[str]:
+        """Processes that outlived the reload which was to end them."""
+        return [
+            f"{name} still runs {points[-1][0] - one.ended:.0f} s after {one.model} was unloaded and loaded"
+            for (kind, name), points in self.points.items()
+            for one in self.reloads
+            if kind == "threads" and name.rpartition(" #")[0] == one.model
+            if points[0][0] < one.began and points[-1][0] > one.ended + 2 * LOOK_S
+        ]
+
+    def latencies(self, kinds: Sequence[Kind]) -> Iterator[Series]:
+        """Percentiles, in ms, of each window that has enough requests."""
+        length = self.seconds / WINDOWS
+        for kind in kinds:
+            for metric in kind.metrics:
+                windows: list[list[float]] = [[] for _ in range(WINDOWS)]
+                for record in self.records[kind.name]:
+                    if record.outcome in kind.ends and 0 <= record.due < self.seconds:
+                        windows[int(record.due / length)] += METRICS[metric](record)
+                for percent, least in ((50, 5), (95, 20), (99, 50)):
+                    found = [
+                        (length * (index + 0.5), 1e3 * nearest_rank(np.sort(values), percent))
+                        for index, values in enumerate(windows)
+                        if len(values) >= least
+                    ]
+                    if found:
+                        yield Series(f"{kind.name}, {metric}", f"p{percent}", *zip(*found, strict=True))
+
+    def surprises(self, kinds: Sequence[Kind]) -> tuple[Counter[str], Counter[str]]:
+        """Wrong ends with their numbers: those while a model was reloaded, and all others."""
+        meanwhile, others = Counter[str](), Counter[str]()
+        for kind in kinds:
+            for record in self.records[kind.name]:
+                if record.outcome not in kind.ends:
+                    near = any(
+                        one.began - BEFORE_S < record.ended and record.due < one.ended + AFTER_S
+                        for one in self.reloads
+                    )
+                    forgiven = near and record.outcome == "unavailable"
+                    (meanwhile if forgiven else others)[
+                        f"{kind.name}: {record.outcome}: {record.error[:160]}"
+                    ] += 1
+        return meanwhile, others
+
+
+async def soak(server: Server, kinds: Sequence[Kind], live: Kind, minutes: float, rate: float) -> Soak:
+    """Runs for so many minutes; `rate` multiplies the rate of every kind but live speech."""
+    seconds = 60 * minutes
+    rates = [kind.rate * rate for kind in kinds]
+    turns = random.Random(0).choices(range(len(kinds)), rates, k=int(1.3 * sum(rates) * seconds) + 100)
+
+    async def asked(number: int) -> Record:
+        return await kinds[turns[number]].send(number)
+
+    async def listened(number: int) -> Record:
+        record = await live.send(number)
+        if record.outcome not in live.ends:
+            await asyncio.sleep(1.0)  # refused while a model is reloaded: a client would wait, too
+        return record
+
+    soaked = Soak(seconds)  # its clock and the generators' begin together, but for some milliseconds
+    spoken_s = max(1.0, seconds - STREAM_S)  # when the last streams begin
+    looking = asyncio.create_task(_look(soaked, server))
+    reloading = asyncio.create_task(_reload(soaked, server))
+    try:
+        mixed, spoken = await asyncio.gather(
+            generator.run(asked, poisson(sum(rates)), seconds=seconds, drain_s=DRAIN_S, most=len(turns)),
+            generator.run(listened, Closed(STREAMS), seconds=spoken_s, drain_s=DRAIN_S + STREAM_S),
+        )
+    finally:
+        for task in (looking, reloading):
+            task.cancel()
+        ends = await asyncio.gather(looking, reloading, return_exceptions=True)
+    lost = [f"{type(end).__name__}: {end}" for end in ends if isinstance(end, Exception)]
+    for record in mixed.records:
+        soaked.records[kinds[turns[record.number]].name].append(record)
+    soaked.records[live.name] += spoken.records
+    soaked.stopped = "; ".join(filter(None, (mixed.stopped, spoken.stopped, *lost)))
+    soaked.not_idle = await _settled(server)
+    return soaked
+
+
+async def _look(soaked: Soak, server: Server) -> None:
+    """Takes a sample of everything every 5 s."""
+    names: dict[int, str] = {}
+    used: dict[int, float] = {}  # process → processor seconds
+    before = processes.machine_busy()
+    while True:
+        found = await asyncio.to_thread(lambda: list(processes.tree(server.launcher)))
+        total, spent = 0.0, 0.0
+        for pid, name in found:
+            if pid not in names:
+                names[pid] = f"{name} #{1 + sum(one.rpartition(' #')[0] == name for one in names.values())}"
+            one = await asyncio.to_thread(processes.figures, pid)
+            if one:
+                total, cpu = total + one.pop("pss"), one.pop("cpu_s")
+                spent, used[pid] = spent + cpu - used.get(pid, 0.0), cpu
+                for kind, value in one.items():
+                    soaked.add(kind, names[pid], value)
+        soaked.add("pss", "all processes", total)
+        shared, regions = await asyncio.to_thread(processes.shared_memory, [pid for pid, _ in found])
+        soaked.add("shared memory", "/dev/shm", shared)
+        soaked.add("regions", "/dev/shm", regions)
+        now = processes.machine_busy()
+        if len(soaked.points["pss", "all processes"]) > 1:
+            every = now[1] - before[1]
+            soaked.add("processor", "machine", (now[0] - before[0]) / every)
+            soaked.add("processor", "server", spent / every)
+        before = now
+        try:
+            page = read_page(await asyncio.to_thread(metrics_page, server.metrics))
+            soaked.add("KV blocks", "held by requests", page.get(KV, 0.0))
+            soaked.add("requests", "active in llm", page.get(ACTIVE, 0.0))
+        except TrimodalError:
+            pass  # the next look tells whether the server is gone
+        await asyncio.sleep(LOOK_S - soaked.now % LOOK_S)
+
+
+async def _reload(soaked: Soak, server: Server) -> None:
+    """Unloads and loads one model in each window: every one within the warm-up, then the same again.
+
+    So all but one process live from the warm-up to the end.
+    """
+    live = LiveServer(server.grpc, server.key)
+    for window in range(WINDOWS):
+        model = RELOADED[min(window, len(RELOADED) - 1)]
+        await asyncio.sleep(max(0.0, soaked.seconds * (window + 0.5) / WINDOWS - soaked.now))
+        began, error = soaked.now, ""
+        try:
+            config = await asyncio.to_thread(live.config, model)
+            await asyncio.to_thread(live.unload, model)
+            error = await asyncio.to_thread(live.load, model, config)
+        except TrimodalError as failure:
+            error = str(failure)
+        soaked.reloads.append(Reload(model, began, soaked.now, error))
+    live.close()
+
+
+async def _settled(server: Server, patience: float = 10.0) -> dict[str, float]:
+    """Gauges that are not 0 some seconds after the last request."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            page = read_page(await asyncio.to_thread(metrics_page, server.metrics))
+        except TrimodalError as error:
+            return {str(error): 1.0}
+        left = {name: page[name] for name in BUSY if page.get(name)}
+        if not left or time.monotonic() > until:
+            return left
+        await asyncio.sleep(0.5)

@@ -1,0 +1,33 @@
+"""Half a minute of the soak on fake engines: every kind asked, every model reloaded, every process seen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.soak.__main__ import main
+from tests.soak.run import RELOADED
+from tests.soak.slopes import LIMITS
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+
+def test_a_short_soak(tmp_path: Path) -> None:
+    told, page = tmp_path / "soak.json", tmp_path / "soak.html"
+    files = ["--json", str(told), "--html", str(page)]
+    main(["--fake", "--gateway", "--minutes", "0.5", "--rate", "3", *files])  # too short to be called flat
+    found = json.loads(told.read_text())
+    assert (found["wrong"], found["not idle"], found["stopped"]) == ({}, {}, "")
+    assert all(found["requests"].values()), "a kind that was never asked"
+    # Triton 2.51 may keep a model that is unloaded at UNLOADING, which is waited for 20 s.
+    reloaded = [one["model"] for one in found["reloads"]][: len(RELOADED)]
+    assert reloaded == list(RELOADED[: len(reloaded)])
+    assert len(reloaded) > 3
+    assert not any(one["error"] for one in found["reloads"])
+    seen = {one["name"] for one in found["series"] if one["kind"] == "memory"}
+    assert {"launcher #1", "guard #1", "tritonserver #1", "llm engine #2"} <= seen
+    assert {f"{model} #2" for model in reloaded[:-1]} <= seen, "a process that was replaced is a new series"
+    assert LIMITS.keys() - {"p95", "p99"} <= {one["kind"] for one in found["series"]}
+    assert page.read_text().count("<svg") > 10
