@@ -62,14 +62,18 @@ class LlmConnection:
         asked = Request(self._model, inputs, parameters={NAME: True} if trace else {})
         metadata = tuple((headers or {}).items())
         call = self._stub.ModelStreamInfer(iter([encode(asked)]), metadata=metadata)
+        problem: RequestError | None = None
         try:
             with on_cancel(call.cancel):
                 for response in call:
                     if response.error_message:
+                        # Told once the call has ended: Triton 2.51 may keep a cancelled request for good.
                         by_model = bool(response.infer_response.model_name)
-                        raise from_message(response.error_message, by_model=by_model)
-                    if outputs := decode(response.infer_response):
+                        problem = problem or from_message(response.error_message, by_model=by_model)
+                    elif outputs := decode(response.infer_response):
                         yield outputs
+            if problem:
+                raise problem
         except grpc.RpcError as error:
             told = from_status(error.code(), error.details(), self._address)
             if isinstance(told, RequestError):

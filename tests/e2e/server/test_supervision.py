@@ -18,7 +18,7 @@ import pytest
 from tests.e2e import fakes
 from tests.e2e.conftest import BOUND, MODEL_REPOSITORY, own_processes, wait_until
 from trimodal.client import Client
-from trimodal.errors import Unavailable
+from trimodal.errors import InvalidArgument, Unavailable
 from trimodal.server.process import TritonServer
 from trimodal.server.supervision.stubs import children, model_of
 from trimodal.speech.engines.fake import speak
@@ -160,3 +160,16 @@ def test_an_answer_through_the_gateway_is_ended(no_leftovers: None, command: Cal
         ).is_success
 
     wait_until(answers, "the model")
+
+
+@pytest.mark.slow
+async def test_refused_streams_keep_no_model_from_unloading(own_server: Callable[..., TritonServer]) -> None:
+    """Triton 2.51 kept a request for good whose call was cancelled after its error."""
+    server = own_server(("llm",), {"llm": fakes.LLM})
+    async with Client(server.url) as client:
+        for _ in range(100):
+            with pytest.raises(InvalidArgument):
+                await client.complete("hi", max_tokens=-1)
+        (old,) = [pid for pid in children(server.pid) if model_of(pid) == "llm"]
+        await asyncio.to_thread(server.api.unload, "llm")
+        await asyncio.to_thread(wait_until, lambda: not model_of(old), "the end of its process", 10.0)
