@@ -29,15 +29,17 @@ class Scenario:
 
     Attributes:
         stall_s: see World. switching: modules whose statements are points to switch at in some schedules.
+        comes_to: what happens in some schedules: were it never `seen`, the scenario would show nothing.
     """
 
     stall_s: ClassVar[float] = 0.05
     switching: ClassVar[tuple[str, ...]] = ()
+    comes_to: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, world: World) -> None:
         self.world, self.draw = world, world.draw
         self.seen: Counter[str] = Counter()
-        """What happened, to show that a scenario comes to what it is meant for."""
+        """What happened, counted."""
 
     def run(self) -> None:
         """Lets everything happen, to its end."""

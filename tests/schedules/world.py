@@ -22,7 +22,7 @@ from tests.schedules.strategies import Strategy, strategy_of
 SWITCH_S = 5e-5
 """Mean time that passes with a switch, seconds."""
 MOST_SWITCHES = 300_000
-_HERE = str(Path(__file__).parent)
+_OURS = {str(Path(__file__).with_name(f"{name}.py")) for name in ("world", "stand_ins", "install", "play")}
 _FRAMES, _TRACED = 5, 80
 
 
@@ -173,9 +173,10 @@ class World:
                 chosen = ready[0] if len(ready) == 1 else self.strategy.choose(ready, self.current)
                 self.digest = (self.digest * 31 + self._alive.index(chosen)) & 0xFFFFFFFF
                 return chosen
-            self.now = min(task.until for task in self._alive)
-            if self.now == float("inf"):
+            due = min(task.until for task in self._alive)
+            if due == float("inf"):
                 return self._fail("every thread waits, none with a deadline")
+            self.now = due
 
     def _fail(self, what: str) -> Task:
         self._failed = Finding(f"{what}\n{self.stacks()}")
@@ -185,13 +186,9 @@ class World:
     def _stack(self, task: Task) -> str:
         frame = sys._getframe() if task is self.current else task.greenlet.gr_frame
         held = sum(owner is task for owner in self.held.values())
-        frames = [one for one in traceback.extract_stack(frame) if not _ours(one.filename)][-_FRAMES:]
+        frames = [one for one in traceback.extract_stack(frame) if one.filename not in _OURS][-_FRAMES:]
         where = "".join(f"\n    {_short(f.filename)}:{f.lineno} {f.name}: {f.line}" for f in frames)
         return f"  {task.name} ({held} locks){where or ' has not begun'}"
-
-
-def _ours(file: str) -> bool:
-    return file.startswith(_HERE) and "/scenarios/" not in file
 
 
 def _short(file: str) -> str:
@@ -201,7 +198,7 @@ def _short(file: str) -> str:
 def _place(chosen: Task, before: Task) -> str:
     """Where the thread that goes on stands."""
     frame: FrameType | None = chosen.greenlet.gr_frame
-    while frame and _ours(frame.f_code.co_filename):
+    while frame and frame.f_code.co_filename in _OURS:
         frame = frame.f_back
     if frame is None:
         return "begins" if not chosen.greenlet else ""

@@ -23,6 +23,7 @@ class Lookups(Scenario):
     """Clients look questions up and keep answers; what takes too long is given up, as the service does it."""
 
     stall_s = 0.2
+    comes_to = ("exact", "semantic", "miss", "given up", "skipped")
     switching: ClassVar[tuple[str, ...]] = (
         *("trimodal.cache.answers", "trimodal.cache.bounded_calls"),
         *("trimodal.cache.vectors", "trimodal.cache.write_behind"),
@@ -94,7 +95,7 @@ class Lookups(Scenario):
             return True
 
     def check(self) -> None:
-        assert (self.open, self.ended) == ({}, self.submitted)
+        assert (self.open, self.ended) == ({}, self.submitted), "a lookup has no end"
         check_cache(self.answers, self.metrics)
         assert self._count("stored_total", "outcome", STORED) == self.kept, "each answer is counted once"
 
@@ -105,7 +106,7 @@ class Lookups(Scenario):
 
 def check_cache(answers: AnswerCache, metrics: MemoryMetrics) -> None:
     """Every slot is back, no breaker waits for the end of a try that nobody makes, no lookup counts twice."""
-    assert answers.threads.unfinished == 0
+    assert answers.threads.unfinished == 0, f"{answers.threads.unfinished} jobs are counted as under way"
     assert answers._vectors
     for guarded, slots in ((answers._at_store, 8), (answers._vectors._guarded, 6)):
         assert guarded.slots._value == slots, "a slot is not back, or came back twice"
@@ -114,4 +115,4 @@ def check_cache(answers: AnswerCache, metrics: MemoryMetrics) -> None:
         seconds = metrics.get("trimodal_cache_lookup_seconds", {"model": "llm", "layer": layer})
         outcomes = ({"model": "llm", "layer": layer, "outcome": outcome} for outcome in OUTCOMES)
         counted = sum(metrics.get("trimodal_cache_lookups_total", labels).value for labels in outcomes)
-        assert counted == len(seconds.observations)
+        assert counted == len(seconds.observations), "a lookup is counted twice, or not at all"

@@ -61,6 +61,10 @@ class Speech(Scenario):
     """Clients, each with a stream at a time, on one service that is unloaded at the end or in the middle."""
 
     stall_s = 2 * IDLE_S
+    comes_to = (
+        *("answer", "InternalError", "Unavailable", "InvalidArgument", "Cancelled"),
+        *("stream finished", "stream failed", "stream idle", "stream restarted"),
+    )
     switching: ClassVar[tuple[str, ...]] = tuple(
         f"trimodal.speech.live.{name}" for name in ("service", "stream", "table")
     )
@@ -153,6 +157,4 @@ class Service(SpeechService):
     """The real one, on scripted sessions."""
 
     def _session(self, chunk: Chunk) -> Any:
-        return DrawnSession(
-            self._settings, policy="", language="", prompt="", translate=False, detector=None
-        )
+        return DrawnSession(self._settings, policy="", language="", prompt="", translate=False, detector=None)

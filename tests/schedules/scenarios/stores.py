@@ -29,6 +29,8 @@ class Storing(Scenario):
         "trimodal.cache.stores.vector_index",
     )
 
+    comes_to = ("found", "clear", "stats")
+
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.store = MemoryStore(Limits(max_entries=3))
