@@ -1,4 +1,4 @@
-"""Plays many schedules: python -m tests.schedules COUNT [--first SEED] [--only SCENARIO …] [--processes N]."""
+"""Plays many schedules of threads by seed, and prints what they find."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from tests.schedules import lines, stand_ins
 from tests.schedules.world import World
 
 _CLOCKS = (real_time.monotonic, real_time.perf_counter, real_time.time)
+_LOCKS = (type(real_threading.Lock()), type(real_threading.RLock()))
 _ORIGINALS = (real_threading, real_queue, real_time, real_queue.SimpleQueue, real_connection.Pipe, *_CLOCKS)
 
 
@@ -29,6 +30,7 @@ def installed(world: World, packages: tuple[str, ...], switching: tuple[str, ...
         switching: modules each of whose statements is a point to switch at.
     """
     given = _given(world)
+    made = {id(kind) for kind in _LOCKS}
     changed: list[tuple[Any, str, Any]] = []
 
     def put(owner: Any, name: str, value: Any) -> None:
@@ -37,7 +39,7 @@ def installed(world: World, packages: tuple[str, ...], switching: tuple[str, ...
 
     try:
         for owner, name, key in _places(packages, len(sys.modules)):
-            put(owner, name, given[key])
+            put(owner, name, given[key]() if key in made else given[key])
         for function, name in _clock_defaults(packages, len(sys.modules)):
             put(function, name, _with_clock(getattr(function, name), world))
         for module in switching:
@@ -67,6 +69,7 @@ def _given(world: World) -> dict[int, Any]:
 
     times = {**dict.fromkeys(("monotonic", "perf_counter", "time"), clock), "sleep": world.sleep}
     return {
+        **dict(zip(map(id, _LOCKS), (kinds["Lock"], kinds["RLock"]), strict=True)),
         id(real_threading): _Module(real_threading, threads),
         id(real_queue): _Module(real_queue, queues),
         id(real_time): _Module(real_time, times),
@@ -98,12 +101,14 @@ def _modules(packages: tuple[str, ...]) -> list[Any]:
 def _places(packages: tuple[str, ...], loaded: int) -> list[tuple[Any, str, int]]:
     """Where modules name what is replaced. `loaded`: how many modules there are: others were added since."""
     originals = {id(one) for one in _ORIGINALS}
-    return [
-        (module, name, id(value))
-        for module in _modules(packages)
-        for name, value in vars(module).items()
-        if id(value) in originals
-    ]
+    found = []
+    for module in _modules(packages):
+        for name, value in vars(module).items():
+            if id(value) in originals:
+                found.append((module, name, id(value)))
+            elif isinstance(value, _LOCKS):  # a module's own lock, as that of concurrent.futures.thread
+                found.append((module, name, id(type(value))))
+    return found
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Plays scenarios by seed: one schedule each, checked at its end; what is wrong is told with seed and trace."""
+"""Plays scenarios by seed, one schedule each; what is wrong is told with the seed and the last switches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules by seed find nothing wrong: a few here, more among the slow tests, thousands by scripts/schedules.
+"""Schedules by seed find nothing wrong: a few here, more among the slow tests, any number by a command.
 
 A seed that fails does so again: `scripts/schedules 1 --first SEED --only SCENARIO`.
 """

@@ -106,10 +106,9 @@ def test_time_passes_without_being_waited_for(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_conditions_and_semaphores_carry_an_executor(seed: int) -> None:
-    with installed(World(seed), PACKAGES):
-        with ThreadPoolExecutor(2) as executor:
-            results = [executor.submit(lambda n=n: (time.sleep(0.01), n)[1]) for n in range(5)]
-            assert [one.result(60) for one in results] == [0, 1, 2, 3, 4]
+    with installed(World(seed), PACKAGES), ThreadPoolExecutor(2) as executor:
+        results = [executor.submit(lambda n=n: (time.sleep(0.01), n)[1]) for n in range(5)]
+        assert [one.result(60) for one in results] == [0, 1, 2, 3, 4]
 
 
 def test_an_error_in_a_thread_fails_the_schedule() -> None:

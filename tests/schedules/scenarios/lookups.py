@@ -1,4 +1,4 @@
-"""Schedules of the cache alone: lookups on its threads, one that gives them up, a store that fails for a while."""
+"""Schedules of the cache alone: lookups on its threads, one that gives them up, a store that fails."""
 
 from __future__ import annotations
 

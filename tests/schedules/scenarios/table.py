@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.schedules.play import Scenario
-from tests.schedules.scenarios import llm, lookups, speech, stores
+from tests.schedules.scenarios import assistant, llm, lookups, speech, stores
 
 SCENARIOS: tuple[type[Scenario], ...] = (
     llm.Scheduling,
@@ -17,4 +17,5 @@ SCENARIOS: tuple[type[Scenario], ...] = (
     stores.Indexing,
     stores.Counting,
     speech.Speech,
+    assistant.Assistant,
 )
