@@ -29,6 +29,10 @@ class Thread:
         self._world = world
         self._run = lambda: target(*args, **(kwargs or {}))
         self._task: Task | None = None
+        self._number = next(world.numbers)
+
+    def __hash__(self) -> int:
+        return self._number  # executors keep threads in sets, whose order must be the same again
 
     def start(self) -> None:
         self._task = self._world.spawn(self.name, self._run)
@@ -130,6 +134,7 @@ class Event:
         self._world, self._set = world, False
 
     def is_set(self) -> bool:
+        self._world.switch()
         return self._set
 
     def set(self) -> None:
@@ -170,6 +175,7 @@ class Queue:
         self._items: deque[Any] = deque()
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        self._world.switch()
         if len(self._items) >= self._most and not (
             block and self._world.wait(lambda: len(self._items) < self._most, timeout)
         ):

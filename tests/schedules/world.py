@@ -8,6 +8,7 @@ threads wait, it jumps to the next deadline.
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 import traceback
@@ -62,7 +63,7 @@ class World:
         self._random = self.draw.random
         self._stall_s, self._record = stall_s, record
         self._line_share = self.draw.choice([0.05, 0.3, 1.0])
-        self._spawned = 0
+        self._spawned, self.numbers = itertools.count(1), itertools.count(1)
         self._failed: BaseException | None = None
         self._main = self.current = Task("main", lambda: None)
         self._main.greenlet = getcurrent()
@@ -71,8 +72,7 @@ class World:
 
     def spawn(self, name: str, run: Callable[[], None]) -> Task:
         """A thread that will call `run`. An error of it fails the schedule."""
-        self._spawned += 1
-        task = Task(f"{name} ({self._spawned})", run)
+        task = Task(f"{name} ({next(self._spawned)})", run)
         task.greenlet = greenlet(lambda *_: self._body(task), self._main.greenlet)
         self.strategy.began(task)
         self._alive.append(task)
