@@ -57,7 +57,8 @@ class Pipeline:
                 saw = seeing.result() if seeing else Saw()
                 self._answer(state, heard, saw)
         except Exception as error:  # a defect: the stages tell what is theirs
-            state.fail(as_request_error(error))
+            if not state.done:  # else the service may be closing: it has no thread for a stage any more
+                state.fail(as_request_error(error))
         finally:
             if seeing:
                 seeing.exception()  # waits

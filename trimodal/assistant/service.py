@@ -34,7 +34,7 @@ class AssistantService:
         self._stoppers = ThreadPoolExecutor(STOPPERS, thread_name_prefix="assistant-stop")
         self._pipeline = Pipeline(settings, models, prompt, metrics, self._threads)
         self._lock = threading.Lock()
-        self._requests: set[RequestState] = set()
+        self._requests: dict[RequestState, None] = {}  # in their order of coming
         self._closing = threading.Event()
         self._watch = threading.Thread(target=self._look, name="assistant-watch", daemon=True)
         self._watch.start()
@@ -48,7 +48,7 @@ class AssistantService:
                 raise Unavailable("the server is shutting down")
             if len(self._requests) >= most:
                 raise Unavailable(f"{most} requests are under way, as many as max_requests allows")
-            self._requests.add(state)
+            self._requests[state] = None
             self._metrics.active.set(len(self._requests))
             self._threads.submit(self._run, state)
 
@@ -68,7 +68,7 @@ class AssistantService:
             self._pipeline.run(state)
         finally:
             with self._lock:
-                self._requests.discard(state)
+                self._requests.pop(state, None)
                 self._metrics.active.set(len(self._requests))
 
     def _look(self) -> None:

@@ -196,9 +196,12 @@ class TimedCalls:
         Raises:
             Bypassed: there is no result; `open` when nothing was tried, `timeout` when it was given up.
         """
-        if not target.breaker.enter():
-            raise Bypassed("open")
         with self._lock:
+            # Given up before it named its target, it would leave the breaker waiting for the end of a try.
+            if self._given_up:
+                raise Bypassed("timeout")
+            if not target.breaker.enter():
+                raise Bypassed("open")
             self._until, self._target, self._budget_s = self._clock() + budget_s, target, budget_s
         missed: Bypassed | None = None
         if target.slots.acquire(timeout=budget_s):

@@ -35,6 +35,7 @@ class WriteBehind:
         self._store, self._vectors, self._metrics, self._breaker = store, vectors, metrics, breaker
         self._waiting: queue.Queue[tuple[Place, str, Entry] | None] = queue.Queue(_WAITING)
         self._until = math.inf
+        self._lock = threading.Lock()  # nothing is queued after the end that `close` queues
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cache-writer", daemon=True)
         self._thread.start()
@@ -42,16 +43,18 @@ class WriteBehind:
     def put(self, place: Place, key: str, entry: Entry) -> None:
         """Queues an answer; never waits."""
         try:
-            if self._closing.is_set():
-                raise queue.Full
-            self._waiting.put_nowait((place, key, entry))
+            with self._lock:
+                if self._closing.is_set():
+                    raise queue.Full
+                self._waiting.put_nowait((place, key, entry))
         except queue.Full:
             self._metrics.stored("dropped")
 
     def close(self, timeout: float) -> None:
         """Writes what waits, for at most `timeout` seconds, and closes the store."""
         self._until = time.monotonic() + timeout
-        self._closing.set()
+        with self._lock:
+            self._closing.set()
         try:
             self._waiting.put(None, timeout=timeout)
         except queue.Full:

@@ -21,7 +21,7 @@ class StreamTable:
         # Guards all below; no stream's lock is taken while it is held.
         self._lock = threading.Lock()
         self._open: dict[int, LiveStream] = {}
-        self._ending: set[LiveStream] = set()
+        self._ending: dict[LiveStream, None] = {}  # in their order of coming
         self._closed: RequestError | None = None
 
     def admit(self, stream: LiveStream) -> None:
@@ -81,14 +81,14 @@ class StreamTable:
         with self._lock:
             if self._open.get(stream.id) is stream:
                 del self._open[stream.id]
-                self._ending.add(stream)
+                self._ending[stream] = None
 
     def forget(self, stream: LiveStream) -> None:
         """Takes a stream out that is over."""
         with self._lock:
             if self._open.get(stream.id) is stream:
                 del self._open[stream.id]
-            self._ending.discard(stream)
+            self._ending.pop(stream, None)
             self._metrics.active_streams.set(self._count)
 
     @property

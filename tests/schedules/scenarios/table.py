@@ -1,0 +1,21 @@
+"""Names every scenario."""
+
+from __future__ import annotations
+
+from tests.schedules.play import Scenario
+from tests.schedules.scenarios import assistant, llm, lookups, speech, stores
+
+SCENARIOS: tuple[type[Scenario], ...] = (
+    llm.Scheduling,
+    llm.Caching,
+    llm.Sharing,
+    llm.Cancelling,
+    llm.Sending,
+    llm.Closing,
+    lookups.Lookups,
+    stores.Storing,
+    stores.Indexing,
+    stores.Counting,
+    speech.Speech,
+    assistant.Assistant,
+)
