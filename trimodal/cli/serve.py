@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from trimodal.cli.common import one_sentence
+from trimodal.cli.common import OPERATOR_KEY, OperatorKeyFile, one_sentence, read_key
 from trimodal.cli.gateway import (
     CorsOrigins,
     GatewayHost,
@@ -111,9 +111,7 @@ def serve(
         min=0,
         help="trace one request in so many; 0: those of clients' traces",
     ),
-    operator_key: str | None = typer.Option(
-        None, envvar="TRIMODAL_OPERATOR_KEY", help="opens the repository API; default: a random one"
-    ),
+    operator_key_file: OperatorKeyFile = None,
     log: Path | None = typer.Option(
         None,
         envvar="TRIMODAL_LOG",
@@ -163,7 +161,7 @@ def serve(
             health_port=health_port,
             drain_timeout=drain_timeout,
             ready_timeout=ready_timeout,
-            operator_key=operator_key,
+            operator_key=read_key(operator_key_file, OPERATOR_KEY) or None,
             otlp=otlp,
             otlp_every=otlp_every,
             log=log,
