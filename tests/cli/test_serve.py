@@ -43,6 +43,11 @@ def test_help_lists_the_flags():
         (["--set", "llm"], 1, "--set llm: write it as model.parameter=value"),
         (["--drain-timeout", "-1"], 2, "drain-timeout"),
         (["--model-repository", "/nonexistent"], 1, "/nonexistent does not exist"),
+        (
+            ["--host", "0.0.0.0", "--model-repository", "/nonexistent"],
+            1,
+            "Triton's ports on 0.0.0.0 ask for no key and bound no body",
+        ),
         (["--operator-key-file", "/nonexistent"], 1, "/nonexistent: No such file"),
         (["--operator-key-file", "/dev/null"], 1, "/dev/null has no key of printable ASCII"),
     ],

@@ -24,7 +24,8 @@ def audit(folder: Path, first: list[object], rest: list[object], *options: str) 
         (folder / name).write_text(json.dumps({"dependencies": answer}))
     program = folder / "pip-audit"
     program.write_text(
-        f'#!/bin/sh\nfor last; do :; done\n[ "$(grep -c . "${{last#*=}}")" = 1 ] && cat {folder}/one || cat {folder}/all\n'
+        "#!/bin/sh\nfor last; do :; done\n"
+        f'[ "$(grep -c . "${{last#*=}}")" = 1 ] && cat {folder}/one || cat {folder}/all\n'
     )
     program.chmod(0o755)
     done = subprocess.run(

@@ -148,6 +148,7 @@ def serve(
 
     signals = Signals()
     with one_sentence("trimodal serve"), ExitStack() as stack:
+        warn_of_open_ports(host)
         options = server_options(
             profile=profile,
             model_repository=model_repository,
@@ -189,6 +190,18 @@ def serve(
             typer.echo(stack.enter_context(front.serving(server, signals)))
         typer.echo("Ready. Press Ctrl-C to stop.")
         wait_for_signal(server, signals, verbose=verbose)
+
+
+def warn_of_open_ports(host: str) -> None:
+    """Says it where other machines can connect to Triton's own ports."""
+    from trimodal.gateway.settings import is_loopback
+
+    if not is_loopback(host):
+        typer.echo(
+            f"Triton's ports on {host} ask for no key and bound no body: "
+            "let only the gateway or deploy/haproxy reach them (docs/security.md).",
+            err=True,
+        )
 
 
 class Front:

@@ -227,7 +227,7 @@ def test_sizes_that_overflow_are_refused(fakes: TritonServer, size: float) -> No
     infer(fakes, embed(parameters={"timeout": size, "priority": size}))
     for length in (f"{size:.0f}", "9" * 30):
         header = {"Inference-Header-Content-Length": length}
-        # 2.51 takes a number of 64 bits for its last 32, as 0 where they are: that is the length of no header.
+        # 2.51 takes a number of 64 bits for its last 32; 0 means that there is no such header.
         assert ask(fakes, "POST", "/v2/models/embedding/infer", embed(), **header)[0] in (200, 400, 500)
     if isinstance(size, int) and -(1 << 63) <= size < 1 << 63:
         request = embed_over_grpc()
@@ -257,7 +257,12 @@ def test_tritons_own_parameters_cannot_be_named(fakes: TritonServer) -> None:
 
 
 def test_docs_name_each() -> None:
-    """Every test of the table is one of here, and every one of here is in it."""
+    """Every test of here is in the page's table, and every one of the table is there."""
     named = set(re.findall(r"`(test_\w+)`", DOCS.read_text()))
     here = {name for name in globals() if name.startswith("test_") and name != "test_docs_name_each"}
     assert here <= named, here - named
+    tests = list(DOCS.parents[1].glob("tests/e2e/**/test_*.py"))
+    known = {path.stem for path in tests}
+    for path in tests:
+        known.update(re.findall(r"^(?:async )?def (test_\w+)", path.read_text(), re.MULTILINE))
+    assert named <= known, named - known

@@ -213,6 +213,18 @@ def test_what_steers_the_server_is_not_there_even_with_its_key(proxy: Proxy) -> 
             assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
 
+def test_metadata_that_steer_triton_are_taken_off(proxy: Proxy) -> None:
+    """`triton_grpc_error` ends streams by gRPC's own errors, and 2.51 after some 20 of them."""
+    request = pb.ModelInferRequest(model_name="none")
+    with grpc.insecure_channel(proxy.grpc) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        for _ in range(30):
+            metadata = [*BEARER.items(), ("triton_grpc_error", "true")]
+            (answer,) = stub.ModelStreamInfer(iter([request]), metadata=metadata, timeout=BOUND)
+            assert "unknown model" in answer.error_message
+    assert proxy.triton.alive
+
+
 def test_compressed_bodies_and_messages_are_refused(proxy: Proxy) -> None:
     """4 MB that are 4 GB: tritonserver would inflate all of it."""
     before = resident(proxy.triton)
@@ -228,8 +240,8 @@ def test_compressed_bodies_and_messages_are_refused(proxy: Proxy) -> None:
 
 def test_bodies_without_a_length_or_too_large_are_refused(proxy: Proxy) -> None:
     before = resident(proxy.triton)
-    tiny = b"1\r\nA\r\n" * 1_000
-    assert raw(proxy, head("Transfer-Encoding: chunked"), tiny, b"0\r\n\r\n").startswith(b"HTTP/1.1 411")
+    chunks = head("Transfer-Encoding: chunked", "Connection: close") + b"1\r\nA\r\n" * 100 + b"0\r\n\r\n"
+    assert raw(proxy, chunks).startswith(b"HTTP/1.1 411")
     assert raw(proxy, head("Content-Length: 100000000", "Connection: close")).startswith(b"HTTP/1.1 413")
     assert resident(proxy.triton) - before < 50
 

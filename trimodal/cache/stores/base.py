@@ -82,7 +82,7 @@ def with_variables(url: str) -> str:
 
     def value(found: re.Match[str]) -> str:
         if found[1] not in os.environ:
-            raise OperatorError(f"cache_store: the variable {found[1]} is not set where the server was started")
+            raise OperatorError(f"cache_store: the variable {found[1]} is not set")
         return quote(os.environ[found[1]], safe="")
 
     return re.sub(r"\$\{(\w+)\}", value, url)
@@ -91,10 +91,12 @@ def with_variables(url: str) -> str:
 def open_store(url: str, limits: Limits) -> Store:
     """Opens the store at `url`: a file's path, `memory:`, `redis://host:port/0` or `qdrant+http://host:6333`.
 
-    A shared store need not be up: calls fail until it is. `${NAME}` in a URL is a variable of the environment.
+    A shared store need not be up: calls fail until it is. `${NAME}` in a URL is a variable of the
+    environment.
 
     Raises:
-        OperatorError: no such kind of store, a variable is not set, its client is not installed, or the file cannot be used.
+        OperatorError: no such kind of store, a variable is not set, its client is not installed, or the
+            file cannot be used.
     """
     scheme = url.partition(":")[0] if ":" in url and not Path(url).is_absolute() else ""
     if scheme not in STORES:
