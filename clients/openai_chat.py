@@ -1,10 +1,13 @@
 """Streams an answer with OpenAI's package through `trimodal gateway`. Ctrl-C stops it, on the server too.
 
+Where the gateway asks for a key, OPENAI_API_KEY has it.
+
 pip install openai
 python clients/openai_chat.py "what is a lambda?" --url http://127.0.0.1:8080/v1
 """
 
 import argparse
+import os
 import sys
 import time
 
@@ -15,11 +18,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("text", help="the question")
     parser.add_argument("--url", default="http://127.0.0.1:8080/v1", help="the gateway's, with /v1")
-    parser.add_argument("--key", default="none", help="API key, where the gateway asks for one")
     parser.add_argument("--max-tokens", type=int, default=256)
     args = parser.parse_args()
 
-    client = openai.OpenAI(base_url=args.url, api_key=args.key)
+    client = openai.OpenAI(base_url=args.url, api_key=os.environ.get("OPENAI_API_KEY", "none"))
     began, first, usage = time.perf_counter(), None, None
     try:
         stream = client.chat.completions.create(

@@ -1,5 +1,7 @@
 """Asks about a picture, aloud if you like, with OpenAI's package through `trimodal gateway`.
 
+Where the gateway asks for a key, OPENAI_API_KEY has it.
+
 pip install openai
 python clients/openai_picture_and_voice.py --image photo.jpg --text "What digit is this?"
 python clients/openai_picture_and_voice.py --image photo.jpg --audio question.wav
@@ -8,6 +10,7 @@ python clients/openai_picture_and_voice.py --image photo.jpg --audio question.wa
 import argparse
 import base64
 import mimetypes
+import os
 import pathlib
 import sys
 
@@ -24,7 +27,6 @@ def main():
     parser.add_argument("--image", type=pathlib.Path, help="JPEG, PNG or WebP file")
     parser.add_argument("--audio", type=pathlib.Path, help="wav, mp3, flac or ogg file")
     parser.add_argument("--url", default="http://127.0.0.1:8080/v1", help="the gateway's, with /v1")
-    parser.add_argument("--key", default="none", help="API key, where the gateway asks for one")
     args = parser.parse_args()
 
     try:
@@ -36,7 +38,7 @@ def main():
         if args.audio:
             audio = {"data": encoded(args.audio), "format": args.audio.suffix[1:].lower()}
             parts.append({"type": "input_audio", "input_audio": audio})
-        client = openai.OpenAI(base_url=args.url, api_key=args.key)
+        client = openai.OpenAI(base_url=args.url, api_key=os.environ.get("OPENAI_API_KEY", "none"))
         stream = client.chat.completions.create(
             model="assistant", messages=[{"role": "user", "content": parts}], stream=True
         )

@@ -1,10 +1,14 @@
+import re
 import subprocess
 import sys
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from trimodal.cli.app import app
+from trimodal.cli.common import OPERATOR_KEY, read_key
+from trimodal.errors import SettingsError
 
 
 def test_help_imports_nothing_heavy():
@@ -26,6 +30,7 @@ def test_help_lists_the_flags():
         "--profile",
         "--set",
         "--drain-timeout",
+        "--operator-key-file",
         "TRIMODAL_LOG_FORMAT",
     ):
         assert flag in shown
@@ -38,6 +43,13 @@ def test_help_lists_the_flags():
         (["--set", "llm"], 1, "--set llm: write it as model.parameter=value"),
         (["--drain-timeout", "-1"], 2, "drain-timeout"),
         (["--model-repository", "/nonexistent"], 1, "/nonexistent does not exist"),
+        (
+            ["--host", "0.0.0.0", "--model-repository", "/nonexistent"],
+            1,
+            "Triton's ports on 0.0.0.0 ask for no key and bound no body",
+        ),
+        (["--operator-key-file", "/nonexistent"], 1, "/nonexistent: No such file"),
+        (["--operator-key-file", "/dev/null"], 1, "/dev/null has no key of printable ASCII"),
     ],
 )
 def test_refusals(arguments, code, sentence):
@@ -50,3 +62,32 @@ def test_refusals(arguments, code, sentence):
     )
     assert done.returncode == code, done.stderr
     assert sentence in done.stderr
+
+
+def test_a_key_is_of_the_file_or_the_environment(monkeypatch, tmp_path):
+    (tmp_path / "key").write_text("of-the-file\n")
+    monkeypatch.setenv(OPERATOR_KEY, "of-the-environment")
+    assert read_key(tmp_path / "key", OPERATOR_KEY) == "of-the-file"
+    assert read_key(None, OPERATOR_KEY) == "of-the-environment"
+    monkeypatch.delenv(OPERATOR_KEY)
+    assert read_key(None, OPERATOR_KEY) == ""
+    (tmp_path / "key").write_text("two words")
+    with pytest.raises(SettingsError, match="no key of printable ASCII"):
+        read_key(tmp_path / "key", OPERATOR_KEY)
+
+
+def test_no_command_takes_a_secret_as_an_argument():
+    """Every user of the machine can read the arguments of all processes."""
+
+    def options(command, path):
+        for parameter in command.params:
+            yield from ((path, flag) for flag in parameter.opts if flag.startswith("--"))
+        for name, inner in getattr(command, "commands", {}).items():
+            yield from options(inner, f"{path} {name}")
+
+    flags = set(options(typer.main.get_command(app), "trimodal"))
+    assert ("trimodal serve", "--operator-key-file") in flags
+    secret = re.compile(r"key|password|secret|credential|header")
+    named = {flag for _, flag in flags if secret.search(flag)}
+    # Files, a number of seconds, and whether to ask for keys at all.
+    assert named == {"--operator-key-file", "--api-key-file", "--keys", "--without-keys", "--header-timeout"}

@@ -39,15 +39,15 @@ def live(server: TritonServer) -> Iterator[LiveServer]:
     one.close()
 
 
-def start(server: TritonServer, *arguments: str) -> subprocess.Popen[str]:
-    key = {"TRIMODAL_OPERATOR_KEY": server.operator_key}
+def start(server: TritonServer, *arguments: str, key: str | None = None) -> subprocess.Popen[str]:
+    environment = {"TRIMODAL_OPERATOR_KEY": key or server.operator_key}
     options = ("--url", server.grpc_url, "--model-repository", str(TEST_REPOSITORY), "--seconds", "0.2")
     return subprocess.Popen(
         [sys.executable, "-m", "trimodal.cli.app", "tune", "echo", *options, *KNOBS, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, **key, "COLUMNS": "200"},
+        env={**os.environ, **environment, "COLUMNS": "200"},
     )
 
 
@@ -93,7 +93,7 @@ def test_a_refused_load_and_a_model_that_is_gone(live: LiveServer) -> None:
 
 @pytest.mark.slow
 def test_without_the_key_it_says_what_is_missing(server: TritonServer) -> None:
-    process = start(server, "--operator-key", "wrong", "--trials", "2")
+    process = start(server, "--trials", "2", key="wrong")
     output, _ = process.communicate(timeout=BOUND)
     assert process.returncode == 1
     assert "does not let models be loaded: give its operator key" in output

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trimodal.errors import InvalidArgument
-from trimodal.gateway.errors import as_api_error
+from trimodal.gateway.errors import MESSAGE_CHARS, ApiError, as_api_error
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,8 @@ from trimodal.gateway.errors import as_api_error
 def test_the_field_is_named(message: str, param: str | None) -> None:
     error = as_api_error(InvalidArgument(message))
     assert (error.status, error.param, str(error)) == (400, param, message)
+
+
+def test_a_clients_own_words_are_repeated_in_part() -> None:
+    told = ApiError(400, f"{'a' * 10_000}: unknown parameter", param="a" * 10_000).body["error"]
+    assert len(told["message"]) == len(told["param"]) == MESSAGE_CHARS + 1

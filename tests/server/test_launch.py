@@ -5,6 +5,7 @@ import pytest
 from trimodal.server.installation import Triton
 from trimodal.server.launch import command_line
 from trimodal.server.options import ServerOptions
+from trimodal.server.process_guard import HIDDEN
 
 PORTS = {"--http-port": 8000, "--grpc-port": 8001, "--metrics-port": 8002}
 
@@ -17,7 +18,6 @@ def command(**options):
         backends=Path("/run/backends"),
         models=["llm", "vision"],
         ports=PORTS,
-        operator_key="secret",
         shm_prefix="trimodal-1-",
         trace_file=Path("/run/trace"),
     )
@@ -58,7 +58,7 @@ def test_operator_apis_are_restricted_on_both_protocols():
         (flag,) = (flag for flag in command() if flag.startswith(start))
         apis, _, header = flag.removeprefix(start).partition(":")
         assert set(apis.split(",")) == {"model-repository", "shared-memory", "trace", "logging"}
-        assert header == "trimodal-operator-key=secret"
+        assert header == f"trimodal-operator-key={HIDDEN}"
 
 
 def test_a_fraction_of_a_second_is_rounded_up():

@@ -12,6 +12,7 @@ import pytest
 
 from trimodal.errors import ServerError
 from trimodal.server import launch
+from trimodal.server.process_guard import HIDDEN
 
 # A leader with one child, like tritonserver with one stub; the child's pid goes to the log.
 SHELL = ["/bin/sh", "-c", "sleep 300 & echo $!; wait"]
@@ -21,12 +22,13 @@ SHELL = ["/bin/sh", "-c", "sleep 300 & echo $!; wait"]
 def start(tmp_path):
     with contextlib.ExitStack() as stack:
 
-        def make(command):
+        def make(command, key=""):
             run = tmp_path / "run"
             run.mkdir()
             prefix = f"trimodal-test-{os.getpid()}-"
             Path(f"/dev/shm/{prefix}region").touch()
-            child = launch.start(command, os.environ, tmp_path / "log", shm_prefix=prefix, run_directory=run)
+            places = {"shm_prefix": prefix, "run_directory": run}
+            child = launch.start(command, os.environ, tmp_path / "log", operator_key=key, **places)
             stack.callback(child.kill)
             return child
 
@@ -112,10 +114,9 @@ def test_what_cannot_be_executed(start):
 def test_a_guard_that_cannot_start(tmp_path, monkeypatch):
     monkeypatch.setattr(launch.guard, "__file__", str(tmp_path / "none.py"))
     (tmp_path / "run").mkdir()
+    places = {"shm_prefix": "trimodal-x-", "run_directory": tmp_path / "run"}
     with pytest.raises(ServerError, match="could not be started"):
-        launch.start(
-            SHELL, os.environ, tmp_path / "log", shm_prefix="trimodal-x-", run_directory=tmp_path / "run"
-        )
+        launch.start(SHELL, os.environ, tmp_path / "log", operator_key="", **places)
     assert not (tmp_path / "run").exists()
 
 
@@ -125,3 +126,60 @@ def test_guard_uses_the_standard_library_alone():
         [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=30
     )
     assert done.stdout.strip() == "False"
+
+
+# Tells its first argument, its whole command line as others see it, and what its own child inherits.
+TELLS = [
+    "/bin/sh",
+    "-c",
+    "echo $0; tr '\\0' ' ' </proc/$$/cmdline; echo; env",
+    f"--a=x,{HIDDEN}",
+    f"--b={HIDDEN}",
+]
+
+
+def told(log: Path) -> list[str]:
+    until(lambda: "PATH=" in log.read_text())
+    return log.read_text().splitlines()
+
+
+def test_the_secret_is_in_the_arguments_and_ps_shows_it_not(start, tmp_path):
+    child = start(TELLS, "the-key")
+    assert child.wait(20) == 0
+    first, line, *environment = told(tmp_path / "log")
+    assert first == "--a=x,the-key"
+    assert line.endswith(f"--a=x,{HIDDEN} --b={HIDDEN} ")
+    assert not [each for each in environment if "the-key" in each]
+
+
+def test_the_guard_has_the_secret_on_no_command_line(start):
+    child = start(["/bin/sh", "-c", "sleep 300", f"--a={HIDDEN}"], "the-key")
+    for pid in (child.pid, child.guard.pid):
+        line = Path(f"/proc/{pid}/cmdline").read_bytes()
+        assert HIDDEN.encode() in line
+        assert b"the-key" not in line
+
+
+def test_where_ptrace_is_refused_it_serves_and_says_so(tmp_path):
+    """A container's seccomp filter may refuse it."""
+    code = f"""
+import ctypes, os, struct, sys
+from pathlib import Path
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0  # no new privileges
+# A filter of BPF: system call 101 (ptrace) fails with EPERM, all others go through.
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, 101), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000)]
+filters = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in code))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code), ctypes.addressof(filters)))
+assert libc.prctl(22, 2, program, 0, 0) == 0
+from trimodal.server import launch
+from trimodal.server.process_guard import HIDDEN
+places = dict(shm_prefix="trimodal-test-refused-", run_directory=Path({str(tmp_path / "run")!r}))
+child = launch.start({TELLS!r}, os.environ, Path({str(tmp_path / "log")!r}), operator_key="the-key", **places)
+sys.exit(child.wait(20))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    warning, first, line, *_ = told(tmp_path / "log")
+    assert warning == "ptrace is not permitted here: `ps` shows the operator key to this machine's users"
+    assert first == "--a=x,the-key"
+    assert "the-key" in line

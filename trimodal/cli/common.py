@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -17,6 +19,19 @@ if TYPE_CHECKING:
 
 Url = Annotated[str, typer.Option(envvar="TRIMODAL_URL", help="host:port of the gRPC endpoint.")]
 URL = "127.0.0.1:8001"
+# A secret is never an argument: every user of the machine can read those of all processes.
+OPERATOR_KEY, API_KEY = "TRIMODAL_OPERATOR_KEY", "TRIMODAL_API_KEY"
+OperatorKeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        envvar=f"{OPERATOR_KEY}_FILE",
+        help=f"file with the key that opens Triton's repository API; or the key itself in {OPERATOR_KEY}",
+    ),
+]
+ApiKeyFile = Annotated[
+    Path | None,
+    typer.Option(envvar=f"{API_KEY}_FILE", help=f"file with an API key; or the key itself in {API_KEY}"),
+]
 # What a model writes must not steer the terminal: all control characters but newline and tab.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 Result = TypeVar("Result")
@@ -30,6 +45,19 @@ def connect(url: str, *, silence: float) -> Client:
         return Client(url, timeouts=Timeouts(silence=silence))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def read_key(file: Path | None, variable: str) -> str:
+    """The key of the file, else of the environment's variable, else nothing. Raises: SettingsError."""
+    from trimodal.errors import SettingsError
+
+    try:
+        key = file.read_text().strip() if file else os.environ.get(variable, "")
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
+    if (file and not key) or not re.fullmatch(r"[!-~]*", key):
+        raise SettingsError(f"{file or variable} has no key of printable ASCII without spaces")
+    return key
 
 
 @contextmanager

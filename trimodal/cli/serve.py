@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from trimodal.cli.common import one_sentence
+from trimodal.cli.common import OPERATOR_KEY, OperatorKeyFile, one_sentence, read_key
 from trimodal.cli.gateway import (
     CorsOrigins,
     GatewayHost,
@@ -111,9 +111,7 @@ def serve(
         min=0,
         help="trace one request in so many; 0: those of clients' traces",
     ),
-    operator_key: str | None = typer.Option(
-        None, envvar="TRIMODAL_OPERATOR_KEY", help="opens the repository API; default: a random one"
-    ),
+    operator_key_file: OperatorKeyFile = None,
     log: Path | None = typer.Option(
         None,
         envvar="TRIMODAL_LOG",
@@ -156,6 +154,7 @@ def serve(
 
     signals = Signals()
     with one_sentence("trimodal serve"), ExitStack() as stack:
+        warn_of_open_ports(host)
         options = server_options(
             profile=profile,
             model_repository=model_repository,
@@ -169,7 +168,7 @@ def serve(
             health_port=health_port,
             drain_timeout=drain_timeout,
             ready_timeout=ready_timeout,
-            operator_key=operator_key,
+            operator_key=read_key(operator_key_file, OPERATOR_KEY) or None,
             otlp=otlp,
             otlp_every=otlp_every,
             log=log,
@@ -197,6 +196,18 @@ def serve(
             typer.echo(stack.enter_context(front.serving(server, signals)))
         typer.echo("Ready. Press Ctrl-C to stop.")
         wait_for_signal(server, signals, verbose=verbose, restart=restart)
+
+
+def warn_of_open_ports(host: str) -> None:
+    """Says it where other machines can connect to Triton's own ports."""
+    from trimodal.gateway.settings import is_loopback
+
+    if not is_loopback(host):
+        typer.echo(
+            f"Triton's ports on {host} ask for no key and bound no body: "
+            "let only the gateway or deploy/haproxy reach them (docs/security.md).",
+            err=True,
+        )
 
 
 class Front:

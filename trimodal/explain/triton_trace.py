@@ -167,5 +167,5 @@ def _text(path: Path) -> str:
 
 def _why(error: Exception) -> str:
     if "restricted" in str(error):
-        return "the trace API wants the operator's key: --operator-key or TRIMODAL_OPERATOR_KEY"
+        return "the trace API wants the operator's key: TRIMODAL_OPERATOR_KEY or --operator-key-file"
     return f"Triton's trace API: {error}"

@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 # A sentence of the server begins with the field's name: "max_tokens is 0: 1 to 512 are taken".
 _FIELD = re.compile(r"(?:parameter )?'?([a-z_]+(?:\[\d+\])?(?:\.[a-z_]+)*)'?(?: is | has | holds | must |: )")
 # The assistant puts its stage in front, the model speech the one that hears for it.
+MESSAGE_CHARS = 500
 _STAGE = re.compile(r"^((heard|saw|answer|speech_recognize): )+")
 # Names of tensors → what a client of OpenAI's API called them.
 _FIELDS = dict.fromkeys(("text_input", "image", "audio", "history"), "messages") | {
@@ -70,7 +71,8 @@ class ApiError(TrimodalError):
     def body(self) -> dict[str, Any]:
         """The JSON that says it."""
         kind = _TYPES.get(self.status, "api_error")
-        return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
+        param = None if self.param is None else _shortened(self.param)
+        return {"error": {"message": _shortened(str(self)), "type": kind, "param": param, "code": self.code}}
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -79,6 +81,11 @@ class ApiError(TrimodalError):
             return {}
         seconds = max(0.0, self.retry_after_s)
         return {"retry-after": str(math.ceil(seconds)), "retry-after-ms": str(math.ceil(seconds * 1000))}
+
+
+def _shortened(text: str) -> str:
+    """A client's own words may be part of it, a megabyte of them."""
+    return text if len(text) <= MESSAGE_CHARS else f"{text[:MESSAGE_CHARS]}…"
 
 
 def unsupported(field: str, why: str) -> ApiError:

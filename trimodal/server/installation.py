@@ -133,6 +133,7 @@ def assemble(triton: Triton, directory: Path) -> tuple[Path, dict[str, str]]:
     """
     stub = triton.stub()
     environment = dict(os.environ)
+    environment.pop("TRIMODAL_OPERATOR_KEY", None)  # no model needs it
     libraries = [str(triton.libraries)] if triton.libraries else []
     backends = triton.root / "backends"
     if triton.is_wheel:

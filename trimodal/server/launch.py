@@ -33,12 +33,11 @@ def command_line(
     backends: Path,
     models: Iterable[str],
     ports: Mapping[str, int],
-    operator_key: str,
     shm_prefix: str,
     trace_file: Path,
 ) -> list[str]:
-    """The whole command. The operator key is part of it: other users of the machine can see it in `ps`."""
-    restriction = f"{RESTRICTED}:{OPERATOR_HEADER}={operator_key}"
+    """The whole command but the operator key, for which guard.HIDDEN stands."""
+    restriction = f"{RESTRICTED}:{OPERATOR_HEADER}={guard.HIDDEN}"
     command = [
         str(triton.binary),
         f"--model-repository={repository}",
@@ -134,9 +133,19 @@ class Child:
 
 
 def start(
-    command: list[str], environment: Mapping[str, str], log: Path, *, shm_prefix: str, run_directory: Path
+    command: list[str],
+    environment: Mapping[str, str],
+    log: Path,
+    *,
+    operator_key: str,
+    shm_prefix: str,
+    run_directory: Path,
 ) -> Child:
-    """Starts `command`, its output appended to `log`. Raises: ServerError when it cannot be executed."""
+    """Starts `command`, its output appended to `log`. Raises: ServerError when it cannot be executed.
+
+    Args:
+        operator_key: takes the place of guard.HIDDEN in the arguments, unseen by `ps`.
+    """
     read, write = os.pipe()
     arguments = [str(write), shm_prefix, str(run_directory), *command]
     with log.open("ab") as output:
@@ -151,6 +160,10 @@ def start(
             start_new_session=True,
         )
     os.close(write)
+    assert process.stdin
+    with contextlib.suppress(BrokenPipeError):  # it has ended already: its report is empty
+        process.stdin.write(f"{operator_key}\n".encode())
+        process.stdin.flush()
     with os.fdopen(read) as report:
         line = report.readline()
     if not line:

@@ -145,13 +145,17 @@ class TritonServer:
                 backends=backends,
                 models=[name for name in self.models if name not in last],
                 ports={flag: port for flag, port in self.ports.items() if flag != "--health-port"},
-                operator_key=self.operator_key,
                 shm_prefix=shm_prefix,
                 trace_file=run_directory / "trace",
             )
             self._reader = LogReader(self.log_path)
             self._child = launch.start(
-                command, environment, self.log_path, shm_prefix=shm_prefix, run_directory=run_directory
+                command,
+                environment,
+                self.log_path,
+                operator_key=self.operator_key,
+                shm_prefix=shm_prefix,
+                run_directory=run_directory,
             )
         except BaseException:
             process_guard.clean(shm_prefix, str(run_directory))

@@ -7,6 +7,9 @@ does too) or tritonserver does. Should the guard itself be killed, the kernel ki
 tritonserver. A stub that is busy loading would not notice its parent's death.
 
     guard.py PID_FD SHM_PREFIX RUN_DIRECTORY COMMAND…
+
+The first line on stdin is a secret. The command has it wherever its arguments have HIDDEN; who lists the
+machine's processes sees HIDDEN there.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ from pathlib import Path
 SHM = Path("/dev/shm")
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+PTRACE_TRACEME, PTRACE_PEEKDATA, PTRACE_POKEDATA, PTRACE_DETACH = 0, 2, 5, 17
 STACK = 1 << 30
+HIDDEN = "********"
 
 
 def clean(shm_prefix: str, run_directory: str) -> None:
@@ -55,20 +60,35 @@ def deepen_stack() -> None:
         resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))
 
 
-def main() -> int:
-    pid_fd, shm_prefix, run_directory, *command = sys.argv[1:]
-    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, signal.SIG_IGN)  # the launcher decides, not the terminal
-    exited, wake = os.pipe()
-    os.set_blocking(wake, False)
-    signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    signal.set_wakeup_fd(wake)
-    libc = ctypes.CDLL(None)
-    libc.prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphaned stubs come here, not to a container's idle process 1
+def read_line() -> str:
+    """The first line on stdin, and nothing after it: its end tells that the launcher is gone."""
+    line = b""
+    while not line.endswith(b"\n") and (byte := os.read(sys.stdin.fileno(), 1)):
+        line += byte
+    return line.decode().rstrip("\n")
+
+
+def load_libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_ulong, ctypes.c_ulong]
+    libc.ptrace.restype = ctypes.c_long
+    return libc
+
+
+def start(libc: ctypes.CDLL, command: list[str], secret: str, *, hide: bool, keep_out: int) -> int:
+    """Forks and executes `command`. Returns its pid, 0 where the secret cannot be hidden but is to be.
+
+    tritonserver takes its keys on the command line alone, which every user may read in /proc/PID/cmdline.
+    So they stand in the environment's memory, which only its own user may, and the arguments' pointers are
+    turned there before its first instruction. `keep_out` is a descriptor that is not the command's.
+    """
     guard = os.getpid()
+    plain = [part.replace(HIDDEN, secret) for part in command]
+    hidden = {where: part for where, part in enumerate(plain) if part != command[where]}
+    hide = hide and bool(hidden)
     child = os.fork()
     if child == 0:
-        os.close(int(pid_fd))
+        os.close(keep_out)
         os.setpgid(0, 0)
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
@@ -77,9 +97,70 @@ def main() -> int:
             os._exit(1)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         deepen_stack()
-        os.execv(command[0], command)
+        if not hide:
+            os.execv(command[0], plain)
+        if libc.ptrace(PTRACE_TRACEME, 0, 0, 0) != 0:
+            os._exit(1)
+        # An argument `--name=text` has the form of a variable.
+        os.execve(command[0], command, {**os.environ, **dict(part.split("=", 1) for part in hidden.values())})
     with contextlib.suppress(OSError):
         os.setpgid(child, child)  # whichever of the two comes first: the group exists from here on
+    if not hide:
+        return child
+    stop = os.waitid(os.P_PID, child, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    try:
+        if stop is None or stop.si_code != os.CLD_TRAPPED:
+            raise OSError("ptrace is not permitted")
+        turn_arguments(libc, child, list(hidden))
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError):
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return 0
+    return child
+
+
+def turn_arguments(libc: ctypes.CDLL, pid: int, which: list[int]) -> None:
+    """Points these arguments of a process stopped at its start to its last variables, and lets it go on."""
+
+    def call(request: int, address: int, value: int = 0) -> int:
+        ctypes.set_errno(0)
+        result: int = libc.ptrace(request, pid, address, value)
+        if ctypes.get_errno():
+            raise OSError(ctypes.get_errno(), "ptrace")
+        return result & (1 << 64) - 1
+
+    # The stack at a start: argc, the arguments' addresses, 0, those of the variables, 0, the loader's.
+    bottom = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[25])
+    arguments = bottom + 8
+    variables = end = arguments + 8 * (call(PTRACE_PEEKDATA, bottom) + 1)
+    while call(PTRACE_PEEKDATA, end):
+        end += 8
+    first = end - 8 * len(which)
+    if first <= variables:
+        raise ValueError("no variable is left to stand for those that are taken out")
+    for place, argument in zip(range(first, end, 8), which, strict=True):
+        call(PTRACE_POKEDATA, arguments + 8 * argument, call(PTRACE_PEEKDATA, place))
+        # What it starts itself does not inherit them. The list must keep its length: the loader's follows it.
+        call(PTRACE_POKEDATA, place, call(PTRACE_PEEKDATA, variables))
+    call(PTRACE_DETACH, 0)
+
+
+def main() -> int:
+    pid_fd, shm_prefix, run_directory, *command = sys.argv[1:]
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, signal.SIG_IGN)  # the launcher decides, not the terminal
+    exited, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(wake)
+    libc = load_libc()
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphaned stubs come here, not to a container's idle process 1
+    secret = read_line()
+    child = start(libc, command, secret, hide=True, keep_out=int(pid_fd))
+    if not child:
+        print("ptrace is not permitted here: `ps` shows the operator key to this machine's users", flush=True)
+        child = start(libc, command, secret, hide=False, keep_out=int(pid_fd))
     os.write(int(pid_fd), f"{child}\n".encode())
     os.close(int(pid_fd))
     while not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):

@@ -216,7 +216,9 @@ def _closed(error: InferenceServerException) -> str:
     """What the server needs before it loads models; empty: that is not the matter."""
     message = str(error.message())
     if "restricted" in message:
-        return "give its operator key (--operator-key, as `trimodal serve --operator-key KEY` has it)"
+        return (
+            "give its operator key, as `trimodal serve` has it: TRIMODAL_OPERATOR_KEY or --operator-key-file"
+        )
     if "explicit" in message:
         return "it was not started with --model-control-mode=explicit"
     return ""

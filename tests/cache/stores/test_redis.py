@@ -6,6 +6,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -387,3 +388,13 @@ def test_threads_share_a_few_connections(store: RedisStore) -> None:
         for thread in threads:
             thread.join(30)
     assert len(os.listdir("/proc/self/fd")) - before <= 16
+
+
+def test_a_password_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So neither a config file nor a command line has it, and Triton's page of the model's parameters not."""
+    monkeypatch.setenv("STORE_PASSWORD", "p@ss/word#1")
+    with closing(open_store("redis://me:${STORE_PASSWORD}@127.0.0.1:1/0", LIMITS)) as store:
+        assert isinstance(store, RedisStore)
+        assert store._client.connection_pool.connection_kwargs["password"] == "p@ss/word#1"
+    with pytest.raises(OperatorError, match="the variable NOT_SET_HERE is not set"):
+        open_store("redis://me:${NOT_SET_HERE}@127.0.0.1:1/0", LIMITS)

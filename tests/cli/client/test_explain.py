@@ -25,8 +25,9 @@ def asked(monkeypatch):
 
 
 def test_a_running_server_is_asked_with_its_key(asked, tmp_path):
+    (tmp_path / "key").write_text("secret\n")
     ended = run(
-        *("llm", "a prompt", "--url", "there:8001", "--operator-key", "secret", "--warm-up", 3),
+        *("llm", "a prompt", "--url", "there:8001", "--operator-key-file", tmp_path / "key", "--warm-up", 3),
         *("--json", tmp_path / "a.json", "--html", tmp_path / "a.html"),
     )
     assert ended.exit_code == 0, ended.output

@@ -69,7 +69,9 @@ def serving(repository: Path, folder: Path) -> Iterator[Server]:
         "--pinned-memory-pool-byte-size=0",
     ]
     log = folder.with_suffix(".log")
-    child = launch.start(command, environment, log, shm_prefix=shm_prefix, run_directory=folder)
+    child = launch.start(
+        command, environment, log, operator_key="", shm_prefix=shm_prefix, run_directory=folder
+    )
     try:
         yield Server(f"http://127.0.0.1:{chosen['--http-port']}", log)
     finally:

@@ -89,7 +89,7 @@ async def test_without_the_operator_s_key_counters_and_the_models_own_times_rema
     for question in (Question("llm", max_tokens=6), Question("vision", image=files / "red.png")):
         waterfall = await explain(question, Server(fakes.grpc_url))
         assert sum(four_parts(waterfall).values()) == pytest.approx(waterfall.total)
-        assert "--operator-key" in waterfall.notes[0]
+        assert "--operator-key-file" in waterfall.notes[0]
         assert "queue" in {one.name for one in waterfall.spans}
 
 

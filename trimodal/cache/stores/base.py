@@ -6,10 +6,13 @@ that.
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, Protocol
+from urllib.parse import quote
 
 from trimodal.cache.values import Entry, Place, StoreStats, Vector
 from trimodal.errors import OperatorError
@@ -71,19 +74,37 @@ STORES = {
 }
 
 
+def with_variables(url: str) -> str:
+    """Puts variables of the environment for `${NAME}`: Triton shows everybody a model's parameters.
+
+    Raises: OperatorError: a variable is not set.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in os.environ:
+            raise OperatorError(f"cache_store: the variable {found[1]} is not set")
+        return quote(os.environ[found[1]], safe="")
+
+    return re.sub(r"\$\{(\w+)\}", value, url)
+
+
 def open_store(url: str, limits: Limits) -> Store:
     """Opens the store at `url`: a file's path, `memory:`, `redis://host:port/0` or `qdrant+http://host:6333`.
 
-    A shared store need not be up: calls fail until it is.
+    A shared store need not be up: calls fail until it is. `${NAME}` in a URL is a variable of the
+    environment.
 
     Raises:
-        OperatorError: no such kind of store, its client is not installed, or the file cannot be used.
+        OperatorError: no such kind of store, a variable is not set, its client is not installed, or the
+            file cannot be used.
     """
     scheme = url.partition(":")[0] if ":" in url and not Path(url).is_absolute() else ""
     if scheme not in STORES:
         known = ", ".join(name for name in STORES if name)
         # The scheme alone: the rest may hold a password.
         raise OperatorError(f"cache_store '{scheme}:…': a file's path or a URL of {known} is needed")
+    if scheme not in ("", "memory"):
+        url = with_variables(url)
     try:
         store: Store = import_module(STORES[scheme]).open_store(url, limits)
         return store

@@ -11,7 +11,7 @@ import typer
 from trimodal.cli.bench.common import check_peer, check_writable, pair, run
 from trimodal.cli.bench.load import LoadOptions, lengths, mix_of, run_load, with_load
 from trimodal.cli.bench.overload import overload
-from trimodal.cli.common import one_sentence
+from trimodal.cli.common import API_KEY, ApiKeyFile, one_sentence, read_key
 
 if TYPE_CHECKING:
     from trimodal.audio.values import PolicyName
@@ -42,7 +42,7 @@ def llm(
     peer_dtype: list[str] = typer.Option(["bfloat16", "float32"], help="Of the peer's weights; repeatable."),
     peer_checkpoint: Path | None = typer.Option(None, help="Other than the artefact's manifest names."),
     http: bool = typer.Option(False, help="Load test over HTTP's generate_stream, not gRPC."),
-    api_key: str = typer.Option("", envvar="TRIMODAL_API_KEY", help="For an --url of OpenAI's API."),
+    api_key_file: ApiKeyFile = None,
     ignore_eos: bool = typer.Option(False, help="Ask servers that know it for answers of full length."),
     shared_prefix: str = typer.Option("", help="SHARE:TOKENS: so many prompts begin alike, as 0.5:400."),
     cancel_share: float = typer.Option(0.0, min=0, max=1, help="Of requests that the client leaves."),
@@ -78,6 +78,7 @@ def llm(
             raise typer.BadParameter("a load test takes one --prompt-tokens, and no --versus or --prefix")
         with one_sentence("bench"):
             load_plan = load.plan(streams)
+            key = read_key(api_key_file, API_KEY)
             mix = mix_of(load, prompt_lengths[0], answer_lengths, shared_prefix, cancel_share, prompts)
         wanted = LlmDrive(
             mix,
@@ -86,7 +87,7 @@ def llm(
             peer_checkpoint,
             ignore_eos,
         )
-        more = {"http": http, "key": api_key, "changes": {"llm": changes}}
+        more = {"http": http, "key": key, "changes": {"llm": changes}}
         run_load("llm", load, load_plan, lambda drive: drive_llm(drive, wanted), json_, **more)
         return
     if any(one.kind != "fixed" for one in (*prompt_lengths, answer_lengths)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from trimodal.cli.bench.common import check_writable
-from trimodal.cli.common import one_sentence, run
+from trimodal.cli.common import OPERATOR_KEY, OperatorKeyFile, one_sentence, read_key, run
 
 if TYPE_CHECKING:
     from trimodal.explain.values import Waterfall
@@ -27,9 +27,7 @@ def explain(
     url: str | None = typer.Option(
         None, help="host:port of a running server's gRPC endpoint; default: one is started for this."
     ),
-    operator_key: str = typer.Option(
-        "", envvar="TRIMODAL_OPERATOR_KEY", help="Of that server: lets Triton's own trace be used."
-    ),
+    operator_key_file: OperatorKeyFile = None,
     warm_up: int = typer.Option(1, min=0, max=100, help="Requests before, which do not count."),
     profile: str = typer.Option("cpu", envvar="TRIMODAL_PROFILE", help="Of the server that is started."),
     set_: list[str] = typer.Option(
@@ -60,7 +58,9 @@ def explain(
 
     async def main() -> Waterfall:
         if url:
-            return await explain(question, Server(url, operator_key, timeout), warm_up=warm_up)
+            return await explain(
+                question, Server(url, read_key(operator_key_file, OPERATOR_KEY), timeout), warm_up=warm_up
+            )
         async with started(OwnServer(parse_profile(profile), parse_changes(set_)), question) as server:
             return await explain(question, replace(server, timeout=timeout), warm_up=warm_up)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from trimodal.cli.common import one_sentence
+from trimodal.cli.common import API_KEY, ApiKeyFile, one_sentence, read_key
 
 
 def top(
@@ -17,9 +17,7 @@ def top(
     gateway: str | None = typer.Option(
         None, "--gateway", help="host:port or URL of a gateway: its requests too, and which models answer"
     ),
-    key: str = typer.Option(
-        "", "--key", envvar="TRIMODAL_API_KEY", help="an operator's API key, for a gateway that asks for keys"
-    ),
+    api_key_file: ApiKeyFile = None,
     server: str | None = typer.Option(
         None, "--server", help="Triton's HTTP endpoint, asked for readiness; default: port 8000 beside --url"
     ),
@@ -45,7 +43,7 @@ def top(
         beside = f"[{host}]:8000" if ":" in host else f"{host}:8000"
         view = Top(
             target("server", url),
-            target("gateway", gateway, key) if gateway else None,
+            target("gateway", gateway, read_key(api_key_file, API_KEY)) if gateway else None,
             ready_over_http(server or beside),
         )
         console = Console(highlight=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trimodal.cli.common import one_sentence
+from trimodal.cli.common import OPERATOR_KEY, OperatorKeyFile, one_sentence, read_key
 from trimodal.cli.serve import Changes, Engines, ProfileName, Repository, server_options
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ def tune(
     samples: Path = typer.Option("build/demo/speech/samples", help="speech: recordings, with samples.json."),
     pace: float = typer.Option(1.0, min=0, max=64, help="speech: 1 as it was spoken; 0 as fast as it goes."),
     url: str = typer.Option("", help="host:port (gRPC) of a server that runs; default: one is started."),
-    operator_key: str = typer.Option(
-        "", envvar="TRIMODAL_OPERATOR_KEY", help="Of that server: it opens the repository API."
-    ),
+    operator_key_file: OperatorKeyFile = None,
     profile: ProfileName = "cpu",
     model_repository: Repository = None,
     engines: Engines = None,
@@ -111,7 +109,7 @@ def tune(
             only=only,
             seconds=seconds,
             url=url,
-            operator_key=operator_key,
+            operator_key=read_key(operator_key_file, OPERATOR_KEY),
         )
         if list_knobs:
             _list(plan)
