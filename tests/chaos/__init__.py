@@ -2,7 +2,6 @@
 
 served            one `trimodal serve --gateway` and its processes
 operations, load  what clients ask all the time, and what became of each request
-judge             how a fault is judged, as one row of the table
-faults/           the faults
-vanish            clients that vanish
+judge, table      how a fault is judged, as one row of the table
+faults/           the faults: under load (base.Fault), or with servers of their own
 """

@@ -8,6 +8,7 @@ import dataclasses
 import json
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 
 from tests.chaos import catalogue, table
@@ -21,22 +22,27 @@ def main() -> int:
     parser.add_argument("faults", nargs="*", metavar="FAULT", help="as --list names them; a prefix will do")
     parser.add_argument("--list", action="store_true", help="the names, and nothing else")
     parser.add_argument("--real", action="store_true", help="the demo engines in place of fakes")
+    parser.add_argument("--count", type=int, default=catalogue.VANISHING, help="clients that vanish")
     parser.add_argument("--json", type=Path, help="write the rows there, too")
     given = parser.parse_args()
+    faults = catalogue.faults(given.count)
     chosen = catalogue.named(given.faults)
     if given.list or not chosen:
-        print("\n".join(catalogue.FAULTS))
+        print("\n".join(faults))
         return 0 if given.list else 2
     rows: list[Row] = []
     print(table.HEAD)
     for name in chosen:
         with tempfile.TemporaryDirectory(prefix="trimodal-chaos-") as directory:
             try:
-                row = asyncio.run(catalogue.FAULTS[name](Path(directory), given.real))
+                row = asyncio.run(faults[name](Path(directory), given.real))
             except CannotBeMade as error:
                 row = Row(name, saw=f"not made: {error}")
             except Gone as error:
                 row = Row(name, missed=[f"the server did not start: {str(error)[-400:]}"])
+            except Exception as error:  # the others are made all the same
+                traceback.print_exc()
+                row = Row(name, missed=[f"{type(error).__name__}: {error}"])
         rows.append(row)
         print(table.line(row), flush=True)
     if given.json:

@@ -9,12 +9,12 @@ from tests.chaos.faults.base import Fault
 from tests.chaos.faults.connections import IdleConnections, SlowReaders
 from tests.chaos.faults.outside import ClockJump, FrozenRedis
 from tests.chaos.faults.processes import HARMS, Kill, Stop
+from tests.chaos.faults.repositories import BUILT, changes_while_loading, corrupt
 from tests.chaos.faults.resources import FullDisk, FullSharedMemory, OutOfDescriptors, OutOfMemory
+from tests.chaos.faults.storms import storm
+from tests.chaos.faults.vanish import vanish
 from tests.chaos.judge import Row
-from tests.chaos.repositories import BUILT, changes_while_loading, corrupt
-from tests.chaos.storms import storm
 from tests.chaos.under_load import under_load
-from tests.chaos.vanish import vanish
 
 VANISHING = 10_000
 # Makes it in a server of its own; the flag: on the demo engines.
@@ -28,7 +28,8 @@ def _loaded(make: Callable[[], Fault]) -> Make:
     return run
 
 
-def _all() -> dict[str, Make]:
+def faults(vanishing: int = VANISHING) -> dict[str, Make]:
+    """Name → fault, in the order of the table. `vanishing`: clients that vanish."""
     loaded: list[Callable[[], Fault]] = []
     for part in HARMS:
         loaded.append(lambda part=part: Kill(part))
@@ -48,7 +49,7 @@ def _all() -> dict[str, Make]:
     for artefact in BUILT:
         found[f"corrupt-{artefact.partition('/')[0]}"] = _of(corrupt, artefact)
     found["repository-changed"] = _of(changes_while_loading)
-    found["vanish"] = _of(vanish, VANISHING)
+    found["vanish"] = _of(vanish, vanishing)
     return found
 
 
@@ -61,11 +62,6 @@ def _of(make: Callable[..., Awaitable[Row]], *arguments: object) -> Make:
     return run
 
 
-FAULTS = _all()
-
-
 def named(prefixes: Sequence[str]) -> list[str]:
     """The faults of which a name begins so; all without prefixes."""
-    if not prefixes:
-        return list(FAULTS)
-    return [name for name in FAULTS if any(name.startswith(prefix) for prefix in prefixes)]
+    return [name for name in faults() if any(map(name.startswith, prefixes or [""]))]

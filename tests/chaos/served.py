@@ -83,7 +83,8 @@ class Served:
                 command += ["--set", f"{model}.{name}={value}"]
         self.temporary = directory / "tmp"
         self.temporary.mkdir(exist_ok=True)
-        self._out = (directory / "out").open("a+")
+        self._file = directory / f"out-{len(list(directory.glob('out-*')))}"
+        self._out = self._file.open("w")
         self.process = subprocess.Popen(
             [*prefix, *command, *arguments],
             stdin=subprocess.DEVNULL,
@@ -117,7 +118,7 @@ class Served:
 
     @property
     def output(self) -> str:
-        return (self.directory / "out").read_text()
+        return self._file.read_text()
 
     def wait_ready(self) -> None:
         """Raises: Gone."""

@@ -1,7 +1,7 @@
 """Moves the wall clock of every Python process that has this folder on its PYTHONPATH.
 
-By as many seconds as the file says that $CHAOS_CLOCK names. Monotonic clocks stay as they are, as they do when
-an operator or NTP sets a machine's clock.
+By as many seconds as the file says that $CHAOS_CLOCK names. Monotonic clocks stay as they are, as they do
+when an operator or NTP sets a machine's clock.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ CLOCK = Path(__file__).parents[1] / "clock"
 class ClockJump(Fault):
     """The wall clock jumps, and back: stored answers have ages by it.
 
-    In all Python processes. tritonserver itself is not reached: libfaketime, which would, makes Python's sleep
-    fail (0.9.10, EINVAL); its waits are on the steady clock.
+    In all Python processes. tritonserver itself is not reached: libfaketime, which would, makes Python's
+    sleep fail (0.9.10, EINVAL).
     """
 
     holds_s = 3.0

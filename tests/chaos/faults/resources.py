@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import re
 import resource
@@ -90,11 +91,12 @@ class OutOfDescriptors(Fault):
 
     def inject(self, served: Served) -> None:
         self._pid = served.pid(self.part)
-        highest = max(map(int, os.listdir(f"/proc/{self._pid}/fd")))
-        self._was = limit(self._pid, resource.RLIMIT_NOFILE, highest + 1)
+        taken = set(map(int, os.listdir(f"/proc/{self._pid}/fd")))
+        free = next(number for number in itertools.count() if number not in taken)
+        self._was = limit(self._pid, resource.RLIMIT_NOFILE, free)
 
     def heal(self, served: Served) -> None:
-        if served.alive():
+        with contextlib.suppress(ProcessLookupError):  # it died of it
             limit(self._pid, resource.RLIMIT_NOFILE, self._was)
 
 

@@ -41,7 +41,7 @@ SEEN = [{"type": "image_url", "image_url": {"url": IMAGE}}, {"type": "text", "te
 class Crowd:
     """Clients of one server that vanish; which way each takes is drawn by the seed."""
 
-    def __init__(self, served: Served, asked: Clients, seed: int) -> None:
+    def __init__(self, served: Served, asked: Clients, seed: int, *, drops: bool) -> None:
         self._served, self._client, self._rng = served, asked.client, random.Random(seed)
         chat, question = "/v1/chat/completions", {**CHAT, "model": "assistant"}
         question["messages"] = [{"role": "user", "content": SEEN}]
@@ -49,9 +49,11 @@ class Crowd:
         self._ways: dict[str, list[Callable[[], Awaitable[None]]]] = {
             "llm": [self._cancelled_text, self._closed_text, self._over_http(CHAT, chat)],
             "vision": [self._cancelled_picture, picture],
-            "speech": [self._left_speech, self._cancelled_speech, self._dropped_speech],
+            "speech": [self._left_speech, self._cancelled_speech],
             "assistant": [self._cancelled_question, self._over_http(question, chat)],
         }
+        if drops:
+            self._ways["speech"].append(self._dropped_speech)
         self.told: Counter[str] = Counter()
 
     async def vanish(self, each: int) -> None:
@@ -158,14 +160,14 @@ async def vanish(count: int, directory: Path, *, real: bool = False, seed: int =
         await asyncio.to_thread(served.kill)
 
 
-async def vanish_in(served: Served, count: int, seed: int = 15) -> Row:
-    """`count` clients in all, of a server that runs on."""
+async def vanish_in(served: Served, count: int, seed: int = 15, *, drops: bool = True) -> Row:
+    """`count` clients in all, of a server that runs on. `drops`: also streams of speech without an end."""
     row = Row(f"vanish-{count}")
     async with clients(served.url, served.gateway) as asked:
         load = Load(asked)
         await load.learn()
         before = descriptors(served)
-        crowd = Crowd(served, asked, seed)
+        crowd = Crowd(served, asked, seed, drops=drops)
         began = time.monotonic()
         await crowd.vanish(count // 4)
         took = time.monotonic() - began
