@@ -213,6 +213,8 @@ class TritonServer:
         if self._child and self.alive and limit > 0:
             cut = drain(self.api, callers(self.models), limit, stop=hurry)
             if not cut and not hurry():
+                # Triton (2.51) looks once a second whether HTTP connections are left; ours was just closed.
+                time.sleep(_POLL)
                 self._child.terminate()
                 self._child.wait(1.5)
         self.kill()
