@@ -150,6 +150,7 @@ def serve(
 
     signals = Signals()
     with one_sentence("trimodal serve"), ExitStack() as stack:
+        stack.callback(signals.ignore)
         options = server_options(
             profile=profile,
             model_repository=model_repository,
