@@ -6,7 +6,7 @@ from tritonclient.grpc import model_config_pb2
 
 from tests.server.artefacts import add_model, python_model
 from trimodal.errors import ServerError
-from trimodal.repository import Model, loaded_last, model_names, read_model, select_models, waves
+from trimodal.repository import Model, callers, loaded_last, model_names, read_model, select_models
 
 PYTHON = 'name: "{name}" backend: "python" instance_group [{{ count: {count} }}]'
 STEPS = '{ model_name: "a" }, { model_name: "b" }'
@@ -136,10 +136,13 @@ def test_models_go_after_those_that_call_them():
 
     speech = model("speech", recognizer="speech_recognize", engine="llm")
     models = [model("speech_recognize"), model("llm", engine="fake"), speech]
-    assert waves({one.name: one for one in models}) == [["llm", "speech"], ["speech_recognize"]]
+    assert callers({one.name: one for one in models}) == {
+        "llm": set(),
+        "speech": set(),
+        "speech_recognize": {"speech"},
+    }
     rings = [model("a", recognizer="b"), model("b", recognizer="a")]
-    assert waves({one.name: one for one in rings}) == [["a", "b"]]
-    assert waves({}) == []
+    assert callers({one.name: one for one in rings}) == {"a": {"b"}, "b": {"a"}}
 
 
 def test_what_takes_the_rest_of_a_gpu_is_loaded_last_and_then_its_callers(tmp_path):

@@ -153,16 +153,12 @@ def select_models(repository: Path, wanted: Iterable[str], profile: str) -> dict
     return models
 
 
-def waves(models: Mapping[str, Model]) -> list[list[str]]:
-    """The order in which models may go: each after all those that call it."""
-    left, order = dict(models), []
-    while left:
-        called = {name for model in left.values() for name in model.calls if name != model.name}
-        wave = sorted(name for name in left if name not in called) or sorted(left)
-        order.append(wave)
-        for name in wave:
-            del left[name]
-    return order
+def callers(models: Mapping[str, Model]) -> dict[str, frozenset[str]]:
+    """Model → those that call it, and so have to go before it."""
+    return {
+        name: frozenset(one for one, model in models.items() if name in model.calls and one != name)
+        for name in models
+    }
 
 
 def loaded_last(models: Mapping[str, Model]) -> list[str]:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from trimodal.server.admin import Api, LoadsInTurn
+from trimodal.server import admin
+from trimodal.server.admin import Api, LoadsInTurn, drain
 from trimodal.server.launch import OPERATOR_HEADER
 from trimodal.server.ports import choose
 
@@ -100,3 +101,56 @@ def test_models_are_loaded_in_turn_with_the_operator_key(triton, models, asked, 
     assert triton.asked == [(f"/v2/repository/models/{name}/load", "key") for name in asked]
     assert loads.failure.startswith(failure)
     assert bool(loads.failure) == bool(failure)
+
+
+class Played(Api):
+    """Models that are gone so many looks after their unload, and gauges that are at zero after so many."""
+
+    looks: dict[str, int]
+    gauges: dict[str, int]
+    order: list[tuple[str, list[str]]]  # model, and those that were not gone yet when it was told to go
+
+    def __init__(self, looks: dict[str, int], gauges: dict[str, int]) -> None:
+        super().__init__("127.0.0.1", 1, 1, "key")
+        vars(self).update(looks=looks, gauges=gauges, order=[])
+
+    def unload(self, model: str) -> None:
+        self.order.append((model, sorted(name for name, _ in self.order if self.looks[name] > 0)))
+
+    def states(self) -> dict[str, tuple[str, str]]:
+        for name, _ in self.order:
+            self.looks[name] -= 1
+        return {name: ("UNLOADING" if left > 0 else "UNAVAILABLE", "") for name, left in self.looks.items()}
+
+    def in_flight(self) -> dict[str, float]:
+        for name, _ in self.order:
+            if name in self.gauges:
+                self.gauges[name] -= 1
+        return {name: float(max(0, left)) for name, left in self.gauges.items()}
+
+
+NONE: frozenset[str] = frozenset()
+
+
+def test_a_model_goes_as_soon_as_its_callers_are_idle(monkeypatch):
+    monkeypatch.setattr(admin, "_POLL", 0.0)
+    api = Played({"speech": 50, "recognize": 20, "vision": 60}, {"speech": 2})
+    callers = {"speech": NONE, "vision": NONE, "recognize": frozenset({"speech"})}
+    assert drain(api, callers, 10.0, stop=lambda: False) == []
+    # The recogniser went while the pictures, which do not need it, and the idle caller still unloaded.
+    assert api.order == [("speech", []), ("vision", ["speech"]), ("recognize", ["speech", "vision"])]
+
+
+def test_a_caller_that_is_busy_at_the_limit_keeps_what_it_calls(monkeypatch):
+    monkeypatch.setattr(admin, "_POLL", 0.001)
+    api = Played({"speech": 10**6, "recognize": 1}, {"speech": 10**6})
+    callers = {"speech": NONE, "recognize": frozenset({"speech"})}
+    assert drain(api, callers, 0.02, stop=lambda: False) == ["recognize", "speech"]
+    assert [name for name, _ in api.order] == ["speech"]
+
+
+def test_models_that_call_each_other_go_together(monkeypatch):
+    monkeypatch.setattr(admin, "_POLL", 0.0)
+    api = Played({"a": 2, "b": 2}, {})
+    assert drain(api, {"a": frozenset("b"), "b": frozenset("a")}, 10.0, stop=lambda: False) == []
+    assert [name for name, _ in api.order] == ["a", "b"]

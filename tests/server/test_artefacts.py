@@ -246,3 +246,17 @@ def test_labels_that_a_model_only_reads_are_checked(tmp_path):
     check_artefacts([model(tmp_path, "vision_rank")], [])
     (tmp_path / "vision_classify" / "1" / "tensorrt-fp16" / "labels.json").write_text('["cat"]')
     assert "labels.json: 2 strings wanted" in refusal(tmp_path, "vision_rank")
+
+
+def test_a_file_with_a_flipped_byte_is_refused_by_name_once(tmp_path):
+    artefact = plan(tmp_path)
+    rank = python_model("vision_rank", classifier="../../vision_classify/1/tensorrt-fp16")
+    add_model(tmp_path, rank)
+    models = [model(tmp_path, name) for name in ("vision_classify", "vision_rank")]
+    check_artefacts(models, [H200])
+    file = artefact / "model.plan"
+    file.write_bytes(bytes([file.read_bytes()[0] ^ 1]) + file.read_bytes()[1:])
+    with pytest.raises(ServerError) as refused:
+        check_artefacts(models, [H200])
+    (line,) = str(refused.value).splitlines()
+    assert f"{file} is not the file that was built: build again with: " in line

@@ -78,6 +78,12 @@ def stop_after(looks):
         ("no room", TritonError.UNAVAILABLE, Unavailable, "no room"),
         ("images are bad", TritonError.INTERNAL, InternalError, "images are bad"),
         (
+            "Stub process 'vision_rank_0_0' is not healthy.",
+            TritonError.INTERNAL,
+            Unavailable,
+            "the process of model 'vision_rank' died: it is loaded again; retry after 2 s",
+        ),
+        (
             "Model llm - Error when running inference: Failed for execute the inference request. "
             "Model 'llm' is not ready.",
             TritonError.INTERNAL,

@@ -155,6 +155,7 @@ def serve(
     signals = Signals()
     with one_sentence("trimodal serve"), ExitStack() as stack:
         warn_of_open_ports(host)
+        stack.callback(signals.ignore)
         options = server_options(
             profile=profile,
             model_repository=model_repository,

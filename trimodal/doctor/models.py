@@ -10,8 +10,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from trimodal.doctor.values import Check, Group, size
-from trimodal.errors import ArtefactError, OperatorError, SettingsError
-from trimodal.manifest import MANIFEST, Manifest, sha256
+from trimodal.errors import OperatorError, SettingsError
+from trimodal.manifest import MANIFEST, Manifest, check_files
 from trimodal.repository import Model
 from trimodal.runtimes.gpu_device import Gpu
 from trimodal.server.artefacts import Artefact, artefacts_of, check_artefact
@@ -103,7 +103,7 @@ def _built(artefact: Artefact, gpus: Sequence[Gpu] | None, deep: bool) -> str:
     if artefact.runtime is None:
         return f"reads {artefact.place}"
     if deep:
-        _check_files(artefact.directory, manifest)
+        check_files(artefact.directory, manifest)
     built = [
         f"{artefact.directory.name} of {manifest.source}",
         size(_size(artefact.directory)),
@@ -115,14 +115,6 @@ def _built(artefact: Artefact, gpus: Sequence[Gpu] | None, deep: bool) -> str:
     if deep:
         built.append(f"{len(manifest.files)} files as they were built")
     return ", ".join(built)
-
-
-def _check_files(directory: Path, manifest: Manifest) -> None:
-    for name, expected in manifest.files.items():
-        if sha256(directory / name) != expected:
-            raise ArtefactError(
-                f"{directory / name} is not the file that was built: build again with: {manifest.command}"
-            )
 
 
 def _without_engine(model: Model) -> str:

@@ -7,7 +7,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trimodal.server.launch import OPERATOR_HEADER
@@ -19,39 +19,43 @@ _PORT_SECONDS = 10.0
 _IDLE_LOOKS = 3  # in a row: the last response may still be on its way out
 
 
-def drain(api: Api, waves: Sequence[Iterable[str]], limit: float, *, stop: Callable[[], bool]) -> list[str]:
+def drain(
+    api: Api, callers: Mapping[str, frozenset[str]], limit: float, *, stop: Callable[[], bool]
+) -> list[str]:
     """Refuses new requests and waits up to `limit` seconds, or until `stop()`, for the running ones.
 
-    The models of a wave go when the wave before has no requests. Returns those that still had requests.
+    A model goes as soon as those that call it have no requests: an unload takes Triton 1.3 s, also an idle
+    model's. Returns those that still had requests, or were not unloaded yet.
     """
     deadline = time.monotonic() + limit
-    running: set[str] = set()
+    waiting, running = set(callers), set[str]()
+    idle_looks = dict.fromkeys(callers, 0)
     try:
-        for wave in waves:
-            running |= set(wave)
-            _drain_wave(api, running, deadline, stop)
+        while (waiting or running) and not stop():
+            free = {name for name in waiting if not callers[name] & (waiting | running)}
+            if not (free or running):  # they call each other
+                free = set(waiting)
+            for name in sorted(free):
+                api.unload(name)
+            waiting, running = waiting - free, running | free
+            running -= _ended(api, running, idle_looks)
+            if running and time.monotonic() > deadline:
+                break
+            if running:
+                time.sleep(_POLL)
     except (OSError, http.client.HTTPException):
         pass  # the server is going down by itself: the caller sees to it
-    return sorted(running)
+    return sorted(waiting | running)
 
 
-def _drain_wave(api: Api, running: set[str], deadline: float, stop: Callable[[], bool]) -> None:
-    """Unloads the models `running` and takes those out of it that came to their end."""
-    idle_looks = dict.fromkeys(running, 0)
-    for name in sorted(running):
-        api.unload(name)
-    while running and not stop():
-        states = api.states()
-        flying = api.in_flight()
-        for name in sorted(running):
-            idle = flying.get(name) == 0
-            idle_looks[name] = idle_looks[name] + 1 if idle else 0
-            if states.get(name, ("UNAVAILABLE", ""))[0] == "UNAVAILABLE" or idle_looks[name] >= _IDLE_LOOKS:
-                running.discard(name)
-        if running and time.monotonic() > deadline:
-            break
-        if running:
-            time.sleep(_POLL)
+def _ended(api: Api, running: Iterable[str], idle_looks: dict[str, int]) -> set[str]:
+    """The models that came to their end: unloaded, or without requests for a while."""
+    states, flying, ended = api.states(), api.in_flight(), set()
+    for name in running:
+        idle_looks[name] = idle_looks[name] + 1 if flying.get(name) == 0 else 0
+        if states.get(name, ("UNAVAILABLE", ""))[0] == "UNAVAILABLE" or idle_looks[name] >= _IDLE_LOOKS:
+            ended.add(name)
+    return ended
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from trimodal.server.supervision.backoff import Backoff
 from trimodal.server.supervision.service_manager import ServiceManager
 
 _POLL = 0.2  # seconds
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def loading(server: TritonServer) -> str:
@@ -69,12 +70,20 @@ class Signals:
     def __init__(self) -> None:
         self.count = 0
         self.first = 0.0  # when it came, by the monotonic clock
-        for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for name in _ENDING:
             signal.signal(name, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
         self.first = self.first or time.monotonic()
+
+    def ignore(self) -> None:
+        """From now on they change nothing: the process is about to end, with the status that it has.
+
+        Python gives its handlers back while it ends; one more SIGTERM then made the status -15.
+        """
+        for name in _ENDING:
+            signal.signal(name, signal.SIG_IGN)
 
     def once(self) -> bool:
         return self.count >= 1

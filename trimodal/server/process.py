@@ -18,7 +18,7 @@ from pathlib import Path
 from trimodal import logs
 from trimodal.errors import ServerError
 from trimodal.paths import ADDRESS_VARIABLE, cache_directory
-from trimodal.repository import Model, loaded_last, select_models, waves
+from trimodal.repository import Model, callers, loaded_last, select_models
 from trimodal.server import launch, ports, preflight, process_guard
 from trimodal.server.admin import Api, LoadsInTurn, drain
 from trimodal.server.installation import Triton, assemble, find_triton
@@ -226,8 +226,10 @@ class TritonServer:
         if self._supervisor:
             self._supervisor.drain()
         if self._child and self.alive and limit > 0:
-            cut = drain(self.api, waves(self.models), limit, stop=hurry)
+            cut = drain(self.api, callers(self.models), limit, stop=hurry)
             if not cut and not hurry():
+                # Triton (2.51) looks once a second whether HTTP connections are left; ours was just closed.
+                time.sleep(_POLL)
                 self._child.terminate()
                 self._child.wait(1.5)
         self.kill()

@@ -42,6 +42,8 @@ _CODED = re.compile(rf"({'|'.join(_KINDS)}): (.*)", re.DOTALL)
 _PREAMBLE = re.compile(r"^(?:\[request id: [^\]]*\] |in ensemble '[^']*', )*")
 # Triton 2.51 hands an error of the others on without its code: they are told apart by how they begin.
 _NOT_READY = re.compile(r"Model '?(\S+?)'? .*is not (?:ready|found)|Model '?(\S+?)'? is not (?:ready|found)")
+_DIED = re.compile(r"Stub process '(\S+)_\d+_\d+' is not healthy")
+_RETRY_S = 2.0  # a model is mostly loaded again by then
 _FIELD = re.compile(r"(\w+)(\[\d+\])?[: ]")
 _BEGINNINGS: tuple[tuple[re.Pattern[str], type[RequestError]], ...] = (
     (re.compile(r"speech: |speech is being unloaded"), Unavailable),
@@ -88,6 +90,8 @@ def called_error(pb_utils: Any, error: Any, fields: Collection[str]) -> RequestE
         return _KINDS[coded[1]](coded[2])
     if found := _NOT_READY.search(told):
         return Unavailable(f"the model '{(found[1] or found[2])}' is not ready; try again later")
+    if died := _DIED.search(told):
+        return Unavailable(f"the process of model '{died[1]}' died: it is loaded again", _RETRY_S)
     if (field := _FIELD.match(told)) and field[1] in fields:
         return InvalidArgument(told)
     for beginning, kind in _BEGINNINGS:

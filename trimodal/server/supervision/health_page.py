@@ -64,6 +64,7 @@ class HealthServer:
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
+            request_queue_size = 1024  # of the 5 by default a burst of idle clients leaves none to a probe
             address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
             def handle_error(self, *_: object) -> None:
