@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from trimodal.errors import InvalidArgument
-from trimodal.gateway.errors import as_api_error
+from trimodal.gateway.errors import ApiError, as_api_error
+
+
+def test_names_that_a_client_chose_are_not_echoed_at_any_length() -> None:
+    error = ApiError(400, f"{'x' * 70_000}: unknown parameter", param="x" * 70_000)
+    assert len(str(error)) == 1000
+    assert error.param is not None
+    assert len(error.param) == 200
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,12 @@ from fastapi.exceptions import RequestValidationError
 
 from trimodal.client.errors import ModelNotFound, Timeout, TransportError
 from trimodal.errors import Cancelled, InvalidArgument, RequestError, TrimodalError, Unavailable
+from trimodal.settings import shorten
 
 logger = logging.getLogger(__name__)
+
+# An answer quotes names that the client chose: of fields, models, paths, as long as it liked.
+_MOST_MESSAGE, _MOST_PARAM = 1000, 200
 
 # A sentence of the server begins with the field's name: "max_tokens is 0: 1 to 512 are taken".
 _FIELD = re.compile(r"(?:parameter )?'?([a-z_]+(?:\[\d+\])?(?:\.[a-z_]+)*)'?(?: is | has | holds | must |: )")
@@ -60,9 +64,9 @@ class ApiError(TrimodalError):
         code: str | None = None,
         retry_after_s: float | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(shorten(message, _MOST_MESSAGE))
         self.status = status
-        self.param = param
+        self.param = param and shorten(param, _MOST_PARAM)
         self.code = code
         self.retry_after_s = retry_after_s
 
