@@ -102,14 +102,16 @@ def _jpeg(data: bytes, size: tuple[int, int], at_least: int) -> NDArray[np.uint8
     """
     scale = next((each for each in (8, 4, 2) if at_least and min(size) // each >= at_least), 1)
     width, height = (-(-side // scale) for side in size)
+    sizes = {"min_height": height, "min_width": width}
     try:
-        return simplejpeg.decode_jpeg(data, "RGB", min_height=height, min_width=width)
+        pixels: NDArray[np.uint8] = simplejpeg.decode_jpeg(data, "RGB", **sizes)
     except ValueError as error:
         # The last warning of several; those before it come up when there are no bytes too many.
         if not (found := _TOO_MANY.search(str(error))):
             raise
         tidied = tidied_jpeg(data, int(found[1]) if found[2] == "d9" else 0)
-        return simplejpeg.decode_jpeg(tidied, "RGB", min_height=height, min_width=width)
+        pixels = simplejpeg.decode_jpeg(tidied, "RGB", **sizes)
+    return pixels
 
 
 def _exif(info: dict[Any, Any]) -> bytes:
