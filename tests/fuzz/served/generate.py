@@ -123,7 +123,15 @@ def _raw(choices: Choices) -> Request:
 
 
 def _stream(choices: Choices) -> Request:
-    messages = [_message(choices, choices.pick(("llm", *_MODELS))) for _ in range(choices.pick((1, 1, 2, 4)))]
+    """One request in a stream, or several to a model that is not decoupled.
+
+    Answers of a decoupled model beside others in one stream end Triton 2.51 (docs/limitations.md).
+    """
+    model = choices.pick(_MODELS)
+    count = 1 if model == "llm" else choices.pick((1, 2, 4))
+    messages = [_message(choices, model) for _ in range(count)]
+    for message in messages[: count if count > 1 else 0]:
+        message.model_name = model
     sent = [one.SerializeToString() for one in messages]
     if choices.chance(5):
         sent[-1] = spoil_bytes(choices, sent[-1])

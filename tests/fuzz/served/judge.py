@@ -86,10 +86,11 @@ _UNREADABLE = re.compile(
 
 @dataclass
 class Judge:
-    """Counts what came back, and keeps what must not have."""
+    """Counts what came back, and keeps what must not have; `running`: what has no end yet, by number."""
 
     answers: Counter[str] = field(default_factory=Counter)
     findings: list[str] = field(default_factory=list)
+    running: dict[int, str] = field(default_factory=dict)
 
     def judge(self, number: int, surface: str, answer: Answer, about: str) -> None:
         self.answers[f"{surface}: {answer.status}"] += 1

@@ -83,7 +83,10 @@ async def fuzz(
 async def _worker(wire: Wire, numbers: Iterator[int], judge: Judge) -> None:
     for number in numbers:
         asked = request(number)
-        judge.judge(number, asked.surface, await asked.send(wire), asked.about)
+        judge.running[number] = asked.about
+        answer = await asked.send(wire)
+        del judge.running[number]
+        judge.judge(number, asked.surface, answer, asked.about)
 
 
 def idle(metrics: str) -> dict[str, float]:
@@ -162,9 +165,15 @@ def main(count: int, first: int, seconds: float) -> int:
             asyncio.run(fuzz(stack, first, count, judge, pid, before, begun + seconds))
         except Exception as error:
             judge.findings.append(f"{type(error).__name__}: {error}")
+            judge.findings += [
+                f"under way then: request {number} {about}" for number, about in judge.running.items()
+            ]
         taken = time.monotonic() - begun
-        if left := idle(stack.metrics):
-            judge.findings.append(f"not zero on an idle server: {left}")
+        try:
+            if left := idle(stack.metrics):
+                judge.findings.append(f"not zero on an idle server: {left}")
+        except OSError as error:
+            judge.findings.append(f"the server is gone: {error}")
         after = usage(pid)
     sent = sum(judge.answers.values())
     last = first + sent - 1

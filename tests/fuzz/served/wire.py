@@ -146,7 +146,7 @@ async def _exchange(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes, whole: bool
 ) -> bytes:
     received = b""
-    with suppress(ConnectionResetError, BrokenPipeError):
+    with suppress(OSError):  # the server has ended the connection
         writer.write(request)
         await writer.drain()
         if not whole:
