@@ -175,3 +175,11 @@ def test_what_a_model_calls_is_selected_with_it(repository):
     call = 'parameters { key: "recognizer" value { string_value: "a" } }'
     (repository / "front" / "config.pbtxt").write_text(f'name: "front" backend: "python" {call}')
     assert list(select_models(repository, ["front"], "cpu")) == ["front", "a"]
+
+
+@pytest.mark.parametrize("kind", ["9999999999", "-9999999999", '"a"', "NO_TYPE"])
+def test_a_kind_that_no_enumeration_has_is_told(repository, kind):
+    """protobuf 6.33 raises its own ParseError for a name, and ValueError for a number that is too large."""
+    (repository / "a" / "config.pbtxt").write_text(f'name: "a" input [ {{ name: "x" data_type: {kind} }} ]')
+    with pytest.raises(ServerError, match=r"a/config.pbtxt is not a valid model configuration"):
+        read_model(repository, "a", "cpu")

@@ -121,7 +121,7 @@ def read_model(repository: Path, name: str, profile: str) -> Model:
     file = special if has_own else repository / name / "config.pbtxt"
     try:
         config = text_format.Parse(file.read_text(encoding="utf-8"), model_config_pb2.ModelConfig())
-    except (text_format.ParseError, OSError, UnicodeDecodeError) as error:
+    except (text_format.ParseError, OSError, ValueError) as error:  # ValueError: no UTF-8, too large
         shown = file.relative_to(repository)
         raise ServerError(f"model {name}: {shown} is not a valid model configuration: {error}") from None
     return Model(name, repository / name, file, config)

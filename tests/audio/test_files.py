@@ -33,6 +33,16 @@ def test_a_file_at_the_right_rate_comes_out_bit_by_bit(tmp_path):
     np.testing.assert_array_equal(np.concatenate(blocks), samples)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
+@pytest.mark.parametrize("rate", [RATE, 8_000])
+def test_samples_that_are_no_sound_are_refused(tmp_path, value, rate):
+    samples = tone(0.5, rate)
+    samples[1000] = value
+    soundfile.write(tmp_path / "a.wav", samples, rate, subtype="FLOAT")
+    with pytest.raises(AudioError, match="no finite numbers, or no sound"):
+        read(tmp_path / "a.wav")
+
+
 FORMS = [(8_000, 1), (22_050, 2), (44_100, 1), (48_000, 6)]
 
 

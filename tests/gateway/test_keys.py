@@ -72,6 +72,7 @@ def test_a_file_that_breaks_locks_nobody_out(
         ("[[key]]\nname = 'a'\ntokens = 3", "tokens"),
         ("[[key]]\nname = 'a'\nmax_streams = -1", "max_streams"),
         ("key = 3", "key"),
+        ("key = " + "[" * 5000, "nested too deeply"),
         ("\xff", "keys.toml"),
         (("[[key]]\nname = 'a'\nhash = 'sha256:" + "0" * 64 + "'\n") * 2, "two keys are named 'a'"),
     ],

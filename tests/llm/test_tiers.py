@@ -54,6 +54,7 @@ def test_without_a_file_there_is_one_tier() -> None:
         ("[tier.standard]\nitl_bound_ms = -1\n", "'tier.standard.itl_bound_ms' = -1"),
         ('[tier.standard]\ntrim = "middle"\n', "'tier.standard.trim' = 'middle'"),
         ("[tier.standard\n", "not valid TOML"),
+        ("default = " + "[" * 5000, "nested too deeply"),
         ("tier = 3\n", "'tier' = 3"),
     ],
 )

@@ -64,6 +64,33 @@ def png_with(chunk: bytes, image: Image.Image) -> bytes:
     return data[:33] + chunk + data[33:]
 
 
+def closed(file: bytes, at: int) -> bytes:
+    """The first bytes of a picture file, with the end and the lengths that a whole one has."""
+    if file[:2] == b"\xff\xd8":
+        return file[:at] + b"\xff\xd9"
+    if file[:4] == b"RIFF":
+        return _closed_webp(file, at)
+    start = file.index(b"IDAT") + 4
+    ends = start + int.from_bytes(file[start - 8 : start - 4], "big")
+    if not start <= at < ends:
+        return file[:at] + png_chunk(b"IEND", b"")
+    return file[: start - 8] + png_chunk(b"IDAT", file[start:at]) + png_chunk(b"IEND", b"")
+
+
+def _closed_webp(file: bytes, at: int) -> bytes:
+    made = bytearray(file[: max(at, 12)])
+    made += bytes(len(made) % 2)
+    place = 12
+    while place + 8 <= len(made):
+        size = int.from_bytes(made[place + 4 : place + 8], "little")
+        if place + 8 + size > len(made):
+            made[place + 4 : place + 8] = (len(made) - place - 8).to_bytes(4, "little")
+            break
+        place += 8 + size + size % 2
+    made[4:8] = (len(made) - 8).to_bytes(4, "little")
+    return bytes(made)
+
+
 def exif(orientation: int) -> bytes:
     made = Image.Exif()
     made[0x0112] = orientation

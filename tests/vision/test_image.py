@@ -1,5 +1,6 @@
 import io
 import random
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from PIL import Image
 
 from tests.vision.pictures import (
     WHITE,
+    closed,
     encode,
     exif,
     noise,
@@ -124,10 +126,53 @@ def test_a_jpegs_pixels_are_pillows(options, at_least):
             assert np.array_equal(seen(data, at_least=at_least), np.asarray(theirs.convert("RGB")))
 
 
-def test_a_jpeg_that_was_cut_and_closed_again_is_refused():
-    data = encode(noise(64, 64), "JPEG")
-    with pytest.raises(InvalidArgument, match="image: a truncated JPEG file"):
-        decode(data[: len(data) // 2] + b"\xff\xd9", LIMITS)
+JPEGS = {
+    "one scan": encode(noise(64, 64), "JPEG"),
+    "grey": encode(noise(64, 64).convert("L"), "JPEG"),
+    "restarts": encode(noise(64, 64), "JPEG", restart_marker_blocks=2),
+    "progressive": encode(noise(64, 64), "JPEG", progressive=True),
+    "grey progressive": encode(noise(64, 64).convert("L"), "JPEG", progressive=True),
+    "colours of printing": encode(noise(64, 64).convert("CMYK"), "JPEG"),
+}
+
+
+@pytest.mark.parametrize("name", JPEGS)
+@pytest.mark.parametrize("at_least", [0, 16])
+def test_a_jpeg_that_was_cut_and_closed_again_is_refused(name, at_least):
+    data = JPEGS[name]
+    # Between two scans too, where each decoder is content: what is missing is a colour, or the detail.
+    scans = [at for at in range(len(data)) if data[at : at + 2] == b"\xff\xda"]
+    for at in {*range(20, len(data) - 3, 97), *scans, len(data) - 4}:
+        with pytest.raises(InvalidArgument, match="image: a (truncated|damaged) JPEG file"):
+            decode(data[:at] + b"\xff\xd9", LIMITS, at_least=at_least)
+
+
+@pytest.mark.parametrize("name", ["PNG", "WEBP", "WEBP lossless"])
+def test_a_png_or_webp_that_was_cut_and_closed_again_is_refused(name):
+    format, _, lossless = name.partition(" ")
+    data = encode(noise(64, 64), format, lossless=bool(lossless))
+    for at in range(60, len(data) - 30, 211):
+        with pytest.raises(InvalidArgument, match="image: a (truncated|damaged) (PNG|WebP) file"):
+            decode(closed(data, at), LIMITS)
+
+
+def test_a_jpeg_whose_scan_lost_its_place_is_refused():
+    data = encode(quarters(), "JPEG")
+    assert "image: a damaged JPEG file" in {told_of(flipped(data, at)) for at in range(-200, -4)}
+    for at in range(-200, -4):
+        with suppress(ValueError):
+            simplejpeg.decode_jpeg(flipped(data, at))
+            continue  # sound to libjpeg
+        assert told_of(flipped(data, at)), at
+
+
+def test_zeros_before_the_end_of_a_jpeg_are_no_damage():
+    """Cameras fill up their frames."""
+    for name, data in JPEGS.items():
+        padded = data[:-2] + bytes(40) + data[-2:]
+        assert np.array_equal(seen(padded), seen(data)), name
+        with pytest.raises(InvalidArgument, match="image: a damaged JPEG file"):
+            decode(data[:-2] + b"\1" * 40 + data[-2:], LIMITS)
 
 
 def test_a_jpeg_with_bytes_too_many_between_its_segments_is_read():
@@ -137,6 +182,23 @@ def test_a_jpeg_with_bytes_too_many_between_its_segments_is_read():
     with pytest.raises(ValueError, match="2 extraneous bytes"):
         simplejpeg.decode_jpeg(longer)
     assert np.array_equal(seen(longer), seen(data))
+    with pytest.raises(InvalidArgument, match="image: a truncated JPEG file"):
+        decode(longer[:-60] + b"\xff\xd9", LIMITS)
+
+
+def told_of(data):
+    """Why it is refused; "" where it is read."""
+    try:
+        decode(data, LIMITS)
+    except InvalidArgument as error:
+        return str(error)
+    return ""
+
+
+def flipped(data, at):
+    made = bytearray(data)
+    made[at] ^= 0x10
+    return bytes(made)
 
 
 @pytest.mark.parametrize(

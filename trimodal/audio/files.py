@@ -21,6 +21,8 @@ from trimodal.errors import TrimodalError
 MIN_RATE, MAX_RATE = 1_000, 768_000
 # Numbers decoded at once, all channels together: 4 MB.
 _DECODED_AT_ONCE = 1 << 20
+# Far above full scale, which is 1; what is larger overflows when it is resampled.
+_MOST_LEVEL = 1e9
 _LIBRARIES = {"soundfile": "libsndfile1", "sounddevice": "libportaudio2"}
 
 
@@ -99,6 +101,8 @@ def _decode(path: str) -> Generator[Samples, None, None]:
             resample = Resampler(rate)
             frames = max(1, _DECODED_AT_ONCE // channels)
             while len(block := file.read(frames, dtype="float32", always_2d=True)):
+                if not (np.abs(block) < _MOST_LEVEL).all():  # also where one is no number
+                    raise AudioError(f"{path}: it holds samples that are no finite numbers, or no sound")
                 yield resample(block.mean(axis=1))
             yield resample(np.zeros(0, np.float32), last=True)
     except OSError as error:

@@ -15,6 +15,7 @@ from tritonclient.grpc import model_config_pb2
 from trimodal.check.findings import Finding
 from trimodal.check.rules import RULES
 from trimodal.check.source import Malformed, Node, Place, read_fields
+from trimodal.settings import shorten
 
 DEFAULT = "default"  # the profile without --model-config-name: every model's config.pbtxt
 PLATFORMS = {
@@ -198,4 +199,27 @@ def read_config(directory: Path, file: Path) -> Config:
         # As `5:17 : 'max_batch_size: 8.0': Couldn't parse integer: 8.0`, the line in quotes.
         sentence = re.sub(r"^\d+:\d+ : (?:'.*': )?", "", str(error), flags=re.DOTALL)
         config.found.append(config.at("TRI001", sentence, place))
+        return config
+    except ValueError as error:  # what protobuf 6.33 raises where an enumeration's number is too large
+        config.found.append(config.at("TRI001", shorten(str(error)), Place()))
+        return config
+    for path, number in _unknown_numbers(message):
+        name = next(part for part in reversed(path) if isinstance(part, str))
+        sentence = f"{name} is {number}: none of its names has this number"
+        config.found.append(config.finding("TRI001", sentence, *path))
+        config.message = None
     return config
+
+
+def _unknown_numbers(message: Any) -> Iterator[tuple[tuple[str | int, ...], int]]:
+    """Path and value of every enumeration that has no name for its number: the parser lets them pass."""
+    for one, value in message.ListFields():
+        if one.enum_type is None and (one.message_type is None or one.message_type.GetOptions().map_entry):
+            continue
+        several = isinstance(value, Sequence)
+        for index, each in enumerate(value if several else [value]):
+            path: tuple[str | int, ...] = (one.name, index) if several else (one.name,)
+            if one.enum_type is None:
+                yield from ((path + inner, number) for inner, number in _unknown_numbers(each))
+            elif each not in one.enum_type.values_by_number:
+                yield path, each

@@ -18,6 +18,11 @@ from trimodal.audio.values import Word
 from trimodal.client.errors import ProtocolError
 from trimodal.client.transports.base import Array, Tensors
 from trimodal.client.values import LiveUpdate, Note, Prediction, TokenLogprob
+from trimodal.settings import shorten
+
+# ArithmeticError: a number that is infinite or too large; RecursionError: JSON nested too deeply.
+_UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+_MOST_QUOTED = 120
 
 
 class readable:
@@ -30,8 +35,9 @@ class readable:
         """Nothing; contextlib's generators would take a third of a delta's decoding."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, KeyError | IndexError | TypeError | ValueError | AttributeError):
-            raise ProtocolError(f"the answer of {self._sender} cannot be read: {error!r}") from None
+        if isinstance(error, _UNREADABLE):
+            why = shorten(repr(error), _MOST_QUOTED)
+            raise ProtocolError(f"the answer of {self._sender} cannot be read: {why}") from None
 
 
 def predictions(outputs: Tensors, count: int, model: str) -> list[list[Prediction]]:

@@ -21,13 +21,16 @@ from fastapi.exceptions import RequestValidationError
 
 from trimodal.client.errors import ModelNotFound, Timeout, TransportError
 from trimodal.errors import Cancelled, InvalidArgument, RequestError, TrimodalError, Unavailable
+from trimodal.settings import shorten
 
 logger = logging.getLogger(__name__)
+
+# An answer quotes names that the client chose: of fields, models, paths, as long as it liked.
+_MOST_MESSAGE, _MOST_PARAM = 1000, 200
 
 # A sentence of the server begins with the field's name: "max_tokens is 0: 1 to 512 are taken".
 _FIELD = re.compile(r"(?:parameter )?'?([a-z_]+(?:\[\d+\])?(?:\.[a-z_]+)*)'?(?: is | has | holds | must |: )")
 # The assistant puts its stage in front, the model speech the one that hears for it.
-MESSAGE_CHARS = 500
 _STAGE = re.compile(r"^((heard|saw|answer|speech_recognize): )+")
 # Names of tensors → what a client of OpenAI's API called them.
 _FIELDS = dict.fromkeys(("text_input", "image", "audio", "history"), "messages") | {
@@ -61,9 +64,9 @@ class ApiError(TrimodalError):
         code: str | None = None,
         retry_after_s: float | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(shorten(message, _MOST_MESSAGE))
         self.status = status
-        self.param = param
+        self.param = param and shorten(param, _MOST_PARAM)
         self.code = code
         self.retry_after_s = retry_after_s
 
@@ -71,8 +74,7 @@ class ApiError(TrimodalError):
     def body(self) -> dict[str, Any]:
         """The JSON that says it."""
         kind = _TYPES.get(self.status, "api_error")
-        param = None if self.param is None else _shortened(self.param)
-        return {"error": {"message": _shortened(str(self)), "type": kind, "param": param, "code": self.code}}
+        return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -81,11 +83,6 @@ class ApiError(TrimodalError):
             return {}
         seconds = max(0.0, self.retry_after_s)
         return {"retry-after": str(math.ceil(seconds)), "retry-after-ms": str(math.ceil(seconds * 1000))}
-
-
-def _shortened(text: str) -> str:
-    """A client's own words may be part of it, a megabyte of them."""
-    return text if len(text) <= MESSAGE_CHARS else f"{text[:MESSAGE_CHARS]}…"
 
 
 def unsupported(field: str, why: str) -> ApiError:

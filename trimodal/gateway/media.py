@@ -7,6 +7,7 @@ import binascii
 import re
 import tempfile
 from collections.abc import Generator
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -74,8 +75,9 @@ def _decode_with_av(path: Path) -> Generator[Samples, None, None]:
 
     with av.open(str(path), mode="r", metadata_errors="ignore") as container:
         resampler = av.AudioResampler(format="flt", layout="mono", rate=SAMPLE_RATE)
-        for frame in container.decode(audio=0):
+        for frame in chain(container.decode(audio=0), [None]):  # None: what the resampler holds back
             for ready in resampler.resample(frame):
-                yield ready.to_ndarray().reshape(-1).astype(np.float32)
-        for ready in resampler.resample(None):
-            yield ready.to_ndarray().reshape(-1).astype(np.float32)
+                samples = ready.to_ndarray().reshape(-1).astype(np.float32)
+                if not np.isfinite(samples).all():
+                    raise ValueError("samples that are no finite numbers")
+                yield samples

@@ -34,6 +34,8 @@ def read_tables(file: Path, whole: type[Table], row: type[BaseModel]) -> Table:
         raise SettingsError(f"{file}: {describe(error, row)}") from None
     except ValueError as error:  # not UTF-8, or no TOML
         raise SettingsError(f"{file}: {error}") from None
+    except RecursionError:
+        raise SettingsError(f"{file}: nested too deeply") from None
 
 
 def write_tables(file: Path, comment: str, name: str, rows: Iterable[Mapping[str, object]]) -> None:

@@ -80,6 +80,8 @@ def read_tiers(path: Path) -> Tiers:
         raise SettingsError(f"{path.name}: not UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path.name}: not valid TOML: {error}") from None
+    except RecursionError:
+        raise SettingsError(f"{path.name}: nested too deeply") from None
     except ValidationError as error:
         inside = all(len(problem["loc"]) > 2 for problem in error.errors())
         raise SettingsError(f"{path.name}: {describe(error, Tier if inside else Tiers)}") from None

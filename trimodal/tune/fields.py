@@ -107,5 +107,5 @@ def _repeated_blocks(message: Any) -> bool:
 def _parsed(text: str) -> Any:
     try:
         return text_format.Parse(text, model_config_pb2.ModelConfig())
-    except text_format.ParseError as error:
+    except (text_format.ParseError, ValueError) as error:  # ValueError: an enumeration's number is too large
         raise SettingsError(f"the model configuration is not valid: {error}") from None

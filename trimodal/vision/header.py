@@ -1,11 +1,13 @@
 """Reads the header of image bytes before anything is decoded: format, size, frames, orientation.
 
 PNG and WebP are walked here because Pillow would allocate the canvas or warn first; a JPEG's size comes from
-Pillow's own header pass (`image.py`), which allocates nothing.
+Pillow's own header pass (`image.py`), which allocates nothing. A JPEG is walked for what no decoder misses:
+scans that are not there.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +16,12 @@ PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 UPRIGHT = 1
 # A progressive JPEG is decoded once a scan. Encoders write about 10; hundreds of empty ones cost minutes.
 MOST_SCANS = 50
+# Kinds of a JPEG's segments.
+_FRAMES = (0xC0, 0xC1, 0xC2)  # whose scans are known here; the last is progressive
+_PROGRESSIVE, _SCAN, _END = 0xC2, 0xDA, 0xD9
+_ALONE = (0x01, *range(0xD0, 0xD8))  # markers without a length
+# Within a scan 0xFF stands before 0 (it is data), a restart, or another 0xFF.
+_AFTER_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
 
 
 class Damaged(Exception):
@@ -40,12 +48,74 @@ def read_header(data: bytes) -> Header:
         # Pixel data never holds this marker. Thumbnails in the metadata may, and count a few.
         if (scans := data.count(b"\xff\xda")) > MOST_SCANS:
             raise Damaged(f"a JPEG of {scans} scans; at most {MOST_SCANS} are accepted")
+        if _lacks_scans(data):
+            raise Damaged("a truncated JPEG file")
         return Header("JPEG")
     if data.startswith(PNG_SIGNATURE):
         return _png(data)
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return _webp(data)
     raise Damaged("not a JPEG, PNG or WebP file")
+
+
+def tidied_jpeg(data: bytes, spare: int) -> bytes:
+    """The file without what stands between its segments, and without `spare` zeros before its end."""
+    parts = [data[:2]]
+    for kind, start, end in _jpeg_segments(data):
+        if kind == _SCAN:
+            end = _end_of_scan(data, end)
+            if not data[max(start, end - spare) : end].strip(b"\0"):
+                end -= spare
+        parts.append(data[start:end])
+    return b"".join(parts)
+
+
+def _jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Kind, start and end of each segment, of a scan without its data, up to the end of the picture."""
+    at = 2
+    while (at := data.find(b"\xff", at)) >= 0 and at + 1 < len(data):
+        kind = data[at + 1]
+        if kind in (0, 0xFF):
+            at += 1 if kind else 2
+            continue
+        end = at + 2
+        if kind not in _ALONE and kind != _END:
+            end += int.from_bytes(data[end : end + 2], "big")
+        yield kind, at, end
+        if kind == _END:
+            return
+        at = _end_of_scan(data, end) if kind == _SCAN else end
+
+
+def _end_of_scan(data: bytes, at: int) -> int:
+    found = _AFTER_SCAN.search(data, at)
+    return found.start() if found else len(data)
+
+
+def _lacks_scans(data: bytes) -> bool:
+    """Whether a JPEG ends before each component has all the bits that its scans began to send.
+
+    Cut between two scans and closed again, a file is sound to a decoder: a colour or the detail is missing.
+    """
+    bits: dict[int, dict[int, int]] = {}  # component → coefficient → bits that are still to come
+    progressive = False
+    for kind, start, _ in _jpeg_segments(data):
+        body = data[start + 4 : start + 4 + 1024]
+        try:
+            if kind in _FRAMES:
+                bits = {body[6 + 3 * index]: {} for index in range(body[5])}
+                progressive = kind == _PROGRESSIVE
+            elif kind == _SCAN:
+                count = body[0]
+                first, last, low = body[1 + 2 * count], body[2 + 2 * count], body[3 + 2 * count] & 15
+                for component in body[1 : 1 + 2 * count : 2]:
+                    band = range(first, last + 1) if progressive else range(1)
+                    bits.get(component, {}).update(dict.fromkeys(band, low if progressive else 0))
+                if not progressive and all(bits.values()):
+                    return False  # mostly in the first scan, whose data need not be walked
+        except IndexError:
+            return False  # the decoder says what is wrong
+    return any(0 not in sent or any(sent.values()) for sent in bits.values())
 
 
 def _png(data: bytes) -> Header:

@@ -10,15 +10,17 @@ orientation is reported, not applied (`preprocess.py` turns the small result).
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import simplejpeg
+from numpy.typing import NDArray
 from PIL import Image, ImageFile, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
 from trimodal.errors import InvalidArgument
-from trimodal.vision.header import Damaged, Header, orientation, read_header
+from trimodal.vision.header import Damaged, Header, orientation, read_header, tidied_jpeg
 from trimodal.vision.settings import Limits
 
 
@@ -36,6 +38,7 @@ class _Jpeg(JpegImagePlugin.JpegImageFile):
 
 
 COLOURS_OF_JPEG = ("RGB", "L")  # Pillow's names; the others are for printing
+_TOO_MANY = re.compile(r"(\d+) extraneous bytes before marker 0x(\w+)")
 
 # Opened as what they are: Image.open would try other formats, and check sizes against a global of its own.
 READERS: dict[str, type[ImageFile.ImageFile]] = {
@@ -74,8 +77,10 @@ def _decode(data: bytes, header: Header, limits: Limits, at_least: int, name: st
         _check_size(source.size, limits, name)
         upright = orientation(header.exif or _exif(source.info))
         if header.format == "JPEG":
-            if source.mode in COLOURS_OF_JPEG and (decoded := _jpeg(data, source.size, at_least)):
-                return Picture(decoded, upright)
+            printed = source.mode not in COLOURS_OF_JPEG
+            decoded = _jpeg(data, source.size, 1 if printed else at_least)
+            if not printed:
+                return Picture(Image.fromarray(decoded), upright)
             if at_least:
                 source.draft(None, (at_least, at_least))
         source.load()
@@ -88,20 +93,25 @@ def _decode(data: bytes, header: Header, limits: Limits, at_least: int, name: st
         raise InvalidArgument(f"{name}: {state} {header.format} file") from None
 
 
-def _jpeg(data: bytes, size: tuple[int, int], at_least: int) -> Image.Image | None:
-    """Decodes a JPEG by libjpeg-turbo itself: Pillow's pixels in less time. None: not here.
+def _jpeg(data: bytes, size: tuple[int, int], at_least: int) -> NDArray[np.uint8]:
+    """Decodes a JPEG by libjpeg-turbo itself: Pillow's pixels in less time, but for colours of printing.
 
-    It raises ValueError where libjpeg warns: Pillow takes a file that was cut and closed again for a whole
-    one, the rest of it grey. Bytes too many between two segments, are left to it.
+    It raises ValueError where libjpeg warns, while Pillow takes a file that was cut and closed again, or
+    damaged in the middle, for a whole one. Bytes too many between segments, and zeros before the end, as
+    cameras leave them, are no damage.
     """
     scale = next((each for each in (8, 4, 2) if at_least and min(size) // each >= at_least), 1)
     width, height = (-(-side // scale) for side in size)
+    sizes = {"min_height": height, "min_width": width}
     try:
-        return Image.fromarray(simplejpeg.decode_jpeg(data, "RGB", min_height=height, min_width=width))
+        pixels: NDArray[np.uint8] = simplejpeg.decode_jpeg(data, "RGB", **sizes)
     except ValueError as error:
-        if "extraneous bytes" in str(error):
-            return None
-        raise
+        # The last warning of several; those before it come up when there are no bytes too many.
+        if not (found := _TOO_MANY.search(str(error))):
+            raise
+        tidied = tidied_jpeg(data, int(found[1]) if found[2] == "d9" else 0)
+        pixels = simplejpeg.decode_jpeg(tidied, "RGB", **sizes)
+    return pixels
 
 
 def _exif(info: dict[Any, Any]) -> bytes:

@@ -50,7 +50,11 @@ async def test_a_model_that_was_lost_since() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"<html>", b"[]", b'{"error": "there is no such page"}', b'{"llm": {}}', b"\xff"]
+    "body",
+    [
+        *(b"", b"<html>", b"[]", b'{"error": "there is no such page"}', b'{"llm": {}}', b"\xff"),
+        *(b"[" * 5000, b'{"llm": ' + b"9" * 400 + b"}", b'{"llm": NaN}'),
+    ],
 )
 async def test_a_page_that_says_something_else_is_no_loss(body: bytes) -> None:
     async with serving(body) as (page, _):

@@ -25,6 +25,15 @@ def wav(seconds: float = 3.0, rate: int = 16_000, kind: str = "WAV") -> io.Bytes
     return file
 
 
+def samples_of(*values: float) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, np.repeat(values, 4_000).astype(np.float32), 16_000, "FLOAT", format="WAV")
+    return file.getvalue()
+
+
+NO_NUMBERS = samples_of(0.1, math.nan, -0.1)
+
+
 @pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG", "MP3"])
 @pytest.mark.parametrize("rate", [8_000, 44_100])
 def test_any_file_gives_its_words(serve: Serve, kind: str, rate: int) -> None:
@@ -123,8 +132,9 @@ def test_a_wrong_field_is_named(serve: Serve, form: dict[str, str], param: str) 
         (b"", "empty"),
         (b"not audio at all" * 99, "cannot be read as audio"),
         (b"RIFF\x24\0\0\0WAVEfmt ", "audio"),
+        (NO_NUMBERS, "no finite numbers"),
     ],
-    ids=["empty", "text", "cut"],
+    ids=["empty", "text", "cut", "NaN"],
 )
 def test_what_is_no_recording(serve: Serve, contents: bytes, message: str) -> None:
     served = serve()

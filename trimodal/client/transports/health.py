@@ -34,6 +34,8 @@ class HealthPage:
             return {str(name): float(ago) for name, ago in page.items()}
         except (OSError, asyncio.TimeoutError, ValueError, TypeError, AttributeError):
             return {}
+        except (ArithmeticError, RecursionError):  # a number or JSON that no page of ours has
+            return {}
 
     async def _get(self) -> bytes:
         reader, writer = await asyncio.open_connection(self._host, self._port)

@@ -8,6 +8,7 @@ by name, never ignored: then an answer could break the schema.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -22,6 +23,8 @@ MAX_SCHEMAS = 200
 MAX_CHOICES = 500
 MAX_BRANCHES = 32  # each may be alive at every token
 _MOST_DECIMALS = 6
+_MOST_PATH = 120  # characters of a place, in an error
+_INDEX = re.compile("0|[1-9][0-9]{0,4}")  # in a list; Python refuses to read thousands of digits
 _DATE = '[12] [0-9]{3} "-" ("0" [1-9] | "1" [0-2]) "-" ("0" [1-9] | "1" [0-9] | "2" [0-8])'
 _TIME = '([01] [0-9] | "2" [0-3]) ":" [0-5] [0-9] ":" [0-5] [0-9] "Z"'
 _HEX = "[0-9a-f]"
@@ -163,7 +166,7 @@ class SchemaRules:
         found: Any = self._schema
         for part in target.split("/")[1:]:
             key = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+            if isinstance(found, list) and _INDEX.fullmatch(key) and int(key) < len(found):
                 found = found[int(key)]
             elif isinstance(found, dict) and key in found:
                 found = found[key]
@@ -188,7 +191,7 @@ class SchemaRules:
         fitting = [value for value in values if any(_is(value, name) for name in types)]
         if not fitting:
             raise self._wrong(at, f"has no value of the type {shown(schema.get('type'))}")
-        found = dict.fromkeys(json_literal(value, f"{self._field}: {at}") for value in fitting)
+        found = dict.fromkeys(json_literal(value, f"{self._field}: {_shortened(at)}") for value in fitting)
         return self._grammar.rule(" | ".join(found))
 
     def _exclusive(self, schemas: Sequence[Any]) -> bool:
@@ -287,12 +290,12 @@ class SchemaRules:
             properties = properties | dict.fromkeys(undeclared, others)
         if not properties:
             return self._map(others, path, depth)
+        where = f"{self._field}: {_shortened(path)}"
         pairs = [
-            (f'{json_literal(name, f"{self._field}: {path}")} ":" " "? {self._inner(one, at, depth)}',
-             name in required)
+            (f'{json_literal(name, where)} ":" " "? {self._inner(one, at, depth)}', name in required)
             for name, one in properties.items()
             for at in [_at(path, f"properties.{name}")]
-        ]  # fmt: skip
+        ]
         return self._grammar.rule(f'"{{" {self._sequence(pairs)} "}}"')
 
     def _sequence(self, pairs: Sequence[tuple[str, bool]]) -> str:
@@ -376,7 +379,15 @@ class SchemaRules:
         return int(value)
 
     def _wrong(self, path: str, problem: str) -> InvalidArgument:
-        return InvalidArgument(f"{self._field}: {path or 'the schema'} {problem}")
+        return InvalidArgument(f"{self._field}: {_shortened(path)} {problem}")
+
+
+def _shortened(path: str) -> str:
+    """A place as an error names it. The client chose its names: long ones, and lone surrogates, in which
+    no error could be sent."""
+    told = path.encode("utf-8", "backslashreplace").decode() or "the schema"
+    half = _MOST_PATH // 2
+    return told if len(told) <= _MOST_PATH else f"{told[:half]}…{told[-half:]}"
 
 
 def _at(path: str, key: str) -> str:

@@ -1,0 +1,155 @@
+"""Events of realtime sessions, of both dialects, one after another."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from functools import cache
+from typing import Any
+
+from tests.fuzz.choices import Choices
+from tests.fuzz.hostile import dumped, spoil, spoil_bytes, text, value
+from tests.fuzz.targets.app import App
+from tests.fuzz.targets.pictures import FILES
+from tests.fuzz.targets.promise import Broken
+from trimodal.client.client import Client
+from trimodal.gateway.access import Access, Caller
+from trimodal.gateway.errors import ApiError
+from trimodal.gateway.keys import ANYBODY
+from trimodal.gateway.realtime.openai.config import first_config
+from trimodal.gateway.realtime.session import Session
+
+MODULES = (
+    "trimodal.gateway.realtime.session",
+    "trimodal.gateway.realtime.events",
+    "trimodal.gateway.realtime.vllm",
+    "trimodal.gateway.realtime.outbox",
+    "trimodal.gateway.realtime.openai.asking",
+    "trimodal.gateway.realtime.openai.buffer",
+    "trimodal.gateway.realtime.openai.config",
+    "trimodal.gateway.realtime.openai.conversation",
+    "trimodal.gateway.realtime.openai.dialect",
+    "trimodal.gateway.realtime.openai.items",
+    "trimodal.gateway.realtime.openai.responses",
+    "trimodal.gateway.realtime.hearing.turn",
+)
+_AUDIO = base64.b64encode(b"\0\10" * 2400).decode()
+_URL = "data:image/png;base64," + base64.b64encode(FILES["png"]).decode()
+_HEARING = {
+    "format": {"type": "audio/pcm", "rate": 24000},
+    "transcription": {"model": "speech", "language": "en"},
+    "turn_detection": None,
+    "noise_reduction": None,
+}
+_VAD = {
+    "type": "server_vad",
+    "threshold": 0.5,
+    "prefix_padding_ms": 300,
+    "silence_duration_ms": 200,
+    "create_response": True,
+    "interrupt_response": True,
+    "idle_timeout_ms": None,
+}
+_SAYING = {
+    "type": "message",
+    "role": "user",
+    "id": "item_1",
+    "content": [{"type": "input_text", "text": "hi"}],
+}
+EVENTS: tuple[dict[str, Any], ...] = (
+    {"type": "input_audio_buffer.append", "audio": _AUDIO},
+    {"type": "input_audio_buffer.commit"},
+    {"type": "input_audio_buffer.commit", "final": True},
+    {"type": "input_audio_buffer.clear"},
+    {"type": "session.update", "session": {"type": "transcription", "audio": {"input": _HEARING}}},
+    {
+        "type": "session.update",
+        "session": {"type": "transcription", "audio": {"input": {"turn_detection": _VAD}}},
+    },
+    {
+        "type": "session.update",
+        "session": {
+            "type": "realtime",
+            "instructions": "i",
+            "max_output_tokens": 9,
+            "output_modalities": ["text"],
+            "audio": {"input": _HEARING},
+        },
+    },
+    {"type": "session.update", "model": "speech", "tentative": True},
+    {"type": "conversation.item.create", "item": _SAYING, "previous_item_id": "root"},
+    {
+        "type": "conversation.item.create",
+        "item": {
+            "type": "message",
+            "role": "user",
+            "content": [
+                {"type": "input_image", "image_url": _URL, "detail": "low"},
+                {"type": "input_text", "text": "what"},
+            ],
+        },
+    },
+    {"type": "conversation.item.delete", "item_id": "item_1"},
+    {"type": "conversation.item.retrieve", "item_id": "item_1"},
+    {
+        "type": "response.create",
+        "response": {"instructions": "i", "max_output_tokens": 4, "metadata": {"a": "b"}},
+    },
+    {"type": "response.create"},
+    {"type": "response.cancel"},
+)
+FATAL = 1011  # how a socket is closed after a failure of ours
+
+
+@cache
+def _app() -> App:
+    return App()
+
+
+def run(data: bytes) -> None:
+    choices = Choices(data)
+    app = _app()
+    app.run(_session(choices, app))
+    del app.triton.requests[:]
+
+
+def frame(choices: Choices) -> str | None:
+    """One frame of a client: mostly an event, whole or spoilt."""
+    kind = choices.integer(0, 9)
+    if kind == 0:
+        return choices.bytes(choices.integer(0, 60)).decode("utf-8", "replace")
+    if kind == 1:
+        return None if choices.chance(2) else dumped(value(choices)).decode()
+    event = choices.pick(EVENTS)
+    if kind <= 5:
+        return dumped(event).decode()
+    if kind == 6:
+        return spoil_bytes(choices, dumped(event)).decode("utf-8", "replace")
+    return dumped(spoil(choices, event)).decode()
+
+
+def query(choices: Choices) -> tuple[str | None, str | None]:
+    """`intent` and `model` of the address."""
+    return choices.pick(("transcription", None, None, "x")), choices.pick(
+        (None, "llm", "assistant", text(choices))
+    )
+
+
+async def _session(choices: Choices, app: App) -> None:
+    try:
+        config = first_config(*query(choices))
+    except ApiError:
+        return
+    session = Session(Client(transport=app.triton), Access(None), Caller(ANYBODY, "fuzz"), config)
+    try:
+        for _ in range(choices.integer(1, 12)):
+            sent = frame(choices)
+            await asyncio.wait_for(session.handle(sent, asyncio.Event()), 10)
+            if choices.chance(3):
+                await asyncio.sleep(0.001)
+            ending = session.outbox.ending
+            if ending is not None and ending.code == FATAL:
+                raise Broken(f"the session ended with {ending} after {sent!r:.1500}")
+    finally:
+        session.outbox.end(1000, "the client left")
+        await asyncio.wait_for(session.run(), 10)
