@@ -244,9 +244,9 @@ class GrpcResponses:
             return None
         inferred = message.infer_response
         if message.error_message:
-            error = from_message(message.error_message, by_model=bool(inferred.model_name))
+            problem = from_message(message.error_message, by_model=bool(inferred.model_name))
             await self._complete()
-            raise error
+            raise problem
         return decode(inferred)
 
     async def _complete(self) -> None:
