@@ -1,6 +1,7 @@
 import random
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -169,6 +170,15 @@ def test_closing_fails_what_is_left_and_refuses_more() -> None:
     assert isinstance(answer.wait().error, Unavailable)
     with pytest.raises(Unavailable, match="shutting down"):
         server.ask()
+
+
+def test_a_drain_at_its_limit_ends_what_runs(tmp_path: Path) -> None:
+    stop = tmp_path / "stop"
+    with FakeServer(stop_file=str(stop)) as server:
+        answers = [server.ask(max_tokens=1000) for _ in range(3)]
+        eventually(lambda: bool(answers[0].deltas))
+        stop.touch()
+        assert {str(answer.wait().error) for answer in answers} == {"the server is shutting down"}
 
 
 def test_a_lost_engine_process_fails_its_requests_and_comes_back() -> None:

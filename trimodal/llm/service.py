@@ -8,6 +8,7 @@ helpers do one step each and return what changed.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -51,6 +52,7 @@ class LlmService:
 
     Args:
         answers: the cache of answers; None: every request is generated. fingerprint: of model and engine.
+        stop_file: once it is there, running requests end with UNAVAILABLE: a drain that took too long.
 
     Raises:
         OperatorError: the engine, its tokenizer or the tiers could not be opened.
@@ -64,6 +66,7 @@ class LlmService:
         *,
         answers: Answers | None = None,
         fingerprint: str = "",
+        stop_file: str = "",
     ) -> None:
         self._metrics = metrics
         self._input = InputProcessor(settings)
@@ -77,6 +80,7 @@ class LlmService:
         self._checks_next = 0.0  # when the monitor wakes up, `time.perf_counter`
         self._wake_monitor = threading.Event()
         self._closing = threading.Event()
+        self._stop_file = stop_file
         self._ttft_deadlines = settings.scheduler != "fifo"
         self._engine = EngineSupervisor(settings, start, metrics.restarts)
         metrics.engine_ready.set(1)
@@ -145,9 +149,7 @@ class LlmService:
         """Fails all requests with UNAVAILABLE, ends the engine, the cache and all threads."""
         self._closing.set()
         self._wake_monitor.set()
-        with self._lock:
-            for state in list(self._registry.states):
-                self._fail(state, Unavailable("the server is shutting down"))
+        self._fail_all()
         self._engine.close()
         if self._cache:
             self._cache.answers.close()
@@ -212,6 +214,8 @@ class LlmService:
                 if now >= next_check:
                     next_check = now + self._poll_s
                     self._check_requests()
+                    if self._stop_file and os.path.exists(self._stop_file):
+                        self._fail_all()
                 if now >= next_report:
                     next_report = now + _REPORT_S
                     with self._lock:
@@ -328,6 +332,12 @@ class LlmService:
         if state.fail(error):
             self._leave(state)
             self._sender.notify(state)
+
+    def _fail_all(self) -> None:
+        """Ends every request, as the server ends. Called without the lock."""
+        with self._lock:
+            for state in list(self._registry.states):
+                self._fail(state, Unavailable("the server is shutting down"))
 
     def _cut(self, state: RequestState) -> None:
         """Ends a request whose answer was to be complete by now; it keeps the text so far."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from trimodal import logs
 from trimodal.errors import ServerError
-from trimodal.paths import ADDRESS_VARIABLE, cache_directory
+from trimodal.paths import ADDRESS_VARIABLE, STOP_VARIABLE, cache_directory
 from trimodal.repository import Model, callers, loaded_last, select_models
 from trimodal.server import launch, ports, preflight, process_guard
 from trimodal.server.admin import Api, LoadsInTurn, drain
@@ -33,6 +33,8 @@ _POLL = 0.05  # seconds
 _SHORT_POLL = 0.002
 _ATTEMPTS = 3  # a port that was picked may be taken until Triton binds it, after the models
 _LOGS_KEPT = 20
+_STOP = "stop"  # file in the server's run directory
+_TELL_S = 1.0  # for the models to end what they still have
 
 
 class Interrupted(Exception):
@@ -132,6 +134,7 @@ class TritonServer:
             last = loaded_last(self.models)
             backends, environment = assemble(triton, run_directory)
             environment = {**environment, ADDRESS_VARIABLE: self.grpc_url}
+            environment[STOP_VARIABLE] = str(run_directory / _STOP)
             for variable, value in (
                 (logs.FORMAT_VARIABLE, options.log_format),
                 (logs.LEVEL_VARIABLE, options.log_level),
@@ -227,6 +230,10 @@ class TritonServer:
             self._supervisor.drain()
         if self._child and self.alive and limit > 0:
             cut = drain(self.api, callers(self.models), limit, stop=hurry)
+            if cut:
+                # Their clients get an error before the connections end.
+                (self._child.run_directory / _STOP).touch()
+                drain(self.api, dict.fromkeys(cut, frozenset()), _TELL_S, stop=hurry)
             if not cut and not hurry():
                 # Triton (2.51) looks once a second whether HTTP connections are left; ours was just closed.
                 time.sleep(_POLL)

@@ -1,5 +1,7 @@
 """Glue of llm: tensors → a request, deltas → decoupled responses. What is done lies in trimodal.llm."""
 
+import os
+
 import triton_python_backend_utils as pb_utils
 
 from trimodal import logs
@@ -10,6 +12,7 @@ from trimodal.llm.request.outputs import columns
 from trimodal.llm.request.request import INPUTS, read_request
 from trimodal.llm.service import LlmService
 from trimodal.llm.settings import LlmSettings
+from trimodal.paths import STOP_VARIABLE
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.triton.batch import version_directory
 from trimodal.triton.metrics import TritonMetrics
@@ -27,7 +30,13 @@ class TritonPythonModel:
         self.counts = LlmMetrics(self.metrics, args["model_name"])
         folder = version_directory(args).parent
         answers, fingerprint = open_answers(self.settings, pb_utils, self.metrics, folder)
-        self.service = LlmService(self.settings, self.counts, answers=answers, fingerprint=fingerprint)
+        self.service = LlmService(
+            self.settings,
+            self.counts,
+            answers=answers,
+            fingerprint=fingerprint,
+            stop_file=os.environ.get(STOP_VARIABLE, ""),
+        )
 
     def execute(self, requests):
         for request in requests:

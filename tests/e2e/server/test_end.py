@@ -175,3 +175,23 @@ def test_what_a_gateway_lacks_is_told_before_the_models_load(no_leftovers, comma
     run = command("--model", "echo", "--gateway", "--gateway-host", "0.0.0.0")
     assert run.finish() == 1
     assert "trimodal serve: host '0.0.0.0' can be reached from other machines: name a file of" in run.output
+
+
+@pytest.mark.slow
+def test_streams_that_a_drain_cuts_end_with_an_error(no_leftovers, command):
+    settings = {**fakes.LLM, "fake_answer": "word " * 400, "fake_step_ms": "50"}
+    changes = [part for name, value in settings.items() for part in ("--set", f"llm.{name}={value}")]
+    run = command(
+        "--model-repository", str(MODEL_REPOSITORY), "--model", "llm", *changes, "--drain-timeout", "1",
+    )  # fmt: skip
+    run.wait_for("Ready.")
+    url = f"http://127.0.0.1:{run.http_port}/v2/models/llm/generate_stream"
+    asked = {"text_input": "hi", "max_tokens": 400}
+    with httpx.stream("POST", url, json=asked, timeout=BOUND) as answer:
+        lines = (line for line in answer.iter_lines() if line)
+        next(lines)
+        run.process.send_signal(signal.SIGTERM)
+        told = list(lines)
+    assert "the server is shutting down" in told[-1]
+    assert run.finish() == 0
+    assert "Running requests of llm were cut." in run.output

@@ -60,7 +60,7 @@ class Collector:
 class FakeServer:
     """An LlmService on the fake engine, in this process."""
 
-    def __init__(self, answers: Answers | None = None, **settings: object) -> None:
+    def __init__(self, answers: Answers | None = None, stop_file: str = "", **settings: object) -> None:
         values = {
             "engine": "fake",
             "fake_step_ms": 1.0,
@@ -76,6 +76,7 @@ class FakeServer:
             lambda s: start_thread(FakeEngine(s)),
             answers=answers,
             fingerprint="0123456789abcdef",
+            stop_file=stop_file,
         )
 
     def __enter__(self) -> "FakeServer":
