@@ -16,7 +16,7 @@ import pytest
 from tests.schedules.play import Scenario, play
 from tests.schedules.scenarios.table import SCENARIOS
 
-FEW, MORE = 20, 400
+FEW, MORE = 20, 250
 
 
 @pytest.mark.parametrize("kind", SCENARIOS)
