@@ -24,7 +24,7 @@ HARMS = {
     "guard": ALL,
     "launcher": ALL,
 }
-LOCK = "Triton 2.51 ends with lock_exception when a process that it waits for stands still or dies in a lock"
+LOCK = "Triton 2.51 ends with lock_exception"
 
 
 class Kill(Fault):
