@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ class App:
         self.app = make_app(settings, upstreams)
         self._lifespan = self.app.router.lifespan_context(self.app)
         self.run(self._lifespan.__aenter__())
+        atexit.register(self.close)
 
     def close(self) -> None:
         self.run(self._lifespan.__aexit__(None, None, None))
