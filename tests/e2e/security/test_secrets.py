@@ -18,6 +18,7 @@ pytestmark = pytest.mark.e2e
 KEY = "the-operators-own-key"
 
 
+@pytest.mark.slow
 def test_no_command_line_and_no_model_has_the_operators_key(command: Callable[..., Command]) -> None:
     key = {"TRIMODAL_OPERATOR_KEY": KEY}
     run = command("--model", "echo", "--gateway", "--gateway-port", "0", environment=key)
