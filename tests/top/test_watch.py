@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from rich.console import Console
@@ -10,7 +11,7 @@ from rich.console import Console
 from tests.top.pages import gateway, llm
 from trimodal.errors import ServerError
 from trimodal.top.page import Page
-from trimodal.top.watch import Target, Top, live, metrics_url, once
+from trimodal.top.watch import Target, Top, health_page, live, metrics_url, once
 
 
 class Looks:
@@ -26,8 +27,9 @@ class Looks:
         return page
 
 
-def top(*pages: Page | None, ready: Callable[[str], bool | None] = lambda model: True) -> Top:
-    return Top(Target("server", "here:8002", Looks(*pages), clock=lambda: 7.0), None, ready)
+def top(*pages: Page | None, ready: bool | None = True) -> Top:
+    told = {} if ready is None else {"llm": ready}
+    return Top(Target("server", "here:8002", Looks(*pages), clock=lambda: 7.0), None, lambda: told)
 
 
 def console() -> Console:
@@ -51,10 +53,38 @@ def test_readiness_is_the_gateway_s_where_there_is_one() -> None:
     view = Top(
         Target("server", "here:8002", Looks(llm(0, 1))),
         Target("gateway", "here:8080", Looks(gateway(0, ready=0))),
-        lambda model: True,
+        lambda: {"llm": True},
     )
     assert view.look().models[0].ready is False
-    assert top(llm(0, 1), ready=lambda model: None).look().models[0].ready is None
+    assert top(llm(0, 1), ready=False).look().models[0].ready is False
+    assert top(llm(0, 1), ready=None).look().models[0].ready is None
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b'{"models": {"llm": {"ready": false, "reason": "its process died"}}}', {"llm": False}),
+        (b'{"models": []}', {}),
+        (b"<html>", {}),
+        (b"[]", {}),
+    ],
+)
+def test_the_health_page_is_read(body: bytes, told: dict[str, bool]) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            assert self.path == "/health"
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        assert health_page(f"127.0.0.1:{server.server_port}")() == told
+        thread.join(10)
+    assert health_page(f"127.0.0.1:{server.server_port}")() == {}  # nobody is there
 
 
 def test_once_prints_one_picture_of_an_interval() -> None:

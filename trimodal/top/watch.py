@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ from trimodal.top.page import Change, Page, fetch
 from trimodal.top.screen import History, Source, screen
 
 Fetch = Callable[[], Page]
-Ask = Callable[[str], "bool | None"]
+Ask = Callable[[], "Mapping[str, bool]"]
 MOST = 2.0  # seconds that one look may take
 
 
@@ -50,7 +50,7 @@ class Target:
 
 
 class Top:
-    """All that one view looks at. `ready` asks the server's HTTP endpoint whether a model is ready."""
+    """All that one view looks at. `ready` asks the server's health page: model → whether it is ready."""
 
     def __init__(self, server: Target, gateway: Target | None, ready: Ask) -> None:
         self._targets = [server, *([gateway] if gateway else [])]
@@ -72,28 +72,22 @@ class Top:
         return shown
 
     def _readiness(self, gateway: Change | None) -> Mapping[str, bool]:
-        """The gateway's word, which asks the models themselves; else Triton's."""
+        """The gateway's word, else the health page's."""
         if gateway:
             return ready_at_gateway(gateway)
-        if not self._server.change:
-            return {}
-        names = self._server.change.after.values("nv_inference_request_success", "model")
-        answers = ((name, self._ready(name)) for name in names)
-        return {name: ready for name, ready in answers if ready is not None}
+        return self._ready() if self._server.change else {}
 
 
-def ready_over_http(address: str) -> Ask:
-    """Asks Triton at host:port whether a model is ready; None where it does not answer."""
+def health_page(address: str) -> Ask:
+    """Asks the health page at host:port; nothing where none answers, as that of another's Triton."""
 
-    def ask(model: str) -> bool | None:
+    def ask() -> Mapping[str, bool]:
         try:
-            with urllib.request.urlopen(f"http://{address}/v2/models/{model}/ready", timeout=MOST):
-                return True
-        except urllib.error.HTTPError as error:
-            error.close()
-            return False
-        except (OSError, ValueError):
-            return None
+            with urllib.request.urlopen(f"http://{address}/health", timeout=MOST) as answer:
+                models = json.load(answer)["models"]
+                return {str(name): bool(model["ready"]) for name, model in models.items()}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, http.client.HTTPException):
+            return {}
 
     return ask
 

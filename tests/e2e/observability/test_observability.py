@@ -143,6 +143,9 @@ def test_the_command_prints_once_and_ends_on_ctrl_c(bench: Bench) -> None:
     told = json.loads(done.stdout)
     assert [source["away"] for source in told["sources"]] == ["", ""]
     assert all(model["ready"] for model in told["models"])
+    page = ("--url", bench.server.metrics_url, "--health", bench.server.health_url, "--interval", "0.2")
+    alone = subprocess.run([*command[:4], *page, "--json"], capture_output=True, timeout=BOUND, check=True)
+    assert all(model["ready"] for model in json.loads(alone.stdout)["models"])
     own, other = os.openpty()
     live = subprocess.Popen(
         command, stdin=other, stdout=other, stderr=subprocess.PIPE, env={**os.environ, "TERM": "xterm"}

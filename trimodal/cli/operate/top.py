@@ -18,8 +18,8 @@ def top(
         None, "--gateway", help="host:port or URL of a gateway: its requests too, and which models answer"
     ),
     api_key_file: ApiKeyFile = None,
-    server: str | None = typer.Option(
-        None, "--server", help="Triton's HTTP endpoint, asked for readiness; default: port 8000 beside --url"
+    health: str | None = typer.Option(
+        None, "--health", help="host:port of the server's health page; default: port 8003 beside --url"
     ),
     interval: float = typer.Option(2.0, "--interval", min=0.1, max=3600, help="seconds between two looks"),
     once_: bool = typer.Option(
@@ -36,15 +36,15 @@ def top(
 
     from rich.console import Console
 
-    from trimodal.top.watch import Top, live, metrics_url, once, ready_over_http, target
+    from trimodal.top.watch import Top, health_page, live, metrics_url, once, target
 
     with one_sentence("trimodal top"):
         host = urlsplit(metrics_url(url)).hostname or ""
-        beside = f"[{host}]:8000" if ":" in host else f"{host}:8000"
+        beside = f"[{host}]:8003" if ":" in host else f"{host}:8003"
         view = Top(
             target("server", url),
             target("gateway", gateway, read_key(api_key_file, API_KEY)) if gateway else None,
-            ready_over_http(server or beside),
+            health_page(health or beside),
         )
         console = Console(highlight=False)
         if once_ or json_ or not console.is_terminal:

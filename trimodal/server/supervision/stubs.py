@@ -66,9 +66,11 @@ class StubWatch:
 
 def children(pid: int) -> Iterator[int]:
     """The processes that the threads of `pid` started and that run."""
-    for file in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):  # the thread has ended meanwhile
-            yield from map(int, file.read_text().split())
+    # Its end removes what is being listed, that of a thread its file.
+    with contextlib.suppress(OSError):
+        for file in Path(f"/proc/{pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                yield from map(int, file.read_text().split())
 
 
 def model_of(pid: int) -> str:
