@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import dataclasses
 import json
+import signal
 import sys
 import tempfile
 import traceback
@@ -30,6 +31,7 @@ def main() -> int:
     if given.list or not chosen:
         print("\n".join(faults))
         return 0 if given.list else 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the server ends first
     rows: list[Row] = []
     print(table.HEAD)
     for name in chosen:
