@@ -119,11 +119,15 @@ def _clock_defaults(packages: tuple[str, ...], loaded: int) -> list[tuple[Any, s
         classes = [one for one in vars(module).values() if isclass(one) and one.__module__ == module.__name__]
         for function in [one for owner in (module, *classes) for one in vars(owner).values()]:
             if isfunction(function) and function.__module__ == module.__name__:
-                if any(one in _CLOCKS for one in function.__defaults__ or ()):
+                if any(_is_clock(one) for one in function.__defaults__ or ()):
                     found.append((function, "__defaults__"))
-                if any(one in _CLOCKS for one in (function.__kwdefaults__ or {}).values()):
+                if any(_is_clock(one) for one in (function.__kwdefaults__ or {}).values()):
                     found.append((function, "__kwdefaults__"))
     return found
+
+
+def _is_clock(value: Any) -> bool:
+    return any(value is clock for clock in _CLOCKS)  # by identity: an array compares element by element
 
 
 def _with_clock(defaults: Any, world: World) -> Any:
@@ -131,5 +135,5 @@ def _with_clock(defaults: Any, world: World) -> Any:
         return world.now
 
     if isinstance(defaults, dict):
-        return {name: clock if value in _CLOCKS else value for name, value in defaults.items()}
-    return tuple(clock if value in _CLOCKS else value for value in defaults)
+        return {name: clock if _is_clock(value) else value for name, value in defaults.items()}
+    return tuple(clock if _is_clock(value) else value for value in defaults)
