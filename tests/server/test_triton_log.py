@@ -1,3 +1,4 @@
+from tests.server.descriptors import no_descriptors
 from trimodal.server.triton_log import LoadLog, LogReader, sentence
 
 LOG = r"""
@@ -106,3 +107,23 @@ def test_reader_skips_what_an_earlier_server_wrote(tmp_path):
     with file.open("a") as more:
         more.write("new\n")
     assert reader.read() == ["new"]
+
+
+def test_a_log_that_is_moved_away_is_waited_for(tmp_path):
+    file = tmp_path / "log"
+    reader = LogReader(file)
+    assert reader.read() == []
+    file.write_text("one\n")
+    assert reader.read() == ["one"]
+    file.rename(tmp_path / "log.1")
+    assert reader.read() == []
+
+
+def test_a_process_without_descriptors_reads_later(tmp_path):
+    file = tmp_path / "log"
+    file.write_text("")
+    reader = LogReader(file)
+    file.write_text("one\n")
+    with no_descriptors():
+        assert reader.read() == []
+    assert reader.read() == ["one"]

@@ -99,9 +99,13 @@ class LogReader:
         self._offset = path.stat().st_size if path.exists() else 0
 
     def read(self) -> list[str]:
-        with self._path.open("rb") as file:
-            file.seek(self._offset)
-            block = file.read()
+        """None while the file cannot be opened: it was moved away, or the process has no descriptor left."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                block = file.read()
+        except OSError:
+            return []
         complete = block[: block.rfind(b"\n") + 1]
         self._offset += len(complete)
         return complete.decode(errors="replace").splitlines()

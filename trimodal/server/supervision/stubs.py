@@ -66,7 +66,10 @@ class StubWatch:
 
 def children(pid: int) -> Iterator[int]:
     """The processes that the threads of `pid` started and that run."""
-    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+    files: list[Path] = []
+    with contextlib.suppress(OSError):  # it has ended, or there is no descriptor left to look with
+        files += Path(f"/proc/{pid}/task").glob("*/children")
+    for file in files:
         with contextlib.suppress(OSError):  # the thread has ended meanwhile
             yield from map(int, file.read_text().split())
 
