@@ -119,7 +119,11 @@ def test_what_a_server_lives_on(harmed: Served, fault: Fault) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [FrozenRedis, lambda: ClockJump(48), lambda: ClockJump(-48)])
+@pytest.mark.parametrize(
+    "make",
+    [FrozenRedis, lambda: ClockJump(48), lambda: ClockJump(-48)],
+    ids=["redis-frozen", "clock+48h", "clock-48h"],
+)
 def test_what_it_relies_on(tmp_path: Path, make: Callable[[], Fault]) -> None:
     fault = make()
     server = serve(tmp_path, fault)
