@@ -1,4 +1,4 @@
-from tests.server.descriptors import no_descriptors
+from tests.server.supervision.descriptors import no_descriptors
 from trimodal.server.triton_log import LoadLog, LogReader, sentence
 
 LOG = r"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from tests.server.descriptors import no_descriptors
+from tests.server.supervision.descriptors import no_descriptors
 from trimodal.server.supervision.stubs import children, model_of
 
 
