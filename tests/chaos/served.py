@@ -191,11 +191,16 @@ class Served:
         return took
 
     def kill(self) -> None:
-        """Ends what still runs of it."""
-        for pid in self.pids():
+        """Ends what still runs of it; its guard cleans up, unless that stands still."""
+        pids, deadline = self.pids(), time.monotonic() + 5.0
+        if self.alive():
+            self.process.kill()
+        self.process.wait()
+        while any(map(running, pids)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        for pid in filter(running, pids):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self.process.wait()
         self._out.close()
 
 

@@ -1,3 +1,4 @@
+from tests.server.supervision.descriptors import no_descriptors
 from trimodal.server.triton_log import LoadLog, LogReader, sentence
 
 LOG = r"""
@@ -121,3 +122,23 @@ def test_reader_of_a_log_that_is_rotated(tmp_path):
     assert reader.read() == []
     file.write_text("3\n")
     assert reader.read() == ["3"]
+
+
+def test_a_log_that_is_moved_away_is_waited_for(tmp_path):
+    file = tmp_path / "log"
+    reader = LogReader(file)
+    assert reader.read() == []
+    file.write_text("one\n")
+    assert reader.read() == ["one"]
+    file.rename(tmp_path / "log.1")
+    assert reader.read() == []
+
+
+def test_a_process_without_descriptors_reads_later(tmp_path):
+    file = tmp_path / "log"
+    file.write_text("")
+    reader = LogReader(file)
+    file.write_text("one\n")
+    with no_descriptors():
+        assert reader.read() == []
+    assert reader.read() == ["one"]

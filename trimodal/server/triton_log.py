@@ -108,8 +108,10 @@ class LogReader:
                     self._offset = 0
                 file.seek(self._offset)
                 block = file.read()
-        except OSError:
+        except FileNotFoundError:
             self._offset = 0
+            return []
+        except OSError:  # no descriptor is left: read later
             return []
         complete = block[: block.rfind(b"\n") + 1]
         self._offset += len(complete)

@@ -66,7 +66,7 @@ class StubWatch:
 
 def children(pid: int) -> Iterator[int]:
     """The processes that the threads of `pid` started and that run."""
-    # Its end removes what is being listed, that of a thread its file.
+    # Its end removes what is being listed, that of a thread its file; or no descriptor is left.
     with contextlib.suppress(OSError):
         for file in Path(f"/proc/{pid}/task").glob("*/children"):
             with contextlib.suppress(OSError):
