@@ -26,7 +26,7 @@ from tests.e2e.conftest import wait_until
 from tests.e2e.fakes import vision
 from tests.e2e.gateway.test_openai import gateway, program
 from trimodal.client import AskStream, Client, Delta, Heard, Saw, Timeouts
-from trimodal.errors import InternalError, InvalidArgument, RequestError, Unavailable
+from trimodal.errors import InvalidArgument, RequestError, Unavailable
 from trimodal.server.process import TritonServer
 from trimodal.speech.engines.fake import speak
 
@@ -279,7 +279,7 @@ async def test_an_engine_that_dies_in_the_middle_is_named(own_server: Callable[.
     assert sorted(server.models) == ["assistant", "llm"], "what it does not call is not loaded"
     async with Client(server.grpc_url, timeouts=Timeouts(silence=30)) as client:
         stream = client.ask("tell me everything", max_tokens=900)
-        with pytest.raises(InternalError, match="^answer: the engine stopped unexpectedly"):
+        with pytest.raises(Unavailable, match="^answer: the engine that had this request died"):
             await stream.answer()
         assert stream.text
         with pytest.raises(InvalidArgument, match="image: this assistant has no model for images"):

@@ -177,7 +177,7 @@ def test_an_engine_that_does_not_open_at_once_is_tried_again(
     running = [submit(service, 2000) for _ in range(2)]
     waiting = submit(service)
     starts.kill()
-    assert all(isinstance(sink.wait().error, InternalError) for sink in running)
+    assert all(isinstance(sink.wait().error, Unavailable) for sink in running)
     assert waiting.wait().deltas[-1].finish_reason == "length"
     assert str(failure) in caplog.text
     service.close()

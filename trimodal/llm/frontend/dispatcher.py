@@ -19,6 +19,7 @@ from trimodal.llm.scheduler.admission import Admission
 from trimodal.llm.scheduler.scheduler import Scheduler
 from trimodal.llm.settings import LlmSettings
 
+_REOPENED_S = 2.0  # a new engine is mostly open by then
 logger = logging.getLogger(__name__)
 
 
@@ -133,7 +134,7 @@ class Dispatcher:
         """The engine died: fails what was in it; what waits goes on waiting."""
         self.stats = EngineStats()
         self._unavailable = reason
-        error = InternalError("the engine stopped unexpectedly; send the request again")
+        error = Unavailable("the engine that had this request died", _REOPENED_S)
         started = [one for one in self._registry.generations.values() if one.ticket.started]
         return self._end_all(started, error)
 
