@@ -227,7 +227,7 @@ def _infer_json(choices: Choices, model: str) -> bytes:
 
 
 def _sound_shape(tensor: Any) -> list[int]:
-    """The tensor's shape where Triton's HTTP survives it: negative and huge ones end it (docs/limitations.md)."""
+    """The tensor's shape, unless it ends Triton's HTTP: negative ones and huge ones (docs/limitations.md)."""
     shape = list(tensor.shape)
     return shape if all(one >= 0 for one in shape) and math.prod(shape) <= 1 << 20 else [1, 4]
 
