@@ -6,6 +6,7 @@ Each begins as a valid request, which is then changed at one to three places.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -185,12 +186,12 @@ def _binary(choices: Choices) -> Request:
     message = _message(choices, choices.pick(_MODELS))
     inputs, raw = [], b""
     for tensor, one in zip(message.inputs, message.raw_input_contents, strict=False):
-        size = choices.pick((len(one), len(one), len(one), 0, -1, 2**40))
+        size = choices.pick((len(one), len(one), len(one), 0, len(one) + 1))
         inputs.append(
             {
                 "name": tensor.name,
                 "datatype": tensor.datatype,
-                "shape": list(tensor.shape),
+                "shape": _sound_shape(tensor),
                 "parameters": {"binary_data_size": size},
             }
         )
@@ -203,8 +204,9 @@ def _binary(choices: Choices) -> Request:
 
 
 def _infer_json(choices: Choices, model: str) -> bytes:
+    """A body for Triton's HTTP, spoilt anywhere but in its shapes."""
     message = _message(choices, model)
-    inputs = []
+    inputs, shapes = [], []
     for tensor, raw in zip(message.inputs, message.raw_input_contents, strict=False):
         kind = next(
             (np.dtype(name) for name, one in _DATATYPES.items() if one == tensor.datatype), np.dtype("O")
@@ -213,12 +215,21 @@ def _infer_json(choices: Choices, model: str) -> bytes:
         data = (
             np.frombuffer(raw, kind).tolist()[:2000] if known else [raw[4:].decode("utf-8", "replace")[:2000]]
         )
-        inputs.append(
-            {"name": tensor.name, "datatype": tensor.datatype, "shape": list(tensor.shape), "data": data}
-        )
+        inputs.append({"name": tensor.name, "datatype": tensor.datatype, "data": data})
+        shapes.append(_sound_shape(tensor))
     body: Any = {"id": "1", "inputs": inputs, "parameters": _parameters_of(message)}
     made = dumped(spoil(choices, body) if choices.chance(2) else body)
-    return spoil_bytes(choices, made) if choices.chance(5) else made
+    made = spoil_bytes(choices, made) if choices.chance(5) else made
+    for shape in shapes:
+        written = json.dumps(shape, separators=(",", ":")).encode()
+        made = made.replace(b'"datatype": ', b'"shape": ' + written + b', "datatype" : ', 1)
+    return made
+
+
+def _sound_shape(tensor: Any) -> list[int]:
+    """The tensor's shape, unless it ends Triton's HTTP: negative ones and huge ones (docs/limitations.md)."""
+    shape = list(tensor.shape)
+    return shape if all(one >= 0 for one in shape) and math.prod(shape) <= 1 << 20 else [1, 4]
 
 
 def _parameters_of(message: Any) -> dict[str, Any]:
