@@ -124,7 +124,8 @@ async def changes_while_loading(directory: Path, *, real: bool = False) -> Row:
     served = refused = 0
     for change_name, change in CHANGES.items():
         for moment in MOMENTS_S:
-            own = directory / f"{change_name} {moment}"
+            # No blank in it: the Python backend (2.51) starts its stub by an unquoted line of the shell.
+            own = directory / f"{change_name} {moment}".replace(" ", "-")
             own.mkdir()
             try:
                 await _start_while(own, change, moment)
