@@ -1,4 +1,4 @@
-"""Starts `trimodal serve --gateway` on fake engines as a user would, and finds its processes."""
+"""Starts `trimodal serve --gateway --restart` on fake engines as a user would, and finds its processes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ class Served:
         for model, parameters in (changes or {}).items():
             settings[model] = {**settings.get(model, {}), **parameters}
         command = [
-            *(sys.executable, "-m", "trimodal.cli.app", "serve", "--gateway", "--drain-timeout", "10"),
+            *(sys.executable, "-m", "trimodal.cli.app", "serve", "--gateway", "--restart"),
+            *("--drain-timeout", "10"),
             *("--log", str(self.disk / "log")),
         ]
         for flag, port in chosen.items():
@@ -135,6 +136,11 @@ class Served:
 
     def alive(self) -> bool:
         return self.process.poll() is None
+
+    @property
+    def restarts(self) -> int:
+        """How often tritonserver ended by itself and was started again."""
+        return self.output.count("starting it again")
 
     def pid(self, part: str) -> int:
         """Of `launcher`, `guard`, `tritonserver`, `engine` (of llm), or a model's process.

@@ -43,6 +43,7 @@ async def in_served(fault: Fault, served: Served, *, before_s: float = BEFORE_S)
         await load.learn()
         load.start()
         await asyncio.sleep(before_s)
+        restarts = served.restarts
         at = time.monotonic()
         await asyncio.to_thread(fault.inject, served)
         await asyncio.sleep(fault.holds_s)
@@ -60,10 +61,15 @@ async def in_served(fault: Fault, served: Served, *, before_s: float = BEFORE_S)
     during = [gap for when, gap in asked.gaps if at <= when < max(healed, at + before_s)]
     if before and during:
         row.itl = judge.percentile(before, 0.99), judge.percentile(during, 0.99)
+    if served.alive() and served.restarts > restarts:
+        row.saw += "; tritonserver was started again"
+        row.limit = fault.limit
+        if not fault.limit:
+            row.missed.append("tritonserver ended")
     if served.alive():
         again = judge.recovered(since, fault.each, healed)
         row.recovery_s = None if again is None else again - healed
-        row.missed = judge.missed(row, since, fault.harms)
+        row.missed += judge.missed(row, since, set(KINDS) if row.limit else fault.harms)
     else:
         row.recovery_s = 0.0  # until it is known how long a start takes
         row.missed = judge.missed(row, since, set(KINDS))

@@ -32,8 +32,10 @@ class Kill(Fault):
 
     def __init__(self, part: str) -> None:
         self.part, self.name, self.harms = part, f"kill-{part}", HARMS[part]
-        if part in ("tritonserver", "guard", "launcher"):
-            self.limit = "the server is its process: `serve` ends too"
+        if part in ("tritonserver", "guard"):
+            self.limit = "all models are in it"
+        elif part == "launcher":
+            self.limit = "`serve` is this process"
         elif part != "engine":
             self.limit = LOCK
 
