@@ -76,6 +76,16 @@ def test_given_up_only_after_a_failure():
     assert fed(*LOG.splitlines(), line).given_up
 
 
+def test_a_model_whose_file_is_removed_while_it_loads():
+    log = fed(
+        "I1123 13:24:09.593197 21439 pb_stub.cc:2105]  Failed to preinitialize Python stub: Python model file "
+        "not found in '/tmp/x/model_repository/embedding/1/model.py'"
+    )
+    assert log.given_up
+    told = "Python model file not found in '/tmp/x/model_repository/embedding/1/model.py'"
+    assert log.failures == {"embedding": told}
+
+
 def test_sentence():
     assert (
         sentence("SettingsError: llm/config.pbtxt: unknown\\n\\nAt:\\n  x(1): y")

@@ -17,6 +17,7 @@ _LOADING = re.compile(r"^loading: (\S+):\d+$")
 _LOADED = re.compile(r"^successfully loaded '([^']+)'")
 _FAILED = re.compile(r"^failed to load '([^']+)' version \d+: [A-Z][\w -]*?: (.*)$")
 _UNREADABLE = re.compile(r"^Poll failed for model directory '([^']+)': (.*)$")
+_NO_STUB = re.compile(r"^ *Failed to preinitialize Python stub: (.*?([^/']+)/\d+/model\.py.*)$")
 _DEPENDS = re.compile(r"ensemble '?([\w.-]+)'? depends on '?([\w.-]+)'? which has no loaded version")
 _ERROR = re.compile(r"^error: (.*)$")
 _IN_USE = re.compile(r"already in use|[Aa]ddress in use|Failed to bind|unable to bind", re.IGNORECASE)
@@ -75,6 +76,10 @@ class LoadLog:
             self.seconds[name] = (stamp - self.started.get(name, stamp)).total_seconds() % 86400
         elif match := _FAILED.match(text) or _UNREADABLE.match(text):
             self.failures[match.group(1)] = sentence(match.group(2))
+        elif match := _NO_STUB.match(text):
+            # Its file was removed while it loaded: Triton (2.51) waits for the stub for ever.
+            self.failures[match.group(2)] = sentence(match.group(1))
+            self.given_up = True
         elif match := _DEPENDS.search(text):
             self.failures.setdefault(match.group(1), f"its step {match.group(2)} did not load")
         elif text.startswith("Waiting for in-flight requests"):
