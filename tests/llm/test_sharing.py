@@ -8,7 +8,7 @@ import pytest
 from tests.llm.doubles.answers import Answers, ask
 from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
 from trimodal.cache.values import Entry, Hit
-from trimodal.errors import Cancelled, InternalError, InvalidArgument, Unavailable
+from trimodal.errors import Cancelled, InvalidArgument, Unavailable
 from trimodal.llm.engine_core.supervisor import EngineLost
 from trimodal.llm.request.terms import CancelRequest
 
@@ -154,7 +154,7 @@ def test_a_failed_generation_fails_for_all_and_is_not_kept(answers: Answers) -> 
         with server.service._lock:
             server.service._take(EngineLost())
         for sink in sinks:
-            assert isinstance(sink.wait().error, InternalError)
+            assert isinstance(sink.wait().error, Unavailable)
         assert answers.kept == []
 
 

@@ -50,7 +50,7 @@ def until(holds):
 
 
 def test_what_a_group_takes(process):
-    until(lambda: read_memory(process.pid).server > 3)
+    until(lambda: read_memory(process.pid).server > 1)
     before = read_memory(process.pid)
     grow(process)
     after = read_memory(process.pid)
@@ -66,7 +66,7 @@ def test_a_group_without_processes_takes_nothing():
 
 def test_the_most_is_seen_in_between(process, monkeypatch):
     monkeypatch.setattr(machine, "_EVERY_S", 0.02)
-    until(lambda: read_memory(process.pid).server > 3)
+    until(lambda: read_memory(process.pid).server > 1)
     with MemoryWatch(process.pid) as watch:
         grow(process)
         until(lambda: watch.most.server > 60)

@@ -11,7 +11,7 @@ import pytest
 from tests.llm.doubles.engine_thread import start_thread
 from tests.llm.doubles.sinks import Collector, counts, eventually
 from tests.llm.engines.async_rig import INFO, Chunk, PlayedRuntime, engine_of
-from trimodal.errors import Cancelled, InternalError, Unavailable
+from trimodal.errors import Cancelled, Unavailable
 from trimodal.llm.engine_core import core
 from trimodal.llm.engine_core.client import EngineCoreClient
 from trimodal.llm.engines.protocol import Output, Sampling
@@ -126,7 +126,7 @@ def test_a_lost_engine_fails_its_requests_and_a_new_one_answers_who_waits(
     old.dead = True
     old.say(3, RuntimeError("CUDA error: an illegal memory access was encountered"))
     for answer in running:
-        assert isinstance(answer.wait().error, InternalError)
+        assert isinstance(answer.wait().error, Unavailable)
         assert "illegal" not in str(answer.error)
     eventually(lambda: len(played.runtimes) == 2)
     played.running(1)
@@ -148,7 +148,7 @@ def test_a_new_engine_with_less_memory_refuses_who_fits_it_no_more(
     played.runtime.dead = True
     played.runtime.say(1, RuntimeError("gone"))
     for answer in running:
-        assert isinstance(answer.wait().error, InternalError)
+        assert isinstance(answer.wait().error, Unavailable)
     assert str(large.wait().error) == "the engine was opened anew with less memory than this needs"
     eventually(lambda: len(played.runtimes) == 2)
     played.running(1)

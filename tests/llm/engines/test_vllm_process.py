@@ -17,7 +17,7 @@ import pytest
 
 from tests.llm.doubles.sinks import Collector, counts, eventually
 from tests.llm.engines.tensorrt_llm.rig import artefact
-from trimodal.errors import Cancelled, InternalError, Unavailable
+from trimodal.errors import Cancelled, Unavailable
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.frontend.metrics import LlmMetrics
@@ -135,7 +135,7 @@ def test_who_dies_takes_the_other_along_and_a_new_engine_answers(
         eventually(lambda: len(running.deltas) > 3)
         old = served.family
         os.kill(served.core if victim == "core" else served.links[-1].pid or 0, signal.SIGKILL)
-        assert isinstance(running.wait().error, InternalError)
+        assert isinstance(running.wait().error, Unavailable)
         eventually(lambda: len(served.links) == 2)
         assert [pid for pid in old if group(pid)] == [], "its memory is free before a new one opens"
         eventually(lambda: counts(served.service) == (0, 0, 0))
