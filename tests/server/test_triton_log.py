@@ -78,8 +78,8 @@ def test_given_up_only_after_a_failure():
 
 def test_a_model_whose_file_is_removed_while_it_loads():
     log = fed(
-        "I1123 13:24:09.593197 21439 pb_stub.cc:2105]  Failed to preinitialize Python stub: Python model file "
-        "not found in '/tmp/x/model_repository/embedding/1/model.py'"
+        "I1123 13:24:09.593197 21439 pb_stub.cc:2105]  Failed to preinitialize Python stub: "
+        "Python model file not found in '/tmp/x/model_repository/embedding/1/model.py'"
     )
     assert log.given_up
     told = "Python model file not found in '/tmp/x/model_repository/embedding/1/model.py'"
