@@ -47,6 +47,13 @@ def test_no_shared_memory_at_all(model, tmp_path):
         check_shared_memory([model(1)], tmp_path / "shm")
 
 
+@pytest.mark.parametrize("name", ["with blank", "with'quote", "a;b", "$x"])
+def test_a_temporary_folder_that_a_shell_would_take_apart(tmp_path, name):
+    preflight.check_temporary(tmp_path / "tmp_x-1.0")
+    with pytest.raises(ServerError, match="set TMPDIR to a path of letters"):
+        preflight.check_temporary(tmp_path / name)
+
+
 def test_numpy_two_is_refused(tmp_path, monkeypatch):
     check_numpy()
     metadata = tmp_path / "numpy-2.1.0.dist-info" / "METADATA"

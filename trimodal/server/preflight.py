@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -48,6 +49,18 @@ def check_shared_memory(models: Iterable[Model], directory: Path = SHM) -> None:
             f"{directory} has {free >> 20} MiB free of {total >> 20} MiB, but the Python models "
             f"(instances: {instances}) need {needed >> 20} MiB: enlarge it (docker run --shm-size=1g, or "
             f"mount -o remount,size=1g {directory}) or remove what fills it"
+        )
+
+
+def check_temporary(directory: Path) -> None:
+    """Raises: ServerError when Triton could not start models out of this folder.
+
+    It starts their processes by a line of shell without quotes: a blank in it hung until --ready-timeout.
+    """
+    if shlex.quote(str(directory)) != str(directory):
+        raise ServerError(
+            f"the temporary folder {directory} has a character that Triton's Python backend does not quote: "
+            "set TMPDIR to a path of letters, digits, and any of / . _ -"
         )
 
 

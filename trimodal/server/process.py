@@ -128,6 +128,7 @@ class TritonServer:
         run_directory = Path(tempfile.mkdtemp(prefix="trimodal-server-"))
         shm_prefix = f"{run_directory.name}-"
         try:
+            preflight.check_temporary(run_directory)
             self._served = served_repository(options, run_directory)
             self.models = select_models(self._served, options.models, options.profile)
             preflight.check_models(triton, self.models.values())

@@ -46,6 +46,7 @@ class Triton:
         self.loading = threading.Event()
         self.loading.set()
         self.answers = True
+        self.broken: list[str] = []  # calls that are not answered
 
     def start(self, model: str) -> None:
         file = self.folder / model / "1" / "model.py"
@@ -78,13 +79,20 @@ class Triton:
     def engines(self) -> dict[str, float]:
         return self.engine
 
+    def _arrives(self, call: str) -> None:
+        if call in self.broken:
+            self.broken.remove(call)
+            raise TimeoutError
+
     def unload(self, model: str) -> None:
+        self._arrives("unload")
         self.calls.append(("unload", model))
         self.index[model] = "UNLOADING"
 
     def load(self, model: str) -> str:
         self.calls.append(("load", model))
         assert self.loading.wait(LIMIT_S)
+        self._arrives("load")
         if self.reasons:
             return self.reasons.pop(0)
         self.start(model)
@@ -196,6 +204,19 @@ def test_a_load_that_fails_is_tried_again(
     until(lambda: supervisor.health().ready, "the model")
     assert triton.calls.count(("load", "llm")) == 3
     assert "model llm cannot be loaded: no memory" in caplog.text
+
+
+def test_calls_that_fail_on_their_way_are_made_again(
+    triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "AGAIN_S", 0.01)
+    monkeypatch.setattr(backoff, "LONGEST_WAIT_S", 0.01)
+    supervisor = watched(a_model("llm"))
+    triton.broken = ["unload", "load", "load"]
+    triton.kill("llm")
+    until(lambda: triton.calls == [("unload", "llm"), *[("load", "llm")] * 3], "the loads")
+    until(lambda: supervisor.health().ready, "the model")
+    assert "model llm cannot be loaded: TimeoutError" in caplog.text
 
 
 def test_a_drain_is_never_ready_and_loads_nothing(triton: Triton, watched: Any) -> None:

@@ -11,8 +11,9 @@ import http.client
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from trimodal.repository import Model
 from trimodal.server.admin import Api
@@ -22,6 +23,7 @@ from trimodal.server.supervision.stubs import StubWatch
 logger = logging.getLogger(__name__)
 
 LOOK_S = 0.25  # for processes that were started
+AGAIN_S = 1.0  # between two tries to unload
 KEPT_S = 0.1  # a state may be this old: many may ask
 
 
@@ -202,27 +204,34 @@ class Supervisor:
             return True
 
     def _replace(self, name: str) -> None:
+        """Takes a model from its dead process and loads it, as often as it takes or until the server ends."""
         losses = self._losses[name]
         try:
-            self._api.unload(name)
+            while self._called(lambda: self._api.unload(name)) is not None:
+                if self._closed.wait(AGAIN_S):
+                    return
             with self._lock:
                 losses.count, losses.at = losses.count + 1, time.monotonic()
                 self._health = None
             # Its callers in a pipeline hold the model that is gone.
             names = [name, *(one.name for one in self._models.values() if name in one.steps)]
             while not self._closed.wait(losses.backoff.next()):
-                reason = next(filter(None, map(self._api.load, names)), "")
-                if not reason:
-                    break
+                reason = next(
+                    filter(None, (self._called(partial(self._api.load, one)) for one in names)), None
+                )
+                if reason is None:
+                    logger.warning("model %s is loaded again", name)
+                    return
                 logger.error("model %s cannot be loaded: %s", name, reason)
                 with self._lock:
                     losses.reason = "its process died, and it cannot be loaded: the server's log says why"
-            else:
-                return  # the server ends
-            logger.warning("model %s is loaded again", name)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            if not self._closed.is_set():
-                logger.error("model %s cannot be loaded: %s", name, error)
         finally:
             with self._lock:
                 losses.restarting, self._health = False, None
+
+    def _called(self, call: Callable[[], str | None]) -> str | None:
+        """Why a call of the repository API failed; None: it did not."""
+        try:
+            return call() or None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            return str(error) or type(error).__name__
