@@ -93,6 +93,9 @@ def serve(
     grpc_port: GrpcPort = 8001,
     metrics_port: MetricsPort = 8002,
     health_port: HealthPort = 8003,
+    health_host: str = typer.Option(
+        "", envvar="TRIMODAL_HEALTH_HOST", help="address of that page; default: --host"
+    ),
     set_: Changes = None,
     drain_timeout: float = typer.Option(
         30.0, envvar="TRIMODAL_DRAIN_TIMEOUT", min=0, help="seconds for running requests"
@@ -167,6 +170,7 @@ def serve(
             grpc_port=grpc_port,
             metrics_port=metrics_port,
             health_port=health_port,
+            health_host=health_host,
             drain_timeout=drain_timeout,
             ready_timeout=ready_timeout,
             operator_key=read_key(operator_key_file, OPERATOR_KEY) or None,

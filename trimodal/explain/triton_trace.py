@@ -17,12 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from trimodal.errors import OperatorError
-from trimodal.server.launch import OPERATOR_HEADER
+from trimodal.server.launch import GRPC_OPERATOR_HEADER
 
 _SETTINGS = ("trace_level", "trace_rate", "trace_count", "log_frequency")
 _ON = {"trace_level": ["TIMESTAMPS"], "trace_rate": ["1"], "trace_count": ["-1"], "log_frequency": ["1"]}
-# Of Triton's gRPC endpoint: in front of the header's name.
-_PREFIX = "triton-grpc-protocol-"
 
 
 class NotTraced(OperatorError):
@@ -88,7 +86,7 @@ class TritonTrace:
         """`client`: tritonclient's for asyncio; it stays its owner's to close."""
         self._client = client
         self._models = models
-        self._headers = {_PREFIX + OPERATOR_HEADER: operator_key} if operator_key else {}
+        self._headers = {GRPC_OPERATOR_HEADER: operator_key} if operator_key else {}
         self._file = Path()
         self._old: set[Path] = set()
         self._alone = False

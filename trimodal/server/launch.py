@@ -18,6 +18,7 @@ from trimodal.server.installation import Triton
 from trimodal.server.options import ServerOptions, parse_otlp
 
 OPERATOR_HEADER = "trimodal-operator-key"
+GRPC_OPERATOR_HEADER = f"triton-grpc-protocol-{OPERATOR_HEADER}"  # its name over gRPC
 # What only the operator may use. Statistics stay open: clients and benches read them.
 RESTRICTED = "model-repository,shared-memory,trace,logging"
 SPANS_MS = 500  # how long finished spans are collected before they are sent

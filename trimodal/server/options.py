@@ -52,6 +52,7 @@ class ServerOptions:
     grpc_port: int = 8001
     metrics_port: int = 8002
     health_port: int = 8003
+    health_host: str = ""  # of the health page; empty: host
     drain_timeout: float = 30.0
     ready_timeout: float = 300.0
     log: Path | None = None  # None: a new file in the cache directory

@@ -91,14 +91,15 @@ class TritonServer:
             self.ports = ports.choose(options.host, options.ports)
             http, grpc, metrics, health = self.ports.values()
             self.http_url, self.grpc_url = f"{options.host}:{http}", f"{options.host}:{grpc}"
-            self.metrics_url, self.health_url = f"{options.host}:{metrics}", f"{options.host}:{health}"
+            health_host = options.health_host or options.host
+            self.metrics_url, self.health_url = f"{options.host}:{metrics}", f"{health_host}:{health}"
             self.api = Api(options.host, http, metrics, self.operator_key)
             self.log_path = options.log.absolute() if options.log else _new_log()
             self.log_path.parent.mkdir(parents=True, exist_ok=True)
             self.load = LoadLog()
             try:
                 self._supervisor = Supervisor(self.api)
-                self._page = HealthServer(options.host, health, self._supervisor)
+                self._page = HealthServer(health_host, health, self._supervisor)
                 last = self._launch(triton)
                 self._wait_ready(last, stop, on_lines)
                 self._supervisor.watch(self.pid, self.models)

@@ -2,10 +2,10 @@
 
 Seen on Triton 2.51 (24.10): a load with a `config` keeps that configuration through later loads without
 one, which do nothing while the file is as old as it was; so what was there is put back as a `config` too (an
-edit of the file counts again at the next load). A Python model with custom metrics must not be loaded over
-itself: old and new share them, and the new one's next value after the old one is gone ends the server with
-signal 11, most times within seconds. So every model is unloaded first. What `config` is refused for
-before the model opens is not told ("failed to poll from model repository"); the server's log says it.
+edit of the file counts again at the next load). A Python model with custom metrics that is loaded
+over itself ends the server with signal 11 within seconds, in 2 of 4 tries: perhaps because old and new share
+the metrics. So every model is unloaded first. What `config` is refused for before the model opens is not told
+("failed to poll from model repository"); the server's log says it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tritonclient.grpc import InferenceServerClient, model_config_pb2
 from tritonclient.utils import InferenceServerException
 
 from trimodal.errors import ServerError
+from trimodal.server.launch import GRPC_OPERATOR_HEADER
 
-OPERATOR_HEADER = "triton-grpc-protocol-trimodal-operator-key"
 _LOAD_S = 600.0
 _CALL_S = 20.0
 _AGAIN_S = 0.5
@@ -48,7 +48,7 @@ class LiveServer:
     def __init__(self, url: str, operator_key: str = "") -> None:
         self.url, self.operator_key = url, operator_key
         self._client = InferenceServerClient(url)
-        self._headers = {OPERATOR_HEADER: operator_key} if operator_key else {}
+        self._headers = {GRPC_OPERATOR_HEADER: operator_key} if operator_key else {}
 
     def config(self, model: str) -> Any:
         try:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.e2e
 
 def ready(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=BOUND) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.2:{port}/ready", timeout=BOUND) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False
@@ -52,7 +52,8 @@ def test_a_server_that_dies_is_started_again(
     no_leftovers: None, command: Callable[..., Any], tmp_path: Path
 ) -> None:
     manager = Manager(tmp_path / "notify")
-    run = command("--model", "echo", "--restart", environment=manager.environment)
+    elsewhere = ("--health-host", "127.0.0.2")
+    run = command("--model", "echo", "--restart", *elsewhere, environment=manager.environment)
     run.wait_for("Ready.")
     ended = "tritonserver ended by itself (exit status 137)"
     for count in (1, 2):

@@ -73,7 +73,7 @@ class HealthServer:
         try:
             self._server = Server((host, port), Handler)
         except OSError as error:
-            raise ServerError(f"--health-port {port} on {host}: {error.strerror}") from None
+            raise ServerError(f"the health page cannot be on {host}, port {port}: {error.strerror}") from None
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="health", daemon=True
         )
