@@ -212,12 +212,13 @@ def test_a_refused_end_ends_the_stream(speech):
         (TritonError("full", TritonError.UNAVAILABLE), TritonError.UNAVAILABLE),
     ],
 )
-def test_an_error_of_the_recogniser_is_told_with_its_code(speech, monkeypatch, error, code):
+def test_an_error_of_the_recogniser_is_told_with_its_code(module, monkeypatch, error, code):
     monkeypatch.setattr("trimodal.speech.live.service.BACKOFF_S", 0.01)
-    monkeypatch.setattr("trimodal.speech.live.service.LOADING_S", 0.0)
+    speech = SpeechGlue(module, recognizer_wait_s="0")
     speech.recogniser.error = error
     (sender,) = speech.ask(chunk(start=True, end=True))
     assert refusal(sender) == (code, f"speech_recognize: {error}")
+    speech.model.finalize()
 
 
 class Latin1(InferenceRequest):

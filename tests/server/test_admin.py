@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from trimodal.server import admin
-from trimodal.server.admin import Api, LoadsInTurn, drain
+from trimodal.server.admin import Api, LoadsInTurn, await_unloaded, drain
 from trimodal.server.launch import OPERATOR_HEADER
 from trimodal.server.ports import choose
 
@@ -154,3 +154,14 @@ def test_models_that_call_each_other_go_together(monkeypatch):
     api = Played({"a": 2, "b": 2}, {})
     assert drain(api, {"a": frozenset("b"), "b": frozenset("a")}, 10.0, stop=lambda: False) == []
     assert [name for name, _ in api.order] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("limit", "left"), [(10.0, 0), (0.0, 3)])
+def test_models_that_were_told_to_go_are_waited_for(monkeypatch, limit, left):
+    monkeypatch.setattr(admin, "_POLL", 0.0)
+    api = Played({"a": 3, "b": 2, "never loaded": 0}, {})
+    api.unload("a")
+    api.unload("b")
+    await_unloaded(api, api.looks, limit)
+    assert api.looks["a"] == left
+    await_unloaded(Api("127.0.0.1", 1, 1, "key"), ["a"], 10.0)  # nobody is there

@@ -48,6 +48,22 @@ def drain(
     return sorted(waiting | running)
 
 
+def await_unloaded(api: Api, models: Iterable[str], limit: float) -> None:
+    """Waits up to `limit` seconds until models that were told to go have closed what they keep.
+
+    One that has a request which Triton (2.51) keeps for good never goes.
+    """
+    deadline = time.monotonic() + limit
+    try:
+        while time.monotonic() < deadline:
+            states = api.states()
+            if all(states.get(name, ("UNAVAILABLE", ""))[0] == "UNAVAILABLE" for name in models):
+                return
+            time.sleep(_POLL)
+    except (OSError, http.client.HTTPException):
+        pass  # the server is gone
+
+
 def _ended(api: Api, running: Iterable[str], idle_looks: dict[str, int]) -> set[str]:
     """The models that came to their end: unloaded, or without requests for a while."""
     states, flying, ended = api.states(), api.in_flight(), set()

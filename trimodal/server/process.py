@@ -20,7 +20,7 @@ from trimodal.errors import ServerError
 from trimodal.paths import ADDRESS_VARIABLE, STOP_VARIABLE, cache_directory
 from trimodal.repository import Model, callers, loaded_last, select_models
 from trimodal.server import launch, ports, preflight, process_guard
-from trimodal.server.admin import Api, LoadsInTurn, drain
+from trimodal.server.admin import Api, LoadsInTurn, await_unloaded, drain
 from trimodal.server.installation import Triton, assemble, find_triton
 from trimodal.server.options import ServerOptions
 from trimodal.server.overlay import served_repository
@@ -34,6 +34,7 @@ _SHORT_POLL = 0.002
 _ATTEMPTS = 3  # a port that was picked may be taken until Triton binds it, after the models
 _LOGS_KEPT = 20
 _STOP = "stop"  # file in the server's run directory
+_FINISH_S = 1.5  # for models without requests to end, and for Triton then
 _TELL_S = 1.0  # for the models to end what they still have
 
 
@@ -237,10 +238,11 @@ class TritonServer:
                 (self._child.run_directory / _STOP).touch()
                 drain(self.api, dict.fromkeys(cut, frozenset()), _TELL_S, stop=hurry)
             if not cut and not hurry():
-                # Triton (2.51) looks once a second whether HTTP connections are left; ours was just closed.
-                time.sleep(_POLL)
-                self._child.terminate()
-                self._child.wait(1.5)
+                await_unloaded(self.api, self.models, _FINISH_S)
+                time.sleep(_POLL)  # the last bytes of the last response
+                if self.options.otlp:  # its last spans go out with Triton's orderly end, which takes a second
+                    self._child.terminate()
+                    self._child.wait(_FINISH_S)
         self.kill()
         return cut
 

@@ -36,6 +36,7 @@ class SpeechSettings(Settings):
     """speech: how streams are cut into windows, when words are final, and how many streams are taken."""
 
     recognizer: str = Field("speech_recognize", min_length=1, description="model that gets the windows")
+    recognizer_wait_s: float = Field(60.0, ge=0, le=600, description="for one that is being loaded")
     policy: PolicyName = "live"
     step_s: Annotated[float, Field(ge=0.1, le=30, description="new audio that is waited for")] = 0.5
     max_step_s: Annotated[float, Field(ge=0.1, le=30, description="to which it widens when behind")] = 5.0

@@ -129,8 +129,7 @@ def test_a_recogniser_that_is_being_loaded_is_waited_for(bench, monkeypatch):
 
 def test_but_not_for_ever(bench, monkeypatch):
     monkeypatch.setattr("trimodal.speech.live.service.BACKOFF_S", 0.001)
-    monkeypatch.setattr("trimodal.speech.live.service.LOADING_S", 0.0)
-    one = bench()
+    one = bench(recognizer_wait_s=0)
     one.recogniser.errors = [Unavailable("speech_recognize: not ready")] * MAX_FAILURES
     assert isinstance(one.send(start=True, end=True).wait().error, Unavailable)
 

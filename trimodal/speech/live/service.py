@@ -25,8 +25,6 @@ from trimodal.speech.values import Recognition, Window
 LISTENERS = 2
 # Of the recogniser on one window, in a row: five seconds of it, then the stream fails. Nothing is skipped.
 MAX_FAILURES = 8
-# … but for a recogniser that is being loaded, as after the death of its process.
-LOADING_S = 60.0
 BACKOFF_S, MAX_BACKOFF_S = 0.2, 1.0
 JOIN_S = 5.0
 UNLOADING = "speech is being unloaded; start the stream again later"
@@ -204,7 +202,8 @@ class SpeechService:
                 self._metrics.windows_in_flight.increment(-1)
             self._metrics.retries.increment(1)
             failures += 1
-            loading = isinstance(told, Unavailable) and time.monotonic() - since < LOADING_S
+            waited_s = time.monotonic() - since
+            loading = isinstance(told, Unavailable) and waited_s < self._settings.recognizer_wait_s
             if isinstance(told, InvalidArgument) or (failures >= MAX_FAILURES and not loading):
                 raise told
             if self._closing.wait(min(BACKOFF_S * failures, MAX_BACKOFF_S)) or stream.closed:
