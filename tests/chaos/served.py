@@ -58,6 +58,7 @@ class Served:
         models: Sequence[str] = PARTS,
         real: bool = False,
         wait: bool = True,
+        restart: bool = True,
     ) -> None:
         self.directory = directory
         self.disk = directory / "disk"  # holds cache and log
@@ -71,7 +72,8 @@ class Served:
         for model, parameters in (changes or {}).items():
             settings[model] = {**settings.get(model, {}), **parameters}
         command = [
-            *(sys.executable, "-m", "trimodal.cli.app", "serve", "--gateway", "--restart"),
+            *(sys.executable, "-m", "trimodal.cli.app", "serve", "--gateway"),
+            *(["--restart"] if restart else []),
             *("--drain-timeout", "10"),
             *("--log", str(self.disk / "log")),
         ]

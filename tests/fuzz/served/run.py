@@ -5,38 +5,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import os
-import subprocess
-import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.chaos.served import Served
 from tests.e2e.bad_input.server import counts
-from tests.e2e.fakes import MODELS, changes
+from tests.e2e.fakes import MODELS
 from tests.fuzz.served import good
 from tests.fuzz.served.generate import request
 from tests.fuzz.served.judge import Judge
 from tests.fuzz.served.wire import Stack, Wire
-from trimodal.server import ports
+from tests.soak import processes
 
 AT_ONCE = 12
 LOOK_EVERY = 1000  # requests
-READY_S, IDLE_S = 120.0, 90.0  # a stream that nobody ends is dropped after 60 s
+IDLE_S = 90.0  # a stream that nobody ends is dropped after 60 s
 # What a process may have more at the end than after the first thousand requests.
-MOST_DESCRIPTORS, MOST_GROWTH = 40, 150 << 20
+MOST_DESCRIPTORS, MOST_GROWTH_MIB = 40, 150
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What one process holds: descriptors and bytes of memory."""
+    """What one process holds: descriptors and MiB of memory."""
 
     name: str
     descriptors: int
-    memory: int
+    memory: float
 
 
 async def fuzz(
@@ -101,68 +98,30 @@ def idle(metrics: str) -> dict[str, float]:
 
 def usage(pid: int) -> dict[int, Usage]:
     """What the process and all below it hold, by pid."""
-    found, pending = {}, [pid]
-    while pending:
-        one = pending.pop()
-        with contextlib.suppress(OSError):
-            directory = Path(f"/proc/{one}")
-            line = (directory / "cmdline").read_bytes().split(b"\0")
-            name = " ".join(Path(part.decode(errors="replace")).name for part in line[:8] if part)[:60]
-            pages = int((directory / "statm").read_text().split()[1])
-            descriptors = len(list((directory / "fd").iterdir()))
-            found[one] = Usage(name, descriptors, pages * os.sysconf("SC_PAGE_SIZE"))
-            pending += map(int, (directory / "task" / str(one) / "children").read_text().split())
-            for task in (directory / "task").iterdir():
-                if task.name != str(one):
-                    pending += map(int, (task / "children").read_text().split())
+    found = {}
+    for one, name in processes.tree(pid):
+        if held := processes.figures(one):
+            found[one] = Usage(name, int(held["descriptors"]), held["memory"])
     return found
 
 
-@contextlib.contextmanager
-def served() -> Iterator[tuple[Stack, int]]:
-    """`trimodal serve --gateway` on fake engines and free ports, and its pid."""
-    flags = ("--http-port", "--grpc-port", "--metrics-port", "--health-port", "--gateway-port")
-    chosen = ports.choose("127.0.0.1", dict.fromkeys(flags, 0))
-    with tempfile.TemporaryDirectory(prefix="trimodal-fuzz-") as folder:
-        command = [sys.executable, "-m", "trimodal.cli.app", "serve", "--gateway"]
-        command += [part for flag, port in chosen.items() for part in (flag, str(port))]
-        command += [part for model in MODELS for part in ("--model", model)]
-        for model, values in changes(Path(folder)).items():
-            command += [part for name, one in values.items() for part in ("--set", f"{model}.{name}={one}")]
-        with open(Path(folder) / "serve.log", "w+b") as log:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-            )
-            http, grpc, metrics, _, gateway = (f"127.0.0.1:{port}" for port in chosen.values())
-            try:
-                _wait(process, f"http://{gateway}/ready", Path(log.name))
-                yield Stack(gateway, grpc, http, metrics), process.pid
-            finally:
-                process.terminate()
-                try:
-                    process.wait(60)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait(60)
-
-
-def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    until = time.monotonic() + READY_S
-    while time.monotonic() < until and process.poll() is None:
-        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
-            return
-        time.sleep(0.2)
-    raise RuntimeError(f"the stack did not start: {log.read_text(errors='replace')[-2000:]}")
+def _stack(served: Served) -> Stack:
+    ports = (served.gateway_port, served.grpc_port, served.http_port, served.metrics_port)
+    return Stack(*(f"127.0.0.1:{port}" for port in ports))
 
 
 def main(count: int, first: int, seconds: float) -> int:
     """Runs all of it on a stack of its own and prints what came of it; returns 1 after a finding."""
     judge = Judge()
     before: dict[int, Usage] = {}
-    with served() as (stack, pid):
+    with tempfile.TemporaryDirectory(prefix="trimodal-fuzz-") as folder, contextlib.ExitStack() as stack:
+        served = Served(Path(folder), models=MODELS, restart=False)
+        stack.callback(served.kill)  # also after Ctrl-C
         begun = time.monotonic()
         try:
-            asyncio.run(fuzz(stack, first, count, judge, pid, before, begun + seconds))
+            asyncio.run(
+                fuzz(_stack(served), first, count, judge, served.process.pid, before, begun + seconds)
+            )
         except Exception as error:
             judge.findings.append(f"{type(error).__name__}: {error}")
             judge.findings += [
@@ -170,11 +129,11 @@ def main(count: int, first: int, seconds: float) -> int:
             ]
         taken = time.monotonic() - begun
         try:
-            if left := idle(stack.metrics):
+            if left := idle(f"127.0.0.1:{served.metrics_port}"):
                 judge.findings.append(f"not zero on an idle server: {left}")
         except OSError as error:
             judge.findings.append(f"the server is gone: {error}")
-        after = usage(pid)
+        after = usage(served.process.pid)
     sent = sum(judge.answers.values())
     last = first + sent - 1
     print(f"{sent} requests, numbers {first} to {last}, in {taken:.0f} s: {sent / taken:.0f} a second")
@@ -184,9 +143,12 @@ def main(count: int, first: int, seconds: float) -> int:
         now = after.get(one, Usage(held.name, 0, 0))
         print(
             f"  {held.name:60} descriptors {held.descriptors} -> {now.descriptors}, "
-            f"memory {held.memory >> 20} -> {now.memory >> 20} MiB"
+            f"memory {held.memory:.0f} -> {now.memory:.0f} MiB"
         )
-        if now.descriptors - held.descriptors > MOST_DESCRIPTORS or now.memory - held.memory > MOST_GROWTH:
+        if (
+            now.descriptors - held.descriptors > MOST_DESCRIPTORS
+            or now.memory - held.memory > MOST_GROWTH_MIB
+        ):
             judge.findings.append(f"{held.name} grew: {held} -> {now}")
     print(f"findings: {len(judge.findings)}")
     for finding in judge.findings[:40]:
