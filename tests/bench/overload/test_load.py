@@ -162,7 +162,7 @@ async def test_what_cannot_meet_its_bound_any_more_is_left_at_the_end():
         await asyncio.sleep(20)
         yield llm_outputs("too late", "stop")
 
-    transport, results = await run(model, [asked(ttft_bound=0.1), asked(0.001)], patience=0.6, most_open=10)
+    transport, results = await run(model, [asked(ttft_bound=0.1), asked(0.001)], patience=1.5, most_open=10)
     bounded, unbounded = results
     assert (bounded.outcome, unbounded.outcome) == ("gave_up", "gave_up")
     assert bounded.total < unbounded.total
