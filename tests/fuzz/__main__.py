@@ -14,7 +14,9 @@ def main() -> int:
     guided = commands.add_parser("coverage", help="our parsers, guided by the lines that they reach")
     guided.add_argument("target", nargs="*", help=f"of {', '.join(NAMES)}; all of them where none is named")
     guided.add_argument("--seconds", type=int, default=120, help="for each target")
-    kept = commands.add_parser("keep", help="commits a few inputs of what grew: those that reach every line")
+    kept = commands.add_parser(
+        "keep", help="chooses the inputs to keep in tests/fuzz/corpus: few, which reach every line"
+    )
     kept.add_argument("target", nargs="*")
     asked = commands.add_parser("requests", help="requests to a served stack on fake engines")
     asked.add_argument("--count", type=int, default=100_000)

@@ -17,12 +17,14 @@ _CHUNK = 50
 
 def main() -> int:
     """Prints a row for each scenario, and every finding; returns 1 if there is one."""
-    parser = argparse.ArgumentParser(description="Plays schedules of threads by seed.")
+    parser = argparse.ArgumentParser("scripts/schedules", description="Plays schedules of threads by seed.")
     parser.add_argument("count", type=int, help="schedules, of all scenarios together")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--only", nargs="+", choices=_KINDS, default=list(_KINDS), metavar="SCENARIO")
-    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=1, help="that play at once")
     options = parser.parse_args()
+    if options.count < 1 or options.processes < 1:
+        parser.error("count and --processes are at least 1")
     each = -(-options.count // len(options.only))
     began, total, wrong = time.monotonic(), 0, 0
     print(f"{'scenario':<12} {'schedules':>9} {'a minute':>9} {'switches':>9} {'findings':>9}")

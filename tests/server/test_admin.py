@@ -165,3 +165,36 @@ def test_models_that_were_told_to_go_are_waited_for(monkeypatch, limit, left):
     await_unloaded(api, api.looks, limit)
     assert api.looks["a"] == left
     await_unloaded(Api("127.0.0.1", 1, 1, "key"), ["a"], 10.0)  # nobody is there
+
+
+def test_answers_that_do_not_come_in_time_end_no_drain(monkeypatch):
+    """As those of a busy machine, or while a model is being loaded: what runs keeps its time."""
+    monkeypatch.setattr(admin, "_POLL", 0.0)
+
+    class Slow(Played):
+        late = {"unload": 2, "states": 2, "in_flight": 1}
+
+        def _wait(self, call):
+            if self.late[call]:
+                self.late[call] -= 1
+                raise TimeoutError
+
+        def unload(self, model):
+            self._wait("unload")
+            super().unload(model)
+
+        def states(self):
+            self._wait("states")
+            return super().states()
+
+        def in_flight(self):
+            self._wait("in_flight")
+            return super().in_flight()
+
+    api = Slow({"llm": 5, "vision": 3}, {"llm": 50})
+    assert drain(api, {"llm": NONE, "vision": NONE}, 10.0, stop=lambda: False) == []
+    assert sorted(name for name, _ in api.order) == ["llm", "vision"]
+    assert not any(api.late.values())
+    api = Slow({"llm": 10**6}, {"llm": 10**6})
+    api.late = dict.fromkeys(api.late, 10**6)
+    assert drain(api, {"llm": NONE}, 0.02, stop=lambda: False) == ["llm"]

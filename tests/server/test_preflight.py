@@ -8,6 +8,7 @@ from trimodal.repository import read_model
 from trimodal.runtimes import gpu_libraries
 from trimodal.server import preflight
 from trimodal.server.installation import Triton
+from trimodal.server.options import ServerOptions
 from trimodal.server.preflight import (
     SHM_PER_INSTANCE,
     check_backends,
@@ -52,6 +53,13 @@ def test_a_temporary_folder_that_a_shell_would_take_apart(tmp_path, name):
     preflight.check_temporary(tmp_path / "tmp_x-1.0")
     with pytest.raises(ServerError, match="set TMPDIR to a path of letters"):
         preflight.check_temporary(tmp_path / name)
+
+
+def test_the_health_page_is_where_clients_look_for_it():
+    for host, own in (("127.0.0.1", ""), ("127.0.0.1", "0.0.0.0"), ("0.0.0.0", ""), ("::1", "::")):
+        assert preflight.check_health_host(ServerOptions(host=host, health_host=own)) == own or host
+    with pytest.raises(ServerError, match="--health-host 10.0.0.7: give 0.0.0.0 or ::"):
+        preflight.check_health_host(ServerOptions(health_host="10.0.0.7"))
 
 
 def test_numpy_two_is_refused(tmp_path, monkeypatch):

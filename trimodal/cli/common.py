@@ -25,7 +25,8 @@ OperatorKeyFile = Annotated[
     Path | None,
     typer.Option(
         envvar=f"{OPERATOR_KEY}_FILE",
-        help=f"file with the key that opens Triton's repository API; or the key itself in {OPERATOR_KEY}",
+        help="file with the key of Triton's repository, shared-memory, trace and log APIs; "
+        f"or the key itself in {OPERATOR_KEY}",
     ),
 ]
 ApiKeyFile = Annotated[

@@ -20,7 +20,7 @@ Keys = Annotated[
 WithoutKeys = Annotated[
     bool, typer.Option("--without-keys", help="let everybody in, also beyond this machine")
 ]
-GatewayHost = Annotated[str, typer.Option(envvar="TRIMODAL_GATEWAY_HOST", help="address to listen on")]
+GatewayHost = Annotated[str, typer.Option(envvar="TRIMODAL_GATEWAY_HOST", help="address of the gateway")]
 GatewayPort = Annotated[int, typer.Option(envvar="TRIMODAL_GATEWAY_PORT", help="0 picks a free one")]
 CorsOrigins = Annotated[
     list[str] | None,
@@ -29,7 +29,9 @@ CorsOrigins = Annotated[
 Upstream = Annotated[
     list[str] | None,
     typer.Option(
-        envvar="TRIMODAL_URL", help=f"host:port of Triton's gRPC endpoint; repeatable; default: {URL}"
+        envvar="TRIMODAL_URL",
+        help="host:port[:health-port] of a server's gRPC endpoint; with its health page, requests in "
+        f"a process that died end at once; repeatable; default: {URL}",
     ),
 ]
 Upstreams = Annotated[

@@ -112,7 +112,7 @@ def serve(
         1,
         envvar="TRIMODAL_OTLP_EVERY",
         min=0,
-        help="trace one request in so many; 0: those of clients' traces",
+        help="trace one request in so many; 0: only those with a traceparent",
     ),
     operator_key_file: OperatorKeyFile = None,
     log: Path | None = typer.Option(

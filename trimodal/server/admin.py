@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import re
@@ -9,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from trimodal.server.launch import OPERATOR_HEADER
 
@@ -35,17 +37,26 @@ def drain(
             free = {name for name in waiting if not callers[name] & (waiting | running)}
             if not (free or running):  # they call each other
                 free = set(waiting)
-            for name in sorted(free):
-                api.unload(name)
-            waiting, running = waiting - free, running | free
-            running -= _ended(api, running, idle_looks)
-            if running and time.monotonic() > deadline:
+            told = {name for name in sorted(free) if _answered(partial(api.unload, name))}
+            waiting, running = waiting - told, running | told
+            with contextlib.suppress(TimeoutError):
+                running -= _ended(api, running, idle_looks)
+            if time.monotonic() > deadline:
                 break
-            if running:
+            if waiting or running:
                 time.sleep(_POLL)
     except (OSError, http.client.HTTPException):
         pass  # the server is going down by itself: the caller sees to it
     return sorted(waiting | running)
+
+
+def _answered(call: Callable[[], object]) -> bool:
+    """Whether a call was answered in time; Triton holds an unload back while a model is being loaded."""
+    try:
+        call()
+    except TimeoutError:
+        return False
+    return True
 
 
 def await_unloaded(api: Api, models: Iterable[str], limit: float) -> None:

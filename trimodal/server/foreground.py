@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import signal
 import sys
 import time
@@ -14,13 +15,14 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from trimodal.errors import ServerError
+from trimodal.errors import OperatorError, ServerError
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import Interrupted, TritonServer
 from trimodal.server.supervision.backoff import Backoff
 from trimodal.server.supervision.service_manager import ServiceManager
 
 _POLL = 0.2  # seconds
+_LAST_S = 1.0  # of a drain, for the server alone, however long the gateway's took
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -96,8 +98,6 @@ class Signals:
 def serving(options: ServerOptions, signals: Signals, *, verbose: bool) -> Iterator[TritonServer]:
     """A server while the block lasts, with its progress and summary before it, and its drain after it.
 
-    What started this process hears of the drain, if it wants to.
-
     Raises: ServerError, and Interrupted when a signal came while it was loading; no process is left.
     """
     err = Console(stderr=True, highlight=False, markup=False)
@@ -106,9 +106,10 @@ def serving(options: ServerOptions, signals: Signals, *, verbose: bool) -> Itera
         start(server, signals, err, verbose=verbose)
         Console(highlight=False, markup=False).print(summary(server))
         yield server
-        ServiceManager().tell(STOPPING="1")
         # What stood before the server, such as a gateway, has drained in the same time.
-        left = max(options.drain_timeout - (time.monotonic() - signals.first), 0.0)
+        left = options.drain_timeout - (time.monotonic() - signals.first)
+        if options.drain_timeout:
+            left = max(left, _LAST_S)
         cut = server.stop(left, hurry=signals.twice)
         if cut:
             err.print(f"Running requests of {', '.join(cut)} were cut.")
@@ -154,6 +155,8 @@ def wait_for_signal(server: TritonServer, signals: Signals, *, verbose: bool, re
             if not restart:
                 raise ServerError(f"{problem}\nlog: {server.log_path}")
             _start_again(server, signals, manager, backoff, problem, verbose=verbose)
+    server.begin_drain()
+    manager.tell(STOPPING="1")
     limit = server.options.drain_timeout
     sys.stderr.write(f"Draining for up to {limit:g} s. Press Ctrl-C again to stop at once.\n")
 
@@ -187,10 +190,10 @@ def _start_again(
             time.sleep(_POLL)
         try:
             server.restart(stop=stop, on_lines=on_lines)
-        except ServerError as error:
-            problem = str(error)
         except Interrupted:
             return
+        except (OperatorError, OSError, http.client.HTTPException, ValueError, KeyError) as error:
+            problem = str(error) or type(error).__name__  # perhaps a full disk
         else:
             sys.stderr.write(f"Ready again after {time.monotonic() - began:.1f} s.\n")
             manager.tell(STATUS="")

@@ -13,6 +13,7 @@ from trimodal.repository import Model
 from trimodal.runtimes.gpu_device import Gpu, visible_gpus
 from trimodal.server.artefacts import check_artefacts
 from trimodal.server.installation import Triton
+from trimodal.server.options import ServerOptions
 
 SHM = Path("/dev/shm")
 # Each stub starts with 1 MiB and grows with the tensors that it holds; images need the most.
@@ -62,6 +63,17 @@ def check_temporary(directory: Path) -> None:
             f"the temporary folder {directory} has a character that Triton's Python backend does not quote: "
             "set TMPDIR to a path of letters, digits, and any of / . _ -"
         )
+
+
+def check_health_host(options: ServerOptions) -> str:
+    """The address of the health page, which clients look for where Triton's gRPC endpoint is.
+
+    Raises: ServerError where the page could not be reached there.
+    """
+    host = options.health_host or options.host
+    if host not in (options.host, "0.0.0.0", "::"):
+        raise ServerError(f"--health-host {host}: give 0.0.0.0 or :: (every address), or leave it at --host")
+    return host
 
 
 def check_models(triton: Triton, models: Iterable[Model]) -> None:

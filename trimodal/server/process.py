@@ -6,6 +6,7 @@ with TritonServer(ServerOptions(models=("llm",), http_port=0, grpc_port=0, metri
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import tempfile
@@ -92,7 +93,7 @@ class TritonServer:
             self.ports = ports.choose(options.host, options.ports)
             http, grpc, metrics, health = self.ports.values()
             self.http_url, self.grpc_url = f"{options.host}:{http}", f"{options.host}:{grpc}"
-            health_host = options.health_host or options.host
+            health_host = preflight.check_health_host(options)
             self.metrics_url, self.health_url = f"{options.host}:{metrics}", f"{health_host}:{health}"
             self.api = Api(options.host, http, metrics, self.operator_key)
             self.log_path = options.log.absolute() if options.log else _new_log()
@@ -228,28 +229,37 @@ class TritonServer:
         Returns the models whose running requests were cut. A second call does nothing.
         """
         limit = self.options.drain_timeout if drain_timeout is None else drain_timeout
-        cut: list[str] = []
+        self.begin_drain()
+        try:
+            if self._child and self.alive and limit > 0:
+                return self._drain(self._child, limit, hurry)
+            return []
+        finally:
+            self.kill()
+
+    def begin_drain(self) -> None:
+        """From now on the health page says that the server is not ready; it goes on until `stop`."""
         if self._supervisor:
             self._supervisor.drain()
-        if self._child and self.alive and limit > 0:
-            cut = drain(self.api, callers(self.models), limit, stop=hurry)
-            if cut:
-                # Their clients get an error before the connections end.
-                (self._child.run_directory / _STOP).touch()
-                drain(self.api, dict.fromkeys(cut, frozenset()), _TELL_S, stop=hurry)
-            if not cut and not hurry():
-                await_unloaded(self.api, self.models, _FINISH_S)
-                time.sleep(_POLL)  # the last bytes of the last response
-                if self.options.otlp:  # its last spans go out with Triton's orderly end, which takes a second
-                    self._child.terminate()
-                    self._child.wait(_FINISH_S)
-        self.kill()
+
+    def _drain(self, child: launch.Child, limit: float, hurry: Callable[[], bool]) -> list[str]:
+        cut = drain(self.api, callers(self.models), limit, stop=hurry)
+        if cut and self.alive:
+            # Their clients get an error before the connections end.
+            with contextlib.suppress(OSError):  # it has ended meanwhile, and its folder with it
+                (child.run_directory / _STOP).touch()
+            drain(self.api, dict.fromkeys(cut, frozenset()), _TELL_S, stop=hurry)
+        elif not hurry():
+            await_unloaded(self.api, self.models, _FINISH_S)
+            time.sleep(_POLL)  # the last bytes of the last response
+            if self.options.otlp:  # its last spans go out with Triton's orderly end, which takes a second
+                child.terminate()
+                child.wait(_FINISH_S)
         return cut
 
     def kill(self) -> None:
         """Ends every process of the server at once and removes its temporary files."""
-        if self._supervisor:
-            self._supervisor.drain()  # what ends now is no loss
+        self.begin_drain()  # what ends now is no loss
         if self._child:
             self._child.kill()
             self._child = None

@@ -89,3 +89,22 @@ async def test_silence_ends_a_call(page: Any, asks: bool) -> None:
     assert time.monotonic() - began >= 0.05
     assert (watchdog.lost, watchdog.silent) == ("", True)
     watchdog.end()
+
+
+async def test_an_answer_that_comes_during_a_question_is_not_cancelled(page: Any) -> None:
+    call, asked, answer = Call(), asyncio.Event(), asyncio.Event()
+
+    async def lost(models: Sequence[str], waited: float) -> str:
+        asked.set()
+        await answer.wait()
+        return "llm"
+
+    page.lost = lost
+    watchdog = Watchdog(call, "llm", LIMIT_S, page)
+    watchdog.wait()
+    await asyncio.wait_for(asked.wait(), LIMIT_S)
+    watchdog.came()
+    answer.set()
+    await asyncio.sleep(0.05)
+    assert (call.cancelled, watchdog.lost) == (False, "")
+    watchdog.end()

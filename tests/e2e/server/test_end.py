@@ -195,3 +195,17 @@ def test_streams_that_a_drain_cuts_end_with_an_error(no_leftovers, command):
     assert "the server is shutting down" in told[-1]
     assert run.finish() == 0
     assert "Running requests of llm were cut." in run.output
+
+
+@pytest.mark.slow
+def test_a_server_that_dies_while_it_drains(no_leftovers, command, ticks):
+    run = command("--model", "ticker", "--drain-timeout", "30")
+    run.wait_for("Ready.")
+    stream = ticks(f"127.0.0.1:{run.grpc_port}", 1000)
+    stream.started()
+    run.process.send_signal(signal.SIGTERM)
+    run.wait_for("Draining")
+    os.kill(min(own_processes(rf"^\S*/bin/tritonserver .* --http-port={run.http_port}\b")), signal.SIGKILL)
+    assert run.finish() == 0
+    assert "Traceback" not in run.output
+    assert stream.ended.wait(10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import BOUND, own_processes, wait_until
+from tests.e2e.conftest import BOUND, TEST_REPOSITORY, own_processes, wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -52,7 +53,7 @@ def test_a_server_that_dies_is_started_again(
     no_leftovers: None, command: Callable[..., Any], tmp_path: Path
 ) -> None:
     manager = Manager(tmp_path / "notify")
-    elsewhere = ("--health-host", "127.0.0.2")
+    elsewhere = ("--health-host", "0.0.0.0")
     run = command("--model", "echo", "--restart", *elsewhere, environment=manager.environment)
     run.wait_for("Ready.")
     ended = "tritonserver ended by itself (exit status 137)"
@@ -60,7 +61,7 @@ def test_a_server_that_dies_is_started_again(
         server = min(own_processes(rf"^\S*/bin/tritonserver .* --http-port={run.http_port}\b"))
         os.kill(server, signal.SIGKILL)
         wait_until(lambda count=count: run.output.count("Ready again after") == count, f"start {count}")
-        assert ready(run.health_port)
+        wait_until(lambda: ready(run.health_port), "the health page")
     assert f"{ended}; starting it again.\n" in run.output
     assert f"{ended}; starting it again in 1 s.\n" in run.output
     run.process.send_signal(signal.SIGTERM)
@@ -75,17 +76,14 @@ def test_a_server_that_dies_is_started_again(
 def test_a_signal_ends_a_server_that_waits_for_its_next_start(
     no_leftovers: None, command: Callable[..., Any], tmp_path: Path
 ) -> None:
-    log = tmp_path / "server.log"
-    run = command("--model", "echo", "--restart", "--log", str(log))
+    repository = tmp_path / "repository"
+    shutil.copytree(TEST_REPOSITORY / "echo", repository / "echo")
+    run = command("--model", "echo", "--restart", "--model-repository", str(repository))
     run.wait_for("Ready.")
+    repository.rename(tmp_path / "elsewhere")  # the next start fails, and the one after it waits
     pattern = rf"^\S*/bin/tritonserver .* --http-port={run.http_port}\b"
-    with socket.socket() as other:
-        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        os.kill(min(own_processes(pattern)), signal.SIGKILL)
-        wait_until(lambda: not own_processes(pattern), "its end")
-        other.bind(("127.0.0.1", run.http_port))  # the next start fails, and the one after it waits
-        other.listen()
-        run.wait_for("starting it again in")
-        run.process.send_signal(signal.SIGTERM)
-        assert run.finish() == 0
+    os.kill(min(own_processes(pattern)), signal.SIGKILL)
+    run.wait_for("starting it again in")
+    run.process.send_signal(signal.SIGTERM)
+    assert run.finish() == 0
     assert "Stopped." in run.output

@@ -219,6 +219,39 @@ def test_calls_that_fail_on_their_way_are_made_again(
     assert "model llm cannot be loaded: TimeoutError" in caplog.text
 
 
+def test_a_drain_ends_the_tries_to_load(
+    triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "LONGEST_WAIT_S", 0.2)
+    supervisor = watched(a_model("llm"))
+    triton.reasons = ["no memory"] * 100
+    triton.kill("llm")
+    until(lambda: triton.calls.count(("load", "llm")) == 2, "two tries")
+    supervisor.drain()
+    until(lambda: not any(t.name.startswith("load ") for t in threading.enumerate()), "the end of the tries")
+    assert triton.calls.count(("load", "llm")) == 2
+
+
+def test_where_no_thread_can_be_started_the_next_look_tries_again(
+    triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Thread(threading.Thread):
+        refused = 2
+
+        def start(self) -> None:
+            if self.name.startswith("load ") and Thread.refused:
+                Thread.refused -= 1
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    monkeypatch.setattr(module.threading, "Thread", Thread)
+    supervisor = watched(a_model("llm"))
+    triton.kill("llm")
+    until(lambda: supervisor.health().models["llm"].lost == 1, "the loss")
+    until(lambda: supervisor.health().ready, "the model")
+    assert not Thread.refused
+
+
 def test_a_drain_is_never_ready_and_loads_nothing(triton: Triton, watched: Any) -> None:
     supervisor = watched(a_model("llm"))
     supervisor.drain()

@@ -115,7 +115,11 @@ class GrpcTransport:
         def release() -> None:
             connection.requests -= 1
 
-        call = connection.stream_infer(message, timeout=timeouts.total, metadata=_metadata(request))
+        try:
+            call = connection.stream_infer(message, timeout=timeouts.total, metadata=_metadata(request))
+        except BaseException:  # the channel was closed
+            release()
+            raise
         watchdog = Watchdog(call, request.model, timeouts.silence, self._health)
         return GrpcResponses(call, self._url, timeouts.silence, release, watchdog)
 
@@ -187,10 +191,11 @@ class GrpcTransport:
         connection = self._take()
         # One response is one silence: without a deadline of its own the request gets that one.
         limit = timeouts.total or timeouts.silence
-        call = getattr(connection.stub, method)(message, timeout=limit, metadata=metadata)
-        watchdog = Watchdog(call, model, math.inf, self._health) if model and self._health else None
+        watchdog = None
         try:
-            if watchdog:
+            call = getattr(connection.stub, method)(message, timeout=limit, metadata=metadata)
+            if model and self._health:
+                watchdog = Watchdog(call, model, math.inf, self._health)
                 watchdog.wait()
             return await call
         except asyncio.CancelledError:

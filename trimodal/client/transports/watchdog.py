@@ -76,8 +76,9 @@ class Watchdog:
             self._timer = self._next()
 
     async def _ask(self, page: HealthPage) -> None:
-        self.lost = await page.lost(self._models, time.monotonic() - self._sent)
-        if self.lost:
+        lost = await page.lost(self._models, time.monotonic() - self._sent)
+        if lost and self._since is not None:  # else an answer came meanwhile
+            self.lost = lost
             self._call.cancel()
         else:
             self._timer = self._next()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import queue
 import socket
 import threading
@@ -18,6 +19,7 @@ from trimodal.llm.settings import LlmSettings
 logger = logging.getLogger(__name__)
 
 _CLOSE_SECONDS = 10.0
+_OPEN_SECONDS = 1800.0  # the largest checkpoint from the slowest disk; a GPU that hangs would take for ever
 _GLANCE_SECONDS = 1.0
 
 
@@ -118,7 +120,7 @@ class EngineCoreClient:
         return self._process.end(_CLOSE_SECONDS) if self._process else 0
 
     def _await_opened(self) -> EngineInfo:
-        message = self._receive()
+        message = self._receive(time.monotonic() + _OPEN_SECONDS)
         if message is None:
             # What it wrote to stderr before is in the same log: an ImportError, or the library's own words.
             raise OperatorError(
@@ -130,10 +132,14 @@ class EngineCoreClient:
         assert isinstance(message, EngineInfo)
         return message
 
-    def _receive(self) -> object | None:
-        """The next message; None when the engine is gone."""
+    def _receive(self, until: float = math.inf) -> object | None:
+        """The next message; None when the engine is gone, or given up: nothing came `until` then."""
         try:
             while not self._connection.poll(_GLANCE_SECONDS):
+                if time.monotonic() > until:
+                    logger.error("the engine did not open within %g s: it is ended", _OPEN_SECONDS)
+                    self.abandon()
+                    return None
                 # A child of a dead engine may hold the connection open: its end alone says too little.
                 if self._process and self._process.exited() and not self._connection.poll():
                     return None

@@ -74,6 +74,7 @@ class Supervisor:
         self._expected: dict[str, int] = {}  # of Python models: the processes that each has; the thread's
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
+        self._stopping = threading.Event()  # nothing is loaded again any more
         self._lock = threading.Lock()  # guards all below
         self._losses: dict[str, Losses] = {}
         self._watching = self._draining = False
@@ -101,10 +102,12 @@ class Supervisor:
         with self._lock:
             self._draining = True
             self._health = None
+        self._stopping.set()
 
     def close(self) -> None:
         """Ends the watch; a load that is under way ends with the server."""
         self._closed.set()
+        self._stopping.set()
         if self._thread:
             self._thread.join(5.0)
 
@@ -171,9 +174,13 @@ class Supervisor:
                     logger.warning("a process of model %s died: it is loaded again", name)
                     thread = threading.Thread(target=self._replace, args=(name,), name=f"load {name}")
                     thread.daemon = True
-                    thread.start()
+                    try:
+                        thread.start()
+                    except RuntimeError as error:  # no thread can be started now: the next look tries again
+                        logger.error("model %s cannot be loaded: %s", name, error)
+                        self._ends(name)
         if stubs.ended:
-            self._closed.set()  # nothing is loaded any more
+            self._stopping.set()
             with self._lock:
                 self._ended, self._health = True, None
         stubs.close()
@@ -208,14 +215,14 @@ class Supervisor:
         losses = self._losses[name]
         try:
             while self._called(lambda: self._api.unload(name)) is not None:
-                if self._closed.wait(AGAIN_S):
+                if self._stopping.wait(AGAIN_S):
                     return
             with self._lock:
                 losses.count, losses.at = losses.count + 1, time.monotonic()
                 self._health = None
             # Its callers in a pipeline hold the model that is gone.
             names = [name, *(one.name for one in self._models.values() if name in one.steps)]
-            while not self._closed.wait(losses.backoff.next()):
+            while not self._stopping.wait(losses.backoff.next()):
                 reason = next(
                     filter(None, (self._called(partial(self._api.load, one)) for one in names)), None
                 )
@@ -226,8 +233,12 @@ class Supervisor:
                 with self._lock:
                     losses.reason = "its process died, and it cannot be loaded: the server's log says why"
         finally:
-            with self._lock:
-                losses.restarting, self._health = False, None
+            self._ends(name)
+
+    def _ends(self, name: str) -> None:
+        """A model is not being loaded any more."""
+        with self._lock:
+            self._losses[name].restarting, self._health = False, None
 
     def _called(self, call: Callable[[], str | None]) -> str | None:
         """Why a call of the repository API failed; None: it did not."""
