@@ -36,7 +36,6 @@ REFUSED = (
     Case("TRI001", python(BATCHES + "dynamic_batching {\n"), OK, UNREADABLE, name="open-bracket"),
     Case("TRI001", python(BATCHES + "max_batch_size: many\n"), OK, UNREADABLE, name="not-a-number"),
     Case("TRI001", python(tensor("dims: [ 4 ]").replace("TYPE_FP32", "FP32")), OK, UNREADABLE, name="enum"),
-    Case("TRI001", python(BATCHES.replace("TYPE_FP32", "-1")), OK, UNREADABLE, 4, name="enum-number"),
     Case("TRI001", python(BATCHES.replace("TYPE_FP32", "9999999999")), OK, UNREADABLE, name="enum-too-large"),
     Case(
         "TRI001",

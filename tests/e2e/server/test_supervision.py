@@ -147,9 +147,8 @@ def test_an_answer_through_the_gateway_is_ended(no_leftovers: None, command: Cal
         lines = answer.iter_lines()
         # From the first text on: before it, the gateway asks again.
         next(line for line in lines if re.search(r'"content": ?"[^"]', line))
-        stub = max(
-            own_processes(r"python_backend_stub.*/llm/1/")
-        )  # the youngest: the module's server has one
+        server = min(own_processes(rf"^\S*/bin/tritonserver .* --http-port={run.http_port}\b"))
+        (stub,) = [pid for pid in children(server) if model_of(pid) == "llm"]
         os.kill(stub, signal.SIGKILL)
         (told,) = [json.loads(line[6:]) for line in lines if "error" in line]
     assert "the process that had this request died" in told["error"]["message"]
