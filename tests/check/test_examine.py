@@ -107,6 +107,14 @@ def test_a_comment_switches_a_rule_off_for_its_line(text: str, tmp_path: Path) -
     assert [one.rule.id for one in look(tmp_path)] == ["TRI030"]
 
 
+def test_a_number_that_no_enumeration_has_is_found(tmp_path: Path) -> None:
+    """Triton 2.51 loads such a model."""
+    write(tmp_path, config_pbtxt=BATCHES.replace("TYPE_FP32", "-1"))
+    found = look(tmp_path)  # of the input and of the output
+    assert [(one.rule.id, one.place.line) for one in found] == [("TRI001", 4), ("TRI001", 5)]
+    assert all("data_type is -1" in one.sentence for one in found)
+
+
 def test_a_comment_in_a_model_file_counts_too(tmp_path: Path) -> None:
     line = "import no_such_module  # trimodal: ignore[TRI112]\n"
     write(tmp_path, config_pbtxt=BATCHES, model_py=line + EXECUTE)

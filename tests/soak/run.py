@@ -219,7 +219,8 @@ async def _reload(soaked: Soak, server: Server) -> None:
             error = await asyncio.to_thread(live.load, model, config)
         except TrimodalError as failure:
             error = str(failure)
-        soaked.reloads.append(Reload(model, began, soaked.now, error))
+        finally:  # also of one in which the run ended: it excuses what met it
+            soaked.reloads.append(Reload(model, began, soaked.now, error))
     live.close()
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 
 import pytest
 
+from tests.soak import run
 from tests.soak.load import REFUSED, Kind
 from tests.soak.run import WINDOWS, Reload, Server, Soak, soak
 from tests.soak.show import Findings
@@ -35,6 +37,30 @@ def test_a_reload_excuses_unavailable_and_nothing_else() -> None:
     meanwhile, wrong = soaked.surprises([TEXT, BAD])
     assert meanwhile == {"text: unavailable: ": 2}
     assert wrong == {"text: timeout: ": 1, "text: unavailable: ": 1, "bad input: ok: ": 1}
+
+
+async def test_a_reload_in_which_the_run_ends_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    class Slow:
+        def __init__(self, *_: object) -> None: ...
+
+        def config(self, model: str) -> str:
+            begun.set()
+            go.wait(20)
+            return ""
+
+        def unload(self, model: str) -> None: ...
+
+    monkeypatch.setattr(run, "LiveServer", Slow)
+    soaked = Soak(0.01)
+    reloading = asyncio.create_task(run._reload(soaked, Server(0, "", "", "")))
+    assert await asyncio.to_thread(begun.wait, 20)
+    reloading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reloading
+    go.set()
+    assert [(one.model, one.error) for one in soaked.reloads] == [("llm", "")]
 
 
 def test_percentiles_are_of_each_window() -> None:

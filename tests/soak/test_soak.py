@@ -19,9 +19,7 @@ def test_a_short_soak(tmp_path: Path) -> None:
     files = ["--json", str(told), "--html", str(page)]
     main(["--fake", "--gateway", "--minutes", "0.5", "--rate", "3", *files])  # too short to be called flat
     found = json.loads(told.read_text())
-    # A reload on a busy machine may refuse a request later than is excused.
-    wrong = {what: count for what, count in found["wrong"].items() if "has no available versions" not in what}
-    assert (wrong, found["not idle"], found["stopped"]) == ({}, {}, "")
+    assert (found["wrong"], found["not idle"], found["stopped"]) == ({}, {}, "")
     assert all(found["requests"].values()), "a kind that was never asked"
     # Triton 2.51 may keep a model that is unloaded at UNLOADING, which is waited for 20 s.
     reloaded = [one["model"] for one in found["reloads"]][: len(RELOADED)]
