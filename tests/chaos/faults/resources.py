@@ -61,10 +61,13 @@ class FullDisk(Fault):
 
 
 class FullSharedMemory(Fault):
-    """/dev/shm is full, where Triton's processes exchange tensors; pictures of 3 MB want more of it."""
+    """/dev/shm is full, where Triton's processes exchange tensors; pictures of 3 MB want more of it.
+
+    Small pictures meet them in the pool of vision's process, and may be what would have made it grow.
+    """
 
     name, holds_s = "full-shm", 4.0
-    harms = frozenset({"photo"})
+    harms = frozenset({"photo", "picture", "assistant"})
     each = {**STEADY, "photo": 2}
     limit = ""
 

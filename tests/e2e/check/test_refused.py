@@ -1,8 +1,14 @@
-"""Gives the broken repositories of the checker's tests to the real server: what it says of each."""
+"""Gives the broken repositories of the checker's tests to the real server: what it says of each.
+
+Triton 2.51 may end with signal 11 when a model's instance or warm-up is refused: the instance's thread says
+that it failed before it puts the instance back, and `StopBackendThread` reads it from an empty vector. On a
+busy machine that meets about one refusal in fifty, so such a server is started again with what is left.
+"""
 
 from __future__ import annotations
 
 import json
+import signal
 import time
 import urllib.request
 import uuid
@@ -12,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.check.cases.base import BATCHES, EXECUTE
+from tests.check.cases.base import BATCHES, EXECUTE, Case
 from tests.check.cases.refused import REFUSED
 from tests.e2e.conftest import BOUND, wait_until
 from trimodal.server import launch, ports
@@ -21,13 +27,14 @@ from trimodal.server.installation import assemble, find_triton
 pytestmark = pytest.mark.slow
 # Their backend is not part of the wheel.
 NOT_HERE = ("TRI011-platform", "TRI012")
+MOST_STARTS = 12
 
 
 class Server:
     """One tritonserver on a whole repository, broken models and all."""
 
-    def __init__(self, address: str, log: Path) -> None:
-        self._address, self._log = address, log
+    def __init__(self, address: str, log: Path, child: launch.Child) -> None:
+        self._address, self._log, self._child = address, log, child
 
     def index(self) -> dict[str, dict[str, str]]:
         """Model → name, state and reason. Files that the server could not read are not in it."""
@@ -35,12 +42,19 @@ class Server:
         with urllib.request.urlopen(request, timeout=BOUND) as answer:
             return {model["name"]: model for model in json.load(answer)}
 
+    def status(self) -> int | None:
+        """Its exit status; None while it runs."""
+        return self._child.guard.poll()
+
     def answers(self) -> bool:
         try:
             self.index()
         except OSError:
             return False
         return True
+
+    def answers_or_ended(self) -> bool:
+        return self.status() is not None or self.answers()
 
     @property
     def log(self) -> str:
@@ -73,26 +87,42 @@ def serving(repository: Path, folder: Path) -> Iterator[Server]:
         command, environment, log, operator_key="", shm_prefix=shm_prefix, run_directory=folder
     )
     try:
-        yield Server(f"http://127.0.0.1:{chosen['--http-port']}", log)
+        yield Server(f"http://127.0.0.1:{chosen['--http-port']}", log, child)
     finally:
         child.kill()
 
 
+def refusals(case: Case, log: str) -> list[str]:
+    """What the log has on the case's model."""
+    return [line for line in log.splitlines() if f"{case.prefix}m" in line]
+
+
 def test_the_server_refuses_what_the_checker_says_that_it_refuses(tmp_path: Path) -> None:
-    for case in REFUSED:
-        case.write(tmp_path / "repository", broken=True, prefix=case.prefix)
-    with serving(tmp_path / "repository", tmp_path / "run") as server:
-        wait_until(server.answers, "the server's answer")
-        models, log = server.index(), server.log
+    log, left, started = "", list(REFUSED), 0
+    models: dict[str, dict[str, str]] = {}
+    while not models:
+        started += 1
+        folder = tmp_path / str(started)
+        (folder / "repository").mkdir(parents=True)
+        for case in left:
+            case.write(folder / "repository", broken=True, prefix=case.prefix)
+        with serving(folder / "repository", folder / "run") as server:
+            wait_until(server.answers_or_ended, "the server's answer")
+            log += server.log
+            if server.status() is None:
+                models = server.index()
+            else:
+                assert server.status() == 128 + signal.SIGSEGV, server.log
+                assert started < MOST_STARTS, server.log
+        left = [case for case in left if not any(case.reply in line for line in refusals(case, log))]
     wrong = []
     for case in REFUSED:
-        name = f"{case.prefix}m"
-        model = models.get(name, {})
-        said = [model.get("reason", ""), *(line for line in log.splitlines() if name in line)]
+        model = models.get(f"{case.prefix}m", {})
+        said = [model.get("reason", ""), *refusals(case, log)]
         if model.get("state") == "READY" or not any(case.reply in line for line in said):
             wrong.append(f"{case.id}: {model.get('state')} {said[-1]}, expected: {case.reply}")
     assert not wrong, "\n".join(wrong)
-    assert models["shared"]["state"] == "READY"
+    assert "successfully loaded 'shared'" in log
 
 
 def test_the_server_loads_the_repaired_ones(tmp_path: Path) -> None:
