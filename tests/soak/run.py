@@ -26,6 +26,7 @@ from trimodal.tune.live import LiveServer
 LOOK_S = 5.0
 WINDOWS = 20  # of the run: a reload in each, and percentiles of each
 BEFORE_S, AFTER_S = 0.5, 3.0  # what a reload may disturb besides its own time
+BURST, BURST_AT = 16, 0.28  # of each kind at once, after each model's reload and before the warm-up's end
 DRAIN_S = 60.0
 BUSY = (  # gauges that are 0 when nothing is asked
     "trimodal_llm_active_requests", "trimodal_llm_queued_requests", "trimodal_llm_kv_usage_ratio",
@@ -149,15 +150,16 @@ async def soak(server: Server, kinds: Sequence[Kind], live: Kind, minutes: float
     spoken_s = max(1.0, seconds - STREAM_S)  # when the last streams begin
     looking = asyncio.create_task(_look(soaked, server))
     reloading = asyncio.create_task(_reload(soaked, server))
+    bursting = asyncio.create_task(_burst(soaked, kinds))
     try:
         mixed, spoken = await asyncio.gather(
             generator.run(asked, poisson(sum(rates)), seconds=seconds, drain_s=DRAIN_S, most=len(turns)),
             generator.run(listened, Closed(STREAMS), seconds=spoken_s, drain_s=DRAIN_S + STREAM_S),
         )
     finally:
-        for task in (looking, reloading):
+        for task in (looking, reloading, bursting):
             task.cancel()
-        ends = await asyncio.gather(looking, reloading, return_exceptions=True)
+        ends = await asyncio.gather(looking, reloading, bursting, return_exceptions=True)
     lost = [f"{type(end).__name__}: {end}" for end in ends if isinstance(end, Exception)]
     for record in mixed.records:
         soaked.records[kinds[turns[record.number]].name].append(record)
@@ -222,6 +224,16 @@ async def _reload(soaked: Soak, server: Server) -> None:
         finally:  # also of one in which the run ended: it excuses what met it
             soaked.reloads.append(Reload(model, began, soaked.now, error))
     live.close()
+
+
+async def _burst(soaked: Soak, kinds: Sequence[Kind]) -> None:
+    """Asks more at once than the load ever does.
+
+    Threads, connections and buffers that are made on demand and kept are there from then on, so that what
+    still grows is a leak. How these requests end is not judged: some may meet a full queue.
+    """
+    await asyncio.sleep(max(0.0, soaked.seconds * BURST_AT - soaked.now))
+    await asyncio.gather(*(kind.send(number) for kind in kinds for number in range(BURST)))
 
 
 async def _settled(server: Server, patience: float = 10.0) -> dict[str, float]:
