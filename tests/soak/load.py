@@ -63,12 +63,13 @@ class Prefixed:
         return Question(text, rng.randint(16, 64), rng.randint(1, 8) if self._leaves else 0)
 
 
-def kinds(client: Client, gateway: HttpLlm | None, *, fake: bool) -> list[Kind]:
+def kinds(client: Client, gateway: HttpLlm, *, fake: bool) -> list[Kind]:
     """All kinds but live speech."""
     pictures = jpegs(640, 480)
     again = Listed([Question(text, 48) for text, _ in BURST])
     assistant = Assistant(client, again, images=pictures, recordings=recordings("questions", 4.0, fake))
-    found = [
+    asked = gateway.asking(Prefixed("d"))
+    return [
         Kind("text", 0.6, GrpcLlm(client, Prefixed("a")).send, metrics=("ttft", "latency")),
         Kind("repeated text", 0.6, GrpcLlm(client, again).send),
         Kind("cancelled text", 0.3, GrpcLlm(client, Prefixed("b", leaves=True)).send, LEFT, ("ttft",)),
@@ -76,11 +77,8 @@ def kinds(client: Client, gateway: HttpLlm | None, *, fake: bool) -> list[Kind]:
         Kind("embedding", 1.0, Embedding(client, Prefixed("c")).send),
         Kind("assistant", 0.15, assistant.send, metrics=("ttft",)),
         Kind("bad input", 0.8, Bad(client).send, REFUSED),
+        Kind("gateway", 0.3, asked.send, metrics=("ttft", "latency")),
     ]
-    if gateway:
-        asked = gateway.asking(Prefixed("d"))
-        found.append(Kind("gateway", 0.3, asked.send, metrics=("ttft", "latency")))
-    return found
 
 
 def live_streams(client: Client, *, fake: bool) -> Kind:

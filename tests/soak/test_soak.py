@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 def test_a_short_soak(tmp_path: Path) -> None:
     told, page = tmp_path / "soak.json", tmp_path / "soak.html"
     files = ["--json", str(told), "--html", str(page)]
-    main(["--fake", "--gateway", "--minutes", "0.5", "--rate", "3", *files])  # too short to be called flat
+    main(["--fake", "--minutes", "0.5", "--rate", "3", *files])  # too short to be called flat
     found = json.loads(told.read_text())
     assert (found["wrong"], found["not idle"], found["stopped"]) == ({}, {}, "")
     assert all(found["requests"].values()), "a kind that was never asked"
