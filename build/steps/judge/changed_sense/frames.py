@@ -26,7 +26,7 @@ ALIKE = re.compile(r"<([^<>]+)>")
 WORDING = re.compile(r"\[([^\[\]]*)\]")
 ARTICLE = re.compile(r"\b([Aa])\(n\)(?= +(\w+))")
 # Vowels to the eye, not to the ear; and the other way round.
-CONSONANT = re.compile(r"(?:uni|use|usu|eu|one\b|uku|u\d|uk\b|us\b|usb)", re.IGNORECASE)
+CONSONANT = re.compile(r"(?:uni(?![nm])|use|usu|eu|once?\b|uku|u\d|uk\b|us\b|usb)", re.IGNORECASE)
 VOWEL = re.compile(r"(?:[aeiou]|hour|honest|heir|8|11\b|18\b|mp3|xml|sql|html|x-?ray|mri)", re.IGNORECASE)
 # How often the sides of a pair are worded alike, and how often a side is typed without capitals and its end.
 SAME_WORDING = 2 / 3
