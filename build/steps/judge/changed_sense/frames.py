@@ -27,10 +27,12 @@ WORDING = re.compile(r"\[([^\[\]]*)\]")
 ARTICLE = re.compile(r"\b([Aa])\(n\)(?= +(\w+))")
 # Vowels to the eye, not to the ear; and the other way round.
 CONSONANT = re.compile(r"(?:uni(?![nm])|use|usu|eu|once?\b|uku|u\d|uk\b|us\b|usb)", re.IGNORECASE)
-VOWEL = re.compile(r"(?:[aeiou]|hour|honest|heir|8|11\b|18\b|mp3|xml|sql|html|x-?ray|mri)", re.IGNORECASE)
+VOWEL = re.compile(r"(?:[aeiou]|hour|honest|heir|8|11\b|18\b|mp3|xml|html|x-?ray|mri)", re.IGNORECASE)
 # How often the sides of a pair are worded alike, and how often a side is typed without capitals and its end.
 SAME_WORDING = 2 / 3
 BOTH_CASUAL, ONE_CASUAL = 0.12, 0.12
+# How often a sentence that changes nothing stands before or behind the question, a side at a time.
+ASIDE = 0.12
 
 
 class Frame(NamedTuple):
@@ -59,8 +61,25 @@ def read_lists() -> dict[str, tuple[str, ...]]:
 def make_pair(kind: str, rng: random.Random) -> Made:
     """Draws a frame of the kind and fills it: the same generator state, the same pair."""
     frame = rng.choice(read_frames(kind))
-    a, b = fill(frame.text, rng)
+    a, b = add_asides(*fill(frame.text, rng), rng)
     return Made(a, b, kind, frame.domain)
+
+
+def add_asides(a: str, b: str, rng: random.Random) -> tuple[str, str]:
+    """Both sides, now and then with the same sentence that changes nothing on one of them or on both."""
+    for name in ("before", "behind"):
+        if rng.random() < ASIDE:
+            aside = rng.choice(read_lists()[name])
+            on_a, on_b = rng.choice(((True, True), (True, False), (False, True)))
+            a, b = (join(side, aside, name) if on else side for side, on in ((a, on_a), (b, on_b)))
+    return a, b
+
+
+def join(question: str, aside: str, place: str) -> str:
+    """The question with an aside; a question without its own end gets none."""
+    if not question.endswith(("?", ".", "!")):
+        return question
+    return f"{aside} {question}" if place == "before" else f"{question} {aside}"
 
 
 def fill(text: str, rng: random.Random) -> tuple[str, str]:
