@@ -17,7 +17,8 @@ DISGUISES: tuple[surface.Change, ...] = (
 def disguise(text: str, rng: random.Random) -> str:
     """The question as somebody else would type it: one to three changes that leave its meaning alone.
 
-    For either side of any pair, so that a spelling or a greeting never tells whether two questions are the same.
+    For either side of any pair, so that a spelling or a greeting never tells whether two questions are the
+    same.
     """
     wanted = rng.choice((1, 1, 2, 2, 3))
     order = rng.sample(range(len(DISGUISES)), len(DISGUISES))
@@ -67,4 +68,4 @@ SAMENESS: Mapping[str, Maker] = {
     "command": rewordings.make_command,
     "abbreviation": _listed("abbreviation", "abbreviations.txt"),
 }
-"""A maker for each kind; all but one of 2,000 and more distinct pairs (passive: 600 and more)."""
+"""A maker for each kind: of 2,000 and more distinct pairs (passive: 1,000), a pair's two orders counted as two."""

@@ -9,13 +9,18 @@ from typing import NamedTuple
 from steps.judge.sameness.texts import lower_first
 
 INVERTED = re.compile(
-    r"(?P<wh>(?:(?:In|At|By|On|For|To|Until|From|After) )?(?:What|Which|How|When|Where|Why|Who|Whom|what|which|how|whom)"
-    r"\b[^,]*?) (?P<verb>do|can|should|may|must|could|would|will|am) (?P<who>I|you|we|they|one) (?P<rest>.+)"
+    r"(?P<wh>(?:(?:In|At|By|On|For|To|Until|From|After) )?"
+    r"(?:What|Which|How|When|Where|Why|Who|Whom|what|which|how|whom)\b[^,]*?) "
+    r"(?P<verb>do|can|should|may|must|could|would|will|am) (?P<who>I|you|we|they|one) (?P<rest>.+)"
 )
 IMPERSONAL = re.compile(r"(?P<wh>(?:How|What|When)\b[^,]*?) does it (?P<verb>take|cost|mean)\b(?P<rest>.*)")
 NOUN = re.compile(r"What (?P<verb>is|are|was) (?P<noun>the [^,]+|[^ ,]+'s [^,]+)")
-YES_NO = re.compile(r"(?P<verb>Can|Should|May|Must|Will|Do|Am|Is|Are) (?P<who>I|you|we|they|it|there) (?P<rest>.+)")
-SUBJECT = re.compile(r"(?:What happens|Who (?!is\b|was\b|are\b|were\b|do\b|does\b|did\b|should\b|may\b|am\b))(?:(?!, and ).)+")
+YES_NO = re.compile(
+    r"(?P<verb>Can|Should|May|Must|Will|Do|Am|Is|Are) (?P<who>I|you|we|they|it|there) (?P<rest>.+)"
+)
+SUBJECT = re.compile(
+    r"(?:What happens|Who (?!is\b|was\b|are\b|were\b|do\b|does\b|did\b|should\b|may\b|am\b))(?:(?!, and ).)+"
+)
 CLAUSE_WORDS = re.compile(r"\b(?:if|when|that|who|which|to|and|before|after|while|without|how|for)\b")
 
 COMMANDS = (
@@ -28,12 +33,13 @@ HOW_FRAMES = (
     "What do I have to do to {}?", "In what way can I {}?", "What steps do I take to {}?", "steps to {}",
     "How would I {}?", "What must I do to {}?", "Which steps do I follow to {}?", "how can i {}",
     "What do I need to do in order to {}?", "I want to {}. How do I do that?", "I need to {}. How?",
-    "I'd like to {}. How is that done?", "I am trying to {}. How do I do it?", "How should I go about it if I want to {}?",
+    "I'd like to {}. How is that done?", "I am trying to {}. How do I do it?",
+    "How should I go about it if I want to {}?",
 )  # fmt: skip
 DIFFERENCE_FRAMES = (
     "How do {a} and {b} differ?", "What distinguishes {a} from {b}?", "What sets {a} apart from {b}?",
-    "difference between {a} and {b}", "{a} vs {b}: what's the difference?", "In what way do {a} and {b} differ?",
-    "What are the differences between {a} and {b}?",
+    "difference between {a} and {b}", "{a} vs {b}: what's the difference?",
+    "In what way do {a} and {b} differ?", "What are the differences between {a} and {b}?",
 )  # fmt: skip
 
 
@@ -82,7 +88,11 @@ def _impersonal(text: str) -> str | None:
 
 def _noun(text: str) -> str | None:
     found = NOUN.fullmatch(text)
-    if found is None or CLAUSE_WORDS.search(found["noun"].replace("between", "")) or found["noun"].count(" ") > 7:
+    if (
+        found is None
+        or CLAUSE_WORDS.search(found["noun"].replace("between", ""))
+        or found["noun"].count(" ") > 7
+    ):
         return None
     return f"what {found['noun']} {found['verb']}"
 
@@ -116,7 +126,9 @@ def in_other_frame(text: str, rng: random.Random) -> str:
         if context and frame[0].islower():
             frame = frame[0].upper() + frame[1:] + "?"
         return context + frame.format(action)
-    if found := re.fullmatch(r"What is the difference between ((?:(?! and ).)+) and ((?:(?! and ).)+)\?", last):
+    if found := re.fullmatch(
+        r"What is the difference between ((?:(?! and ).)+) and ((?:(?! and ).)+)\?", last
+    ):
         a, b = rng.sample(found.groups(), 2)
         told = rng.choice(DIFFERENCE_FRAMES).format(a=a, b=b)
         return context + told[0].upper() + told[1:] if told[-1] == "?" else told

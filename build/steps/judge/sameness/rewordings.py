@@ -88,6 +88,6 @@ def _from_group(rng: random.Random, kind: str) -> Made | None:
 
 
 def _overlap(a: str, b: str) -> float:
-    """The share of the two texts' words that both have."""
-    words_a, words_b = (set(re.findall(r"\w+", text.lower())) for text in (a, b))
+    """The share of the two texts' words that both have, by their first five letters."""
+    words_a, words_b = ({word[:5] for word in re.findall(r"\w+", text.lower())} for text in (a, b))
     return len(words_a & words_b) / len(words_a | words_b)

@@ -26,8 +26,27 @@ FULL_TO_SHORT = {
 }  # fmt: skip
 SHORT_TO_FULL = {short.lower(): full for full, short in FULL_TO_SHORT.items()}
 # Typed without their apostrophe these are no other words, as "its", "were", "well" and "wont" would be.
-NO_APOSTROPHE = ("don't", "doesn't", "didn't", "isn't", "aren't", "wasn't", "can't", "what's", "how's", "i'm", "hasn't")
-DONE = r"(?=(?: already| just| never| not| only)? (?:\w+ed|been|lost|put|forgotten|got|bought|found|paid|had|broken)\b)"
+NO_APOSTROPHE = (
+    "don't",
+    "doesn't",
+    "didn't",
+    "isn't",
+    "aren't",
+    "wasn't",
+    "can't",
+    "what's",
+    "how's",
+    "i'm",
+    "hasn't",
+)
+FULL = re.compile(rf"\b(?:{'|'.join(FULL_TO_SHORT)})\b(?= \w)", re.IGNORECASE)
+# "Why shouldn't a dog …" cannot be spelled out word by word, and "what's happened" is no "what is happened".
+SHORT = re.compile(
+    rf"(?:(?<!why )(?<!^)\b(?:{'|'.join(SHORT_TO_FULL)})|^(?:what|how|where|who)'s)\b(?= (?!\w+ed\b|been\b))",
+    re.IGNORECASE,
+)
+PARTICIPLES = "been|lost|put|forgotten|got|bought|found|paid|had|broken"
+DONE = rf"(?=(?: already| just| never| not| only)? (?:\w+ed|{PARTICIPLES})\b)"
 
 GREETINGS = (
     "Hi, ", "Hello, ", "Hi there, ", "Good morning, ", "Good afternoon, ", "Excuse me, ", "Hello! ", "Hi! ",
@@ -56,48 +75,46 @@ CLOSINGS = (
 NEIGHBOURS = {
     letter: near
     for row in ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-    for letter, near in zip(row, (row[max(i - 1, 0) : i] + row[i + 1 : i + 2] for i in range(10)), strict=False)
+    for letter, near in zip(
+        row, (row[max(i - 1, 0) : i] + row[i + 1 : i + 2] for i in range(10)), strict=False
+    )
 }
 # A wrong letter in one of these could read as another number, another unit or the opposite.
-EXACT = frozenset(
-    """
-    zero three four five seven eight nine eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
-    nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion dozen half
-    quarter third first second fourth fifth twice once double triple never without none nothing nobody neither
-    cannot unless hardly every each only least most more less fewer both either always before after above below
-    under over into onto from with euros dollars pounds percent degrees grams kilos kilograms litres liters
-    metres meters kilometres kilometers inches feet miles miles hours hour minutes minute seconds days weeks
-    week months month years year volts watts kilowatt kilowatts gigabytes megabytes tablespoons square cubic
-    increase decrease raise lower import export income outcome prefix suffix left right east west
-    """.split()
-)
+EXACT = """
+zero three four five seven eight nine eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
+nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion dozen half
+quarter third first second fourth fifth twice once double triple never without none nothing nobody neither
+cannot unless hardly every each only least most more less fewer both either always before after above
+below under over into onto from with euros dollars pounds percent degrees grams kilos kilograms litres liters
+metres meters kilometres kilometers inches feet miles miles hours hour minutes minute seconds days weeks
+week months month years year volts watts kilowatt kilowatts gigabytes megabytes tablespoons square cubic
+increase decrease raise lower import export income outcome prefix suffix left right east west
+"""
 # What a slip of the finger must not turn a word into, beside the words of the texts themselves.
-OTHER_WORDS = frozenset(
-    """
-    form from trail trial quite quiet quit lose loose angel angle dairy diary desert dessert casual causal
-    martial marital untied united calm clam scared sacred board broad bread beard bead bred cost coast coat
-    heat hear heart hearth bear bare pant plant plan plane plain pain paint pint point print sprint price prize
-    pride prime place palace plate pale late lane land hand band bank blank plank tank thank rank train rain
-    brain drain grain trained stain strain start star stare stair state stat slate stale steel steal steer
-    sheet sheep sleep sweep sweet tweet street tree three there these those where were wore word work world
-    sword lord load road read lead dead deal dial mail main male make take lake cake bake bike like line lime
-    time tide tile file fire fine find fund fond food foot fool tool pool poll pull full fall fell feel fuel
-    duel dual cable table tale talk walk wall ball bald bold cold could gold god good goof roof room broom
-    boom book cook look lock clock block black back pack park bark barn born burn turn torn horn hose house
-    horse hours ours course coarse curse nurse purse pure cure care car cart card yard hard harm farm warm worm
-    store sore score core more mode model modal medal metal mental dental rental renal petal pedal penal panel
-    channel flat float flour floor flood blood bloom gloom groom grow grown brown crown crow cow law low slow
-    show shot shoe short shirt shift sift soft sort port sport spot spit split spilt spent sent scent cent
-    rent tent text next nest best beast boast toast roast roost root boot boat bout about shout south mouth
-    month moth math match march patch path pat past paste waste taste test rest west vest visit list last lost
-    loss less lens fees feed seed need weed week weak peak speak spear spare share shape shade shake snake
-    stake steak stick trick brick click chick check cheek cheep cheap chap chat chart charm charge change
-    chance dance lance glance sting string spring bring ring wing wine wind wine vine fine mine mind kind king
-    thing think thin then than that what whet when wheel well will wild mild mile smile slime slim slip ship
-    chip chop shop stop step stem seem seen sees does done dome come some same sane sand said aid paid pair
-    fair hair air heir their thief chief chef thew grill girl skill kill pill spill bill ball bell belt melt
-    """.split()
-)
+OTHER_WORDS = """
+form from trail trial quite quiet quit lose loose angel angle dairy diary desert dessert casual causal
+martial marital untied united calm clam scared sacred board broad bread beard bead bred cost coast coat
+heat hear heart hearth bear bare pant plant plan plane plain pain paint pint point print sprint price prize
+pride prime place palace plate pale late lane land hand band bank blank plank tank thank rank train rain
+brain drain grain trained stain strain start star stare stair state stat slate stale steel steal steer
+sheet sheep sleep sweep sweet tweet street tree three there these those where were wore word work world
+sword lord load road read lead dead deal dial mail main male make take lake cake bake bike like line lime
+time tide tile file fire fine find fund fond food foot fool tool pool poll pull full fall fell feel fuel
+duel dual cable table tale talk walk wall ball bald bold cold could gold god good goof roof room broom
+boom book cook look lock clock block black back pack park bark barn born burn turn torn horn hose house
+horse hours ours course coarse curse nurse purse pure cure care car cart card yard hard harm farm warm worm
+store sore score core more mode model modal medal metal mental dental rental renal petal pedal penal panel
+channel flat float flour floor flood blood bloom gloom groom grow grown brown crown crow cow law low slow
+show shot shoe short shirt shift sift soft sort port sport spot spit split spilt spent sent scent cent
+rent tent text next nest best beast boast toast roast roost root boot boat bout about shout south mouth
+month moth math match march patch path pat past paste waste taste test rest west vest visit list last lost
+loss less lens fees feed seed need weed week weak peak speak spear spare share shape shade shake snake
+stake steak stick trick brick click chick check cheek cheep cheap chap chat chart charm charge change
+chance dance lance glance sting string spring bring ring wing wine wind wine vine fine mine mind kind king
+thing think thin then than that what whet when wheel well will wild mild mile smile slime slim slip ship
+chip chop shop stop step stem seem seen sees does done dome come some same sane sand said aid paid pair
+fair hair air heir their thief chief chef thew grill girl skill kill pill spill bill ball bell belt melt
+"""
 
 
 def change_case(text: str, rng: random.Random) -> str:
@@ -112,7 +129,7 @@ def change_case(text: str, rng: random.Random) -> str:
     if style == 5:
         return map_unquoted(r"(?<![\w'.])[a-z]+(?![\w.])", lambda m: m[0].capitalize(), text)
     if style == 6:
-        return text.replace("'", "’") if "'" in text else text.replace(" ", "  ")
+        return text.replace("'", "’") if "'" in text else map_unquoted(" ", "  ", text)
     return text if style != 7 else text + rng.choice((" ", "?", "\n"))
 
 
@@ -130,18 +147,9 @@ def contract(text: str, rng: random.Random) -> str:
         full = SHORT_TO_FULL[match[0].lower()]
         return full[0].upper() + full[1:] if match[0][0].isupper() else full
 
-    full = "|".join(map(re.escape, FULL_TO_SHORT))
-    changed = map_unquoted(rf"(?i)\b(?:{full})\b(?= \w)", shorten, text)
+    changed = map_unquoted(FULL, shorten, text)
     changed = map_unquoted(rf"\bI have{DONE}", "I've", changed)
-    if changed != text:
-        return changed
-    # "Why shouldn't a dog …" cannot be spelled out word by word, nor is "what's happened" "what is happened".
-    short = "|".join(re.escape(one) for one in SHORT_TO_FULL)
-    return map_unquoted(
-        rf"(?i)(?<!why )(?<!^)\b(?:{short})\b(?= (?!\w+ed\b|been\b))|^(?:what|how|where|who)'s\b(?= (?!\w+ed\b|been\b))",
-        lengthen,
-        text,
-    )
+    return map_unquoted(SHORT, lengthen, text) if changed == text else changed
 
 
 def greet(text: str, rng: random.Random) -> str:
@@ -177,8 +185,15 @@ def _opened(text: str, openings: tuple[str, ...], rng: random.Random) -> str:
 
 
 @cache
+def _real_words() -> frozenset[str]:
+    return vocabulary() | frozenset(OTHER_WORDS.split())
+
+
+@cache
 def _slip_free() -> frozenset[str]:
-    return EXACT | {word for word in vocabulary() if re.search(r"^hyp|^inter|^intra|less$|ful$", word)}
+    return frozenset(EXACT.split()) | {
+        word for word in vocabulary() if re.search(r"^hyp|^inter|^intra|less$|ful$", word)
+    }
 
 
 def mistype(text: str, rng: random.Random) -> str:
@@ -192,7 +207,7 @@ def _slip(text: str, rng: random.Random) -> str:
     quoted = [match.span() for match in re.finditer(r'"[^"]*"|`[^`]*`', text)]
     words = [
         match
-        for match in re.finditer(r"(?<![\w'’.\-/])[A-Za-z]?[a-z]{3,}(?![\w'’\-/]|\.\w)", text)
+        for match in re.finditer(r"(?<![\w'’.\-/])[A-Za-z][a-z]{3,}(?![\w'’\-/]|\.\w)", text)
         if match[0].lower() in vocabulary()
         and match[0].lower() not in _slip_free()
         and (match[0].islower() or re.search(r"(?:^|[.?!] )$", text[: match.start()]))
@@ -209,6 +224,6 @@ def _slip(text: str, rng: random.Random) -> str:
                 word[:at] + rng.choice(NEIGHBOURS[word[at].lower()]) + word[at + 1 :],
             )
         )
-        if slip.lower() not in vocabulary() | OTHER_WORDS | {word.lower()}:
+        if slip != word and slip.lower() not in _real_words():
             return text[: match.start()] + slip + text[match.end() :]
     return text

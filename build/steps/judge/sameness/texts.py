@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -102,7 +102,14 @@ def draw(rng: random.Random) -> Question:
 @cache
 def vocabulary() -> frozenset[str]:
     """Every word that the questions and groups write in small letters."""
-    files = ("questions.txt", "groups.txt", "passive.txt", "spellings.txt", "abbreviations.txt", "synonyms.txt")
+    files = (
+        "questions.txt",
+        "groups.txt",
+        "passive.txt",
+        "spellings.txt",
+        "abbreviations.txt",
+        "synonyms.txt",
+    )
     return frozenset(re.findall(r"\b[a-z]+\b", " ".join(map(_read, files))))
 
 
@@ -113,8 +120,10 @@ def lower_first(text: str) -> str:
     return text[0].lower() + text[1:] if small else text
 
 
-def map_unquoted(pattern: str, replace: object, text: str) -> str:
+def map_unquoted(
+    pattern: str | re.Pattern[str], replace: str | Callable[[re.Match[str]], str], text: str
+) -> str:
     """Replaces a pattern, but in nothing that stands between quotation marks or backticks."""
     parts = re.split(r'("[^"]*"|`[^`]*`)', text)
-    parts[::2] = (re.sub(pattern, replace, part) for part in parts[::2])  # type: ignore[call-overload]
+    parts[::2] = (re.sub(pattern, replace, part) for part in parts[::2])
     return "".join(parts)

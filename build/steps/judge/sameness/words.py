@@ -11,8 +11,8 @@ from steps.judge.sameness.texts import WordPair, chosen, map_unquoted, word_pair
 # What both sides of a pair may begin with, so that a word's few questions are not met always alike.
 LEADS = (
     "", "", "", "Hi, I need some help. ", "I could not find this anywhere. ", "Short question. ",
-    "My sister wants to know this. ", "A customer asks this. ", "This came up at work today. ",
-    "I have looked everywhere. ", "Here is what I want to know. ", "One more question. ",
+    "This came up at work today. ", "I have looked everywhere. ", "Here is what I want to know. ",
+    "One more question. ", "Hello everybody. ", "This is probably easy. ",
 )  # fmt: skip
 
 
