@@ -13,8 +13,8 @@ import pytest
 from tests.builders.scripts import importable
 
 KINDS = (
-    "case", "contraction", "spelling", "politeness", "fronting", "passive", "synonym", "light", "heavy", "typo",
-    "filler", "command", "abbreviation",
+    "case", "contraction", "spelling", "politeness", "fronting", "passive", "synonym", "light", "heavy",
+    "typo", "filler", "command", "abbreviation",
 )  # fmt: skip
 NEGATIONS = (
     r"n['’]t\b|\b(?:not|no|never|without|none|nothing|nobody|neither|cannot)\b"

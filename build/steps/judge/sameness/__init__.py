@@ -68,4 +68,4 @@ SAMENESS: Mapping[str, Maker] = {
     "command": rewordings.make_command,
     "abbreviation": _listed("abbreviation", "abbreviations.txt"),
 }
-"""A maker for each kind: of 2,000 and more distinct pairs (passive: 1,000), a pair's two orders counted as two."""
+"""Makers by kind, each of at least 2,000 distinct pairs (passive: 1,000); two orders of a pair are two."""

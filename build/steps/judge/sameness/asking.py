@@ -120,7 +120,7 @@ def in_other_frame(text: str, rng: random.Random) -> str:
     context, last = split_last(text)
     if found := re.fullmatch(r"How do I (.+)\?", last):
         action = found[1]
-        told = action.startswith(("know", "tell", "find out", "get that"))
+        told = action.startswith(("know", "tell", "find out", "get that", "do that", "get there"))
         frames = HOW_FRAMES[:8] if told or " and how" in action or " I want" in action else HOW_FRAMES
         frame = rng.choice(frames)
         if context and frame[0].islower():

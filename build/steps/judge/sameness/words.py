@@ -33,7 +33,8 @@ def _replaced(text: str, rng: random.Random, name: str, units: bool) -> str:
     """The text with some of the words of a list replaced, at least one where there is one."""
     pattern, other = _replacements(name, units)
     # The first word of a sentence is looked up in small letters.
-    hits = [match for match in pattern.finditer(_small_starts(text)) if match[0] in other]
+    small = _small_starts(text)
+    hits = [match for match in pattern.finditer(small) if _article_fits(small, match, other[match[0]])]
     if not hits:
         return text
     taken = {match.start() for match in rng.sample(hits, rng.randint(1, len(hits)))}
@@ -41,8 +42,14 @@ def _replaced(text: str, rng: random.Random, name: str, units: bool) -> str:
     def replace(match: re.Match[str]) -> str:
         return other[match[0]] if match.start() in taken else match[0]
 
-    changed = pattern.sub(replace, _small_starts(text))
+    changed = pattern.sub(replace, small)
     return map_unquoted(r"(?:^|(?<=[.?!] ))[a-z]", lambda match: match[0].upper(), changed)
+
+
+def _article_fits(text: str, match: re.Match[str], other: str) -> bool:
+    """Whether the "a" or "an" before a word is also right before the other."""
+    after_article = re.search(r"\b[Aa]n? $", text[: match.start()])
+    return not after_article or (match[0][0] in "aeiou") == (other[0] in "aeiou")
 
 
 def _small_starts(text: str) -> str:
