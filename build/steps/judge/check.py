@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from steps.judge.crossing import Example
+from steps.judge.example import Example
 from steps.judge.model import OUTPUT, CrossEncoder, Inputs, encode
 from steps.onnx.logs import without_advice
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Logits = npt.NDArray[np.float64]
 BATCH = 32
+COMPARED = 500  # held-out pairs, in both directions, that torch reads as well: it takes its time
 MIN_AGREEMENT = {"fp32": 0.99, "int8": 0.98}
 MAX_LOGIT_ERROR = {"fp32": 1e-3, "int8": math.inf}  # INT8 is judged by the labels that it gives
 
@@ -99,6 +100,7 @@ def probabilities(both: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def compare(found: npt.NDArray[np.float64], reference: npt.NDArray[np.float64]) -> dict[str, Any]:
     """Figures of logits against torch's."""
     return {
+        "compared": reference.size,
         "max_logit_error": float(np.abs(found - reference).max()),
         "mean_logit_error": float(np.abs(found - reference).mean()),
         "label_agreement": float(((found > 0) == (reference > 0)).mean()),

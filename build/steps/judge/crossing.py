@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-from trimodal.judge.normaliser import normalise
+from steps.judge.example import Example, normalised
 
 CROSSED = "crossed"
 LEAST, MOST = 0.55, 0.88  # cosine: nearer ones may well have the same answer
@@ -17,16 +15,6 @@ TEXTS = 4000  # that are embedded
 NEAREST = 5
 Embed = Callable[[Sequence[str]], npt.NDArray[np.float32]]
 """Unit vectors [N, d] of N texts."""
-
-
-class Example(NamedTuple):
-    """Two questions and whether one answer serves both; `kind`: of difference or sameness."""
-
-    a: str
-    b: str
-    same: bool
-    kind: str
-    domain: str
 
 
 class Groups:
@@ -41,7 +29,7 @@ class Groups:
 
     def of(self, text: str) -> str:
         """One text that stands for the group."""
-        key = normalise(text)
+        key = normalised(text)
         path = [key]
         while (parent := self._parents.setdefault(path[-1], path[-1])) != path[-1]:
             path.append(parent)
@@ -61,7 +49,7 @@ def cross(examples: Sequence[Example], most: int, embed: Embed, rng: random.Rand
         return []
     vectors = embed(texts)
     found: list[Example] = []
-    seen = {frozenset((normalise(example.a), normalise(example.b))) for example in examples}
+    seen = {frozenset((normalised(example.a), normalised(example.b))) for example in examples}
     for row, text in enumerate(texts):
         if len(found) >= most:
             break
@@ -71,7 +59,7 @@ def cross(examples: Sequence[Example], most: int, embed: Embed, rng: random.Rand
         if not others:
             continue
         other = rng.choice(others)
-        key = frozenset((normalise(text), normalise(other)))
+        key = frozenset((normalised(text), normalised(other)))
         if len(key) == 2 and key not in seen:
             seen.add(key)
             found.append(Example(text, other, False, CROSSED, domains[text]))

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from steps.judge.crossing import CROSSED, Embed, Example, cross
+from steps.judge.crossing import CROSSED, Embed, cross
+from steps.judge.example import Example, normalised
 from steps.judge.made import Maker
 
 from trimodal.bench.cache.pairs import HARD, SAME, read_pairs
 from trimodal.errors import ArtefactError
-from trimodal.judge.normaliser import normalise
 
 Disguise = Callable[[str, random.Random], str]
 KINDS = (*HARD, "unrelated", *SAME)
@@ -133,7 +133,7 @@ def without_copies(examples: Iterable[Example], dropped: Counter[str]) -> Iterab
     """Leaves out what the normaliser makes equal (the judge is never asked), and a pair's second time."""
     seen: set[frozenset[str]] = set()
     for example in examples:
-        key = frozenset((normalise(example.a), normalise(example.b)))
+        key = frozenset((normalised(example.a), normalised(example.b)))
         if len(key) == 1:
             # Of different ones this is a fault of the normaliser or of the pair.
             dropped["equal once normalised" + ("" if example.same else ", though different")] += 1
@@ -156,12 +156,12 @@ def split(
         if sum(domains[each] for each in held) + domains[name] <= plan.validation * len(examples):
             held.add(name)
     validation = [example for example in examples if example.domain in held]
-    texts = {normalise(text) for example in validation for text in example[:2]}
+    texts = {normalised(text) for example in validation for text in example[:2]}
     train = []
     for example in examples:
         if example.domain in held:
             continue
-        if texts.isdisjoint((normalise(example.a), normalise(example.b))):
+        if texts.isdisjoint((normalised(example.a), normalised(example.b))):
             train.append(example)
         else:
             dropped["a text of the held-out part"] += 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from steps.judge.crossing import Example
+from steps.judge.example import Example
 
 from trimodal.bench.cache.pairs import HARD, clopper_pearson
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from steps.judge.example import normalised
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 from transformers.utils import logging as transformers_logging
 
 from trimodal.errors import ArtefactError
-from trimodal.judge.normaliser import normalise
 
 if TYPE_CHECKING:
     import onnx
@@ -153,7 +153,7 @@ def open_tokenizer(directory: Path, max_length: int) -> Tokenizer:
 
 def encode(tokenizer: Tokenizer, pairs: Sequence[Texts]) -> Inputs:
     """The three inputs, int64 [N, T], of pairs of texts that are normalised here."""
-    found = tokenizer.encode_batch([(normalise(one), normalise(other)) for one, other in pairs])
+    found = tokenizer.encode_batch([(normalised(one), normalised(other)) for one, other in pairs])
     return {
         "input_ids": np.array([each.ids for each in found], np.int64),
         "attention_mask": np.array([each.attention_mask for each in found], np.int64),

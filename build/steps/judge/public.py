@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from steps.judge.crossing import Example, Groups
+from steps.judge.crossing import Groups
+from steps.judge.example import Example, normalised
 
 from trimodal.errors import ArtefactError
-from trimodal.judge.normaliser import normalise
 
 Row = Mapping[str, Any]
 MOST = 20_000  # pairs of one set
@@ -102,10 +102,11 @@ def inference(
     """Reads rows of inference with these fields: entailment in both directions is the same."""
 
     def pairs(rows: Sequence[Row]) -> Iterator[tuple[str, str, bool]]:
-        entailed = {(normalise(row[one]), normalise(row[other])) for row in rows if row[label] == entailment}
+        found = [row for row in rows if row[label] == entailment]
+        entailed = {(normalised(row[one]), normalised(row[other])) for row in found}
         for row in rows:
             if row[label] == entailment:
-                if (normalise(row[other]), normalise(row[one])) in entailed:
+                if (normalised(row[other]), normalised(row[one])) in entailed:
                     yield row[one], row[other], True
             elif row[label] not in (-1, "-"):  # no label that its authors agreed on
                 yield row[one], row[other], False

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from steps.judge.crossing import Example
 from steps.judge.data import Parts, read_files
+from steps.judge.example import Example, normalised
 from steps.judge.figures import FALSE_SHARE, Scored, summary, threshold_at, threshold_for
 
 from trimodal.bench.cache.pairs import clopper_pearson
 from trimodal.errors import ArtefactError
-from trimodal.judge.normaliser import normalise
 from trimodal.manifest import read_manifest
 
 if TYPE_CHECKING:
@@ -57,11 +56,11 @@ def leave_domains_out(directory: Path, parts: Parts, folds: int, schedule: Sched
     by_domain: list[tuple[str, int, float]] = []
     for number, fold in enumerate(deal(sorted({each.domain for each in examples}), folds, schedule.seed), 1):
         test = [each for each in examples if each.domain in fold]
-        texts = {normalise(text) for each in test for text in each[:2]}
+        texts = {normalised(text) for each in test for text in each[:2]}
         rest = [
             each
             for each in examples
-            if each.domain not in fold and texts.isdisjoint((normalise(each.a), normalise(each.b)))
+            if each.domain not in fold and texts.isdisjoint((normalised(each.a), normalised(each.b)))
         ]
         scored = _measured(directory, rest, test, schedule)
         figures = summary(scored)
@@ -103,7 +102,7 @@ def tell_sealed(out_dir: Path, files: Sequence[Path], max_false_hit: float) -> N
             )
         tokenizer = open_tokenizer(directory, manifest.shapes["max_length"])
         scores = probabilities(logits(Graph(directory / "model.onnx"), tokenizer, examples))
-        equal = [normalise(each.a) == normalise(each.b) for each in examples]
+        equal = [normalised(each.a) == normalised(each.b) for each in examples]
         scored = Scored(examples, np.where(equal, 1.0, scores))
         print(f"{directory.name}: threshold {threshold:.6f}, {_told(scored)}")
         columns.append(_passed(scored, threshold))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from steps.judge.crossing import Example
+from steps.judge.example import Example
 from steps.judge.model import CrossEncoder, Inputs, encode, load_encoder, longest, open_tokenizer
 
 from trimodal.build_support import console

@@ -22,7 +22,7 @@ def _scripts() -> Iterator[None]:
 
 
 def scored(same, different, unrelated=()):
-    Example = Later("steps.judge.crossing").Example
+    Example = Later("steps.judge.example").Example
     kinds = [("light", True, same), ("number", False, different), ("unrelated", False, unrelated)]
     examples = [Example("a", "b", is_same, kind, "x") for kind, is_same, scores in kinds for _ in scores]
     return figures.Scored(examples, np.array([*same, *different, *unrelated]))
