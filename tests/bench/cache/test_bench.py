@@ -87,7 +87,7 @@ def test_wrong_options_are_one_sentence(arguments, sentence):
     [
         ("{", "line 2: no JSON object"),
         ("[]", "line 2: the line"),
-        ({**SAME, "class": "typo"}, "line 2: class"),
+        ({**SAME, "class": "mood"}, "line 2: class"),
         ({**SAME, "a": ""}, "line 2: a: "),
         ({**SAME, "a": "x" * 5000}, "line 2: a: "),
         ({**SAME, "more": 1}, "line 2: more"),

@@ -17,6 +17,7 @@ from rich.console import Console
 from trimodal.bench.cache.pairs import (
     CLASSES,
     CONFIDENCE,
+    SAME,
     Measured,
     calibrate,
     hard,
@@ -121,7 +122,7 @@ def _figures(measured: Sequence[Measured], threshold: float, source: str, checkp
         "with_guard": {kind: plain(some) for kind, some in by_class.items()},
         "false_hits": plain(hard(measured)),
         "false_hits_without_guard": plain(hard(measured), guarded=False),
-        "hits": plain(by_class["paraphrase"]),
+        "hits": plain([one for one in measured if one.pair.label == "same"]),
         "reasons": dict(Counter(one.reason or "passed" for one in measured if one.cosine >= threshold)),
         "false_hit_ids": [one.pair.id for one in _false_hits(measured, threshold)],
     }
@@ -141,7 +142,7 @@ def _print(figures: Mapping[str, Any], console: Console) -> None:
         if one["pairs"]:
             low, high = one["bounds"]
             counts = map(str, (one["pairs"], without["hits"], one["hits"]))
-            last = name in ("paraphrase", "unrelated")
+            last = name in (SAME[-1], "unrelated")
             table.add_row(name, *counts, f"{one['rate']:.1%}", f"{low:.2%} … {high:.2%}", end_section=last)
     console.print(table)
     false, hits = figures["false_hits"], figures["hits"]

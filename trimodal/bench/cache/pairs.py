@@ -20,12 +20,21 @@ from trimodal.cache.guard.guard import Guard
 from trimodal.embedding.engines.protocol import TextEmbedder
 from trimodal.errors import OperatorError
 
-PairClass = Literal[
-    "paraphrase", "number", "unit", "date", "name", "negation", "antonym", "roles", "subject", "unrelated"
-]
-CLASSES: tuple[PairClass, ...] = get_args(PairClass)
-HARD = frozenset(CLASSES) - {"paraphrase", "unrelated"}
+SameClass = Literal[
+    "paraphrase", "case", "contraction", "spelling", "politeness", "fronting", "passive", "synonym", "light",
+    "heavy", "typo", "filler", "command", "abbreviation",
+]  # fmt: skip
+HardClass = Literal[
+    "number", "unit", "currency", "date", "version", "name", "place", "tool", "negation", "antonym", "roles",
+    "quantifier", "scope", "tense", "aspect", "modality", "comparison", "condition", "cause", "severity",
+    "eligibility", "person", "order", "part", "subject",
+]  # fmt: skip
+PairClass = Literal[SameClass, HardClass, "unrelated"]
+SAME: tuple[SameClass, ...] = get_args(SameClass)
+"""One answer serves both questions: rewordings. `paraphrase` is any of the others."""
+HARD: tuple[HardClass, ...] = get_args(HardClass)
 """Nearly the same words, another answer: false hits are counted among these."""
+CLASSES: tuple[PairClass, ...] = (*SAME, *HARD, "unrelated")
 MOST_BYTES = 64 << 20
 _BATCH = 32
 CONFIDENCE = 0.95
@@ -83,10 +92,9 @@ def _pair(path: Path, number: int, line: str) -> Pair:
         raise OperatorError(f"{path}, line {number}: {field}: {first['msg']}") from None
     except (ValueError, RecursionError):
         raise OperatorError(f"{path}, line {number}: no JSON object in UTF-8") from None
-    if (pair.label == "same") != (pair.kind == "paraphrase"):
-        raise OperatorError(
-            f"{path}, line {number}: label: 'same' belongs to class 'paraphrase', to no other"
-        )
+    if (pair.label == "same") != (pair.kind in SAME):
+        wanted = "same" if pair.kind in SAME else "different"
+        raise OperatorError(f"{path}, line {number}: label: class {pair.kind!r} is {wanted!r}")
     return pair
 
 
@@ -141,7 +149,7 @@ def calibrate(measured: Sequence[Measured], checkpoint: str, source: str) -> Cal
     Raises:
         ValueError: there are no paraphrases, or no near-identical pairs.
     """
-    paraphrases = [one for one in measured if one.pair.kind == "paraphrase"]
+    paraphrases = [one for one in measured if one.pair.label == "same"]
     negatives = hard(measured)
     if not paraphrases or not negatives:
         raise ValueError("a calibration needs paraphrases and near-identical pairs with another answer")
