@@ -9,8 +9,8 @@ A frame is a line `domain | text` below its kind's heading `# kind`. In the text
     [new|used]   the difference: another one on each side
     [@list]      the difference, out of a list; [2-90/5] out of numbers
 
-All brackets of a frame move together: `Does [a cat|a dog] chase [a dog|a cat]?` swaps the two. A brace may stand in
-a bracket. `a(n)` becomes what the next word needs.
+All brackets of a frame move together: `Does [a cat|a dog] chase [a dog|a cat]?` swaps the two. A brace may
+stand in a bracket. `a(n)` becomes what the next word needs.
 """
 
 from __future__ import annotations
