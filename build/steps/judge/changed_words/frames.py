@@ -67,7 +67,7 @@ def fill(text: str, rng: random.Random) -> tuple[str, str]:
     taken: dict[str, str] = {}
 
     def fill_brace(slot: re.Match[str]) -> str:
-        body = slot[1]
+        body: str = slot[1]
         if "|" in body:
             return rng.choice(body.split("|"))
         if body not in taken:
