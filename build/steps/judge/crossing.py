@@ -11,7 +11,8 @@ from steps.judge.example import Example, normalised
 
 CROSSED = "crossed"
 LEAST, MOST = 0.55, 0.88  # cosine: nearer ones may well have the same answer
-TEXTS = 4000  # that are embedded
+TEXTS = 4  # that are embedded, for each pair that is wanted
+MOST_TEXTS = 4000
 NEAREST = 5
 Embed = Callable[[Sequence[str]], npt.NDArray[np.float32]]
 """Unit vectors [N, d] of N texts."""
@@ -44,7 +45,7 @@ def cross(examples: Sequence[Example], most: int, embed: Embed, rng: random.Rand
     domains = {text: example.domain for example in examples for text in example[:2]}
     texts = sorted(domains)
     rng.shuffle(texts)
-    texts = texts[:TEXTS]
+    texts = texts[: min(MOST_TEXTS, TEXTS * most)]
     if len(texts) < 2:
         return []
     vectors = embed(texts)
