@@ -27,16 +27,18 @@ KINDS = (*HARD, "unrelated", *SAME)
 MOST_DRAWS = 6  # for each pair that is wanted: a maker may not have that many
 SAME_SHARE = 0.4  # of all pairs
 CROSSED_SHARE = 0.1  # of those that differ
+MIRRORED, MIRRORED_SHARE = "mirrored", 0.35  # a question of a different pair and itself reworded; of the same
 UNRELATED_SHARE = 0.25  # of a kind's number: the cache rarely asks about such pairs
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Makers by kind, for either label, and what disguises a text."""
+    """Makers by kind, for either label, what disguises a text, and what asks it in other words."""
 
     different: Mapping[str, Maker]
     same: Mapping[str, Maker]
     disguise: Disguise
+    reword: Disguise
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,9 @@ def mix(sources: Sources, given: Sequence[Example], plan: Plan, embed: Embed) ->
     """
     dropped: Counter[str] = Counter()
     drawn = [*given, *_draw(sources, given, plan)]
-    _refuse_unknown("--without-kind", plan.without_kinds, {*KINDS, CROSSED, *(each.kind for each in drawn)})
+    _refuse_unknown(
+        "--without-kind", plan.without_kinds, {*KINDS, CROSSED, MIRRORED, *(each.kind for each in drawn)}
+    )
     _refuse_unknown("--without-domain", plan.without_domains, {each.domain for each in drawn})
     rng = random.Random(f"{plan.seed} mix")
     kept = []
@@ -183,7 +187,20 @@ def _draw(sources: Sources, given: Sequence[Example], plan: Plan) -> list[Exampl
     differ = (len(different) + there[False]) * (1 + CROSSED_SHARE)
     wanted = SAME_SHARE / (1 - SAME_SHARE) * differ - there[True]
     kinds = len(sources.same.keys() - plan.without_kinds)
-    return different + (of(sources.same, True, round(wanted / kinds)) if kinds and wanted > 0 else [])
+    if not kinds or wanted <= 0:
+        return different
+    mirrored = _mirrored(different, sources.reword, round(MIRRORED_SHARE * wanted), plan)
+    return different + mirrored + of(sources.same, True, round((wanted - len(mirrored)) / kinds))
+
+
+def _mirrored(examples: Sequence[Example], reword: Disguise, most: int, plan: Plan) -> list[Example]:
+    """Questions of different pairs, each beside itself in other words, so that no frame tells the label."""
+    if MIRRORED in plan.without_kinds:
+        return []
+    rng = random.Random(f"{plan.seed} {MIRRORED}")
+    drawn = rng.sample(examples, min(most, len(examples)))
+    texts = [(rng.choice(example[:2]), example.domain) for example in drawn]
+    return [Example(text, reword(text, rng), True, MIRRORED, domain) for text, domain in texts]
 
 
 def _disguised(example: Example, disguise: Disguise, share: float, rng: random.Random) -> Example:

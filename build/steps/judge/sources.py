@@ -23,9 +23,9 @@ def all_makers() -> Sources:
     """The project's own makers."""
     from steps.judge.changed_sense import CHANGED_SENSE
     from steps.judge.changed_words import CHANGED_WORDS
-    from steps.judge.sameness import SAMENESS, disguise
+    from steps.judge.sameness import SAMENESS, disguise, reword
 
-    return Sources({**CHANGED_WORDS, **CHANGED_SENSE}, SAMENESS, disguise)
+    return Sources({**CHANGED_WORDS, **CHANGED_SENSE}, SAMENESS, disguise, reword)
 
 
 def mixed_pairs(files: Sequence[Path], public: Sequence[str], plan: Plan) -> Parts:

@@ -51,7 +51,10 @@ def disguise(text: str, rng: random.Random) -> str:
 
 def sources() -> Any:
     return data.Sources(
-        {"number": make_number, "tense": make_tense}, {"light": make_light, "case": make_case}, disguise
+        {"number": make_number, "tense": make_tense},
+        {"light": make_light, "case": make_case},
+        disguise,
+        disguise,
     )
 
 

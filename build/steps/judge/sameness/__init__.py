@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 
 from steps.judge.made import Made, Maker
-from steps.judge.sameness import rewordings, surface, words
+from steps.judge.sameness import asking, rewordings, surface, words
 from steps.judge.sameness.texts import draw
 
 DISGUISES: tuple[surface.Change, ...] = (
@@ -29,6 +29,17 @@ def disguise(text: str, rng: random.Random) -> str:
     for index in sorted(taken):
         text = DISGUISES[index](text, rng)
     return text
+
+
+def reword(text: str, rng: random.Random) -> str:
+    """The question in other words, where it has a form that can be changed; else the same text.
+
+    For questions of different pairs: they need partners that mean the same, or their frames alone would say
+    that two questions differ.
+    """
+    for change in (words.replace_synonyms, rng.choice((asking.in_other_frame, asking.as_command))):
+        text = change(text, rng)
+    return rng.choice((surface.ask_politely, surface.add_filler, disguise, disguise))(text, rng)
 
 
 def _changed(kind: str, change: surface.Change) -> Maker:
