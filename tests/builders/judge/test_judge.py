@@ -76,6 +76,7 @@ def test_the_manifest_says_what_was_learned_from(built):
             "light",
             "case",
             "crossed",
+            "mirrored",
             "name",
             "paraphrase",
         }
