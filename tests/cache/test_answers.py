@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cache.doubles import PARAPHRASE, FakeEmbedder, ask, fails
+from tests.cache.doubles import FakeEmbedder, ask, fails
 from trimodal.cache.bounded_calls import CircuitBreaker
 from trimodal.cache.values import Entry
 from trimodal.errors import InvalidArgument

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.cache.doubles import (
-    LONG,
     PARAPHRASE,
     FakeEmbedder,
     ScriptedJudge,
