@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from trimodal.cache.semantic.decision import Decision
 from trimodal.cache.values import Hit, Question
 
 
@@ -19,6 +20,10 @@ class Lookup(Protocol):
     @property
     def begun(self) -> bool:
         """Whether it has got its thread."""
+
+    @property
+    def decision(self) -> Decision | None:
+        """What the semantic layer decided, once it was asked and something was near."""
 
     def exact(self) -> Hit | None:
         """The answer that this very question got before. Never raises."""
@@ -50,6 +55,7 @@ class NoLookup:
 
     until = math.inf
     begun = True
+    decision = None
 
     def exact(self) -> Hit | None:
         return None

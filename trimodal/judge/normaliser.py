@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import cache
+from functools import cache, lru_cache
 from itertools import groupby
 from pathlib import Path
 
 _LISTS = Path(__file__).with_name("spellings.txt")
-_WORD = re.compile(r"(?<!\w)[a-z]+(?:'[a-z]+)?(?!\w)")
+_WORD = re.compile(r"(?<!\w)[a-z]{1,24}(?:'[a-z]{1,3})?(?!\w)")
 # Verbs that have a z in America. Words such as rise, promise, exercise, treatise end otherwise.
 _ISE = re.compile(
     r"([a-z]{2,}(?:[aeo]r|[aio]l|[aeiou]n|ern|gn|og|erg|i[cdmt]|et|ot|mat))is"
@@ -43,10 +43,11 @@ def _compatible(text: str) -> str:
     )
 
 
+@lru_cache(4096)
 def _rewritten(word: str) -> str:
     words, beginnings, ends = _lists()
-    if found := words.get(word):
-        return found
+    if word in words:
+        return words[word]
     for old, new in ends:
         if word.endswith(old) and len(word) >= len(old) + 2:
             return word[: -len(old)] + new

@@ -8,6 +8,7 @@ from typing import Any
 
 from trimodal.cache.answers import AnswerCache
 from trimodal.cache.embedder import TritonEmbedder, embedder_checkpoint
+from trimodal.cache.judge import TritonJudge, built_judge, calibration_of
 from trimodal.cache.keys import join, pack
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.options import CacheOptions, default_store
@@ -47,11 +48,11 @@ def cache_options(settings: LlmSettings, model: str) -> CacheOptions:
         store=settings.cache_store or str(default_store(model)),
         budget_s=settings.cache_budget_ms / 1e3,
         embedding_budget_s=settings.cache_embedding_budget_ms / 1e3,
+        judge_budget_s=settings.cache_judge_budget_ms / 1e3,
         ttls=settings.cache_ttls,
         max_entries=settings.cache_max_entries,
         max_answer_bytes=settings.cache_max_answer_bytes,
         max_false_hit=settings.cache_max_false_hit,
-        calibration=settings.beside_config(settings.cache_calibration),
     )
 
 
@@ -61,18 +62,22 @@ def open_answers(
     """The cache of the llm model in the directory `llm` (None: `cache` is off), and its answers' fingerprint.
 
     Raises:
-        OperatorError: the store cannot be used, or the embedding model does not suit the semantic layer.
+        OperatorError: the store cannot be used, or a model does not suit the semantic layer.
     """
     fingerprint = model_fingerprint(settings)
     if settings.cache == "off":
         return None, fingerprint
     if settings.cache == "coalesce":
         return NoAnswers(), fingerprint
-    embedder = None
+    counts, options = CacheMetrics(metrics, llm.name), cache_options(settings, llm.name)
+    embedder = judge = calibration = None
     if settings.cache == "semantic":
         checkpoint = embedder_checkpoint(llm, settings.embedder)
         embedder = TritonEmbedder(pb_utils, settings.embedder, checkpoint)
         # Vectors of another model must never be compared with this one's.
         fingerprint = hashlib.sha256(f"{fingerprint} {checkpoint}".encode()).hexdigest()[:_DIGITS]
-    counts = CacheMetrics(metrics, llm.name)
-    return AnswerCache(cache_options(settings, llm.name), embedder, counts), fingerprint
+        built = built_judge(llm, settings.judge)
+        judge = TritonJudge(pb_utils, settings.judge, built.checkpoint)
+        own = settings.beside_config(settings.cache_calibration)
+        calibration = calibration_of(built, own, settings.cache_max_false_hit)
+    return AnswerCache(options, embedder, counts, judge=judge, calibration=calibration), fingerprint
