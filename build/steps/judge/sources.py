@@ -17,6 +17,7 @@ from trimodal.errors import ArtefactError
 
 DATA = Path(trimodal.bench.__file__).parent / "cache" / "data"
 SEALED = "sealed"  # begins the name of files that are measured on, once
+BEHAVIOUR = "behaviour"  # what the tests hold the built judge to
 
 
 def all_makers() -> Sources:
@@ -33,7 +34,7 @@ def mixed_pairs(files: Sequence[Path], public: Sequence[str], plan: Plan) -> Par
     for path in files:
         if path.name.startswith(SEALED):
             raise ArtefactError(f"--pairs {path}: a sealed file is measured on, never trained on")
-    own = sorted(path for path in DATA.glob("*.jsonl") if not path.name.startswith(SEALED))
+    own = sorted(path for path in DATA.glob("*.jsonl") if not path.name.startswith((SEALED, BEHAVIOUR)))
     given = read_files([*own, *files])
     for name in public:
         given += read_public(name, plan.seed)
