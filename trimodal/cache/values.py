@@ -39,11 +39,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Question:
-    """One request as the cache sees it. `text` is the normalised last user message (or raw prompt)."""
+    """One request as the cache sees it. `text` is the normalised last user message (or raw prompt).
+
+    `sampled`: asked again, it may get another answer.
+    """
 
     place: Place
     text: str
     max_tokens: int
+    sampled: bool = False
 
     @cached_property
     def key(self) -> str:
@@ -81,6 +85,32 @@ class Hit:
     entry: Entry
     kind: Literal["exact", "semantic"]
     similarity: float = 1.0
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether a stored answer serves a near question: `score` is the judge's P(same) of the two, 0 to 1.
+
+    Attributes:
+        asked, stored: the two questions.
+        hit: whether the score reached the threshold of `place`.
+        entry: the stored answer.
+    """
+
+    place: Place
+    asked: str
+    stored: str
+    score: float
+    hit: bool
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A decision that is to be checked against a fresh answer, and the probability of its being drawn."""
+
+    decision: Decision
+    probability: float
 
 
 @dataclass(frozen=True)
