@@ -14,8 +14,9 @@ from trimodal.cache.bounded_calls import Bypassed, DaemonThreads, Guarded, Timed
 from trimodal.cache.embedder import Embedder
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.options import CacheOptions
+from trimodal.cache.protocol import Audits
 from trimodal.cache.stores.base import Limits, Store, open_store
-from trimodal.cache.values import Entry, Hit, Question
+from trimodal.cache.values import Decision, Entry, Hit, Question
 from trimodal.cache.vectors import QuestionVectors
 from trimodal.cache.write_behind import DIGEST, WriteBehind
 from trimodal.errors import InvalidArgument, SettingsError
@@ -44,6 +45,7 @@ class AnswerCache:
     Args:
         embedder: of the semantic layer; None with mode "exact".
         store: another one than `options.store` names.
+        audits: the audit of the semantic layer, closed with the cache; None: nothing is audited.
         guard, threshold: others than the calibrated ones.
 
     Raises:
@@ -57,10 +59,11 @@ class AnswerCache:
         metrics: CacheMetrics,
         *,
         store: Store | None = None,
+        audits: Audits | None = None,
         guard: Judge | None = None,
         threshold: float | None = None,
     ) -> None:
-        self._options, self.metrics = options, metrics
+        self._options, self.metrics, self.audits = options, metrics, audits
         self.threads = DaemonThreads(_THREADS, "llm-lookup", _MAX_LOOKUPS)
         self._vectors: QuestionVectors | None = None
         self._guard, self._threshold = guard, 1.0 if threshold is None else threshold
@@ -116,6 +119,8 @@ class AnswerCache:
     def close(self, timeout: float = 2.0) -> None:
         """Writes what waits and lets go of the store; what hangs is left behind after `timeout` seconds."""
         self._writer.close(timeout)
+        if self.audits:
+            self.audits.close(timeout)
         self.threads.close(timeout)
 
     def find_exact(self, question: Question, calls: TimedCalls) -> Hit | None:
@@ -167,6 +172,8 @@ class AnswerLookup:
         self._calls = TimedCalls(patience_s)
         self._layer = ""
         self._began = 0.0
+        self.decision: Decision | None = None
+        """Of the semantic layer, once it was asked: for who watches how often it is right."""
 
     @property
     def until(self) -> float:

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from trimodal.cache.answers import AnswerCache
+from trimodal.cache.audit.auditor import AuditOptions, Auditor
+from trimodal.cache.audit.compare import Embed, Same
+from trimodal.cache.audit.metrics import AuditMetrics
 from trimodal.cache.embedder import TritonEmbedder, embedder_checkpoint
 from trimodal.cache.keys import join, pack
 from trimodal.cache.metrics import CacheMetrics
@@ -53,6 +56,21 @@ def cache_options(settings: LlmSettings, model: str) -> CacheOptions:
         max_false_hit=settings.cache_max_false_hit,
         calibration=settings.beside_config(settings.cache_calibration),
     )
+
+
+def open_audits(
+    settings: LlmSettings, metrics: Metrics, model: str, floor: float, embed: Embed, same: Same
+) -> Auditor | None:
+    """The audit of the semantic layer, whose thresholds begin at `floor`; None: `cache_audit` is 0.
+
+    Args:
+        embed, same: models that compare answers.
+    """
+    if not settings.cache_audit:
+        return None
+    folder = settings.beside_config(settings.cache_audit_file)
+    options = AuditOptions(settings.cache_audit, settings.cache_max_false_hit, folder)
+    return Auditor(options, floor, AuditMetrics(metrics, model), embed=embed, same=same)
 
 
 def open_answers(

@@ -131,6 +131,10 @@ class LlmSettings(Settings):
     cache_max_false_hit: float = Field(0.01, gt=0, lt=1)
     # file of `bench cache --calibrate`, beside the config's; empty: the package's
     cache_calibration: str = ""
+    # semantic: share of hits and near misses whose answers are compared with fresh ones, and of the engine's
+    # work that this may take; 0: none
+    cache_audit: float = Field(0.02, ge=0, le=0.5)
+    cache_audit_file: str = ""  # folder for pairs that disagree, beside the config's; empty: not written
     embedder: str = "embedding"  # model of the repository that embeds questions
 
     senders: int = Field(2, ge=1, le=16)  # threads that hand responses to Triton

@@ -1,7 +1,7 @@
 """Plays the audit on workloads whose truth is known and drifts: `python -m trimodal.bench.cache.audit`.
 
-The cache's own code draws, estimates and moves the thresholds; models and engine are played: a pair has a score,
-and its answers differ with a probability that depends on the score and on the time. Prints Markdown.
+The cache's own code draws, estimates and moves the thresholds; models and engine are played: a pair has a
+score, and its answers differ with a probability that depends on the score and on the time. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trimodal.cache.audit.auditor import Auditor, AuditOptions
+from trimodal.cache.audit.auditor import AuditOptions, Auditor
 from trimodal.cache.audit.budget import TokenBudget
 from trimodal.cache.audit.metrics import AuditMetrics
 from trimodal.cache.audit.promise import NEVER
@@ -79,14 +79,13 @@ class Run:
     """What came of one seed.
 
     Attributes:
-        looks, within: how often the bounds were looked at, and how often they held the true rate of false hits;
-            then the same of missed hits.
+        looks, within: how often the bounds were looked at, and held the true rate of false hits; then the same
+            of missed hits.
         raised_before: whether the threshold was raised at a time when the true rate was within the bound.
-        under_after: requests from the shift until hits were within the bound again; -1: never above it, all that
-            came after it where they were not again.
-        wrong_after, hits_after: hits from the shift on. wrong_without: of those with the calibrated threshold.
-        hits_without: how many these are.
-        last_rate, last_share: in the last tenth, of wrong ones among hits, and hits of what the floor would give.
+        under_after: requests from the first time above the bound until hits were within it again, all that came
+            where they were not; -1: never above it.
+        wrong_after, hits_after: hits since then. wrong_without, hits_without: with the calibrated threshold.
+        last_rate, last_share: in the last tenth, wrong ones among hits, and hits of what the floor would give.
         spent: tokens of audits, of those of clients.
     """
 
@@ -180,7 +179,7 @@ def _decide(auditor: Auditor, budget: TokenBudget, at: int, score: float, hit: b
 def _look(
     auditor: Auditor, trace: _Trace, audited: tuple[list[int], list[int]], now: int
 ) -> NDArray[np.int_]:
-    """Whether the bounds hold the truth: the mean rate of all hits (of all misses) since their first sample."""
+    """Whether the bounds hold the truth: the mean rate of all hits, and misses, since their first sample."""
     status = auditor.status(_PLACE)
     counted = np.zeros((2, 2), int)
     for kind, bounds in enumerate((status.false_hits, status.missed_hits)):
@@ -261,8 +260,8 @@ def row(name: str, runs: Sequence[Run]) -> str:
 HEAD = (
     "| different answers among pairs from the floor on | seeds | false hits within the bounds "
     "| missed hits within | raised without need | requests until under the bound again, p50 / p95 "
-    "| wrong hits from the shift on | with the calibrated threshold | wrong hits at the end | hits kept at the end "
-    "| engine spent, at most |"
+    "| wrong hits since it was first above | with the calibrated threshold | wrong hits at the end "
+    "| hits kept at the end | engine spent, at most |"
 )
 
 

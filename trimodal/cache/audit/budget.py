@@ -15,13 +15,18 @@ class TokenBudget:
         self.clients = 0
         self.audits = 0
 
+    @property
+    def left(self) -> float:
+        """Tokens that audits may still take."""
+        return self._share * self.clients - self.audits
+
     def served(self, tokens: int) -> None:
         """Counts tokens that the engine computed for a client."""
         self.clients += tokens
 
     def reserve(self, tokens: int) -> bool:
         """Takes what an audit may need at most; False: there is not so much."""
-        if self.audits + tokens > self._share * self.clients:
+        if tokens > self.left:
             return False
         self.audits += tokens
         return True

@@ -2,8 +2,8 @@
 
 Equal ones agree. Else there are three views, each for, against or neither: the words that both have (F1), the
 cosine of their embeddings, and the judge's P(same) of the two answers. Two for and none against: agreed. Two
-against and none for: disagreed. All else is unclear, and so is an answer that was cut by its max_tokens. A view
-whose model does not answer has no vote. The bounds of the views are not calibrated: see docs/limitations.md.
+against and none for: disagreed. All else is unclear, and so is an answer that was cut by its max_tokens. A
+view whose model does not answer has no vote. The limits of the views are chosen, not calibrated.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def compare(stored: str, fresh: str, embed: Embed | None, same: Same | None) -> 
 
 def words(text: str) -> list[str]:
     """The words and numbers of a text in NFKC, without case and punctuation."""
-    return re.findall(r"\d+(?:[.,]\d+)*|\w+|[^\w\s.,;:!?'\"()*#`-]", unicodedata.normalize("NFKC", text).casefold())
+    return re.findall(
+        r"\d+(?:[.,]\d+)*|\w+|[^\w\s.,;:!?'\"()*#`-]", unicodedata.normalize("NFKC", text).casefold()
+    )
 
 
 def overlap(one: Sequence[str], other: Sequence[str]) -> float:

@@ -1,7 +1,7 @@
 """Writes pairs whose answers disagree to files, one a tenant, for an operator who labels them.
 
-A line is a labelled pair as `trimodal bench cache --pairs` reads them, but with "label" null and no class, and
-with the score and both answers.
+A line is a pair as `trimodal bench cache --pairs` reads it, but with "label" and "class" null, and with the
+score and both answers.
 """
 
 from __future__ import annotations

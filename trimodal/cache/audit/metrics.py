@@ -1,7 +1,7 @@
 """Defines the audit's metrics: what was audited, what was dropped, and what is estimated of each group.
 
-No label holds anything that a client sent: a tenant is named by a digest. Series cannot be taken back, so only
-the first groups have theirs; all others are counted as the tenant "other", without estimates.
+No label holds anything that a client sent: a tenant is named by a digest. Series cannot be taken back, so
+only the first groups have theirs; all others are counted as the tenant "other", without estimates.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ class AuditMetrics:
         self._shown: dict[Group, str] = {}
         self._next: dict[Group, float] = {}
         self._dropped = counters(
-            f"{_P}_dropped_total", metrics, "Audits without a result, by reason", "reason", DROPPED, model=model
+            f"{_P}_dropped_total",
+            metrics,
+            "Audits without a result, by reason",
+            "reason",
+            DROPPED,
+            model=model,
         )
         self._tokens = metrics.counter(
             f"{_P}_tokens_total", "Tokens that the engine computed for audits", {"model": model}

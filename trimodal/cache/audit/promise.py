@@ -1,9 +1,9 @@
 """Keeps a bound on false hits for each tenant and namespace, by a threshold that rises and falls on evidence.
 
-The threshold stands on one of a few levels: the calibrated one, then half as far from 1 with each, and at last
-above 1, where there is no semantic hit. It rises when audited hits show that more than `most` of them are wrong,
-to the lowest level from which on the audited hits keep the bound. It falls when the questions that were held
-back, which the engine answered, keep the bound from a lower level on. Nothing of one group moves another's.
+The threshold stands on one of a few levels: the calibrated one, then half as far from 1 with each, and at
+last above 1, where the judge makes no hit. It rises when audited hits show that more than `most` of them are
+wrong, to the lowest level from which on the audited hits keep the bound. It falls when the questions that were
+held back, which the engine answered, keep the bound from a lower level on. Nothing of one group moves another's.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ class Promise:
 class Promises:
     """The thresholds of all groups, by place. Called from several threads at once.
 
-    A bounded number of groups is kept. The least recently audited goes, but one whose threshold is raised only
-    ever goes with the process: where all of them are raised, a group beyond the bound has no semantic hits.
+    A bounded number of groups is kept. The least recently audited goes, but one whose threshold is raised
+    only with the process: where all of them are raised, a group beyond the bound has no semantic hits.
 
     Args:
         floor, most, share: as of `Promise`.
