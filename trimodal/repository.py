@@ -15,9 +15,9 @@ from trimodal.errors import ServerError
 from trimodal.manifest import MANIFEST
 
 # Parameters by which a Python model names another one that it calls by itself (BLS).
-CALLS = ("recognizer", "embedder", "llm", "speech", "vision")
+CALLS = ("recognizer", "embedder", "judge", "llm", "speech", "vision")
 # … and those that it only calls when another parameter has this value.
-ONLY_WITH = {"embedder": ("cache", "semantic")}
+ONLY_WITH = {"embedder": ("cache", "semantic"), "judge": ("cache", "semantic")}
 # Engines that reserve a KV pool: of a GPU's memory they take nearly all that is free when they open.
 POOLING_ENGINES = ("tensorrt_llm", "tensorrt_llm_pytorch", "vllm")
 GPU_ENGINES = ("tensorrt", *POOLING_ENGINES)

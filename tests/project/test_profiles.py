@@ -18,18 +18,21 @@ NAMES = model_names(REPOSITORY)
 ENGINES = {
     "cpu": {
         "embedding": "onnxruntime",
+        "judge": "onnxruntime",
         "llm": "openvino",
         "speech_recognize": "ctranslate2",
         "vision": "onnxruntime",
     },
     "cuda": {
         "embedding": "onnxruntime",
+        "judge": "onnxruntime",
         "llm": "vllm",
         "speech_recognize": "ctranslate2",
         "vision": "onnxruntime",
     },
     "tensorrt": {
         "embedding": "onnxruntime",
+        "judge": "onnxruntime",
         "llm": "tensorrt_llm_pytorch",
         "speech_recognize": "tensorrt",
         "vision_classify": "tensorrt",

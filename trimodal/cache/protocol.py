@@ -6,15 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from trimodal.cache.values import Audit, Decision, Hit, Question
+from trimodal.cache.audit.values import Audit
+from trimodal.cache.semantic.decision import Decision
+from trimodal.cache.values import Hit, Question
 
 
 class Lookup(Protocol):
     """One question's way through the cache. `exact` and `semantic` run on one of the cache's threads."""
-
-    @property
-    def decision(self) -> Decision | None:
-        """Of the semantic layer, once it was asked; None: nothing came near."""
 
     @property
     def until(self) -> float:
@@ -23,6 +21,10 @@ class Lookup(Protocol):
     @property
     def begun(self) -> bool:
         """Whether it has got its thread."""
+
+    @property
+    def decision(self) -> Decision | None:
+        """What the semantic layer decided, once it was asked and something was near."""
 
     def exact(self) -> Hit | None:
         """The answer that this very question got before. Never raises."""

@@ -88,32 +88,6 @@ class Hit:
 
 
 @dataclass(frozen=True)
-class Decision:
-    """Whether a stored answer serves a near question: `score` is the judge's P(same) of the two, 0 to 1.
-
-    Attributes:
-        asked, stored: the two questions.
-        hit: whether the score reached the threshold of `place`.
-        entry: the stored answer.
-    """
-
-    place: Place
-    asked: str
-    stored: str
-    score: float
-    hit: bool
-    entry: Entry
-
-
-@dataclass(frozen=True)
-class Audit:
-    """A decision that is to be checked against a fresh answer, and the probability of its being drawn."""
-
-    decision: Decision
-    probability: float
-
-
-@dataclass(frozen=True)
 class StoreStats:
     """Counts of what a store holds now."""
 

@@ -16,7 +16,9 @@ from tests.cache.doubles import ask
 from trimodal.cache.audit.auditor import AuditOptions, Auditor
 from trimodal.cache.audit.metrics import AuditMetrics
 from trimodal.cache.audit.promise import NEVER
-from trimodal.cache.values import Audit, Decision, Entry, Question
+from trimodal.cache.audit.values import Audit
+from trimodal.cache.semantic.decision import Decision
+from trimodal.cache.values import Entry, Question
 from trimodal.metrics import MemoryMetrics
 
 FLOOR = 0.9

@@ -11,7 +11,8 @@ from typing import Any
 from tests.llm.doubles.sinks import Collector, FakeServer
 from trimodal.cache.bounded_calls import DaemonThreads
 from trimodal.cache.protocol import Audits
-from trimodal.cache.values import Decision, Entry, Hit, Question
+from trimodal.cache.semantic.decision import Decision
+from trimodal.cache.values import Entry, Hit, Question
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import Terms

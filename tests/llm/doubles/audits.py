@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from trimodal.cache.values import Audit, Decision, Entry, Place, Question
+from trimodal.cache.audit.values import Audit
+from trimodal.cache.semantic.decision import Decision
+from trimodal.cache.values import Entry, Place, Question
 
 PLACE = Place("0123456789abcdef", "", "default", "0" * 64)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.llm.doubles.audits import PlayedAudits, decision
 from tests.llm.doubles.sinks import Collector
-from trimodal.cache.values import Audit
+from trimodal.cache.audit.values import Audit
 from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
 from trimodal.llm.frontend import idle_audits
 from trimodal.llm.frontend.idle_audits import IDLE_S, MAX_TRIES, MAX_WAITING, PATIENCE_S, IdleAudits

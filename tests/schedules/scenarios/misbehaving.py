@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
-from tests.cache.doubles import FakeEmbedder, ScriptedGuard
+from tests.cache.doubles import FakeEmbedder, ScriptedJudge, calibration
 from tests.doubles import pb_utils
 from tests.llm.doubles.answers import Answers
 from tests.llm.doubles.sinks import Collector
@@ -170,14 +171,29 @@ class SlowEmbedder(FakeEmbedder):
         return super().embed(text)
 
 
+class SlowJudge(ScriptedJudge):
+    """Takes longer than it may now and then, fails, and says what is no probability."""
+
+    def __init__(self, draw: random.Random, faults: float) -> None:
+        super().__init__()
+        self._draw, self._faults = draw, faults
+
+    def same(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        time.sleep(self._draw.choice([0.0, 0.0, 0.001, 0.1]))
+        if self._draw.random() < self._faults:
+            raise Drawn("as drawn")
+        return [self._draw.choice([1.0, 0.2, float("nan")]) for _ in pairs]
+
+
 def real_cache(draw: random.Random, metrics: MemoryMetrics) -> AnswerCache:
-    """The real cache on a store and an embedding model that fail and take longer than they may."""
+    """The real cache on a store and models that fail and take longer than they may."""
     faults = draw.choice([0.0, 0.1, 0.6])
     options = CacheOptions("semantic", "unused", budget_s=0.02, embedding_budget_s=0.05)
     store = SlowStore(random.Random(draw.random()), faults)
     embedder = SlowEmbedder(random.Random(draw.random()), faults)
     counts = CacheMetrics(metrics, "llm")
-    return AnswerCache(options, embedder, counts, store=store, guard=ScriptedGuard(), threshold=0.9)
+    judge = SlowJudge(random.Random(draw.random()), faults)
+    return AnswerCache(options, embedder, counts, judge=judge, calibration=calibration(), store=store)
 
 
 class Engine(FakeEngine):

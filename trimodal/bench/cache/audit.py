@@ -20,7 +20,8 @@ from trimodal.cache.audit.auditor import AuditOptions, Auditor
 from trimodal.cache.audit.budget import TokenBudget
 from trimodal.cache.audit.metrics import AuditMetrics
 from trimodal.cache.audit.promise import NEVER
-from trimodal.cache.values import Decision, Entry, Place, Question
+from trimodal.cache.semantic.decision import Decision
+from trimodal.cache.values import Entry, Place, Question
 from trimodal.metrics import MemoryMetrics
 
 FLOOR, MOST, SHARE = 0.9, 0.01, 0.02
@@ -79,13 +80,13 @@ class Run:
     """What came of one seed.
 
     Attributes:
-        looks, within: how often the bounds were looked at, and held the true rate of false hits; then the same
+        looks, within: how often the bounds were looked at, and held the true rate of false hits; then those
             of missed hits.
         raised_before: whether the threshold was raised at a time when the true rate was within the bound.
-        under_after: requests from the first time above the bound until hits were within it again, all that came
-            where they were not; -1: never above it.
+        under_after: requests from the first time above the bound until hits were within it again, all that
+            came where they were not; -1: never above it.
         wrong_after, hits_after: hits since then. wrong_without, hits_without: with the calibrated threshold.
-        last_rate, last_share: in the last tenth, wrong ones among hits, and hits of what the floor would give.
+        last_rate, last_share: in the last tenth, wrong ones among hits, and hits of those the floor gives.
         spent: tokens of audits, of those of clients.
     """
 
@@ -220,10 +221,15 @@ def _summary(trace: _Trace, tally: NDArray[np.int_], budget: TokenBudget) -> Run
         hits_after=int(np.sum(hits & after)),
         wrong_without=int(np.sum(wrong & possible & after)),
         hits_without=int(np.sum(possible & after)),
-        last_rate=float(np.sum(wrong & hits & last) / max(1, np.sum(hits & last))),
-        last_share=float(np.sum(hits & last) / max(1, np.sum(possible & last))),
+        last_rate=_part(wrong & hits & last, hits & last),
+        last_share=_part(hits & last, possible & last),
         spent=budget.audits / budget.clients,
     )
+
+
+def _part(some: NDArray[np.bool_], of: NDArray[np.bool_]) -> float:
+    """0 where there are none."""
+    return int(np.sum(some)) / max(1, int(np.sum(of)))
 
 
 def _true_rates(trace: _Trace, block: int = 500) -> NDArray[np.float64]:

@@ -20,8 +20,10 @@ from trimodal.cache.audit.compare import Embed, Same, compare
 from trimodal.cache.audit.disagreements import Disagreements
 from trimodal.cache.audit.metrics import AuditMetrics
 from trimodal.cache.audit.promise import Group, Promises, Status
+from trimodal.cache.audit.values import Audit
 from trimodal.cache.bounded_calls import DaemonThreads
-from trimodal.cache.values import Audit, Decision, Place, Question
+from trimodal.cache.semantic.decision import Decision
+from trimodal.cache.values import Place, Question
 
 logger = logging.getLogger(__name__)
 

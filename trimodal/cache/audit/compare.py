@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from trimodal.cache.audit.promise import Agreement
+from trimodal.cache.audit.values import Agreement
 from trimodal.cache.values import Vector
 
 logger = logging.getLogger(__name__)

@@ -1,13 +1,13 @@
 """Estimates a rate from a sample of an endless stream, with bounds that hold whenever they are looked at.
 
 Bounds are a confidence sequence: for a factor f > 0 and values x of [0, 1] with means μ, the product of
-f^x / (1 + μ (f - 1)) is a non-negative supermartingale, so it stays below 1 / α for ever with probability 1 - α
-(Ville). A mixture over factors above 1 bounds the rate from below, one over factors below 1 from above (Howard,
-Ramdas, McAuliffe and Sekhon, "Time-uniform, nonparametric, nonasymptotic confidence sequences", Ann. Statist.
-49(2), 2021: sub-Bernoulli case, discrete mixture). As log is concave, what is bounded is the running mean of the
-rates at the time of each sample, which may drift. Bets against one constant rate do not give that, nor does a
-window of Clopper and Pearson that is looked at again and again. Weights w of (0, 1] keep it a supermartingale:
-E[f^(wx)] is at most E[f^x]^w.
+f^x / (1 + μ (f - 1)) is a non-negative supermartingale, so it stays below 1 / α for ever with probability
+1 - α (Ville). A mixture over factors above 1 bounds the rate from below, one over factors below 1 from above
+(Howard, Ramdas, McAuliffe and Sekhon, "Time-uniform, nonparametric, nonasymptotic confidence sequences", Ann.
+Statist. 49(2), 2021: sub-Bernoulli case, discrete mixture). As log is concave, what is bounded is the running
+mean of the rates at the time of each sample, which may drift. Bets against one constant rate do not give
+that, nor does a window of Clopper and Pearson that is looked at again and again. Weights w of (0, 1] keep it
+a supermartingale: E[f^(wx)] is at most E[f^x]^w.
 
 What is forgotten: two sums run, the younger one half a window behind. The older one is told, and dropped when
 it holds a window. The bounds hold at every look during the life of one sum with probability 95 %.

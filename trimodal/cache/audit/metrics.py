@@ -7,7 +7,8 @@ only the first groups have theirs; all others are counted as the tenant "other",
 from __future__ import annotations
 
 from trimodal.cache.audit.disagreements import digest
-from trimodal.cache.audit.promise import Agreement, Group, Status
+from trimodal.cache.audit.promise import Group, Status
+from trimodal.cache.audit.values import Agreement
 from trimodal.metrics import Metrics, counters
 
 MAX_GROUPS = 64

@@ -2,8 +2,9 @@
 
 The threshold stands on one of a few levels: the calibrated one, then half as far from 1 with each, and at
 last above 1, where the judge makes no hit. It rises when audited hits show that more than `most` of them are
-wrong, to the lowest level from which on the audited hits keep the bound. It falls when the questions that were
-held back, which the engine answered, keep the bound from a lower level on. Nothing of one group moves another's.
+wrong, to the lowest level from which on the audited hits keep the bound. It falls when the questions that
+were held back, which the engine answered, keep the bound from a lower level on. Nothing of one group moves
+another's.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from trimodal.cache.audit.estimate import CONFIDENCE, Bounds, Estimate, ShiftDetector
+from trimodal.cache.audit.values import Agreement
 from trimodal.cache.values import Place
 
-Agreement = Literal["agreed", "disagreed", "unclear"]
 LEVELS = 10
 NEVER = 2.0
 """A threshold that no score reaches."""

@@ -6,9 +6,10 @@ import json
 import logging
 from collections.abc import Iterator
 
+from trimodal.cache.audit.values import Audit
 from trimodal.cache.keys import question
 from trimodal.cache.protocol import Answers, Lookup
-from trimodal.cache.values import Audit, Hit, Question
+from trimodal.cache.values import Hit, Question
 from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.settings import LlmSettings
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from trimodal.cache.audit.budget import TokenBudget
+from trimodal.cache.audit.values import Audit
 from trimodal.cache.protocol import Audits
-from trimodal.cache.values import Audit
 from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engine_core.supervisor import EngineSupervisor
 from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
