@@ -6,17 +6,29 @@ import random
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 
+from tests.cache.doubles import FakeEmbedder, ScriptedJudge, ScriptedStore, calibration
 from tests.llm.doubles.answers import Answers, ask
 from tests.llm.doubles.audits import PlayedAudits, decision
 from tests.llm.doubles.engine_thread import start_thread
-from tests.llm.doubles.sinks import FakeServer, counts, eventually
-from trimodal.cache.values import Entry, Hit
+from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
+from trimodal.cache.answers import AnswerCache
+from trimodal.cache.audit.auditor import AuditOptions, Auditor
+from trimodal.cache.audit.disagreements import digest
+from trimodal.cache.audit.metrics import AuditMetrics
+from trimodal.cache.audit.promise import NEVER
+from trimodal.cache.metrics import CacheMetrics
+from trimodal.cache.options import CacheOptions
+from trimodal.cache.values import Entry, Hit, Place
 from trimodal.llm.engines.fake import FakeEngine
-from trimodal.llm.engines.protocol import EngineRequest, Output
+from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
 from trimodal.llm.frontend import idle_audits
+from trimodal.llm.request.request import GenerationRequest
+from trimodal.llm.request.terms import Terms
 from trimodal.llm.settings import LlmSettings
+from trimodal.metrics import MemoryMetrics
 
 NEAR = Hit(Entry("stored", "Near.", "stop", 2, 64, 0.0, 1e12), "semantic", 0.95)
 AUDITED = "near"
@@ -141,3 +153,50 @@ def test_no_step_has_an_audit_beside_a_client(
     assert not [step for step in engine.steps if "audit" in step and len(step) > 1]
     played = audits(answers)
     assert played.finished or played.reasons
+
+
+def test_wrong_answers_end_the_hits_of_their_tenant_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole way: real cache and audit, a judge that lies, an engine that answers anew."""
+    monkeypatch.setattr(idle_audits, "IDLE_S", 0.0)
+    options = CacheOptions("semantic", "", 30.0, 30.0, 30.0)
+    counted, known, judge = MemoryMetrics(), calibration(), ScriptedJudge(0.95)
+    auditor = Auditor(
+        AuditOptions(1.0, 0.01), known.threshold(0.01), AuditMetrics(counted, "llm"),
+        embed=lambda text: np.array([1.0, 0.0] if text == "Near." else [0.0, 1.0], np.float32),
+        same=lambda pairs: [0.0], draw=lambda: 0.0,
+    )  # fmt: skip
+    store = ScriptedStore()
+    cache = AnswerCache(
+        options, FakeEmbedder(4096), CacheMetrics(counted, "llm"),
+        judge=judge, calibration=known, thresholds=auditor, store=store, audits=auditor,
+    )  # fmt: skip
+    now = time.time()
+    entry = Entry("what is a lambda", "Near.", "stop", 2, 64, now, now + 900)
+    store.nearest = lambda place, vector, count: [(0.95, entry)]  # type: ignore[method-assign]
+
+    def asked(tenant: str) -> str:
+        sink = Collector()
+        terms = Terms(tenant=tenant)
+        # At the first blank the fake engine's answer ends: only whole answers are compared.
+        server.service.submit(
+            GenerationRequest("what is a lamp", None, Sampling(60), (" ",), terms=terms), sink
+        )
+        note = sink.wait().deltas[-1].note
+        assert note
+        return note.cache
+
+    with FakeServer(answers=cache, apply_chat_template=False) as server:
+        ask(server, "first", max_tokens=900, cache_control=frozenset({"no-cache"})).wait()
+        for wrong in range(1, 5):
+            if asked("acme") == "":
+                break
+            eventually(lambda: audited(counted) == wrong)  # noqa: B023 - it has ended when `wrong` changes
+        assert wrong == 4, "three wrong ones of three are enough, and none is too few"
+        assert auditor.threshold(Place("0" * 16, "acme", "default", "")) == NEVER
+        assert asked("other") == "semantic"
+
+
+def audited(counted: MemoryMetrics) -> float:
+    labels = {"model": "llm", "tenant": digest("acme"), "namespace": "default"}
+    labels |= {"decision": "hit", "agreement": "disagreed"}
+    return counted.get("trimodal_cache_audit_answers_total", labels).value

@@ -72,6 +72,8 @@ class Sums:
 
     def below(self, rate: float, alpha: float) -> bool:
         """Whether `upper` is at most `rate`, without computing it."""
+        if self.high >= rate * self.weight or self.weight * -math.log1p(-rate) < -math.log(alpha):
+            return False  # The estimate itself is above, or too little is known even if all of it agreed.
         return _refuted(_BELOW, rate, self.high, self.weight, alpha)
 
 
