@@ -1,4 +1,4 @@
-"""The judge behind a blocking call of another model, on a fake stub; and the calibration that goes with it."""
+"""The judge behind a blocking call of another model, on a fake stub; and the calibration beside it."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from trimodal.cache.semantic.built import built_model
 from trimodal.cache.values import Vector
 from trimodal.errors import InternalError, RequestError
+from trimodal.repository import built_model
 from trimodal.triton.calls import infer
 
 

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from trimodal.cache.calibration import FILE, OF_FAKE, Calibration
-from trimodal.cache.semantic.built import FAKE, Built, built_model
 from trimodal.errors import InternalError, RequestError
+from trimodal.repository import FAKE, Built, built_model
 from trimodal.triton.calls import infer
 
 FIELDS = ("question", "other")

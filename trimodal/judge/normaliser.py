@@ -46,8 +46,8 @@ def _compatible(text: str) -> str:
 @lru_cache(4096)
 def _rewritten(word: str) -> str:
     words, beginnings, ends = _lists()
-    if found := words.get(word):
-        return found
+    if word in words:
+        return words[word]
     for old, new in ends:
         if word.endswith(old) and len(word) >= len(old) + 2:
             return word[: -len(old)] + new

@@ -1,4 +1,4 @@
-"""On a tiny graph with a known answer: the logit is the ids of the second question less those of the first."""
+"""On a tiny graph with a known answer: the logit is the ids of the other question less the first's."""
 
 import numpy as np
 import pytest

@@ -17,10 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimodal.cache.calibration import Calibration, Point
 from trimodal.cache.semantic.decision import LEAST_SIMILARITY, known_score
-from trimodal.cache.semantic.language import is_foreign
 from trimodal.embedding.engines.protocol import TextEmbedder
 from trimodal.errors import OperatorError
 from trimodal.judge.engines.protocol import PairJudge
+from trimodal.judge.language import is_foreign
 from trimodal.judge.normaliser import normalise
 
 SameClass = Literal[

@@ -13,12 +13,12 @@ from trimodal.cache.bounded_calls import Bypassed, Guarded, TimedCalls
 from trimodal.cache.calibration import Calibration
 from trimodal.cache.judge import Judge
 from trimodal.cache.metrics import CacheMetrics
-from trimodal.cache.semantic.language import is_foreign
 from trimodal.cache.semantic.thresholds import Thresholds
-from trimodal.cache.semantic.unseen import differ_unseen
 from trimodal.cache.values import Entry, Place, Question
 from trimodal.errors import InvalidArgument
+from trimodal.judge.language import is_foreign
 from trimodal.judge.normaliser import normalise
+from trimodal.judge.unseen import differ_unseen
 
 LEAST_SIMILARITY = 0.6
 """Cosine below which the judge is not asked. With MiniLM 2 of 100 rewordings are farther, and less than 1 of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trimodal.cache.semantic.language import is_foreign
+from trimodal.judge.language import is_foreign
 
 ENGLISH = (
     "How do I reset my password?", "reset password", "What is the population of Los Angeles?", "grep -v",
@@ -13,7 +13,8 @@ GERMAN = (
     "Kann ich morgen zum Arzt?",
 )  # fmt: skip
 SPANISH = (
-    "¿Cómo restablezco mi contraseña?", "Que es una lambda", "cuando abre el banco", "¿Dónde está la farmacia?",
+    "¿Cómo restablezco mi contraseña?", "Que es una lambda", "cuando abre el banco",
+    "¿Dónde está la farmacia?",
 )  # fmt: skip
 OTHERS = (
     "Comment est-ce que je peux changer mon mot de passe ?", "Come posso cambiare la mia password?",

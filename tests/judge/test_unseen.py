@@ -2,7 +2,7 @@
 
 import pytest
 
-from trimodal.cache.semantic.unseen import differ_unseen
+from trimodal.judge.unseen import differ_unseen
 
 
 @pytest.mark.parametrize(
