@@ -186,7 +186,7 @@ def test_wrong_answers_end_the_hits_of_their_tenant_alone(monkeypatch: pytest.Mo
         return note.cache
 
     with FakeServer(answers=cache, apply_chat_template=False) as server:
-        ask(server, "first", max_tokens=900, cache_control=frozenset({"no-cache"})).wait()
+        ask(server, "first", max_tokens=250, cache_control=frozenset({"no-cache"})).wait()
         for wrong in range(1, 5):
             if asked("acme") == "":
                 break
