@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -158,7 +159,7 @@ def play(rate: Rate, requests: int, seed: int, share: float = SHARE) -> Run:
 def _score(draw: random.Random) -> float:
     """Of a request that has something near."""
     if draw.random() < _ABOVE_FLOOR / (1 - _NOTHING_NEAR):
-        return 1 - 10.0 ** -draw.uniform(1, 4)
+        return 1 - math.pow(10, -draw.uniform(1, 4))
     return FLOOR * draw.random()
 
 
@@ -214,7 +215,10 @@ def _summary(trace: _Trace, tally: NDArray[np.int_], budget: TokenBudget) -> Run
     last = np.arange(requests) >= 0.9 * requests
     wrong = trace.different
     return Run(
-        *map(int, tally.reshape(-1)),
+        looks=int(tally[0, 0]),
+        within=int(tally[0, 1]),
+        missed_looks=int(tally[1, 0]),
+        missed_within=int(tally[1, 1]),
         raised_before=bool(len(raised) and (begin < 0 or raised[0] < begin)),
         under_after=under,
         wrong_after=int(np.sum(wrong & hits & after)),

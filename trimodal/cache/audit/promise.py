@@ -74,7 +74,7 @@ class Promise:
 
     def __init__(self, floor: float, most: float, share: float) -> None:
         self._most, self._share = most, share
-        self._thresholds = [*(1 - (1 - floor) / 2**step for step in range(LEVELS)), NEVER]
+        self._thresholds = [*(1 - (1 - floor) / 2.0**step for step in range(LEVELS)), NEVER]
         self._levels = [_Level(threshold, most) for threshold in self._thresholds]
         self._at = 0
         self._missed = Estimate()
