@@ -1,6 +1,7 @@
 """Judges the pairs of a batch of requests, with one outcome a request.
 
-A refused pair never harms its neighbours.
+A refused pair never harms its neighbours. Where an engine mixes the pairs of a run, each request is a run of
+its own: one tenant's questions must not move another's scores.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trimodal.errors import InternalError, InvalidArgument, RequestError
-from trimodal.judge.engines.protocol import PairJudge, Probabilities, open_engine
+from trimodal.judge.engines.protocol import PairJudge, Pairs, Probabilities, open_engine
 from trimodal.judge.normaliser import normalise
 from trimodal.judge.settings import JudgeSettings
 from trimodal.metrics import Metrics, counters
@@ -65,15 +66,23 @@ class JudgeService:
             pairs += good
         if not pairs:
             return outcomes
+        if self._engine.mixes:
+            for index, part in parts.items():
+                outcomes[index] = self._run(pairs[part])
+        else:
+            same = self._run(pairs)
+            for index, part in parts.items():
+                outcomes[index] = same[part]
+        return outcomes
+
+    def _run(self, pairs: Pairs) -> Probabilities:
         started = time.perf_counter()
         judged = self._engine.judge(pairs)
         self._seconds.observe(time.perf_counter() - started)
         self._batches.observe(len(pairs))
         self._pairs["judged"].increment(sum(judged.fits))
         self._pairs["too_long"].increment(len(pairs) - sum(judged.fits))
-        for index, part in parts.items():
-            outcomes[index] = judged.same[part]
-        return outcomes
+        return judged.same
 
     def _text(self, name: str, data: bytes) -> str:
         if len(data) > self._settings.max_bytes:

@@ -16,6 +16,8 @@ from trimodal.judge.settings import JudgeSettings
 class FakeJudge:
     """Overlap of words (Jaccard); punctuation around them does not count."""
 
+    mixes = False
+
     def judge(self, pairs: Pairs) -> Judged:
         """P(same) float32[N] of `pairs`; every length fits."""
         same = [_overlap(_words(one), _words(other)) for one, other in pairs]

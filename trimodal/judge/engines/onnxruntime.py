@@ -25,7 +25,8 @@ MODEL = "model.onnx"
 class OnnxRuntimeJudge:
     """One session and one tokenizer; calls may come from several threads."""
 
-    def __init__(self, runner: Runner, tokenizer: Any, *, max_length: int) -> None:
+    def __init__(self, runner: Runner, tokenizer: Any, *, max_length: int, mixes: bool) -> None:
+        self.mixes = mixes
         self._runner = runner
         self._tokenizer = tokenizer
         self._max_length = max_length
@@ -65,7 +66,10 @@ def open_engine(directory: Path, settings: JudgeSettings) -> OnnxRuntimeJudge:
             directory / MODEL, device=settings.device, threads=settings.threads, command=manifest.command
         )
 
-    return OnnxRuntimeJudge(make_runner(open_one, settings.device), tokenizer, max_length=max_length)
+    runner = make_runner(open_one, settings.device)
+    # INT8 takes the range of activations from the whole batch.
+    mixes = manifest.precision == "int8"
+    return OnnxRuntimeJudge(runner, tokenizer, max_length=max_length, mixes=mixes)
 
 
 def _sigmoid(logits: Any) -> Any:

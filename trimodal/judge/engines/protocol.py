@@ -31,6 +31,10 @@ class Judged:
 class PairJudge(Protocol):
     """Says how likely one answer is right for both questions of a pair, read in that order."""
 
+    @property
+    def mixes(self) -> bool:
+        """Whether the other pairs of a run change a pair's score, if little."""
+
     def judge(self, pairs: Pairs) -> Judged:
         """Judges `pairs`, in order."""
 
