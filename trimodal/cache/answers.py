@@ -16,6 +16,7 @@ from trimodal.cache.embedder import Embedder
 from trimodal.cache.judge import Judge
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.options import CacheOptions
+from trimodal.cache.protocol import Audits
 from trimodal.cache.semantic.decision import Decider, Decision
 from trimodal.cache.semantic.thresholds import ConstantThreshold, Thresholds
 from trimodal.cache.stores.base import Limits, Store, open_store
@@ -42,6 +43,7 @@ class AnswerCache:
         embedder, judge, calibration: of the semantic layer; None with mode "exact".
         thresholds: others than the one that the calibration has for `max_false_hit`.
         store: another one than `options.store` names.
+        audits: of the semantic layer, closed with the cache; None: nothing is audited.
 
     Raises:
         OperatorError: the store cannot be used, or no threshold keeps `max_false_hit` with this judge.
@@ -57,8 +59,9 @@ class AnswerCache:
         calibration: Calibration | None = None,
         thresholds: Thresholds | None = None,
         store: Store | None = None,
+        audits: Audits | None = None,
     ) -> None:
-        self._options, self.metrics = options, metrics
+        self._options, self.metrics, self.audits = options, metrics, audits
         self.threads = DaemonThreads(_THREADS, "llm-lookup", _MAX_LOOKUPS)
         self._vectors: QuestionVectors | None = None
         self._decider: Decider | None = None
@@ -121,6 +124,8 @@ class AnswerCache:
     def close(self, timeout: float = 2.0) -> None:
         """Writes what waits and lets go of the store; what hangs is left behind after `timeout` seconds."""
         self._writer.close(timeout)
+        if self.audits:
+            self.audits.close(timeout)
         self.threads.close(timeout)
 
     def find_exact(self, question: Question, calls: TimedCalls) -> Hit | None:

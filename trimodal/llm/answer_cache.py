@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from trimodal.cache.answers import AnswerCache
+from trimodal.cache.audit.auditor import AuditOptions, Auditor
+from trimodal.cache.audit.compare import Embed, Same
+from trimodal.cache.audit.metrics import AuditMetrics
 from trimodal.cache.embedder import TritonEmbedder, embedder_checkpoint
 from trimodal.cache.judge import TritonJudge, built_judge, calibration_of
 from trimodal.cache.keys import join, pack
@@ -56,6 +59,21 @@ def cache_options(settings: LlmSettings, model: str) -> CacheOptions:
     )
 
 
+def open_audits(
+    settings: LlmSettings, metrics: Metrics, model: str, floor: float, embed: Embed, same: Same
+) -> Auditor | None:
+    """The audit of the semantic layer, whose thresholds begin at `floor`; None: `cache_audit` is 0.
+
+    Args:
+        embed, same: models that compare answers.
+    """
+    if not settings.cache_audit:
+        return None
+    folder = settings.beside_config(settings.cache_audit_file)
+    options = AuditOptions(settings.cache_audit, settings.cache_max_false_hit, folder)
+    return Auditor(options, floor, AuditMetrics(metrics, model), embed=embed, same=same)
+
+
 def open_answers(
     settings: LlmSettings, pb_utils: Any, metrics: Metrics, llm: Path
 ) -> tuple[Answers | None, str]:
@@ -70,7 +88,7 @@ def open_answers(
     if settings.cache == "coalesce":
         return NoAnswers(), fingerprint
     counts, options = CacheMetrics(metrics, llm.name), cache_options(settings, llm.name)
-    embedder = judge = calibration = None
+    embedder = judge = calibration = audits = None
     if settings.cache == "semantic":
         checkpoint = embedder_checkpoint(llm, settings.embedder)
         embedder = TritonEmbedder(pb_utils, settings.embedder, checkpoint)
@@ -80,4 +98,9 @@ def open_answers(
         judge = TritonJudge(pb_utils, settings.judge, built.checkpoint)
         own = settings.beside_config(settings.cache_calibration)
         calibration = calibration_of(built, own, settings.cache_max_false_hit)
-    return AnswerCache(options, embedder, counts, judge=judge, calibration=calibration), fingerprint
+        floor = calibration.threshold(settings.cache_max_false_hit)
+        audits = open_audits(settings, metrics, llm.name, floor, embedder.embed, judge.same)
+    cache = AnswerCache(
+        options, embedder, counts, judge=judge, calibration=calibration, thresholds=audits, audits=audits
+    )
+    return cache, fingerprint
