@@ -121,8 +121,9 @@ def measure_pairs(
 def scores_of(pairs: Sequence[Pair], judge: PairJudge) -> list[float]:
     """Returns P(same) of each pair in the less likely direction, as the cache would have it."""
     scores: list[float] = []
-    for start in range(0, len(pairs), _BATCH):
-        batch = pairs[start : start + _BATCH]
+    size = 1 if judge.mixes else _BATCH
+    for start in range(0, len(pairs), size):
+        batch = pairs[start : start + size]
         normal = [(normalise(pair.a), normalise(pair.b)) for pair in batch]
         ways = [way for one, other in normal for way in ((one, other), (other, one))]
         judged = judge.judge(ways).same.reshape(-1, 2).min(1)
