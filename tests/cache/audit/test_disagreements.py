@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from trimodal.bench.cache.pairs import read_pairs
 from trimodal.cache.audit import disagreements
 from trimodal.cache.audit.disagreements import Disagreements, digest
 from trimodal.cache.values import Place
@@ -30,6 +31,16 @@ def test_a_line_is_a_pair_without_a_label(tmp_path: Path) -> None:
         "a": "When?", "b": "Who?", "label": None, "class": None, "domain": "faq", "score": 0.976543,
         "answers": ["He.", "At one."],
     }  # fmt: skip
+
+
+def test_a_line_that_was_labelled_is_read_as_a_pair(tmp_path: Path) -> None:
+    write(Disagreements(tmp_path))
+    (path,) = tmp_path.iterdir()
+    path.write_text(
+        path.read_text().replace('"label": null, "class": null', '"label": "different", "class": "person"')
+    )
+    (pair,) = read_pairs(path)
+    assert (pair.a, pair.b, pair.label, pair.kind) == ("When?", "Who?", "different", "person")
 
 
 def test_each_tenant_has_a_file_whose_name_tells_nothing(tmp_path: Path) -> None:

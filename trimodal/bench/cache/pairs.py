@@ -57,6 +57,9 @@ class Pair(BaseModel):
     label: Literal["same", "different"]
     kind: PairClass = Field(alias="class")
     domain: str = Field("", max_length=64)
+    # What the audit adds to pairs that it writes down, for whoever labels them.
+    score: float | None = None
+    answers: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
