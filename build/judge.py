@@ -108,15 +108,22 @@ def build(
         with atomic_directory(target) as work:
             with progress(f"{precision}: export and check"):
                 write_graph(export(model), precision, work / "model.onnx")
-                found = logits(Graph(work / "model.onnx", options.threads), tokenizer, parts.validation)
+                graph = Graph(work / "model.onnx", options.threads)
+                found = logits(graph, tokenizer, parts.validation)
+                by_hand = logits(graph, tokenizer, parts.by_hand)
             tokenizer.save(str(work / "tokenizer.json"))
             scored = Scored(parts.validation, probabilities(found))
             check = compare(found[:COMPARED], reference) | summary(scored)
             check["megabytes"] = round((work / "model.onnx").stat().st_size / 1e6, 2)
             report(f"{target.name}: {source} against torch, on held-out domains", check)
             refuse(target.name, precision, check, options.min_agreement)
-            told = f"held out by seed {options.seed}: {len(parts.validation)} pairs"
-            curve = calibrate(scored, checkpoint, told)
+            told = f"held-out domains, seed {options.seed}: {len(parts.validation)} pairs"
+            held = [scored]
+            if parts.by_hand:
+                held.append(Scored(parts.by_hand, probabilities(by_hand)))
+                report("pairs of another hand", summary(held[1]))
+                told += f"; of another hand: {len(parts.by_hand)}"
+            curve = calibrate(held, checkpoint, told)
             (work / "calibration.json").write_text(json.dumps(curve, indent=1) + "\n")
             made = Manifest(
                 task="judge",

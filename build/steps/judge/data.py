@@ -55,16 +55,22 @@ class Plan:
 
 @dataclass(frozen=True)
 class Parts:
-    """Pairs to train on and pairs held out, in an order by seed; `dropped`: reason → pairs not taken."""
+    """Pairs to train on and pairs held out, in an order by seed.
+
+    Attributes:
+        by_hand: held out, too: pairs that another hand than the makers' wrote.
+        dropped: reason → pairs not taken.
+    """
 
     train: list[Example]
     validation: list[Example]
+    by_hand: list[Example] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
 
     def sha256(self) -> str:
-        """Hash over both parts."""
+        """Hash over all parts."""
         digest = hashlib.sha256()
-        for example in (*self.train, *self.validation):
+        for example in (*self.train, *self.validation, *self.by_hand):
             digest.update(json.dumps(example).encode())
         return digest.hexdigest()
 
@@ -74,11 +80,14 @@ class Parts:
         return {kind: [part[kind] for part in parts] for kind in sorted(set().union(*parts))}
 
 
-def mix(sources: Sources, given: Sequence[Example], plan: Plan, embed: Embed) -> Parts:
+def mix(
+    sources: Sources, given: Sequence[Example], plan: Plan, embed: Embed, by_hand: Sequence[Example] = ()
+) -> Parts:
     """Draws and splits.
 
     Args:
         given: pairs from files and public sets.
+        by_hand: pairs to be held out as they are.
         embed: vectors of texts, by which near questions of different pairs are found.
 
     Raises:
@@ -98,7 +107,7 @@ def mix(sources: Sources, given: Sequence[Example], plan: Plan, embed: Embed) ->
         else:
             kept.append(_disguised(example, sources.disguise, plan.disguised, rng))
     kept = list(without_copies(kept, dropped))
-    train, validation = split(kept, plan, dropped)
+    train, validation = split(kept, plan, dropped, by_hand)
     if CROSSED not in plan.without_kinds:
         for part in (train, validation):
             most = round(CROSSED_SHARE * sum(not each.same for each in part))
@@ -110,7 +119,7 @@ def mix(sources: Sources, given: Sequence[Example], plan: Plan, embed: Embed) ->
             f"{len(train)} pairs to train on and {len(validation)} held out: both need both labels; "
             "leave out less, or give more pairs"
         )
-    return Parts(train, validation, dropped)
+    return Parts(train, validation, list(without_copies(by_hand, dropped)), dropped)
 
 
 def made(maker: Maker, same: bool, number: int, rng: random.Random) -> list[Example]:
@@ -149,9 +158,12 @@ def without_copies(examples: Iterable[Example], dropped: Counter[str]) -> Iterab
 
 
 def split(
-    examples: Sequence[Example], plan: Plan, dropped: Counter[str]
+    examples: Sequence[Example], plan: Plan, dropped: Counter[str], by_hand: Sequence[Example] = ()
 ) -> tuple[list[Example], list[Example]]:
-    """Holds out whole domains, until they are `plan.validation` of the pairs; no text is on both sides."""
+    """Holds out whole domains, until they are `plan.validation` of the pairs.
+
+    No text of theirs, nor of `by_hand`, is left to train on.
+    """
     domains = Counter(example.domain for example in examples)
     names = sorted(domains)
     random.Random(f"{plan.seed} domains").shuffle(names)
@@ -160,7 +172,7 @@ def split(
         if sum(domains[each] for each in held) + domains[name] <= plan.validation * len(examples):
             held.add(name)
     validation = [example for example in examples if example.domain in held]
-    texts = {normalised(text) for example in validation for text in example[:2]}
+    texts = {normalised(text) for example in (*validation, *by_hand) for text in example[:2]}
     train = []
     for example in examples:
         if example.domain in held:

@@ -76,32 +76,35 @@ def threshold_at(different: Floats, share: float) -> float:
     return float(np.nextafter(highest[allowed], 2)) if allowed < len(highest) else 0.0
 
 
-def calibrate(scored: Scored, checkpoint: str, source: str) -> dict[str, Any]:
+def calibrate(parts: Sequence[Scored], checkpoint: str, source: str) -> dict[str, Any]:
     """What `calibration.json` holds: for thresholds that rise, found rewordings and false hits with a bound.
 
-    False hits are counted among near-identical pairs with another answer, the bound has 95 % confidence.
+    False hits are counted among near-identical pairs with another answer, the bound has 95 % confidence. Of
+    several parts the worst bound counts and the least share of rewordings.
     """
-    same, different = scored.of(True), scored.differing()
+    sides = [(part.of(True), part.differing()) for part in parts]
     # A threshold just above each of the worst false hits, up to one that none passes.
-    worst = np.sort(different)[::-1][: max(1, len(different) // 20)]
+    scores = np.concatenate([np.sort(different)[-max(1, len(different) // 20) :] for _, different in sides])
+    worst = np.sort(scores)[::-1]
     chosen = worst[np.unique(np.geomspace(1, len(worst), _POINTS).astype(int)) - 1]
     curve: list[dict[str, float | int]] = []
     for threshold in sorted({min(1.0, _above(float(score))) for score in chosen}):
-        false = int((different >= threshold).sum())
+        passed = [(int((different >= threshold).sum()), len(different)) for _, different in sides]
+        upper, false = max((clopper_pearson(count, of)[1], count) for count, of in passed)
         curve.append(
             {
                 "threshold": threshold,
-                "hit_rate": round(float((same >= threshold).mean()), 6),
+                "hit_rate": round(min(float((same >= threshold).mean()) for same, _ in sides), 6),
                 "false_hits": false,
-                "false_hit_upper": min(1.0, math.ceil(clopper_pearson(false, len(different))[1] * 1e6) / 1e6),
+                "false_hit_upper": min(1.0, math.ceil(upper * 1e6) / 1e6),
             }
         )
     return {
         "checkpoint_sha256": checkpoint,
         "languages": ["en"],
         "pairs": source,
-        "paraphrases": len(same),
-        "hard_negatives": len(different),
+        "paraphrases": sum(len(same) for same, _ in sides),
+        "hard_negatives": sum(len(different) for _, different in sides),
         "curve": curve,
     }
 

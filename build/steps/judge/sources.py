@@ -18,6 +18,7 @@ from trimodal.errors import ArtefactError
 DATA = Path(trimodal.bench.__file__).parent / "cache" / "data"
 SEALED = "sealed"  # begins the name of files that are measured on, once
 BEHAVIOUR = "behaviour"  # what the tests hold the built judge to
+BY_HAND = "report.jsonl"  # held out, to calibrate on
 
 
 def all_makers() -> Sources:
@@ -34,11 +35,12 @@ def mixed_pairs(files: Sequence[Path], public: Sequence[str], plan: Plan) -> Par
     for path in files:
         if path.name.startswith(SEALED):
             raise ArtefactError(f"--pairs {path}: a sealed file is measured on, never trained on")
-    own = sorted(path for path in DATA.glob("*.jsonl") if not path.name.startswith((SEALED, BEHAVIOUR)))
-    given = read_files([*own, *files])
+    own = {path for path in DATA.glob("*.jsonl") if not path.name.startswith((SEALED, BEHAVIOUR))}
+    held = {path for path in own if path.name == BY_HAND}
+    given = read_files([*sorted(own - held), *files])
     for name in public:
         given += read_public(name, plan.seed)
-    return mix(all_makers(), given, plan, embed)
+    return mix(all_makers(), given, plan, embed, read_files(held))
 
 
 def embed(texts: Sequence[str]) -> npt.NDArray[np.float32]:

@@ -124,3 +124,17 @@ def test_every_kind_has_its_maker():
     makers = Later("steps.judge.sources").all_makers()
     assert set(HARD) - {"near"} <= set(makers.different) <= {*HARD, "unrelated"}
     assert set(makers.same) == set(SAME) - {"paraphrase"}
+
+
+def test_pairs_of_another_hand_are_held_out_with_their_texts():
+    given = [
+        data.Example("How old is Rome?", "How old is Lima?", False, "name", "history"),
+        data.Example("Where is Rome?", "Where is Lima?", False, "name", "maps"),
+    ]
+    by_hand = [data.Example("how old is lima?", "What is Lima's age?", True, "light", "towns")]
+    plan = data.Plan(per_kind=120, validation=0.3, disguised=0)
+    parts = data.mix(sources(), given, plan, embed, by_hand)
+    assert parts.by_hand == by_hand
+    trained = {text for each in parts.train for text in each[:2]}
+    assert "How old is Lima?" not in trained
+    assert parts.sha256() != data.mix(sources(), given, plan, embed).sha256()

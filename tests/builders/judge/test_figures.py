@@ -42,7 +42,7 @@ def test_found_rewordings_at_one_percent():
 def test_the_curve_rises_and_its_bounds_are_exact():
     rng = np.random.default_rng(0)
     given = scored(rng.beta(8, 2, 400), rng.beta(2, 8, 900), unrelated=[1.0] * 5)
-    made = figures.calibrate(given, "c0ffee", "made up")
+    made = figures.calibrate([given], "c0ffee", "made up")
     assert (made["paraphrases"], made["hard_negatives"], made["checkpoint_sha256"]) == (400, 900, "c0ffee")
     thresholds = [point["threshold"] for point in made["curve"]]
     assert thresholds == sorted(set(thresholds))
@@ -57,10 +57,21 @@ def test_the_curve_rises_and_its_bounds_are_exact():
     assert figures.threshold_for(made, 1e-4) > 1
 
 
+def test_of_several_parts_the_worst_counts():
+    made_up, by_hand = scored([0.9, 0.8], [0.1] * 500), scored([0.7, 0.4], [0.3] * 2 + [0.1] * 298)
+    curve = {
+        point["threshold"]: point
+        for point in figures.calibrate([made_up, by_hand], "c0ffee", "both")["curve"]
+    }
+    assert curve[0.100001]["hit_rate"] == 1.0
+    assert (curve[0.100001]["false_hits"], curve[0.300001]["false_hits"]) == (2, 0)
+    assert curve[0.300001]["false_hit_upper"] == pytest.approx(clopper_pearson(0, 300)[1], abs=1e-6)
+
+
 def test_the_cache_s_own_reader_takes_the_curve(tmp_path):
     from trimodal.cache.calibration import Point
 
-    made = figures.calibrate(scored([0.9, 0.8], [0.1] * 500), "c0ffee", "made up")
+    made = figures.calibrate([scored([0.9, 0.8], [0.1] * 500)], "c0ffee", "made up")
     assert [Point.model_validate(point).threshold for point in made["curve"]] == [0.100001]
 
 
