@@ -7,6 +7,7 @@ only be cancelled together; here each has its own, and many share a few connecti
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import re
 from collections.abc import Callable
@@ -233,7 +234,7 @@ class GrpcResponses:
         self._url = url
         self._silence = silence
         self._release: Callable[[], None] | None = release
-        self._cancelled = False
+        self._cancelled = self._finished = False
         self._watchdog = watchdog
         self._finishing = finishing
 
@@ -274,19 +275,17 @@ class GrpcResponses:
         Were it cancelled, Triton (2.51) would now and then keep the request for good (2 of 120 clients of
         the gateway that left at the finish_reason): memory, and a model that never finishes unloading.
         """
+        self._finished = True
         task = asyncio.ensure_future(self._complete())
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
 
     async def _complete(self) -> None:
         try:
-            await asyncio.wait_for(self._rest(), _END_S)
-        except (asyncio.TimeoutError, grpc.aio.AioRpcError):
-            self.cancel()
-        except asyncio.CancelledError:
-            self.cancel()
-            raise
-        else:
+            with contextlib.suppress(asyncio.TimeoutError, grpc.aio.AioRpcError):
+                await asyncio.wait_for(self._rest(), _END_S)
+        finally:
+            self._call.cancel()  # nothing where it has ended
             self._end()
 
     async def _rest(self) -> None:
@@ -295,8 +294,9 @@ class GrpcResponses:
 
     def cancel(self) -> None:
         self._cancelled = True
-        self._call.cancel()
-        self._end()
+        if not self._finished:
+            self._call.cancel()
+            self._end()
 
     def _end(self) -> None:
         self._watchdog.end()
