@@ -189,6 +189,36 @@ async def test_the_server_sees_every_way_of_leaving(how):
         assert servicer.cancelled == 1
 
 
+@pytest.mark.parametrize("how", ["break", "cancel", "aclose", "task", "client", "refusal"])
+async def test_who_leaves_at_the_last_output_cancels_nothing(how):
+    """Triton (2.51) now and then keeps a request for good that is cancelled while it completes."""
+    async with serving() as (servicer, client, _):
+        servicer.script = [response("a", "stop"), 0.3]
+        if how == "refusal":
+            servicer.script = [refusal("UNAVAILABLE: the queue is full", True), 0.3]
+            with pytest.raises(Unavailable):
+                await client.complete("hi")
+        elif how == "task":
+            task = asyncio.create_task(client.complete("hi"))
+            await until(lambda: servicer.running == 1)
+            await asyncio.sleep(0.05)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        else:
+            stream = client.generate("hi")
+            assert (await stream.__anext__()).finish_reason == "stop"
+            if how == "break":
+                del stream
+                gc.collect()
+            elif how == "cancel":
+                stream.cancel()
+            else:
+                await (client if how == "client" else stream).aclose()
+        await until(lambda: servicer.running == 0)
+        assert servicer.cancelled == 0
+
+
 async def test_a_slow_reader_is_not_taken_for_a_silent_server():
     async with serving(silence=0.2) as (servicer, client, _):
         servicer.script = [response("a"), response("b", "stop")]

@@ -13,7 +13,6 @@ from trimodal.client.errors import ConnectionLost
 from trimodal.client.timing import Stopwatch, Timing
 from trimodal.client.transports.base import Responses, Tensors
 from trimodal.client.values import Answer, Delta, Note, TokenLogprob, Usage
-from trimodal.errors import TrimodalError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -59,7 +58,6 @@ class BaseStream(Generic[Item]):
     async def __anext__(self) -> Item:
         """Returns the next item. Raises: RequestError (refused or ended), TransportError (no answer)."""
         if self._done:
-            await self._drain()
             raise StopAsyncIteration
         try:
             if self._responses is None:
@@ -73,8 +71,13 @@ class BaseStream(Generic[Item]):
                         raise StopAsyncIteration
                     raise ConnectionLost("the server ended the stream without a finish_reason")
                 # The final response has no outputs; the finish_reason came before it.
-                if outputs and (item := self._item(outputs)) is not None:
-                    return item
+                if outputs:
+                    item = self._item(outputs)
+                    if self._done and self._responses is responses:  # else it was cancelled
+                        self._responses = None
+                        responses.finish()
+                    if item is not None:
+                        return item
         except StopAsyncIteration:
             raise
         except BaseException:
@@ -155,14 +158,6 @@ class BaseStream(Generic[Item]):
             self.finish_reason = finish_reason
             self._stopwatch.end()
         return Delta(text, tokens, finish_reason, logprobs) if text or finish_reason else None
-
-    async def _drain(self) -> None:
-        """Lets the call end in order; a call that is complete is better not cancelled."""
-        responses, self._responses = self._responses, None
-        if responses is not None:
-            with contextlib.suppress(TrimodalError):
-                while await responses.read() is not None:
-                    pass
 
     def _stop(self, finish_reason: str) -> None:
         if self._done:

@@ -64,6 +64,9 @@ class Responses(Protocol):
     def cancel(self) -> None:
         """Ends the request on the server at once. May be called at any time, and twice."""
 
+    def finish(self) -> None:
+        """Lets a request whose last output is here end by itself, while the caller goes on."""
+
 
 class Transport(Protocol):
     """Carries requests to one server. Raises RequestError and TransportError, nothing else."""

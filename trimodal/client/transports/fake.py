@@ -145,6 +145,9 @@ class _FakeResponses:
             if self._reading:
                 self._reading.cancel()
 
+    def finish(self) -> None:
+        self._ended = True
+
 
 def scripted(
     text: str, *, step: float = 0.0, finish_reason: str = "stop", prompt_tokens: int = 8

@@ -7,6 +7,7 @@ only be cancelled together; here each has its own, and many share a few connecti
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import re
 from collections.abc import Callable
@@ -102,6 +103,7 @@ class GrpcTransport:
         self._options = _options(timeouts)
         self._wanted = max(1, connections)
         self._connections: list[_Connection] = []
+        self._finishing: set[asyncio.Task[None]] = set()
 
     async def infer(self, request: Request, timeouts: Timeouts) -> dict[str, Array]:
         message = encode(request)
@@ -121,7 +123,7 @@ class GrpcTransport:
             release()
             raise
         watchdog = Watchdog(call, request.model, timeouts.silence, self._health)
-        return GrpcResponses(call, self._url, timeouts.silence, release, watchdog)
+        return GrpcResponses(call, self._url, timeouts.silence, release, watchdog, self._finishing)
 
     async def ready(self, model: str, timeouts: Timeouts) -> bool:
         timeouts = replace(timeouts, total=timeouts.connect)  # a ready server answers at once
@@ -171,6 +173,8 @@ class GrpcTransport:
         return (await self._unary("ModelConfig", message, timeouts)).config
 
     async def aclose(self) -> None:
+        if self._finishing:
+            await asyncio.wait(self._finishing)
         for connection in self._connections:
             await connection.channel.close(None)
 
@@ -211,17 +215,28 @@ class GrpcTransport:
 
 
 class GrpcResponses:
-    """The responses to one request: one call, ended by its end, its deadline, silence or `cancel`."""
+    """The responses to one request: one call, ended by its end, its deadline, silence or `cancel`.
+
+    Args:
+        finishing: holds the tasks that read calls to their end.
+    """
 
     def __init__(
-        self, call: Any, url: str, silence: float, release: Callable[[], None], watchdog: Watchdog
+        self,
+        call: Any,
+        url: str,
+        silence: float,
+        release: Callable[[], None],
+        watchdog: Watchdog,
+        finishing: set[asyncio.Task[None]],
     ) -> None:
         self._call = call
         self._url = url
         self._silence = silence
         self._release: Callable[[], None] | None = release
-        self._cancelled = False
+        self._cancelled = self._finished = False
         self._watchdog = watchdog
+        self._finishing = finishing
 
     async def read(self) -> dict[str, Array] | None:
         watchdog = self._watchdog
@@ -250,24 +265,27 @@ class GrpcResponses:
         inferred = message.infer_response
         if message.error_message:
             problem = from_message(message.error_message, by_model=bool(inferred.model_name))
-            await self._complete()
+            self.finish()
             raise problem
         return decode(inferred)
 
-    async def _complete(self) -> None:
-        """Lets the call end in order after its last message.
+    def finish(self) -> None:
+        """Lets the call end in order after its last message, in a task of its own.
 
-        Were it cancelled, Triton (2.51) would keep the request for good: 4 KiB of memory, and a model that
-        has one never finishes unloading.
+        Were it cancelled, Triton (2.51) would now and then keep the request for good (2 of 120 clients of
+        the gateway that left at the finish_reason): memory, and a model that never finishes unloading.
         """
+        self._finished = True
+        task = asyncio.ensure_future(self._complete())
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
+
+    async def _complete(self) -> None:
         try:
-            await asyncio.wait_for(self._rest(), _END_S)
-        except (asyncio.TimeoutError, grpc.aio.AioRpcError):
-            self.cancel()
-        except asyncio.CancelledError:
-            self.cancel()
-            raise
-        else:
+            with contextlib.suppress(asyncio.TimeoutError, grpc.aio.AioRpcError):
+                await asyncio.wait_for(self._rest(), _END_S)
+        finally:
+            self._call.cancel()  # nothing where it has ended
             self._end()
 
     async def _rest(self) -> None:
@@ -276,8 +294,9 @@ class GrpcResponses:
 
     def cancel(self) -> None:
         self._cancelled = True
-        self._call.cancel()
-        self._end()
+        if not self._finished:
+            self._call.cancel()
+            self._end()
 
     def _end(self) -> None:
         self._watchdog.end()

@@ -125,6 +125,11 @@ class Answer:
         if self._responses is not None:
             self._responses.cancel()
 
+    def finish(self) -> None:
+        self._hold(None)
+        if self._responses is not None:
+            self._responses.finish()
+
     def _hold(self, server: Upstream | None) -> None:
         """Counts this request where it is."""
         if self._server is not None:
