@@ -71,10 +71,11 @@ def test_an_error_keeps_its_kind_and_names_the_model(told, code, kind):
 
 @pytest.fixture
 def repository(tmp_path):
-    """A repository with the shipped judge configs, and `built(name, checkpoint, **calibration)`."""
+    """A repository with the judge in INT8, on GPUs in FP32, and `built(name, checkpoint, **calibration)`."""
     target = tmp_path / "models" / "judge"
     shutil.copytree(CONFIGS / "configs", target / "configs")
-    shutil.copy(CONFIGS / "config.pbtxt", target)
+    on_gpus = (CONFIGS / "config.pbtxt").read_text().replace('"onnx-int8"', '"onnx-fp32"')
+    (target / "config.pbtxt").write_text(on_gpus)
 
     def built(name, checkpoint, **changes):
         (target / "1" / name).mkdir(parents=True)
