@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import time
 from collections import Counter, defaultdict
@@ -146,6 +147,8 @@ async def soak(server: Server, kinds: Sequence[Kind], live: Kind, minutes: float
             await asyncio.sleep(1.0)  # refused while a model is reloaded: a client would wait, too
         return record
 
+    gc.collect()
+    gc.freeze()  # or each generator would look at all that is there before it begins
     soaked = Soak(seconds)  # its clock and the generators' begin together, but for some milliseconds
     spoken_s = max(1.0, seconds - STREAM_S)  # when the last streams begin
     looking = asyncio.create_task(_look(soaked, server))

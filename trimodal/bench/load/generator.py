@@ -26,6 +26,7 @@ MOST_REQUESTS = 1_000_000  # of a run: records are kept in memory
 MAX_IN_FLIGHT = 4096
 DRAIN_S = 120.0
 DEAD_S = 3.0  # without any answer, while every request finds no server
+_ENDING_S = 0.5  # for requests that an interruption finds near their end
 _AGAIN_S = 0.1  # until a client of a closed loop tries again where no server answered
 _LOOK_S = 0.02
 
@@ -144,7 +145,14 @@ class _Running:
             unfinished = len(self._under_way)
             ended = self._clock() - self._began
             cpu = time.process_time() - cpu
-            await _cancel([sending, watching, *ends, *self._clients, *self._under_way])
+            self._most = 0  # clients stop after the request that they have
+            await _cancel([sending, watching, *ends])
+            if self._under_way:
+                # Of requests that are cancelled while they complete Triton (2.51) keeps some for good.
+                counted = len(self._records)
+                await asyncio.wait(self._under_way, timeout=_ENDING_S)
+                del self._records[counted:]
+            await _cancel([*self._clients, *self._under_way])
             gc.unfreeze()
         return self._made(ended, unfinished, cpu)
 
