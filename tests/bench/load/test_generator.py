@@ -131,6 +131,35 @@ def test_a_run_is_stopped_from_outside_with_what_it_has() -> None:
     assert done.seconds == pytest.approx(2.25)
 
 
+@pytest.mark.parametrize("arrive", [lambda: Closed(2), lambda: constant(4.0)], ids=["closed", "open"])
+@pytest.mark.parametrize(("takes", "cancels"), [(0.5, False), (30.0, True)])
+def test_a_stopped_run_cancels_only_what_does_not_end_soon(
+    arrive: Callable[[], Any], takes: float, cancels: bool
+) -> None:
+    ended: list[str] = []
+
+    async def stopped() -> Run:
+        answered = server(lambda _: takes)
+
+        async def send(number: int) -> Record:
+            try:
+                record = await answered(number)
+            except asyncio.CancelledError:
+                ended.append("cancelled")
+                raise
+            ended.append("answered")
+            return record
+
+        stop = asyncio.Event()
+        asyncio.get_running_loop().call_later(2.3, stop.set)
+        return await run(send, arrive(), seconds=60.0, stop=stop)
+
+    done = run_virtually(stopped())
+    assert done.unfinished > 0
+    assert len(ended) == len(done.records) + done.unfinished, "one more was sent, or one has no end"
+    assert set(ended) == {"cancelled" if cancels else "answered"}
+
+
 @pytest.mark.parametrize("arrivals", [Closed(2), constant(5.0)], ids=["closed", "open"])
 def test_a_fault_of_the_sender_ends_the_run(arrivals: Any) -> None:
     async def send(number: int) -> Record:

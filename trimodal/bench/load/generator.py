@@ -145,7 +145,7 @@ class _Running:
             unfinished = len(self._under_way)
             ended = self._clock() - self._began
             cpu = time.process_time() - cpu
-            self._most = 0  # clients stop after the request that they have
+            self._over = True  # clients stop after the request that they have
             await _cancel([sending, watching, *ends])
             if self._under_way:
                 # Of requests that are cancelled while they complete Triton (2.51) keeps some for good.
@@ -183,7 +183,7 @@ class _Running:
         assert me
         for number in numbers:
             at = self._clock()
-            if number >= self._most or at - self._began >= self._length:
+            if self._over or number >= self._most or at - self._began >= self._length:
                 return
             self._under_way[me] = number, at
             await self._one(number, None)

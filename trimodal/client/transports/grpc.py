@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import math
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -62,7 +61,7 @@ def _options(timeouts: Timeouts) -> list[tuple[str, int]]:
 
 
 class _Connection:
-    """One HTTP/2 connection and the number of requests on it."""
+    """One HTTP/2 connection, the number of requests on it, and the tasks that read some to their end."""
 
     def __init__(self, url: str, *, tls: bool, options: list[tuple[str, int]]) -> None:
         if tls:
@@ -78,6 +77,7 @@ class _Connection:
             response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
         )
         self.requests = 0
+        self.finishing: set[asyncio.Task[None]] = set()
 
 
 class GrpcTransport:
@@ -103,7 +103,6 @@ class GrpcTransport:
         self._options = _options(timeouts)
         self._wanted = max(1, connections)
         self._connections: list[_Connection] = []
-        self._finishing: set[asyncio.Task[None]] = set()
 
     async def infer(self, request: Request, timeouts: Timeouts) -> dict[str, Array]:
         message = encode(request)
@@ -113,17 +112,13 @@ class GrpcTransport:
         message = encode(request)
         message.parameters["triton_enable_empty_final_response"].bool_param = True
         connection = self._take()
-
-        def release() -> None:
-            connection.requests -= 1
-
         try:
             call = connection.stream_infer(message, timeout=timeouts.total, metadata=_metadata(request))
         except BaseException:  # the channel was closed
-            release()
+            connection.requests -= 1
             raise
         watchdog = Watchdog(call, request.model, timeouts.silence, self._health)
-        return GrpcResponses(call, self._url, timeouts.silence, release, watchdog, self._finishing)
+        return GrpcResponses(call, self._url, timeouts.silence, connection, watchdog)
 
     async def ready(self, model: str, timeouts: Timeouts) -> bool:
         timeouts = replace(timeouts, total=timeouts.connect)  # a ready server answers at once
@@ -173,9 +168,9 @@ class GrpcTransport:
         return (await self._unary("ModelConfig", message, timeouts)).config
 
     async def aclose(self) -> None:
-        if self._finishing:
-            await asyncio.wait(self._finishing)
         for connection in self._connections:
+            if connection.finishing:
+                await asyncio.wait(connection.finishing)
             await connection.channel.close(None)
 
     def _take(self) -> _Connection:
@@ -215,28 +210,17 @@ class GrpcTransport:
 
 
 class GrpcResponses:
-    """The responses to one request: one call, ended by its end, its deadline, silence or `cancel`.
-
-    Args:
-        finishing: holds the tasks that read calls to their end.
-    """
+    """The responses to one request: one call, ended by its end, its deadline, silence or `cancel`."""
 
     def __init__(
-        self,
-        call: Any,
-        url: str,
-        silence: float,
-        release: Callable[[], None],
-        watchdog: Watchdog,
-        finishing: set[asyncio.Task[None]],
+        self, call: Any, url: str, silence: float, connection: _Connection, watchdog: Watchdog
     ) -> None:
         self._call = call
         self._url = url
         self._silence = silence
-        self._release: Callable[[], None] | None = release
+        self._connection: _Connection | None = connection  # None: the request has ended
         self._cancelled = self._finished = False
         self._watchdog = watchdog
-        self._finishing = finishing
 
     async def read(self) -> dict[str, Array] | None:
         watchdog = self._watchdog
@@ -272,13 +256,16 @@ class GrpcResponses:
     def finish(self) -> None:
         """Lets the call end in order after its last message, in a task of its own.
 
-        Were it cancelled, Triton (2.51) would now and then keep the request for good (2 of 120 clients of
-        the gateway that left at the finish_reason): memory, and a model that never finishes unloading.
+        Were it cancelled, Triton (2.51) would now and then keep the request for good (`llm` stuck in 2 of 3
+        servers whose gateway had 60 clients that left at the finish_reason): memory, and a model that never
+        finishes unloading.
         """
         self._finished = True
-        task = asyncio.ensure_future(self._complete())
-        self._finishing.add(task)
-        task.add_done_callback(self._finishing.discard)
+        if self._connection:
+            tasks = self._connection.finishing
+            task = asyncio.ensure_future(self._complete())
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
 
     async def _complete(self) -> None:
         try:
@@ -300,6 +287,6 @@ class GrpcResponses:
 
     def _end(self) -> None:
         self._watchdog.end()
-        if self._release:
-            self._release()
-            self._release = None
+        if self._connection:
+            self._connection.requests -= 1
+            self._connection = None
