@@ -1,0 +1,1 @@
+"""Holds the objects of deploy/ for clusters against published schemas and against the project."""
