@@ -6,6 +6,7 @@ import ts from "typescript";
 const GROUPS = {
   "keda.sh": "@kubernetes-models/keda/keda.sh",
   "gateway.networking.k8s.io": "@kubernetes-models/gateway-api/gateway.networking.k8s.io",
+  "monitoring.coreos.com": "@kubernetes-models/prometheus-operator/monitoring.coreos.com",
 };
 
 const given = JSON.parse(readFileSync(0, "utf8"));
