@@ -51,7 +51,7 @@ COPY clients clients
 COPY model_repository model_repository
 USER 1000:1000
 ENTRYPOINT ["python3"]
-CMD ["build/demo/build_all.py"]
+CMD ["build/demo/build_all.py", "--engines", "/engines"]
 HEALTHCHECK NONE
 
 # Engines for NVIDIA GPUs. The Python side of TensorRT is its bindings alone, of the very version that the image's

@@ -1,6 +1,6 @@
 """Builds every demo engine that is missing, outdated or from another checkpoint; the rest is left alone.
 
-    python build/demo/build_all.py [--force]
+    python build/demo/build_all.py [--force] [--engines DIR]
 
 It only decides what to build: each engine comes from the same build script, with the
 same check, as a real checkpoint's.
@@ -37,16 +37,14 @@ class Build:
     checkpoint: Path | None
     command: tuple[str, ...]
 
-    def is_current(self) -> bool:
+    def is_current(self, engines: Path | None) -> bool:
         """Whether all artefacts are there, open, and come from the checkpoint as it is now."""
+        places = [_place(name, engines) for name in self.artefacts]
         try:
-            manifests = [
-                read_manifest(REPOSITORY / name, task=self.task, runtime=self.runtime)
-                for name in self.artefacts
-            ]
+            manifests = [read_manifest(place, task=self.task, runtime=self.runtime) for place in places]
             if self.task == "vision":
-                for name in self.artefacts:
-                    read_classifier(REPOSITORY / name)  # refuses the form of an older version
+                for place in places:
+                    read_classifier(place)  # refuses the form of an older version
         except ArtefactError:
             return False
         if self.checkpoint is None:
@@ -81,14 +79,23 @@ BUILDS = (
 )  # fmt: skip
 
 
+def _place(artefact: str, engines: Path | None) -> Path:
+    """Where "model/1/name" lies: in the repository, or as model/name among the engines."""
+    return engines / artefact.replace("/1/", "/") if engines else REPOSITORY / artefact
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build the demo engines that are missing or outdated.")
     parser.add_argument("--force", action="store_true", help="build all of them again")
-    force = parser.parse_args().force
-    # The demo's engines lie in the repository, wherever this user's own are put.
+    parser.add_argument("--engines", type=Path, metavar="DIR", help="put them there, not into the repository")
+    options = parser.parse_args()
+    engines: Path | None = options.engines and options.engines.absolute()
+    # Without --engines the demo's lie in the repository, wherever this user's own are put.
     environment = {name: value for name, value in os.environ.items() if name != ENGINES_VARIABLE}
+    if engines:
+        environment[ENGINES_VARIABLE] = str(engines)
     for build in BUILDS:
-        if not force and build.is_current():
+        if not options.force and build.is_current(engines):
             continue
         print(f"build: {build.what} …", flush=True)
         began = time.monotonic()

@@ -223,8 +223,8 @@ def test_the_demos_builder_sees_an_artefact_of_the_older_form(built, tmp_path):
     old = tmp_path / "onnx-fp32"
     shutil.copytree(built / "onnx-fp32", old)
     build = builder.Build("classifier", "vision", "onnxruntime", (str(old),), DEMO, ())
-    assert build.is_current()
+    assert build.is_current(None)
     manifest = json.loads((old / "manifest.json").read_text())
     del manifest["extra"]["pixels"]
     (old / "manifest.json").write_text(json.dumps(manifest))
-    assert not build.is_current()
+    assert not build.is_current(None)
