@@ -79,7 +79,7 @@ def test_profile_cuda_prepares_its_engines_and_then_serves_them() -> None:
 def test_no_service_runs_as_root_or_keeps_capabilities(name: str) -> None:
     service = SERVICES[name]
     # Prometheus' image has its data belong to 65534, nobody.
-    assert service["user"] == ("65534:65534" if name == "prometheus" else "1000:1000")
+    assert service["user"] == ("65534:65534" if name.startswith("prometheus") else "1000:1000")
     assert service["cap_drop"] == ["ALL"]
     assert "no-new-privileges:true" in service["security_opt"]
     assert not service.get("privileged")

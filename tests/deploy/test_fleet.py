@@ -1,0 +1,322 @@
+"""deploy/haproxy/fleet.cfg: who gets which request, before stand-ins for three servers and two gateways."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+
+from trimodal.bench.balancer.proxy import CONFIG, HAPROXY, KEY, NoHaproxy, Proxy, running
+
+BOUND = 30.0
+TEXT = "/v2/models/llm/generate"
+SPEECH = "/v2/models/speech/infer"
+ONE_SERVER = CONFIG.with_name("haproxy.cfg")
+CLIENT = httpx.Client(timeout=BOUND)  # one for all: to make one takes longer than a test
+
+
+class Quiet(ThreadingHTTPServer):
+    """A server that says nothing of clients that left, and whose end is that of its connections."""
+
+    daemon_threads = True
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(("127.0.0.1", 0), handler)
+        self.connections: list[socket.socket] = []
+
+    def get_request(self) -> tuple[socket.socket, object]:
+        connection, address = super().get_request()
+        self.connections.append(connection)
+        return connection, address
+
+    def handle_error(self, *_: object) -> None:
+        pass
+
+    def server_close(self) -> None:
+        super().server_close()
+        for connection in self.connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+
+class Server:
+    """Stands for a Triton and its health page, or for a gateway."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.ready, self.status = name, 200, 200
+        self.hold = threading.Event()
+        self.hold.set()
+        self.answered = 0
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                self.say(server.ready if self.path == "/ready" else 200, server.name)
+
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                server.hold.wait(BOUND)
+                server.answered += 1
+                if server.status == 0:
+                    self.close_connection = True  # ends it without a byte
+                    return
+                if server.status == 1:  # ends it within the body
+                    self.say(200, server.name, missing=10)
+                    self.close_connection = True
+                    return
+                self.say(server.status, server.name)
+
+            def say(self, status: int, text: str, missing: int = 0) -> None:
+                body = text.encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body) + missing))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._http = Quiet(Handler)
+        self.address = f"127.0.0.1:{self._http.server_address[1]}"
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self.hold.set()
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join(BOUND)
+
+
+@pytest.fixture
+def servers() -> Iterator[dict[str, Server]]:
+    started = {name: Server(name) for name in ("serve-1", "serve-2", "serve-3", "gateway-1", "gateway-2")}
+    yield started
+    for server in started.values():
+        server.close()
+
+
+@pytest.fixture
+def fleet(servers: dict[str, Server], tmp_path: Path) -> Iterator[Proxy]:
+    addresses = {}
+    for name, server in servers.items():
+        kind, number = name.split("-")
+        for what in ("HTTP", "HEALTH") if kind == "serve" else ("GATEWAY",):
+            addresses[f"TRIMODAL_FLEET_{what}_{number}"] = server.address
+    with contextlib.ExitStack() as stack:
+        try:
+            where = stack.enter_context(running(tmp_path, addresses))
+        except NoHaproxy as error:
+            pytest.skip(f"no haproxy here: {error}")
+        yield where
+
+
+def ask(fleet: Proxy, path: str = TEXT, **headers: str) -> tuple[int, str]:
+    headers = {"authorization": f"Bearer {KEY}"} | {k.replace("_", "-"): v for k, v in headers.items()}
+    answer = CLIENT.post(f"http://{fleet.http}{path}", content=b"{}", headers=headers)
+    return answer.status_code, answer.text
+
+
+def until(holds: object, what: str) -> None:
+    deadline = time.monotonic() + BOUND
+    while not holds():  # type: ignore[operator]
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def status(fleet: Proxy, server: str, backend: str = "http_least") -> str:
+    """UP, DOWN or DRAIN, as the balancer's metrics have it."""
+    pattern = rf'haproxy_server_status\{{proxy="{backend}",server="{server}",state="(\w+)"\}} 1'
+    return re.findall(pattern, fleet.page())[0]
+
+
+def test_haproxy_takes_it() -> None:
+    done = subprocess.run([HAPROXY, "-v"], capture_output=True, text=True, timeout=120)
+    if done.returncode == 69:
+        pytest.skip("no haproxy here")
+    version = re.search(r"version (\d+)\.(\d+)", done.stdout)
+    assert version
+    assert tuple(map(int, version.groups())) >= (2, 6)
+
+
+def test_both_files_let_the_same_requests_through() -> None:
+    """What docs/security.md says of one server holds for several: both frontends have its rules."""
+    for name in ("http", "grpc"):
+        rules = [
+            set(
+                re.findall(
+                    r"^    (?:acl|http-request|tcp-request|http-after) ?.*$", section(file, name), re.M
+                )
+            )
+            for file in (ONE_SERVER, CONFIG)
+        ]
+        assert len(rules[0]) > 8
+        assert rules[0] <= rules[1]
+        more = {rule.split()[1] for rule in rules[1] - rules[0]}
+        assert more <= {"set-var(txn.session)", "set-status", "session", "unary", "speech", "wait-for-body"}
+
+
+def section(file: Path, name: str) -> str:
+    return re.split(
+        r"^(?:frontend|backend) ", file.read_text().partition(f"frontend {name}\n")[2], flags=re.M
+    )[0]
+
+
+def test_every_backend_has_every_server() -> None:
+    parts = re.split(r"^(?:frontend|backend) (\w+)$", CONFIG.read_text(), flags=re.MULTILINE)
+    for name, body in zip(parts[1::2], parts[2::2], strict=True):
+        found = re.findall(r"^    server (\S+) ", body, re.MULTILINE)
+        if name.startswith(("grpc_", "http_")) or name == "health":
+            assert found == ["serve-1", "serve-2", "serve-3"], name
+        if name.startswith(("grpc_", "http_")):
+            assert body.count(" track health/serve-") == 3, name
+        if name.startswith("grpc_"):
+            assert body.count(" proto h2 ") == 3, name
+
+
+def test_without_a_header_all_servers_get_requests(fleet: Proxy, servers: dict[str, Server]) -> None:
+    found = Counter(ask(fleet) for _ in range(30))
+    assert set(found) == {(200, "serve-1"), (200, "serve-2"), (200, "serve-3")}
+    assert min(found.values()) > 5
+    assert ask(fleet, authorization="Bearer guessed")[0] == 401
+
+
+def test_who_has_least_gets_the_next_one(fleet: Proxy, servers: dict[str, Server]) -> None:
+    servers["serve-2"].hold.clear()
+    waiting = [threading.Thread(target=ask, args=(fleet,), daemon=True) for _ in range(6)]
+    for thread in waiting:
+        thread.start()
+        time.sleep(0.05)
+    assert Counter(ask(fleet)[1] for _ in range(10)).keys() == {"serve-1", "serve-3"}
+    servers["serve-2"].hold.set()
+    for thread in waiting:
+        thread.join(BOUND)
+
+
+def test_one_prefix_goes_to_one_server_until_that_has_too_much(
+    fleet: Proxy, servers: dict[str, Server]
+) -> None:
+    homes = {f"talk-{n}": ask(fleet, x_trimodal_prefix=f"talk-{n}")[1] for n in range(30)}
+    assert set(homes.values()) == {"serve-1", "serve-2", "serve-3"}
+    for talk, home in homes.items():
+        assert ask(fleet, x_trimodal_prefix=talk) == (200, home)
+    home = homes["talk-0"]
+    servers[home].hold.clear()
+    waiting = [
+        threading.Thread(target=ask, args=(fleet,), kwargs={"x_trimodal_prefix": "talk-0"}, daemon=True)
+        for _ in range(4)
+    ]
+    for thread in waiting:
+        thread.start()
+    until(lambda: sum(server.answered for name, server in servers.items() if name != home) > 0, "another one")
+    servers[home].hold.set()
+    for thread in waiting:
+        thread.join(BOUND)
+
+
+def test_a_live_stream_keeps_its_server_also_in_its_drain(fleet: Proxy, servers: dict[str, Server]) -> None:
+    homes = {f"stream-{n}": ask(fleet, SPEECH, x_trimodal_session=f"stream-{n}")[1] for n in range(9)}
+    assert Counter(homes.values()) == {"serve-1": 3, "serve-2": 3, "serve-3": 3}
+    assert fleet.drain("serve-1") == (0, "")
+    until(lambda: status(fleet, "serve-1") == "DRAIN", "the drain in all backends")
+    for stream, home in homes.items():
+        assert ask(fleet, SPEECH, x_trimodal_session=stream) == (200, home)
+    assert {ask(fleet, SPEECH, x_trimodal_session=f"new-{n}")[1] for n in range(9)} == {"serve-2", "serve-3"}
+    assert {ask(fleet)[1] for _ in range(9)} == {"serve-2", "serve-3"}
+    assert fleet.drain("serve-1", "--resume") == (0, "")
+    assert "serve-1" in {ask(fleet)[1] for _ in range(40)}
+
+
+def test_a_stream_whose_server_is_gone_gets_503_and_no_other_server(
+    fleet: Proxy, servers: dict[str, Server]
+) -> None:
+    home = ask(fleet, SPEECH, x_trimodal_session="a")[1]
+    servers[home].close()
+    assert ask(fleet, SPEECH, x_trimodal_session="a")[0] == 503
+    until(lambda: status(fleet, home) == "DOWN", "the probe")
+    assert ask(fleet, SPEECH, x_trimodal_session="a")[0] == 503
+    assert ask(fleet, SPEECH, x_trimodal_session="b")[0] == 200
+
+
+def test_chunks_without_a_session_go_to_one_server(fleet: Proxy) -> None:
+    assert len({ask(fleet, SPEECH) for _ in range(12)}) == 1
+
+
+def test_what_had_no_answer_is_asked_again_elsewhere(fleet: Proxy, servers: dict[str, Server]) -> None:
+    servers["serve-1"].status = 0  # ends the connection
+    servers["serve-2"].status = 503
+    assert {ask(fleet) for _ in range(9)} == {(200, "serve-3")}
+    assert servers["serve-1"].answered
+    assert servers["serve-2"].answered
+    servers["serve-1"].status, servers["serve-2"].status = 404, 200  # a model that unloads
+    assert (404, "serve-1") not in {ask(fleet) for _ in range(9)}
+
+
+def test_what_had_a_byte_of_its_answer_is_not_asked_again(fleet: Proxy, servers: dict[str, Server]) -> None:
+    for name in ("serve-1", "serve-2", "serve-3"):
+        servers[name].status = 1
+    with pytest.raises(httpx.RemoteProtocolError):
+        ask(fleet)
+    assert sum(server.answered for server in servers.values()) == 1
+
+
+def test_a_server_that_is_not_ready_gets_nothing(fleet: Proxy, servers: dict[str, Server]) -> None:
+    servers["serve-3"].ready = 503
+    until(lambda: status(fleet, "serve-3") == "DOWN", "the probe")
+    assert {ask(fleet)[1] for _ in range(12)} == {"serve-1", "serve-2"}
+    servers["serve-3"].ready = 200
+    until(lambda: status(fleet, "serve-3") == "UP", "the probe")
+
+
+def test_a_dead_server_costs_no_request(fleet: Proxy, servers: dict[str, Server]) -> None:
+    """Also before the probe has seen it."""
+    servers["serve-2"].close()
+    assert {ask(fleet)[0] for _ in range(12)} == {200}
+
+
+def test_the_drain_waits_for_what_runs_and_says_what_is_left(
+    fleet: Proxy, servers: dict[str, Server]
+) -> None:
+    for server in servers.values():
+        server.hold.clear()
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            thread = threading.Thread(target=ask, args=(fleet,), daemon=True)
+            thread.start()
+            stack.callback(thread.join, BOUND)
+        until(
+            lambda: 'haproxy_server_current_sessions{proxy="http_least",server="serve-1"} 1' in fleet.page(),
+            "it",
+        )
+        assert fleet.drain("serve-1", "--timeout", "1") == (
+            1,
+            "drain: after 1 s 1 still run on serve-1\n",
+        )
+        for server in servers.values():
+            server.hold.set()
+        assert fleet.drain("serve-1") == (0, "")
+    code, told = fleet.drain("serve-9")
+    assert (code, told) == (1, "drain: No such server.\n")
+
+
+def test_the_gateways_share_requests_and_a_session_stays(fleet: Proxy, servers: dict[str, Server]) -> None:
+    url = f"http://{fleet.gateway}/v1/chat/completions"
+    assert {CLIENT.post(url, content=b"{}").text for _ in range(12)} == {"gateway-1", "gateway-2"}
+    headers = {"x-trimodal-session": "one"}
+    assert len({CLIENT.post(url, content=b"{}", headers=headers).text for _ in range(12)}) == 1
+    assert CLIENT.get(f"http://{fleet.gateway}/metrics").status_code == 404
+    servers["gateway-1"].close()
+    assert {CLIENT.post(url, content=json.dumps({})).text for _ in range(6)} == {"gateway-2"}

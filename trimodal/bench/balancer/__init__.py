@@ -1,0 +1,1 @@
+"""Measures servers behind HAProxy: three against one, prefix affinity, a rolling restart, a kill."""
