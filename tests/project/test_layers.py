@@ -16,10 +16,11 @@ LAYERS = (
     ("cli",),
     ("explain", "tune"),
     ("bench", "check", "demo"),
+    ("plan",),
     ("assistant", "doctor", "gateway", "top"),
     ("llm", "server", "regress"),
     ("cache", "speech", "vision", "embedding", "client"),
-    ("runtimes", "repository", "plan"),
+    ("runtimes", "repository"),
     ("audio", "triton", "manifest", "settings", "build_support", "trace"),
     ("errors", "logs", "metrics", "paths"),
 )

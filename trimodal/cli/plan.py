@@ -1,4 +1,4 @@
-"""Says before anything is built or rented what fits on which GPU: `trimodal plan …`."""
+"""Says before anything is rented what fits on which GPU, and how many are needed: `trimodal plan …`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from trimodal.cli.operate.fleet import fleet, replica
 from trimodal.plan.memory import KvPrecision, Precision, Runtime
 
 if TYPE_CHECKING:
@@ -14,12 +15,14 @@ if TYPE_CHECKING:
 
 # Title, key and decimal places of what is shown where a price is given.
 _COSTS = (("US$ an hour", "usd_per_hour", 2), ("US$ a million tokens", "usd_per_million_tokens", 3))
-plan = typer.Typer(help="Say what fits on a GPU, from a model's config.json alone.", no_args_is_help=True)
+plan = typer.Typer(help="Say what fits on a GPU, and how many replicas a load needs.", no_args_is_help=True)
+plan.command()(fleet)
+plan.command()(replica)
 
 
 @plan.callback()
 def _group() -> None:
-    """Say what fits on a GPU, from a model's config.json alone."""
+    """Say what fits on a GPU, and how many replicas a load needs."""
 
 
 @plan.command()

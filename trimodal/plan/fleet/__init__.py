@@ -1,0 +1,1 @@
+"""Simulates replicas behind a balancer before they are rented: `trimodal plan fleet`."""
