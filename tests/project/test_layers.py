@@ -19,6 +19,7 @@ LAYERS = (
     ("assistant", "doctor", "gateway", "top"),
     ("llm", "server", "regress"),
     ("cache", "speech", "vision", "embedding", "client"),
+    ("judge",),
     ("runtimes", "repository", "plan"),
     ("audio", "triton", "manifest", "settings", "build_support", "trace"),
     ("errors", "logs", "metrics", "paths"),
