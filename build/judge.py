@@ -62,7 +62,6 @@ def train(options: argparse.Namespace) -> None:
 
     directory = resolve_checkpoint(options.cross_encoder or options.source or packaged())
     plan = Plan(
-        per_kind=options.per_kind,
         seed=options.seed,
         without_kinds=frozenset(options.without_kind),
         without_domains=frozenset(options.without_domain),
@@ -187,15 +186,14 @@ def arguments() -> argparse.Namespace:
     add = data.add_argument
     add("--pairs", action="append", type=Path, default=[], metavar="FILE", help="your own, too; repeatable")
     add("--public", action="append", choices=PUBLIC, default=[], help="a public set, too; repeatable")
-    add("--per-kind", type=number(1, 20_000), default=800, help="pairs of each kind of difference (800)")
     add("--without-kind", action="append", default=[], metavar="KIND", help="left out; repeatable")
     add("--without-domain", action="append", default=[], metavar="DOMAIN", help="left out; repeatable")
     add("--seed", type=number(0, 2**31 - 1), default=5, help="of data, head and order (5)")
     training = parser.add_argument_group("training")
     add = training.add_argument
-    add("--steps", type=number(1, 1_000_000), default=2200, help="batches (2200)")
+    add("--steps", type=number(1, 1_000_000), default=3000, help="batches (3000)")
     add("--batch", type=number(2, 1024), default=32, help="pairs a batch (32)")
-    add("--rate", type=number(1e-7, 1e-2, float), default=1e-4, help="highest learning rate (1e-4)")
+    add("--rate", type=number(1e-7, 1e-2, float), default=1.5e-4, help="highest learning rate (1.5e-4)")
     add("--bfloat16", action="store_true", help="compute in bfloat16: faster where the CPU has instructions")
     add("--threads", type=number(1, 256), default=2, help="of torch and of the checks (2)")
     other = parser.add_argument_group("instead of a build").add_mutually_exclusive_group()

@@ -1,4 +1,4 @@
-"""Writes a question as the judge reads it: case, contractions, spelling and white space made one.
+"""Writes a question as the judge reads it: case, contractions, spelling, white space and its end made one.
 
 The judge is trained on such texts and served with them. Which word becomes which is in `spellings.txt`;
 digits, names and negation stay what they are.
@@ -19,19 +19,22 @@ _ISE = re.compile(
     r"([a-z]{2,}(?:[aeo]r|[aio]l|[aeiou]n|ern|gn|og|erg|i[cdmt]|et|ot|mat))is"
     r"(e|es|ed|er|ers|ing|able|ations?)"
 )
+# Of what ends a text. Behind a digit or a sign only a question mark goes: 5! is not 5, and `ls .` not `ls`.
+_END = re.compile(r"(?<=[^\W\d_])[?!.…][\s?!.…]*$|\s*\?[\s?!]*$")
 _APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ´`", "'"))
 # 2² is not 22, and ½ no 1 2: characters of these kinds stay as they are.
 _RAISED = ("<super>", "<sub>", "<fraction>", "<circle>")
 
 
 def normalise(text: str) -> str:
-    """`text` in lower case and American spelling, without contractions, single blanks between its words.
+    """`text` in lower case and American spelling, without contractions and what ends it, with single blanks.
 
     The result is in NFKC but for raised digits and fractions; normalising it again changes nothing.
     """
     lower = _compatible(_compatible(text).lower())
     plain = lower if lower.isascii() else lower.translate(_APOSTROPHES)
-    return " ".join(_WORD.sub(lambda found: _rewritten(found[0]), plain).split())
+    words = " ".join(_WORD.sub(lambda found: _rewritten(found[0]), plain).split())
+    return _END.sub("", words) or words
 
 
 def _compatible(text: str) -> str:

@@ -1,8 +1,9 @@
 """Mixes the pairs that the judge learns from and those that it is measured on, the same by seed.
 
-Pairs come from the makers (a number of each kind), from files, from public sets, and from near questions of
-different pairs (`crossing.py`). A disguise is put on sides of both labels, so that none of its traits tells
-the label. Whole domains are held out, with every pair that has a text of theirs.
+Pairs are drawn from what is written by hand (`blocks.py`, `lines.py`), from files and public sets, from near
+questions of different pairs (`crossing.py`), and of questions beside themselves as somebody else would type
+them. The same disguises are put on sides of both labels, so that none of their traits tells the label. Whole
+domains are held out, with every pair that has a text of theirs.
 """
 
 from __future__ import annotations
@@ -11,41 +12,27 @@ import hashlib
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from steps.judge.crossing import CROSSED, Embed, cross
 from steps.judge.example import Example, normalised
-from steps.judge.made import Maker
 
 from trimodal.bench.cache.pairs import HARD, SAME, read_pairs
 from trimodal.errors import ArtefactError
 
 Disguise = Callable[[str, random.Random], str]
 KINDS = (*HARD, "unrelated", *SAME)
-MOST_DRAWS = 6  # for each pair that is wanted: a maker may not have that many
-SAME_SHARE = 0.4  # of all pairs
 CROSSED_SHARE = 0.1  # of those that differ
-MIRRORED, MIRRORED_SHARE = "mirrored", 0.35  # a question of a different pair and itself reworded; of the same
-UNRELATED_SHARE = 0.25  # of a kind's number: the cache rarely asks about such pairs
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Makers by kind, for either label, what disguises a text, and what asks it in other words."""
-
-    different: Mapping[str, Maker]
-    same: Mapping[str, Maker]
-    disguise: Disguise
-    reword: Disguise
+NO_DOMAIN = "mixed"  # of pairs from everywhere: always trained on
+MIRRORED, MIRRORED_SHARE = "mirrored", 0.1  # a question of a different pair beside itself; of all the same
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to mix: `per_kind` pairs of each kind of difference, and as many that are the same as fit them."""
+    """How to mix: `disguised` is the share of sides in disguise, `validation` that of pairs held out."""
 
-    per_kind: int = 800
     seed: int = 5
     disguised: float = 0.3
     validation: float = 0.12
@@ -81,12 +68,12 @@ class Parts:
 
 
 def mix(
-    sources: Sources, given: Sequence[Example], plan: Plan, embed: Embed, by_hand: Sequence[Example] = ()
+    pairs: Sequence[Example], plan: Plan, disguise: Disguise, embed: Embed, by_hand: Sequence[Example] = ()
 ) -> Parts:
-    """Draws and splits.
+    """Disguises, completes and splits.
 
     Args:
-        given: pairs from files and public sets.
+        pairs: what is written, and pairs from files and public sets.
         by_hand: pairs to be held out as they are.
         embed: vectors of texts, by which near questions of different pairs are found.
 
@@ -94,7 +81,7 @@ def mix(
         ArtefactError: a kind or a domain that is to be left out is not there, or nothing is left.
     """
     dropped: Counter[str] = Counter()
-    drawn = [*given, *_draw(sources, given, plan)]
+    drawn = [*pairs, *_mirrored(pairs, disguise, plan)]
     _refuse_unknown(
         "--without-kind", plan.without_kinds, {*KINDS, CROSSED, MIRRORED, *(each.kind for each in drawn)}
     )
@@ -105,7 +92,7 @@ def mix(
         if example.kind in plan.without_kinds or example.domain in plan.without_domains:
             dropped["left out"] += 1
         else:
-            kept.append(_disguised(example, sources.disguise, plan.disguised, rng))
+            kept.append(_disguised(example, disguise, plan.disguised, rng))
     kept = list(without_copies(kept, dropped))
     train, validation = split(kept, plan, dropped, by_hand)
     if CROSSED not in plan.without_kinds:
@@ -120,17 +107,6 @@ def mix(
             "leave out less, or give more pairs"
         )
     return Parts(train, validation, list(without_copies(by_hand, dropped)), dropped)
-
-
-def made(maker: Maker, same: bool, number: int, rng: random.Random) -> list[Example]:
-    """Up to `number` pairs of one kind, no two alike."""
-    found: dict[tuple[str, str], Example] = {}
-    for _ in range(MOST_DRAWS * number):
-        if len(found) == number:
-            break
-        pair = maker(rng)
-        found.setdefault((pair.a, pair.b), Example(pair.a, pair.b, same, pair.kind, pair.domain))
-    return list(found.values())
 
 
 def read_files(paths: Iterable[Path]) -> list[Example]:
@@ -165,7 +141,7 @@ def split(
     No text of theirs, nor of `by_hand`, is left to train on.
     """
     domains = Counter(example.domain for example in examples)
-    names = sorted(domains)
+    names = sorted(domains.keys() - {NO_DOMAIN})
     random.Random(f"{plan.seed} domains").shuffle(names)
     held: set[str] = set()
     for name in names:
@@ -184,35 +160,16 @@ def split(
     return train, validation
 
 
-def _draw(sources: Sources, given: Sequence[Example], plan: Plan) -> list[Example]:
-    def of(makers: Mapping[str, Maker], same: bool, number: int) -> list[Example]:
-        drawn = []
-        for kind, maker in sorted(makers.items()):
-            if kind not in plan.without_kinds:
-                wanted = round(number * UNRELATED_SHARE) if kind == "unrelated" else number
-                # Its own state for each kind, so that none depends on which others there are.
-                drawn += made(maker, same, wanted, random.Random(f"{plan.seed} {kind}"))
-        return drawn
-
-    different = of(sources.different, False, plan.per_kind)
-    there = Counter(example.same for example in given)
-    differ = (len(different) + there[False]) * (1 + CROSSED_SHARE)
-    wanted = SAME_SHARE / (1 - SAME_SHARE) * differ - there[True]
-    kinds = len(sources.same.keys() - plan.without_kinds)
-    if not kinds or wanted <= 0:
-        return different
-    mirrored = _mirrored(different, sources.reword, round(MIRRORED_SHARE * wanted), plan)
-    return different + mirrored + of(sources.same, True, round((wanted - len(mirrored)) / kinds))
-
-
-def _mirrored(examples: Sequence[Example], reword: Disguise, most: int, plan: Plan) -> list[Example]:
-    """Questions of different pairs, each beside itself in other words, so that no frame tells the label."""
+def _mirrored(pairs: Sequence[Example], disguise: Disguise, plan: Plan) -> list[Example]:
+    """Questions of different pairs, each beside itself in disguise: none is known by one label alone."""
     if MIRRORED in plan.without_kinds:
         return []
     rng = random.Random(f"{plan.seed} {MIRRORED}")
-    drawn = rng.sample(examples, min(most, len(examples)))
-    texts = [(rng.choice(example[:2]), example.domain) for example in drawn]
-    return [Example(text, reword(text, rng), True, MIRRORED, domain) for text, domain in texts]
+    different = [each for each in pairs if not each.same]
+    number = round(MIRRORED_SHARE * (len(pairs) - len(different)))
+    drawn = rng.sample(different, min(number, len(different)))
+    texts = [(rng.choice(each[:2]), each.domain) for each in drawn]
+    return [Example(text, disguise(text, rng), True, MIRRORED, domain) for text, domain in texts]
 
 
 def _disguised(example: Example, disguise: Disguise, share: float, rng: random.Random) -> Example:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 INPUTS, OUTPUT = ("input_ids", "attention_mask", "token_type_ids"), "logit"
 MAX_LENGTH = 160
-KINDS = ("bert", "electra", "roberta", "xlm-roberta", "distilbert")
-WITHOUT_TYPES = ("roberta", "xlm-roberta", "distilbert")
+KINDS = ("bert", "electra", "roberta", "xlm-roberta", "distilbert", "mpnet")
+WITHOUT_TYPES = ("roberta", "xlm-roberta", "distilbert", "mpnet")
 NAMES_OF_SAME = ("entailment", "duplicate", "paraphrase", "equivalent", "same")
 Inputs = dict[str, npt.NDArray[np.int64]]
 Texts = tuple[str, str]

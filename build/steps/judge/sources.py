@@ -1,4 +1,4 @@
-"""Collects the sources of pairs: the makers of each kind, the project's files, an operator's, public sets."""
+"""Collects the sources of pairs: what is written by hand, the project's files, an operator's, public sets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from steps.judge.data import Parts, Plan, Sources, made, mix, read_files
+from steps.judge.blocks import own_blocks
+from steps.judge.data import Parts, Plan, mix, read_files
+from steps.judge.disguise import disguise
+from steps.judge.example import Example
+from steps.judge.lines import own_lines
 from steps.judge.public import read_public
 
 import trimodal.bench
@@ -17,17 +21,13 @@ from trimodal.errors import ArtefactError
 
 DATA = Path(trimodal.bench.__file__).parent / "cache" / "data"
 SEALED = "sealed"  # begins the name of files that are measured on, once
-BEHAVIOUR = "behaviour"  # what the tests hold the built judge to
-BY_HAND = "report.jsonl"  # held out, to calibrate on
+BY_HAND = "by_hand"  # begins the name of files that are held out, to calibrate on
 
 
-def all_makers() -> Sources:
-    """The project's own makers."""
-    from steps.judge.changed_sense import CHANGED_SENSE
-    from steps.judge.changed_words import CHANGED_WORDS
-    from steps.judge.sameness import SAMENESS, disguise, reword
-
-    return Sources({**CHANGED_WORDS, **CHANGED_SENSE}, SAMENESS, disguise, reword)
+def written_pairs(seed: int) -> list[Example]:
+    """Pairs of all blocks and lines."""
+    rng = random.Random(f"{seed} written")
+    return [pair for written in (*own_blocks(), *own_lines()) for pair in written.pairs(rng)]
 
 
 def mixed_pairs(files: Sequence[Path], public: Sequence[str], plan: Plan) -> Parts:
@@ -35,12 +35,13 @@ def mixed_pairs(files: Sequence[Path], public: Sequence[str], plan: Plan) -> Par
     for path in files:
         if path.name.startswith(SEALED):
             raise ArtefactError(f"--pairs {path}: a sealed file is measured on, never trained on")
-    own = {path for path in DATA.glob("*.jsonl") if not path.name.startswith((SEALED, BEHAVIOUR))}
-    held = {path for path in own if path.name == BY_HAND}
+    own = {path for path in DATA.glob("*.jsonl") if not path.name.startswith(SEALED)}
+    held = {path for path in own if path.name.startswith(BY_HAND)}
     given = read_files([*sorted(own - held), *files])
+    given += written_pairs(plan.seed)
     for name in public:
         given += read_public(name, plan.seed)
-    return mix(all_makers(), given, plan, embed, read_files(held))
+    return mix(given, plan, disguise, embed, read_files(sorted(held)))
 
 
 def embed(texts: Sequence[str]) -> npt.NDArray[np.float32]:
@@ -63,10 +64,11 @@ def embed(texts: Sequence[str]) -> npt.NDArray[np.float32]:
 
 
 def tell_sample(number: int, seed: int) -> None:
-    """Prints `number` pairs of each kind."""
-    sources = all_makers()
-    for same, makers in ((False, sources.different), (True, sources.same)):
-        for kind, maker in makers.items():
-            pairs = made(maker, same, number, random.Random(f"{seed} {kind}"))
-            rows = [[pair.domain, pair.a, pair.b] for pair in pairs]
-            report(f"{kind}: {'same' if same else 'different'}", rows, header=("domain", "a", "b"))
+    """Prints `number` written pairs of each kind."""
+    kinds: dict[tuple[bool, str], list[Example]] = {}
+    for pair in written_pairs(seed):
+        kinds.setdefault((pair.same, pair.kind), []).append(pair)
+    for (same, kind), pairs in sorted(kinds.items()):
+        drawn = random.Random(f"{seed} {kind}").sample(pairs, min(number, len(pairs)))
+        rows = [[pair.domain, pair.a, pair.b] for pair in drawn]
+        report(f"{kind}: {'same' if same else 'different'}", rows, header=("domain", "a", "b"))

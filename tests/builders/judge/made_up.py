@@ -1,4 +1,4 @@
-"""Makers of a few kinds and a tiny BERT, for tests of the judge's build."""
+"""Pairs of a few kinds and a tiny BERT, for tests of the judge's build."""
 
 from __future__ import annotations
 
@@ -8,54 +8,38 @@ from typing import Any
 
 from tests.builders.scripts import Later
 
-data = Later("steps.judge.data")
-made = Later("steps.judge.made")
+example = Later("steps.judge.example")
 DOMAINS = ("cooking", "travel", "tax", "pets", "cars", "music", "law", "garden")
 THINGS = ("cake", "boat", "form", "rabbit", "engine", "song", "fence", "lamp", "roof", "shoe")
 VERBS = ("paint", "sell", "clean", "lend", "measure", "move", "weigh", "open")
 
 
-def make_number(rng: random.Random) -> Any:
-    one, other = rng.sample(range(2, 60), 2)
-    verb, thing, domain = rng.choice(VERBS), rng.choice(THINGS), rng.choice(DOMAINS)
-    return made.Made(
-        f"How do I {verb} {one} {thing}s?", f"How do I {verb} {other} {thing}s?", "number", domain
-    )
-
-
-def make_tense(rng: random.Random) -> Any:
-    verb, thing, domain = rng.choice(VERBS), rng.choice(THINGS), rng.choice(DOMAINS)
-    place = rng.choice(("Rome", "Oslo", "Lima", "Cairo"))
-    return made.Made(
-        f"Who will {verb} a {thing} in {place}?", f"Who did {verb} a {thing} in {place}?", "tense", domain
-    )
-
-
-def make_light(rng: random.Random) -> Any:
-    verb, thing, domain = rng.choice(VERBS), rng.choice(THINGS), rng.choice(DOMAINS)
-    count = rng.randrange(2, 60)
-    return made.Made(
-        f"How do I {verb} {count} {thing}s?", f"What is the way to {verb} {count} {thing}s?", "light", domain
-    )
-
-
-def make_case(rng: random.Random) -> Any:
-    """Nothing of it is left once normalised."""
-    pair = make_light(rng)
-    return made.Made(pair.a, pair.a.upper(), "case", pair.domain)
+def written(seed: int, number: int = 100) -> list[Any]:
+    """`number` pairs of each of four kinds; nothing of one `case` is left once normalised."""
+    rng = random.Random(seed)
+    found: dict[tuple[str, str], Any] = {}
+    while len(found) < 4 * number:
+        one, other = rng.sample(range(2, 60), 2)
+        verb, thing, domain = rng.choice(VERBS), rng.choice(THINGS), rng.choice(DOMAINS)
+        place = rng.choice(("Rome", "Oslo", "Lima", "Cairo"))
+        asked = f"How do I {verb} {one} {thing}s?"
+        for a, b, same, kind in (
+            (asked, f"How do I {verb} {other} {thing}s?", False, "number"),
+            (
+                f"Who will {verb} a {thing} in {place}?",
+                f"Who did {verb} a {thing} in {place}?",
+                False,
+                "tense",
+            ),
+            (asked, f"What is the way to {verb} {one} {thing}s?", True, "light"),
+            (asked, asked.upper(), True, "case"),
+        ):
+            found.setdefault((a, b), example.Example(a, b, same, kind, domain))
+    return list(found.values())
 
 
 def disguise(text: str, rng: random.Random) -> str:
     return f"{rng.choice(('please', 'hi', 'well'))}, {text}"
-
-
-def sources() -> Any:
-    return data.Sources(
-        {"number": make_number, "tense": make_tense},
-        {"light": make_light, "case": make_case},
-        disguise,
-        disguise,
-    )
 
 
 def embed(texts: Any) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.builders.judge.made_up import embed, sources
+from tests.builders.judge.made_up import disguise, embed, written
 from tests.builders.scripts import Later, importable
 from trimodal.errors import ArtefactError
 from trimodal.judge.normaliser import normalise
@@ -29,8 +29,8 @@ def mixed(**changes):
         data.Example("How old is Rome?", "What is the age of Rome?", True, "paraphrase", "history"),
         data.Example("How old is Rome?", "How old is Lima?", False, "name", "history"),
     ]
-    plan = data.Plan(**{"per_kind": 120, "validation": 0.3, **changes})
-    return data.mix(sources(), given, plan, embed)
+    plan = data.Plan(**{"validation": 0.3, **changes})
+    return data.mix([*given, *written(1, 120)], plan, disguise, embed)
 
 
 def test_a_seed_gives_the_same_pairs_and_another_one_others():
@@ -67,21 +67,12 @@ def test_a_kind_and_a_domain_that_are_left_out_are_gone():
     assert {"number", "light"} <= {each.kind for each in every}
 
 
-def test_leaving_out_a_kind_changes_no_pair_of_another():
-    def of(parts):
-        return {frozenset(each[:2]) for each in parts.train + parts.validation if each.kind == "number"}
-
-    plain = {"disguised": 0.0, "validation": 0.3}
-    both, alone = of(mixed(**plain)), of(mixed(**plain, without_kinds=frozenset({"tense"})))
-    assert len(both & alone) / len(both | alone) > 0.7  # which domains are held out may change
-
-
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
         ({"without_kinds": frozenset({"mood"})}, "--without-kind mood: known are .*number"),
         ({"without_domains": frozenset({"moon"})}, "--without-domain moon: known are .*cooking"),
-        ({"without_kinds": frozenset({"light", "case", "paraphrase"})}, "both need both labels"),
+        ({"without_kinds": frozenset({"light", "case", "paraphrase", "mirrored"})}, "both need both labels"),
     ],
 )
 def test_what_cannot_be_left_out_is_told(changes, told):
@@ -117,13 +108,11 @@ def test_near_questions_of_different_groups_are_crossed():
     assert crossing.cross(examples[:2], 9, embed, random.Random(1)) == []
 
 
-def test_every_kind_has_its_maker():
-    pytest.importorskip("steps.judge.sameness", reason="the makers are not there")
-    from trimodal.bench.cache.pairs import HARD, SAME
-
-    makers = Later("steps.judge.sources").all_makers()
-    assert set(HARD) - {"near"} <= set(makers.different) <= {*HARD, "unrelated"}
-    assert set(makers.same) == set(SAME) - {"paraphrase"}
+def test_pairs_from_everywhere_are_never_held_out():
+    given = [data.Example(f"Is {n} odd?", f"Is {n + 1} odd?", False, "number", "mixed") for n in range(20)]
+    parts = data.mix([*given, *written(1)], data.Plan(validation=0.4), disguise, embed)
+    assert "mixed" in {each.domain for each in parts.train}
+    assert "mixed" not in {each.domain for each in parts.validation}
 
 
 def test_pairs_of_another_hand_are_held_out_with_their_texts():
@@ -132,9 +121,9 @@ def test_pairs_of_another_hand_are_held_out_with_their_texts():
         data.Example("Where is Rome?", "Where is Lima?", False, "name", "maps"),
     ]
     by_hand = [data.Example("how old is lima?", "What is Lima's age?", True, "light", "towns")]
-    plan = data.Plan(per_kind=120, validation=0.3, disguised=0)
-    parts = data.mix(sources(), given, plan, embed, by_hand)
+    plan = data.Plan(validation=0.3, disguised=0)
+    parts = data.mix([*given, *written(1)], plan, disguise, embed, by_hand)
     assert parts.by_hand == by_hand
     trained = {text for each in parts.train for text in each[:2]}
     assert "How old is Lima?" not in trained
-    assert parts.sha256() != data.mix(sources(), given, plan, embed).sha256()
+    assert parts.sha256() != data.mix([*given, *written(1)], plan, disguise, embed).sha256()

@@ -19,7 +19,7 @@ SCRIPT = "judge"
 check, model, sources, training = (
     Later(f"steps.judge.{name}") for name in ("check", "model", "sources", "train")
 )
-FEW = ("--per-kind", 60, "--steps", 6, "--batch", 8, "--threads", 1, "--rate", 1e-3)
+FEW = ("--steps", 6, "--batch", 8, "--threads", 1, "--rate", 1e-3)
 LINES = [
     ("How old is Rome?", "What is the age of Rome?", "same", "paraphrase"),
     ("How old is Rome?", "How old is Lima?", "different", "name"),
@@ -34,7 +34,8 @@ def _scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     threads = torch.get_num_threads()
     with importable(), pytest.MonkeyPatch.context() as patch:
         module = importlib.import_module("steps.judge.sources")
-        patch.setattr(module, "all_makers", made_up.sources)
+        patch.setattr(module, "written_pairs", made_up.written)
+        patch.setattr(module, "disguise", made_up.disguise)
         patch.setattr(module, "embed", made_up.embed)
         patch.setattr(module, "DATA", tmp_path_factory.mktemp("none"))
         yield
@@ -101,7 +102,7 @@ def test_the_graph_gives_the_same_logits_whatever_the_batch(built):
 
 
 def test_a_seed_gives_the_same_judge(checkpoint):
-    examples = [made_up.data.Example(f"question {at}", "?", at % 2 == 0, "x", "x") for at in range(24)]
+    examples = [made_up.example.Example(f"question {at}", "?", at % 2 == 0, "x", "x") for at in range(24)]
 
     def trained(seed):
         schedule = training.Schedule(steps=3, batch=4, seed=seed, threads=1)
@@ -112,7 +113,7 @@ def test_a_seed_gives_the_same_judge(checkpoint):
 
 def test_training_learns_and_leaves_the_embeddings(checkpoint):
     examples = [
-        made_up.data.Example(f"a {'bcdef'[at % 5]}", "x" if at % 2 else "y z", at % 2 == 1, "x", "x")
+        made_up.example.Example(f"a {'bcdef'[at % 5]}", "x" if at % 2 else "y z", at % 2 == 1, "x", "x")
         for at in range(60)
     ]
     schedule = training.Schedule(steps=100, batch=16, rate=3e-3, threads=1)
@@ -129,7 +130,7 @@ def test_training_learns_and_leaves_the_embeddings(checkpoint):
 
 def test_batches_hold_every_pair_before_one_comes_again(checkpoint):
     tokenizer = model.open_tokenizer(checkpoint, 96)
-    examples = [made_up.data.Example(f"q{at}", f"r{at}", at < 20, "x", "x") for at in range(40)]
+    examples = [made_up.example.Example(f"q{at}", f"r{at}", at < 20, "x", "x") for at in range(40)]
     found = list(training.batches(tokenizer, examples, training.Schedule(steps=5, batch=8)))
     assert [len(labels) for _, labels in found] == [8] * 5
     assert sum(labels.sum().item() for _, labels in found) == 20
@@ -151,7 +152,7 @@ def test_a_published_cross_encoder_is_taken_as_it_is(tmp_path, labels, asked):
     source = made_up.write_bert(tmp_path / "published", len(labels), labels)
     run(
         SCRIPT, "--cross-encoder", source, *asked, "--precision", "fp32", "--out-dir", tmp_path,
-        "--per-kind", 40, "--threads", 1,
+        "--threads", 1,
     )  # fmt: skip
     tokenizer = model.open_tokenizer(tmp_path / "onnx-fp32", 96)
     inputs = model.encode(tokenizer, [("how old is rome", "what is its age")])
@@ -231,7 +232,7 @@ def test_a_bad_argument_is_one_sentence(capsys, arguments, told):
     ("arguments", "told"),
     [
         (("--steps", "0"), "argument --steps: '0' is not a whole number from 1 to 1000000"),
-        (("--per-kind", "2.5"), "argument --per-kind: '2.5' is not a whole number from 1 to 20000"),
+        (("--threads", "2.5"), "argument --threads: '2.5' is not a whole number from 1 to 256"),
         (("--max-false-hit", "nan"), "argument --max-false-hit: 'nan' is not a number from 0.0001 to 0.5"),
         (("--public", "mine"), "argument --public: invalid choice: 'mine'"),
         (("--same-label", "1"), "--same-label belongs to --cross-encoder"),
@@ -260,7 +261,7 @@ def test_other_cross_encoders_are_refused(tmp_path, capsys, change, told):
     config = json.loads((tmp_path / "config.json").read_text()) | change
     config.pop("label2id", None)
     (tmp_path / "config.json").write_text(json.dumps(config))
-    assert told in refusal(capsys, SCRIPT, "--cross-encoder", tmp_path, "--per-kind", 40)
+    assert told in refusal(capsys, SCRIPT, "--cross-encoder", tmp_path)
 
 
 def test_too_little_agreement_leaves_the_old_artefact(checkpoint, tmp_path, capsys, monkeypatch):

@@ -25,7 +25,7 @@ from trimodal.judge.normaliser import normalise
 
 SameClass = Literal[
     "paraphrase", "case", "contraction", "spelling", "politeness", "fronting", "passive", "synonym", "light",
-    "heavy", "typo", "filler", "command", "abbreviation",
+    "heavy", "typo", "filler", "command", "abbreviation", "fragment",
 ]  # fmt: skip
 HardClass = Literal[
     "near", "number", "unit", "currency", "date", "version", "name", "place", "tool", "negation", "antonym",
