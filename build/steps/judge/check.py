@@ -37,19 +37,59 @@ def write_graph(model: onnx.ModelProto, precision: str, path: Path) -> None:
 
 @without_advice()
 def quantise(path: Path) -> None:
+    import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     prepared = path.with_name("prepared.onnx")
     quant_pre_process(str(path), str(prepared), skip_symbolic_shape=True)
+    narrowing = _narrowing(onnx.load(prepared).graph)
     quantize_dynamic(
         str(prepared),
         str(path),
         per_channel=True,
         weight_type=QuantType.QInt8,
         op_types_to_quantize=["MatMul", "Gather"],
+        nodes_to_exclude=narrowing,
     )
     prepared.unlink()
+    model = onnx.load(path)
+    _store_in_8_bits(model.graph, narrowing)
+    onnx.save(model, path)
+
+
+def _narrowing(graph: onnx.GraphProto) -> list[str]:
+    """Names of the layers that come behind an activation function: they have more inputs than outputs.
+
+    A few of their inputs are very large. With one scale for all, INT8 activations made a third of the error of
+    a logit there (0.07 of 0.20 in the mean).
+    """
+    sizes = {weight.name: tuple(weight.dims) for weight in graph.initializer}
+    return [
+        node.name
+        for node in graph.node
+        if node.op_type == "MatMul" and len(size := sizes.get(node.input[1], ())) == 2 and size[0] > size[1]
+    ]
+
+
+def _store_in_8_bits(graph: onnx.GraphProto, names: Sequence[str]) -> None:
+    """Stores these layers' weights in 8 bits, a scale for each output; they compute in FP32."""
+    from onnx import helper, numpy_helper
+
+    weights = {weight.name: weight for weight in graph.initializer}
+    for at, node in reversed(list(enumerate(graph.node))):
+        if node.name not in names:
+            continue
+        weight = weights[node.input[1]]
+        values = numpy_helper.to_array(weight)
+        scale = (np.abs(values).max(0) / 127).astype(np.float32)
+        whole = np.round(values / np.maximum(scale, 1e-12)).astype(np.int8)
+        graph.initializer.remove(weight)
+        graph.initializer.append(numpy_helper.from_array(whole, weight.name))
+        graph.initializer.append(numpy_helper.from_array(scale, f"{weight.name}/scale"))
+        node.input[1] = f"{weight.name}/fp32"
+        inputs = [weight.name, f"{weight.name}/scale"]
+        graph.node.insert(at, helper.make_node("DequantizeLinear", inputs, [node.input[1]], axis=1))
 
 
 def run_torch(model: CrossEncoder, inputs: Inputs) -> Logits:
