@@ -66,8 +66,25 @@ def test_a_table_and_a_page(plans: Path, tmp_path: Path) -> None:
     assert "by beginning" in out
     assert "TTFT p50" in out
     html = page.read_text()
-    assert html.count("<svg") == 2
+    assert html.count("<svg") == 3
     assert "Replicas over time" in html
+    assert "What good requests cost" in html
+
+
+def test_a_picture(plans: Path, tmp_path: Path) -> None:
+    path = tmp_path / "fleet.png"
+    assert call("fleet", plans, *ARGUMENTS, "--plot", path)[0] == 0
+    from matplotlib import image
+
+    height, width, _ = image.imread(path).shape
+    assert width > 3 * height, "three panels side by side"
+
+
+def test_a_picture_that_cannot_be_written_is_refused_at_once(plans: Path, tmp_path: Path) -> None:
+    code, _, err = call("fleet", plans, *ARGUMENTS, "--plot", tmp_path / "none" / "x.png")
+    assert code == 2
+    assert "--plot" in err
+    assert "Traceback" not in err
 
 
 def test_jobs_change_nothing(plans: Path) -> None:

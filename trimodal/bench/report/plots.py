@@ -7,6 +7,7 @@ import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from trimodal.bench.report.values import Figure
@@ -59,6 +60,28 @@ def draw(
         file = io.StringIO()
         canvas.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     return Figure(title, _element(file.getvalue()), caption, wide)
+
+
+def save(path: Path, panels: Sequence[tuple[str, Callable[[Any], None]]], *, height: float = 3.6) -> None:
+    """Writes panels, side by side, as a PNG; each is a title and what paints its axes.
+
+    Raises:
+        SettingsError: it cannot be written.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure as Canvas
+
+    with matplotlib.rc_context(_STYLE):
+        canvas = Canvas(figsize=(5.4 * len(panels), height), layout="constrained")
+        for axes, (title, paint) in zip(
+            canvas.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
+        ):
+            axes.set_title(title)
+            paint(axes)
+        try:
+            canvas.savefig(path, dpi=130, format="png")
+        except OSError as error:
+            raise SettingsError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def _element(svg: str) -> str:

@@ -11,7 +11,6 @@ import typer
 from trimodal.cli.common import one_sentence
 
 if TYPE_CHECKING:
-    from trimodal.bench.report.values import Report
     from trimodal.plan.fleet.plans import Plan
     from trimodal.plan.fleet.tally import Objective, Outcome
     from trimodal.plan.fleet.workload import Prefixes, Workload
@@ -48,6 +47,7 @@ def fleet(
     jobs: int = typer.Option(1, min=1, max=64, help="Plans that are simulated at once."),
     json_: bool = typer.Option(False, "--json", help="Machine-readable.", rich_help_panel=_REPORT),
     html: Path | None = typer.Option(None, help="Report with plots, in one file.", rich_help_panel=_REPORT),
+    plot: Path | None = typer.Option(None, help="The plots alone, as PNG.", rich_help_panel=_REPORT),
 ) -> None:
     """Simulate replicas behind a balancer: goodput, latencies and cost of several plans on one trace."""
     with one_sentence("plan"):
@@ -58,12 +58,13 @@ def fleet(
 
         if bool(trace) == bool(rate):
             raise SettingsError("--trace FILE or --rate REQUESTS_A_SECOND: one of them is needed")
-        if html:
-            from trimodal.bench.report.plots import check_plots
-            from trimodal.cli.bench.common import check_writable
+        for option, path in (("--html", html), ("--plot", plot)):
+            if path:
+                from trimodal.bench.report.plots import check_plots
+                from trimodal.cli.bench.common import check_writable
 
-            check_plots("--html")
-            check_writable("--html", html)
+                check_plots(option)
+                check_writable(option, path)
         found = read_plans(plans)
         objective = _objective(slo)
         workload: Workload
@@ -96,9 +97,14 @@ def fleet(
         outcomes = _simulate(found, workload, objective, warmup, seed, jobs)
         facts = [("arrivals", asked), ("objective", slo), ("seed", str(seed))]
         if html:
+            from trimodal.bench.report.fleet import fleet_report
             from trimodal.bench.report.html import write_html
 
-            write_html(html, _report(outcomes, facts))
+            write_html(html, fleet_report(outcomes, facts))
+        if plot:
+            from trimodal.bench.report.fleet import save_fleet
+
+            save_fleet(plot, outcomes)
     if json_:
         import json
 
@@ -186,81 +192,10 @@ def _simulate(
         return list(pool.map(one, plans))
 
 
-_COLUMNS = (
-    "plan",
-    "good",
-    "goodput /s",
-    "TTFT p50 (ms)",
-    "p95",
-    "p99",
-    "ITL p95",
-    "p99",
-    "e2e p95 (s)",
-    "prefix hits",
-    "slots",
-    "replicas",
-    "refused",
-    "lost",
-    "cost",
-    "a million tokens",
-)
-
-
-def _row(one: Outcome) -> list[str]:
-    def ms(values: dict[str, float], name: str, places: int = 0, by: float = 1.0) -> str:
-        return f"{values[name] / by:.{places}f}" if name in values else "-"
-
-    return [
-        one.name,
-        f"{one.attainment:.1%}",
-        f"{one.goodput:.1f}",
-        *(ms(one.ttft_ms, name) for name in ("p50", "p95", "p99")),
-        *(ms(one.itl_ms, name, 1) for name in ("p95", "p99")),
-        ms(one.latency_ms, "p95", 1, 1e3),
-        f"{one.hit_rate:.1%}",
-        f"{one.utilisation:.0%}",
-        f"{one.most_replicas}",
-        f"{one.refused}",
-        f"{one.lost}",
-        f"{one.cost:.2f}" if one.cost_per_million is not None else "-",
-        f"{one.cost_per_million:.3f}" if one.cost_per_million is not None else "-",
-    ]
-
-
 def _print(outcomes: Sequence[Outcome], asked: str) -> None:
+    from trimodal.bench.report.fleet import COLUMNS, row
     from trimodal.build_support import report
 
     # A column a plan: sixteen figures side by side are wider than a terminal.
-    (_, *names), *figures = zip(_COLUMNS, *(_row(one) for one in outcomes), strict=True)
+    (_, *names), *figures = zip(COLUMNS, *(row(one) for one in outcomes), strict=True)
     report(asked, [list(row) for row in figures], header=("", *names))
-
-
-def _report(outcomes: Sequence[Outcome], facts: Sequence[tuple[str, str]]) -> Report:
-    """The page: the table, and replicas over time."""
-    from trimodal.bench.report.plots import COLOURS, draw
-    from trimodal.bench.report.values import Report, Section, Table
-
-    def over_time(axes: Any) -> None:
-        for index, one in enumerate(outcomes):
-            at, ready, _ = zip(*one.replicas, (one.seconds, *one.replicas[-1][1:]), strict=True)
-            shown = [(when, count) for when, count in zip(at, ready, strict=True) if when <= one.seconds]
-            axes.step(
-                *zip(*shown, strict=True), where="post", label=one.name, color=COLOURS[index % len(COLOURS)]
-            )
-        axes.set(xlabel="seconds", ylabel="replicas that serve", xlim=(0, None), ylim=(0, None))
-        axes.legend()
-
-    def latencies(axes: Any) -> None:
-        for place, (name, colour) in enumerate(zip(("p50", "p95", "p99"), COLOURS, strict=False)):
-            rows = [index + 0.25 * place for index in range(len(outcomes))]
-            axes.barh(rows, [one.ttft_ms.get(name, 0.0) for one in outcomes], 0.22, color=colour, label=name)
-        axes.set(xlabel="TTFT, ms", ylim=(len(outcomes), -0.5))
-        axes.set_yticks([index + 0.25 for index in range(len(outcomes))], [one.name for one in outcomes])
-        axes.legend()
-
-    best = max(outcomes, key=lambda one: one.attainment)
-    height = max(2.4, 0.6 * len(outcomes) + 1)
-    figures = [draw("Replicas over time", over_time), draw("Time to first token", latencies, height=height)]
-    table = Table("Plans", _COLUMNS, [_row(one) for one in outcomes])
-    headline = f"Most good requests: {best.attainment:.1%} with {best.name}."
-    return Report("Simulated fleet", headline, [Section("Plans", "", [table], figures)], facts)
