@@ -96,12 +96,13 @@ def panels(outcomes: Sequence[Outcome]) -> list[Panel]:
         axes.set(ylabel="good requests, %", ylim=(0, 102))
 
     def late(axes: Any) -> None:
-        from matplotlib.ticker import FuncFormatter
+        from matplotlib.ticker import LogLocator, NullFormatter
 
         _lines(axes, series, lambda one: one.ttft_ms.get("p95"))
         axes.set(ylabel="TTFT p95, ms", yscale="log")
-        for axis in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-            axis(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
 
     def dear(axes: Any) -> None:
         _lines(axes, series, lambda one: one.cost_per_million)
@@ -118,7 +119,11 @@ def _without_number(name: str) -> str:
 
 def _lines(axes: Any, series: dict[str, list[Outcome]], value: Callable[[Outcome], float | None]) -> None:
     for index, (name, plans) in enumerate(series.items()):
-        points = sorted((3600 * one.replica_hours / one.seconds, value(one)) for one in plans if value(one))
+        points = [
+            (3600 * one.replica_hours / one.seconds, shown)
+            for one in sorted(plans, key=lambda one: one.replica_hours)
+            if (shown := value(one)) is not None
+        ]
         if points:
             colour = COLOURS[index % len(COLOURS)]
             axes.plot(*zip(*points, strict=True), marker="o", ms=4, lw=1.3, color=colour, label=name)
