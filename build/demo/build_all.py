@@ -76,6 +76,10 @@ BUILDS = (
         "sentence embedder, FP32", "embedding", "onnxruntime", ("embedding/1/onnx-fp32",), None,
         ("build/embedding_onnx.py", "--precision", "fp32"),
     ),
+    Build(
+        "judge of the answer cache, INT8", "judge", "onnxruntime", ("judge/1/onnx-int8",), None,
+        ("build/judge.py", "--precision", "int8"),
+    ),
 )  # fmt: skip
 
 

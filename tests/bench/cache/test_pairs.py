@@ -1,4 +1,4 @@
-"""The labelled pairs of the cache's guard: well-formed, balanced, and no pair of one part in the other."""
+"""The labelled pairs of the semantic cache: well-formed, balanced, and no pair of one part in the other."""
 
 import json
 import re
