@@ -107,7 +107,7 @@ def build(
         with atomic_directory(target) as work:
             with progress(f"{precision}: export and check"):
                 write_graph(export(model), precision, work / "model.onnx")
-                graph = Graph(work / "model.onnx", options.threads)
+                graph = Graph(work / "model.onnx", model.aligned, options.threads)
                 found = logits(graph, tokenizer, parts.validation)
                 by_hand = logits(graph, tokenizer, parts.by_hand)
             tokenizer.save(str(work / "tokenizer.json"))
@@ -137,6 +137,7 @@ def build(
                 extra={
                     "base_sha256": checkpoint_sha256(directory),
                     "languages": ["en"],
+                    "aligned": model.aligned,
                     "training": training,
                     "data": {"sha256": parts.sha256(), "pairs": parts.counts(), "dropped": parts.dropped},
                 },

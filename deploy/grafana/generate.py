@@ -161,6 +161,32 @@ LLM = (
         },
     ),
     Panel(
+        "Cache: what the audit estimates",
+        "percentunit",
+        {
+            "false hits {{bound}} {{tenant}} {{namespace}}": gauge("trimodal_cache_audit_false_hit_ratio"),
+            "missed {{bound}} {{tenant}} {{namespace}}": gauge("trimodal_cache_audit_missed_hit_ratio"),
+        },
+        text="Wrong ones among semantic hits, and near misses whose answers agreed.",
+    ),
+    Panel(
+        "Cache: score that a semantic hit needs",
+        "none",
+        {"{{tenant}} {{namespace}} {{instance}}": gauge("trimodal_cache_audit_threshold")},
+        text="Above 1: no hit but of the same words.",
+    ),
+    Panel(
+        "Cache: audits",
+        "none",
+        {
+            "{{decision}} {{agreement}}/s": rate(
+                "trimodal_cache_audit_answers_total", by="decision, agreement"
+            ),
+            "dropped: {{reason}}/s": rate("trimodal_cache_audit_dropped_total", by="reason"),
+            "tokens/s": rate("trimodal_cache_audit_tokens_total"),
+        },
+    ),
+    Panel(
         "Speculation",
         "none",
         {

@@ -36,6 +36,11 @@ def is_foreign(text: str, languages: Collection[str]) -> bool:
     return balance < 0
 
 
+def function_words(language: str) -> frozenset[str]:
+    """The small words of a language by which it is known; none of one without a list."""
+    return _lists().get(language, frozenset())
+
+
 @cache
 def _lists() -> dict[str, frozenset[str]]:
     lines = _LISTS.read_text(encoding="utf-8").splitlines()

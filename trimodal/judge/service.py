@@ -12,7 +12,6 @@ from pathlib import Path
 
 from trimodal.errors import InternalError, InvalidArgument, RequestError
 from trimodal.judge.engines.protocol import PairJudge, Pairs, Probabilities, open_engine
-from trimodal.judge.normaliser import normalise
 from trimodal.judge.settings import JudgeSettings
 from trimodal.metrics import Metrics, counters
 from trimodal.triton.fields import decode
@@ -25,7 +24,7 @@ Questions = tuple[Sequence[bytes], Sequence[bytes]]
 
 
 class JudgeService:
-    """Checks and normalises the pairs of all requests of a batch, and judges the good ones together."""
+    """Checks the pairs of all requests of a batch, and judges the good ones together."""
 
     def __init__(self, engine: PairJudge, settings: JudgeSettings, metrics: Metrics) -> None:
         self._engine = engine
@@ -89,7 +88,7 @@ class JudgeService:
             raise InvalidArgument(
                 f"{name}: {len(data)} bytes; at most {self._settings.max_bytes} are accepted"
             )
-        text = normalise(decode(name, data))
-        if not text:
+        text = decode(name, data)
+        if not text.strip():
             raise InvalidArgument(f"{name}: empty; at least one word is needed")
         return text

@@ -61,8 +61,8 @@ def quantise(path: Path) -> None:
 def _narrowing(graph: onnx.GraphProto) -> list[str]:
     """Names of the layers that come behind an activation function: they have more inputs than outputs.
 
-    A few of their inputs are very large. With one scale for all, INT8 activations made a third of the error of
-    a logit there (0.07 of 0.20 in the mean).
+    A few of their inputs are very large. With one scale for all, INT8 activations made a third of the error
+    of a logit there (0.07 of 0.20 in the mean).
     """
     sizes = {weight.name: tuple(weight.dims) for weight in graph.initializer}
     return [
@@ -102,10 +102,12 @@ def run_torch(model: CrossEncoder, inputs: Inputs) -> Logits:
 
 
 class Graph:
-    """A built graph, run by ONNX Runtime."""
+    """A built graph, run by ONNX Runtime. `aligned`: as of the `CrossEncoder` that it was made from."""
 
-    def __init__(self, path: Path, threads: int = 2) -> None:
+    def __init__(self, path: Path, aligned: bool, threads: int = 2) -> None:
         import onnxruntime
+
+        self.aligned = aligned
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
@@ -125,7 +127,7 @@ def logits(
     for start in range(0, len(order), BATCH):
         rows = order[start : start + BATCH]
         sides = [(examples[at].a, examples[at].b) for at in rows]
-        inputs = encode(tokenizer, sides + [(b, a) for a, b in sides])
+        inputs = encode(tokenizer, sides + [(b, a) for a, b in sides], judge.aligned)
         values = judge.run(inputs) if isinstance(judge, Graph) else run_torch(judge, inputs)
         found[rows] = values.reshape(2, -1).T
     return found

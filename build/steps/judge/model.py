@@ -1,6 +1,7 @@
 """Holds the judge as a torch module, from an encoder that is to be trained or a published cross-encoder.
 
-One output: the logit of `same`. A published one may tell it with one label, or with two or three of which
+One output: the logit of `same`. One that is trained here is told of each token whether the other question has
+it (`trimodal/judge/alignment.py`). A published one may tell it with one label, or with two or three of which
 one is `same`; its logit is then that label's against all others, so that sigmoid gives its softmax.
 """
 
@@ -9,17 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from steps.judge.example import normalised
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 from transformers.utils import logging as transformers_logging
 
 from trimodal.errors import ArtefactError
+from trimodal.judge.alignment import TYPES, token_types
+from trimodal.judge.readings import known_words, read
 
 if TYPE_CHECKING:
     import onnx
@@ -35,14 +38,21 @@ Texts = tuple[str, str]
 
 
 class CrossEncoder(torch.nn.Module):
-    """An encoder with a linear head on the first token, or a published classifier as it is: → logits [N]."""
+    """An encoder with a linear head on the first token, or a published classifier as it is: → logits [N].
+
+    Attributes:
+        aligned: whether its token types are those of `trimodal/judge/alignment.py`.
+    """
 
     def __init__(self, network: torch.nn.Module, config: Any, same: int | None = None) -> None:
         super().__init__()
         self.network, self.same, self.config = network, same, config
         self.published = same is not None
+        self.aligned = not self.published and config.model_type not in WITHOUT_TYPES
         if not self.published:
             self.head = torch.nn.Linear(config.hidden_size, 1)
+        if self.aligned:
+            network.embeddings.token_type_embeddings = _more_types(network.embeddings.token_type_embeddings)
 
     def forward(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor
@@ -71,6 +81,16 @@ def load_encoder(directory: Path, seed: int) -> CrossEncoder:
     torch.manual_seed(seed)
     values: dict[str, Any] = {"add_pooling_layer": False} if config.model_type == "bert" else {}
     return CrossEncoder(_read(AutoModel, directory, values), config)
+
+
+def _more_types(known: torch.nn.Embedding) -> torch.nn.Embedding:
+    """The vectors of both sides for aligned tokens, and beside them for moved and lacking ones."""
+    more = torch.nn.Embedding(TYPES, known.embedding_dim)
+    with torch.no_grad():
+        sides = known.weight[[0, min(1, known.num_embeddings - 1)]]
+        apart = 0.02 * torch.randn(TYPES // 2 - 1, 1, known.embedding_dim)
+        more.weight.copy_(torch.cat([sides, *(sides + each for each in apart)]))
+    return more
 
 
 def load_published(directory: Path, same: str | None) -> CrossEncoder:
@@ -151,13 +171,21 @@ def open_tokenizer(directory: Path, max_length: int) -> Tokenizer:
     return tokenizer
 
 
-def encode(tokenizer: Tokenizer, pairs: Sequence[Texts]) -> Inputs:
-    """The three inputs, int64 [N, T], of pairs of texts that are normalised here."""
-    found = tokenizer.encode_batch([(normalised(one), normalised(other)) for one, other in pairs])
+@cache
+def _known(tokenizer: Tokenizer) -> frozenset[str]:
+    return known_words(tokenizer.get_vocab())
+
+
+def encode(tokenizer: Tokenizer, pairs: Sequence[Texts], aligned: bool) -> Inputs:
+    """The three inputs, int64 [N, T], of pairs of texts as they were asked."""
+    known = _known(tokenizer)
+    found = tokenizer.encode_batch([read(one, other, known) for one, other in pairs])
     return {
         "input_ids": np.array([each.ids for each in found], np.int64),
         "attention_mask": np.array([each.attention_mask for each in found], np.int64),
-        "token_type_ids": np.array([each.type_ids for each in found], np.int64),
+        "token_type_ids": np.array(
+            [token_types(each) if aligned else each.type_ids for each in found], np.int64
+        ),
     }
 
 

@@ -101,7 +101,9 @@ def tell_sealed(out_dir: Path, files: Sequence[Path], max_false_hit: float) -> N
                 f"bound on its held-out pairs is {least:.4f}"
             )
         tokenizer = open_tokenizer(directory, manifest.shapes["max_length"])
-        scores = probabilities(logits(Graph(directory / "model.onnx"), tokenizer, examples))
+        scores = probabilities(
+            logits(Graph(directory / "model.onnx", bool(manifest.extra.get("aligned"))), tokenizer, examples)
+        )
         equal = [normalised(each.a) == normalised(each.b) for each in examples]
         scored = Scored(examples, np.where(equal, 1.0, scores))
         print(f"{directory.name}: threshold {threshold:.6f}, {_told(scored)}")

@@ -51,14 +51,15 @@ def fit(
 def train(
     model: CrossEncoder, tokenizer: Tokenizer, examples: Sequence[Example], schedule: Schedule
 ) -> dict[str, float]:
-    """Trains in place; the embeddings stay as they are. Returns steps, pairs a second and the last loss.
+    """Trains in place. Returns steps, pairs a second and the last loss.
 
-    The same examples, weights and schedule on one machine give the same model.
+    The embeddings of words and places stay as they are. The same examples, weights and schedule on one
+    machine give the same model.
     """
     torch.manual_seed(schedule.seed)
     torch.set_num_threads(schedule.threads)
     for name, parameter in model.named_parameters():
-        parameter.requires_grad = "embeddings" not in name
+        parameter.requires_grad = "embeddings" not in name or "token_type" in name
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
         {"params": [each for each in trained if each.ndim > 1], "weight_decay": schedule.decay},
@@ -68,7 +69,7 @@ def train(
     rates = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _rate(step, schedule))
     model.train()
     began, losses = time.monotonic(), []
-    for step, (inputs, labels) in enumerate(batches(tokenizer, examples, schedule), 1):
+    for step, (inputs, labels) in enumerate(batches(tokenizer, examples, schedule, model.aligned), 1):
         with torch.autocast("cpu", torch.bfloat16, enabled=schedule.bfloat16):
             logits = model(**{name: torch.from_numpy(value) for name, value in inputs.items()})
         loss = torch.nn.functional.binary_cross_entropy_with_logits(logits.float(), labels)
@@ -101,7 +102,7 @@ def _rate(step: int, schedule: Schedule) -> float:
 
 
 def batches(
-    tokenizer: Tokenizer, examples: Sequence[Example], schedule: Schedule
+    tokenizer: Tokenizer, examples: Sequence[Example], schedule: Schedule, aligned: bool
 ) -> Iterator[tuple[Inputs, torch.Tensor]]:
     """`schedule.steps` batches and their labels float32 [N], each pair turned round or not.
 
@@ -124,7 +125,7 @@ def batches(
         sides = [
             (each.b, each.a) if turn else (each.a, each.b) for each, turn in zip(batch, turned, strict=True)
         ]
-        yield encode(own, sides), torch.tensor([float(each.same) for each in batch])
+        yield encode(own, sides, aligned), torch.tensor([float(each.same) for each in batch])
 
 
 def _length(example: Example) -> int:

@@ -71,6 +71,7 @@ def test_the_manifest_says_what_was_learned_from(built):
         check_files(directory, manifest)
         assert manifest.shapes == {"max_length": 96}  # what the tiny one has positions for, below 160
         assert manifest.extra["training"]["steps"] == 6
+        assert manifest.extra["aligned"] is True
         assert manifest.extra["data"]["pairs"].keys() == {
             "number",
             "tense",
@@ -91,14 +92,23 @@ def test_the_manifest_says_what_was_learned_from(built):
 
 def test_the_graph_gives_the_same_logits_whatever_the_batch(built):
     tokenizer = model.open_tokenizer(built / "onnx-fp32", 96)
-    graph = check.Graph(built / "onnx-fp32" / "model.onnx", threads=1)
+    graph = check.Graph(built / "onnx-fp32" / "model.onnx", aligned=True, threads=1)
     pairs = [("How old is Rome?", "how OLD is rome?"), ("a", "a much longer question than that " * 9)]
-    inputs = model.encode(tokenizer, pairs)
+    inputs = model.encode(tokenizer, pairs, aligned=True)
     assert set(inputs) == {"input_ids", "attention_mask", "token_type_ids"}
     assert inputs["input_ids"].shape == (2, 96)
     together = graph.run(inputs)
-    alone = [graph.run(model.encode(tokenizer, [pair]))[0] for pair in pairs]
+    alone = [graph.run(model.encode(tokenizer, [pair], aligned=True))[0] for pair in pairs]
     np.testing.assert_allclose(together, alone, atol=1e-4)
+
+
+def test_token_types_tell_what_the_other_question_has(checkpoint):
+    tokenizer = model.open_tokenizer(checkpoint, 96)
+    pair = [("How old is Rome?", "How old is Lima?")]
+    plain, aligned = (model.encode(tokenizer, pair, aligned=each)["token_type_ids"] for each in (False, True))
+    assert set(plain.ravel()) == {0, 1}
+    assert (plain == aligned % 2).all()
+    assert (aligned > 1).sum() >= 2
 
 
 def test_a_seed_gives_the_same_judge(checkpoint):
@@ -131,7 +141,7 @@ def test_training_learns_and_leaves_the_embeddings(checkpoint):
 def test_batches_hold_every_pair_before_one_comes_again(checkpoint):
     tokenizer = model.open_tokenizer(checkpoint, 96)
     examples = [made_up.example.Example(f"q{at}", f"r{at}", at < 20, "x", "x") for at in range(40)]
-    found = list(training.batches(tokenizer, examples, training.Schedule(steps=5, batch=8)))
+    found = list(training.batches(tokenizer, examples, training.Schedule(steps=5, batch=8), aligned=True))
     assert [len(labels) for _, labels in found] == [8] * 5
     assert sum(labels.sum().item() for _, labels in found) == 20
 
@@ -155,8 +165,9 @@ def test_a_published_cross_encoder_is_taken_as_it_is(tmp_path, labels, asked):
         "--threads", 1,
     )  # fmt: skip
     tokenizer = model.open_tokenizer(tmp_path / "onnx-fp32", 96)
-    inputs = model.encode(tokenizer, [("how old is rome", "what is its age")])
-    (logit,) = check.Graph(tmp_path / "onnx-fp32" / "model.onnx", threads=1).run(inputs)
+    assert read_manifest(tmp_path / "onnx-fp32", task="judge", runtime=None).extra["aligned"] is False
+    inputs = model.encode(tokenizer, [("how old is rome", "what is its age")], aligned=False)
+    (logit,) = check.Graph(tmp_path / "onnx-fp32" / "model.onnx", aligned=False, threads=1).run(inputs)
     published = BertForSequenceClassification.from_pretrained(source).eval()
     with torch.inference_mode():
         scores = published(**{name: torch.from_numpy(value) for name, value in inputs.items()}).logits[0]
@@ -176,8 +187,9 @@ def test_kinds_without_token_types_have_the_input_nevertheless(tmp_path):
     judge = model.load_published(tmp_path, None)
     assert model.longest(judge.config) == 64
     onnx.save(model.export(judge), tmp_path / "model.onnx")
-    inputs = model.encode(model.open_tokenizer(tmp_path, 64), [("how old", "what age is it"), ("a", "b")])
-    found = check.Graph(tmp_path / "model.onnx", threads=1).run(inputs)
+    tokenizer = model.open_tokenizer(tmp_path, 64)
+    inputs = model.encode(tokenizer, [("how old", "what age is it"), ("a", "b")], aligned=False)
+    found = check.Graph(tmp_path / "model.onnx", aligned=False, threads=1).run(inputs)
     np.testing.assert_allclose(found, check.run_torch(judge, inputs), atol=1e-4)
 
 

@@ -44,8 +44,9 @@ def directory(tmp_path):
     return tmp_path
 
 
-def write(directory, shapes, precision="fp32"):
+def write(directory, shapes, precision="fp32", **extra):
     facts = {"runtime_version": "0", "precision": precision, "source": "test", "source_sha256": "none"}
+    facts["extra"] = extra
     manifest = Manifest(task="judge", runtime="onnxruntime", command="python x", shapes=shapes, **facts)
     write_manifest(directory, manifest)
 
@@ -90,3 +91,28 @@ def test_a_manifest_without_shapes_is_refused(directory):
     write(directory, {})
     with pytest.raises(ArtefactError, match=r"shapes\.max_length"):
         open_engine(directory, SETTINGS)
+
+
+def test_a_judge_that_was_trained_with_alignment_gets_it(directory):
+    """The graph takes token types as factors: `c` of the second text has 1 + 2 × lacking."""
+    write(directory, {"max_length": 8}, aligned=True)
+    (plain,) = open_engine(directory, SETTINGS).judge([("a", "a")]).same
+    assert plain == pytest.approx(likely("a", "a"))
+    (found,) = open_engine(directory, SETTINGS).judge([("a", "c")]).same
+    a, c, cls, sep = (WORDS.index(word) for word in ("a", "c", "[CLS]", "[SEP]"))
+    types = {"a": 4, "c": 5}
+    second = types["a"] * a + types["c"] * c + sep
+    first = cls + a + sep + c + sep - second
+    assert found == pytest.approx(1 / (1 + np.exp(-(second - first))))
+
+
+def test_a_mistake_is_read_as_the_word_of_the_other_question(directory):
+    import json
+
+    file = directory / "tokenizer.json"
+    told = json.loads(file.read_text())
+    told["model"]["vocab"] |= {"password": 7}
+    file.write_text(json.dumps(told))
+    engine = open_engine(directory, SETTINGS)
+    mended, right = engine.judge([("pasword", "password"), ("password", "password")]).same
+    assert mended == right

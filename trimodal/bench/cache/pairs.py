@@ -21,7 +21,6 @@ from trimodal.embedding.engines.protocol import TextEmbedder
 from trimodal.errors import OperatorError
 from trimodal.judge.engines.protocol import PairJudge
 from trimodal.judge.language import is_foreign
-from trimodal.judge.normaliser import normalise
 
 SameClass = Literal[
     "paraphrase", "case", "contraction", "spelling", "politeness", "fronting", "passive", "synonym", "light",
@@ -127,8 +126,7 @@ def scores_of(pairs: Sequence[Pair], judge: PairJudge) -> list[float]:
     size = 1 if judge.mixes else _BATCH
     for start in range(0, len(pairs), size):
         batch = pairs[start : start + size]
-        normal = [(normalise(pair.a), normalise(pair.b)) for pair in batch]
-        ways = [way for one, other in normal for way in ((one, other), (other, one))]
+        ways = [way for pair in batch for way in ((pair.a, pair.b), (pair.b, pair.a))]
         judged = judge.judge(ways).same.reshape(-1, 2).min(1)
         for pair, score in zip(batch, judged, strict=True):
             known = known_score(pair.a, pair.b)

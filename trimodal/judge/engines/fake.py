@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from trimodal.judge.engines.protocol import Judged, Pairs
+from trimodal.judge.normaliser import normalise
 from trimodal.judge.settings import JudgeSettings
 
 
@@ -20,7 +21,7 @@ class FakeJudge:
 
     def judge(self, pairs: Pairs) -> Judged:
         """P(same) float32[N] of `pairs`; every length fits."""
-        same = [_overlap(_words(one), _words(other)) for one, other in pairs]
+        same = [_overlap(_words(normalise(one)), _words(normalise(other))) for one, other in pairs]
         return Judged(np.array(same, np.float32), (True,) * len(same))
 
 

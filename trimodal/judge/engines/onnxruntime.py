@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from trimodal.judge.alignment import token_types
 from trimodal.judge.engines.protocol import Judged, Pairs
+from trimodal.judge.readings import known_words, read
 from trimodal.judge.settings import JudgeSettings
 from trimodal.manifest import read_manifest
 from trimodal.runtimes.gpu_fit import check_checkpoint
@@ -25,15 +27,20 @@ MODEL = "model.onnx"
 class OnnxRuntimeJudge:
     """One session and one tokenizer; calls may come from several threads."""
 
-    def __init__(self, runner: Runner, tokenizer: Any, *, max_length: int, mixes: bool) -> None:
+    def __init__(
+        self, runner: Runner, tokenizer: Any, *, max_length: int, mixes: bool, aligned: bool
+    ) -> None:
         self.mixes = mixes
+        self._aligned = aligned
         self._runner = runner
         self._tokenizer = tokenizer
+        self._known = known_words(tokenizer.get_vocab())
         self._max_length = max_length
 
     def judge(self, pairs: Pairs) -> Judged:
         """P(same) float32[N] of `pairs`."""
-        encodings = self._tokenizer.encode_batch(list(pairs), add_special_tokens=True)
+        read_pairs = [read(one, other, self._known) for one, other in pairs]
+        encodings = self._tokenizer.encode_batch(read_pairs, add_special_tokens=True)
         lengths = [len(encoding.ids) for encoding in encodings]
         fits = tuple(length <= self._max_length for length in lengths)
         same = np.zeros(len(lengths), np.float32)
@@ -44,7 +51,8 @@ class OnnxRuntimeJudge:
             mask, types = np.zeros_like(ids), np.zeros_like(ids)
             for row, index in enumerate(rows):
                 ids[row, : lengths[index]] = encodings[index].ids
-                types[row, : lengths[index]] = encodings[index].type_ids
+                pair = encodings[index]
+                types[row, : lengths[index]] = token_types(pair) if self._aligned else pair.type_ids
                 mask[row, : lengths[index]] = 1
             inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
             same[rows] = _sigmoid(self._runner.run(inputs, "logit"))
@@ -69,7 +77,8 @@ def open_engine(directory: Path, settings: JudgeSettings) -> OnnxRuntimeJudge:
     runner = make_runner(open_one, settings.device)
     # INT8 takes the range of activations from the whole batch.
     mixes = manifest.precision == "int8"
-    return OnnxRuntimeJudge(runner, tokenizer, max_length=max_length, mixes=mixes)
+    aligned = bool(manifest.extra.get("aligned"))
+    return OnnxRuntimeJudge(runner, tokenizer, max_length=max_length, mixes=mixes, aligned=aligned)
 
 
 def _sigmoid(logits: Any) -> Any:

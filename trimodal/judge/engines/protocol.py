@@ -1,6 +1,6 @@
 """Defines the contract of a judge of pairs, and opens one by name.
 
-The service has checked limits and UTF-8, and normalised both texts.
+The service has checked limits and UTF-8; how the texts are read is the engine's.
 """
 
 from __future__ import annotations

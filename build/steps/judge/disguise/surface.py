@@ -179,6 +179,10 @@ def _slip_free() -> frozenset[str]:
     }
 
 
+# Typed without its sign.
+_NEGATION = re.compile("(?:do|does|did|is|are|was|were|has|have|had|could|should|would)nt")
+
+
 def mistype(text: str, rng: random.Random) -> str:
     """One or two slips of the finger in words of four letters or more, never in their first letter."""
     for _ in range(2 if len(text) > 60 and rng.random() < 0.35 else 1):
@@ -193,6 +197,7 @@ def _slip(text: str, rng: random.Random) -> str:
         for match in re.finditer(r"(?<![\w'’.\-/])[A-Za-z][a-z]{3,}(?![\w'’\-/]|\.\w)", text)
         if match[0].lower() in vocabulary()
         and match[0].lower() not in _slip_free()
+        and not _NEGATION.fullmatch(match[0].lower())
         and (match[0].islower() or re.search(r"(?:^|[.?!] )$", text[: match.start()]))
         and not any(start <= match.start() < end for start, end in quoted)
     ]
