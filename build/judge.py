@@ -192,7 +192,7 @@ def arguments() -> argparse.Namespace:
     add("--seed", type=number(0, 2**31 - 1), default=5, help="of data, head and order (5)")
     training = parser.add_argument_group("training")
     add = training.add_argument
-    add("--steps", type=number(1, 1_000_000), default=3000, help="batches (3000)")
+    add("--steps", type=number(1, 1_000_000), default=3400, help="batches (3400)")
     add("--batch", type=number(2, 1024), default=32, help="pairs a batch (32)")
     add("--rate", type=number(1e-7, 1e-2, float), default=1.5e-4, help="highest learning rate (1.5e-4)")
     add("--bfloat16", action="store_true", help="compute in bfloat16: faster where the CPU has instructions")

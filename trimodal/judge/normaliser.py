@@ -20,21 +20,26 @@ _ISE = re.compile(
     r"(e|es|ed|er|ers|ing|able|ations?)"
 )
 # Of what ends a text. Behind a digit or a sign only a question mark goes: 5! is not 5, and `ls .` not `ls`.
-_END = re.compile(r"(?<=[^\W\d_])[?!.…][\s?!.…]*$|\s*\?[\s?!]*$")
+_END, _ASKED = re.compile(r"[?!.…][\s?!.…]*$"), re.compile(r"\s*\?[\s?!]*$")
 _APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ´`", "'"))
 # 2² is not 22, and ½ no 1 2: characters of these kinds stay as they are.
 _RAISED = ("<super>", "<sub>", "<fraction>", "<circle>")
 
 
 def normalise(text: str) -> str:
-    """`text` in lower case and American spelling, without contractions and what ends it, with single blanks.
+    """`text` in lower case and American spelling, contractions and common abbreviations written out.
+
+    Without what ends it, with single blanks and with small numbers in digits.
 
     The result is in NFKC but for raised digits and fractions; normalising it again changes nothing.
     """
     lower = _compatible(_compatible(text).lower())
     plain = lower if lower.isascii() else lower.translate(_APOSTROPHES)
     words = " ".join(_WORD.sub(lambda found: _rewritten(found[0]), plain).split())
-    return _END.sub("", words) or words
+    end = _END.search(words)
+    if end and words[: end.start()][-1:].isalpha():
+        return words[: end.start()]
+    return _ASKED.sub("", words) or words
 
 
 def _compatible(text: str) -> str:

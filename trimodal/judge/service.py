@@ -40,7 +40,7 @@ class JudgeService:
     def open(cls, version: Path, settings: JudgeSettings, metrics: Metrics) -> JudgeService:
         """Opens the artefact that `settings` names and runs it once."""
         engine = open_engine((version / settings.artefact).resolve(), settings)
-        engine.judge([("warm", "warm up"), ("warm up " * 20, "warm up " * 20)])
+        engine.judge([("warm", "warm up"), ("warm up " * 20, "up warm " * 20)])
         return cls(engine, settings, metrics)
 
     def judge(self, requests: Sequence[Questions]) -> list[Probabilities | RequestError]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 from steps.judge.example import Example
-from steps.judge.model import OUTPUT, CrossEncoder, Inputs, encode
+from steps.judge.model import OUTPUT, CrossEncoder, Inputs, as_read, encode
 from steps.onnx.logs import without_advice
 
 from trimodal.errors import ArtefactError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Logits = npt.NDArray[np.float64]
 BATCH = 32
+SURE = 80.0  # a logit whose probability is 1
 COMPARED = 500  # held-out pairs, in both directions, that torch reads as well: it takes its time
 MIN_AGREEMENT = {"fp32": 0.99, "int8": 0.98}
 MAX_LOGIT_ERROR = {"fp32": 1e-3, "int8": math.inf}  # INT8 is judged by the labels that it gives
@@ -121,7 +122,10 @@ class Graph:
 def logits(
     judge: CrossEncoder | Graph, tokenizer: Tokenizer, examples: Sequence[Example]
 ) -> npt.NDArray[np.float64]:
-    """Logits [N, 2] of each pair in both directions; batches hold pairs of like length."""
+    """Logits [N, 2] of each pair in both directions; batches hold pairs of like length.
+
+    Those that are read alike need no model, as in the engine.
+    """
     found = np.empty((len(examples), 2))
     order = sorted(range(len(examples)), key=lambda at: len(examples[at].a) + len(examples[at].b))
     for start in range(0, len(order), BATCH):
@@ -130,6 +134,7 @@ def logits(
         inputs = encode(tokenizer, sides + [(b, a) for a, b in sides], judge.aligned)
         values = judge.run(inputs) if isinstance(judge, Graph) else run_torch(judge, inputs)
         found[rows] = values.reshape(2, -1).T
+    found[[one == other for one, other in as_read(tokenizer, examples)]] = SURE
     return found
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from steps.judge.example import Example, normalised
 
 CROSSED = "crossed"
-LEAST, MOST = 0.55, 0.88  # cosine: nearer ones may well have the same answer
+LEAST, MOST = 0.4, 0.62  # cosine: of nearer ones every tenth had the same answer
 TEXTS = 4  # that are embedded, for each pair that is wanted
 MOST_TEXTS = 4000
 NEAREST = 5

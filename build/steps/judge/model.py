@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -171,6 +171,12 @@ def open_tokenizer(directory: Path, max_length: int) -> Tokenizer:
     return tokenizer
 
 
+def as_read(tokenizer: Tokenizer, pairs: Iterable[Sequence[Any]]) -> list[Texts]:
+    """Both texts of each pair (its first two parts) as the judge reads them."""
+    known = _known(tokenizer)
+    return [read(pair[0], pair[1], known) for pair in pairs]
+
+
 @cache
 def _known(tokenizer: Tokenizer) -> frozenset[str]:
     return known_words(tokenizer.get_vocab())
@@ -178,8 +184,7 @@ def _known(tokenizer: Tokenizer) -> frozenset[str]:
 
 def encode(tokenizer: Tokenizer, pairs: Sequence[Texts], aligned: bool) -> Inputs:
     """The three inputs, int64 [N, T], of pairs of texts as they were asked."""
-    known = _known(tokenizer)
-    found = tokenizer.encode_batch([read(one, other, known) for one, other in pairs])
+    found = tokenizer.encode_batch(as_read(tokenizer, pairs))
     return {
         "input_ids": np.array([each.ids for each in found], np.int64),
         "attention_mask": np.array([each.attention_mask for each in found], np.int64),

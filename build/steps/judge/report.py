@@ -77,8 +77,6 @@ def leave_domains_out(directory: Path, parts: Parts, folds: int, schedule: Sched
 def tell_sealed(out_dir: Path, files: Sequence[Path], max_false_hit: float) -> None:
     """Prints what each built judge lets pass of these pairs, at its calibrated threshold.
 
-    Questions that the normaliser makes equal pass, as in the cache, which asks no judge about them.
-
     Raises:
         ArtefactError: nothing is built there, or no threshold keeps the bound.
     """
@@ -104,8 +102,7 @@ def tell_sealed(out_dir: Path, files: Sequence[Path], max_false_hit: float) -> N
         scores = probabilities(
             logits(Graph(directory / "model.onnx", bool(manifest.extra.get("aligned"))), tokenizer, examples)
         )
-        equal = [normalised(each.a) == normalised(each.b) for each in examples]
-        scored = Scored(examples, np.where(equal, 1.0, scores))
+        scored = Scored(examples, scores)
         print(f"{directory.name}: threshold {threshold:.6f}, {_told(scored)}")
         columns.append(_passed(scored, threshold))
         for each, score in zip(examples, scored.scores, strict=True):

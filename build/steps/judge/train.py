@@ -29,7 +29,7 @@ LONGEST = 64  # tokens of a pair while it trains; few are longer
 class Schedule:
     """What the result depends on, beside data and weights."""
 
-    steps: int = 3000
+    steps: int = 3400
     batch: int = 32
     rate: float = 1.5e-4
     warm_up: float = 0.06

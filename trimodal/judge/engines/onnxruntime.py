@@ -38,13 +38,15 @@ class OnnxRuntimeJudge:
         self._max_length = max_length
 
     def judge(self, pairs: Pairs) -> Judged:
-        """P(same) float32[N] of `pairs`."""
+        """P(same) float32[N] of `pairs`; 1 for those that are read alike, which need no model."""
         read_pairs = [read(one, other, self._known) for one, other in pairs]
         encodings = self._tokenizer.encode_batch(read_pairs, add_special_tokens=True)
         lengths = [len(encoding.ids) for encoding in encodings]
         fits = tuple(length <= self._max_length for length in lengths)
         same = np.zeros(len(lengths), np.float32)
-        reading = [index for index, fit in enumerate(fits) if fit]
+        equal = [one == other for one, other in read_pairs]
+        same[np.array(equal, bool) & np.array(fits, bool)] = 1
+        reading = [index for index, fit in enumerate(fits) if fit and not equal[index]]
         for group in groups([lengths[index] for index in reading]):
             rows = [reading[place] for place in group]
             ids = np.zeros((len(rows), max(lengths[index] for index in rows)), np.int64)
