@@ -98,7 +98,7 @@ def test_the_trained_judge_keeps_apart_what_must_be(tmp_path):
     """Pairs that were found while the cache was made, and must not be shared; and some that should be."""
     built("judge", "onnx-int8")
     code, output = run(
-        "--pairs", bench.PARTS / "behaviour.jsonl", "--accuracy-only", "--json", tmp_path / "f.json"
+        "--pairs", bench.DATA / "behaviour.jsonl", "--accuracy-only", "--json", tmp_path / "f.json"
     )
     judged = json.loads((tmp_path / "f.json").read_text())["sides"]["judge"]
     assert code == 0, output

@@ -42,7 +42,9 @@ from trimodal.manifest import read_manifest
 from trimodal.paths import default_repository
 from trimodal.repository import read_model
 
-PARTS = Path(__file__).with_name("data")
+DATA = Path(__file__).with_name("data")
+PARTS = {"report": ("sealed_1.jsonl", "sealed_2.jsonl"), "tune": ("tune.jsonl",)}
+"""Part → its files: what nothing was chosen on, and a part of what the judge was trained on."""
 GOAL_FALSE, GOAL_HITS = 0.01, 0.50
 """Upper bound of false hits among near-identical pairs, and the rate of hits among rewordings."""
 
@@ -67,8 +69,9 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
     Raises:
         OperatorError: no pairs, an engine that is not built, or no threshold that keeps the bound.
     """
-    path = plan.pairs or PARTS / f"{plan.part}.jsonl"
-    pairs = read_pairs(path)
+    files = [plan.pairs] if plan.pairs else [DATA / name for name in PARTS[plan.part]]
+    pairs = [pair for path in files for pair in read_pairs(path)]
+    named = ", ".join(path.name for path in files)
     judge, directory = _open_judge(plan.artefact)
     checkpoint = read_manifest(directory, task="judge", runtime=None).source_sha256
     calibration = _known(plan.calibration or directory / FILE, checkpoint, plan)
@@ -76,9 +79,9 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
     measured = await asyncio.to_thread(measure_pairs, pairs, _open_embedder(), judge, languages)
     if plan.calibrate:
         try:
-            calibration = calibrate(measured, checkpoint, path.name, languages)
+            calibration = calibrate(measured, checkpoint, named, languages)
         except ValueError as error:
-            raise OperatorError(f"{path}: {error}") from None
+            raise OperatorError(f"{named}: {error}") from None
         _write(plan.calibrate, calibration)
     assert calibration
     threshold = calibration.threshold(plan.max_false_hit)
@@ -86,7 +89,7 @@ async def measure(plan: Plan, console: Console) -> dict[str, Any]:
         "cosine alone": Bar(least_cosine(measured, plan.max_false_hit)),
         "judge": Bar(LEAST_SIMILARITY, threshold, calibration.foreign_threshold),
     }
-    figures = _figures(measured, bars, path.name, checkpoint)
+    figures = _figures(measured, bars, named, checkpoint)
     _print(figures, console)
     _tell(measured, bars["judge"], plan.show, console)
     if not plan.accuracy_only:
