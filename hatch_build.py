@@ -1,7 +1,7 @@
 """Puts what a wheel needs to work by itself into `trimodal/_data`: repository, build scripts, demo samples.
 
 With TRIMODAL_WHEEL_ENGINES=DIR (scripts/wheel) also the built engines `DIR/<model>/<artefact>`, in the
-version folder `<model>/1`. Engines of the checkout itself are never taken: they may be of any size.
+version folder `<model>/1`. Other engines of the checkout are never taken: they may be of any size.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 DATA = "trimodal/_data"
+JUDGE = "judge/1/onnx-int8"  # the one engine that is committed
 # Of build/demo: what the demo and the speech checks read. Checkpoints are for training and stay out.
 DEMO = ("golden.jsonl", "llm/topics.json", "speech/samples/*", "speech/questions/*", "vision/samples/*")
 
@@ -37,14 +38,14 @@ class DataHook(BuildHookInterface[Any]):
 
 
 def data_files(root: Path) -> Iterator[Path]:
-    """Configs and glue of the repository, build scripts, samples of the demo."""
+    """Configs and glue of the repository, the judge, build scripts with their lists, samples of the demo."""
     repository = root / "model_repository"
     for file in files_in(repository):
         _, *inside = file.relative_to(repository).parts
-        if not (len(inside) > 2 and inside[0].isdecimal()):  # model/1/artefact/…
+        if not (len(inside) > 2 and inside[0].isdecimal()) or file.is_relative_to(repository / JUDGE):
             yield file
     for file in files_in(root / "build"):
-        if file.suffix == ".py" and not file.is_relative_to(root / "build" / "demo"):
+        if file.suffix in (".py", ".txt") and not file.is_relative_to(root / "build" / "demo"):
             yield file
     for pattern in DEMO:
         yield from sorted((root / "build" / "demo").glob(pattern))

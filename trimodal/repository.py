@@ -11,13 +11,13 @@ from typing import Any
 from google.protobuf import text_format  # type: ignore[import-untyped]
 from tritonclient.grpc import model_config_pb2
 
-from trimodal.errors import ServerError
-from trimodal.manifest import MANIFEST
+from trimodal.errors import ArtefactError, ServerError, SettingsError
+from trimodal.manifest import MANIFEST, read_manifest
 
 # Parameters by which a Python model names another one that it calls by itself (BLS).
-CALLS = ("recognizer", "embedder", "llm", "speech", "vision")
+CALLS = ("recognizer", "embedder", "judge", "llm", "speech", "vision")
 # … and those that it only calls when another parameter has this value.
-ONLY_WITH = {"embedder": ("cache", "semantic")}
+ONLY_WITH = {"embedder": ("cache", "semantic"), "judge": ("cache", "semantic")}
 # Engines that reserve a KV pool: of a GPU's memory they take nearly all that is free when they open.
 POOLING_ENGINES = ("tensorrt_llm", "tensorrt_llm_pytorch", "vllm")
 GPU_ENGINES = ("tensorrt", *POOLING_ENGINES)
@@ -173,3 +173,56 @@ def loaded_last(models: Mapping[str, Model]) -> list[str]:
     for name in last:  # it grows while it is walked
         last += [caller for caller, model in models.items() if name in model.calls and caller not in last]
     return last
+
+
+@dataclass(frozen=True)
+class Built:
+    """SHA-256 of the checkpoint behind a model, "fake" for a fake, and where its artefacts lie."""
+
+    checkpoint: str
+    directories: tuple[Path, ...] = ()
+
+
+def built_model(caller: Path, model: str, *, parameter: str, task: str) -> Built:
+    """What the model `model` that lies beside the caller's was built from.
+
+    Triton does not tell which profile's config file it read, so all of them are looked at:
+    those whose artefact was built must agree.
+
+    Args:
+        caller: directory of the model that calls it: `args["model_repository"]` of the glue.
+        parameter: of the caller, which named the model.
+
+    Raises:
+        OperatorError: there is no such model, nothing is built for it, or its artefacts have different
+            checkpoints; one sentence with the remedy.
+    """
+    if model not in model_names(caller.parent):
+        raise SettingsError(f"parameter '{parameter}': there is no model '{model}' beside {caller.name}")
+    profiles = [
+        "tensorrt",
+        *sorted(file.stem for file in (caller.parent / model / "configs").glob("*.pbtxt")),
+    ]
+    found: dict[str, dict[Path, None]] = {}
+    missing: ArtefactError | None = None
+    for config in (read_model(caller.parent, model, profile) for profile in profiles):
+        if not config.artefact:
+            found.setdefault(FAKE, {})
+            continue
+        try:
+            directory = (config.version_directory / config.artefact).resolve()
+            manifest = read_manifest(directory, task=task, runtime=None)
+            found.setdefault(manifest.source_sha256, {})[directory] = None
+        except ArtefactError as error:
+            missing = error
+    if len(found) > 1:
+        names = sorted(
+            directory.name for some in found.values() for directory in (some or {Path("engine fake"): None})
+        )
+        raise SettingsError(
+            f"parameter '{parameter}': {', '.join(names)} of {model} have different checkpoints: "
+            "keep the artefacts of one"
+        )
+    for checkpoint, directories in found.items():
+        return Built(checkpoint, tuple(directories))
+    raise missing or SettingsError(f"parameter '{parameter}': model '{model}' has no artefact")

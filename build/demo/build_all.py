@@ -36,10 +36,11 @@ class Build:
     artefacts: tuple[str, ...]
     checkpoint: Path | None
     command: tuple[str, ...]
+    committed: bool = False  # it comes with the repository, where every server looks, too
 
     def is_current(self, engines: Path | None) -> bool:
         """Whether all artefacts are there, open, and come from the checkpoint as it is now."""
-        places = [_place(name, engines) for name in self.artefacts]
+        places = [_place(name, None if self.committed else engines) for name in self.artefacts]
         try:
             manifests = [read_manifest(place, task=self.task, runtime=self.runtime) for place in places]
             if self.task == "vision":
@@ -76,6 +77,10 @@ BUILDS = (
         "sentence embedder, FP32", "embedding", "onnxruntime", ("embedding/1/onnx-fp32",), None,
         ("build/embedding_onnx.py", "--precision", "fp32"),
     ),
+    Build(
+        "judge of the answer cache, INT8", "judge", "onnxruntime", ("judge/1/onnx-int8",), None,
+        ("build/judge.py", "--bfloat16", "--precision", "int8"), committed=True,
+    ),
 )  # fmt: skip
 
 
@@ -86,7 +91,7 @@ def _place(artefact: str, engines: Path | None) -> Path:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build the demo engines that are missing or outdated.")
-    parser.add_argument("--force", action="store_true", help="build all of them again")
+    parser.add_argument("--force", action="store_true", help="build again what is not committed")
     parser.add_argument("--engines", type=Path, metavar="DIR", help="put them there, not into the repository")
     options = parser.parse_args()
     engines: Path | None = options.engines and options.engines.absolute()
@@ -95,7 +100,7 @@ def main() -> int:
     if engines:
         environment[ENGINES_VARIABLE] = str(engines)
     for build in BUILDS:
-        if not options.force and build.is_current(engines):
+        if not (options.force and not build.committed) and build.is_current(engines):
             continue
         print(f"build: {build.what} …", flush=True)
         began = time.monotonic()

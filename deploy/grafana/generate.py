@@ -161,6 +161,32 @@ LLM = (
         },
     ),
     Panel(
+        "Cache: what the audit estimates",
+        "percentunit",
+        {
+            "false hits {{bound}} {{tenant}} {{namespace}}": gauge("trimodal_cache_audit_false_hit_ratio"),
+            "missed {{bound}} {{tenant}} {{namespace}}": gauge("trimodal_cache_audit_missed_hit_ratio"),
+        },
+        text="Wrong ones among semantic hits, and near misses whose answers agreed.",
+    ),
+    Panel(
+        "Cache: score that a semantic hit needs",
+        "none",
+        {"{{tenant}} {{namespace}} {{instance}}": gauge("trimodal_cache_audit_threshold")},
+        text="Above 1: no hit but of the same words.",
+    ),
+    Panel(
+        "Cache: audits",
+        "none",
+        {
+            "{{decision}} {{agreement}}/s": rate(
+                "trimodal_cache_audit_answers_total", by="decision, agreement"
+            ),
+            "dropped: {{reason}}/s": rate("trimodal_cache_audit_dropped_total", by="reason"),
+            "tokens/s": rate("trimodal_cache_audit_tokens_total"),
+        },
+    ),
+    Panel(
         "Speculation",
         "none",
         {
@@ -201,6 +227,7 @@ VISION = (
         {
             "images in a run": mean("trimodal_vision_classify_batch_size"),
             "texts in a run": mean("trimodal_embedding_batch_size"),
+            "pairs in a run of the judge": mean("trimodal_judge_batch_size"),
         },
     ),
     Panel("Bytes of an image to prepared pixels", "s", quantiles("trimodal_vision_decode_seconds")),
@@ -208,19 +235,19 @@ VISION = (
     Panel(
         "Mean time in the server, by step",
         "µs",
-        mean_us("nv_inference_request_duration_us", "vision.*|embedding"),
+        mean_us("nv_inference_request_duration_us", "vision.*|embedding|judge"),
     ),
     Panel(
         "Mean time in queues, by step",
         "µs",
-        mean_us("nv_inference_queue_duration_us", "vision.*|embedding"),
+        mean_us("nv_inference_queue_duration_us", "vision.*|embedding|judge"),
     ),
     Panel(
         "Requests that wait",
         "none",
         {
             "{{model}}": "sum by (model) "
-            f'(nv_inference_pending_request_count{{{HERE}, model=~"vision.*|embedding"}})'
+            f'(nv_inference_pending_request_count{{{HERE}, model=~"vision.*|embedding|judge"}})'
         },
     ),
     Panel(
@@ -228,13 +255,15 @@ VISION = (
         "reqps",
         {
             "{{model}} {{reason}}": rate(
-                "nv_inference_request_failure", 'model=~"vision.*|embedding"', "model, reason"
+                "nv_inference_request_failure", 'model=~"vision.*|embedding|judge"', "model, reason"
             )
         },
         text="BACKEND counts what clients sent wrongly, too.",
     ),
     Panel("Texts embedded", "none", {"{{outcome}}/s": rate("trimodal_embedding_texts_total", by="outcome")}),
     Panel("One run of the embedder", "s", quantiles("trimodal_embedding_seconds")),
+    Panel("Pairs judged", "none", {"{{outcome}}/s": rate("trimodal_judge_pairs_total", by="outcome")}),
+    Panel("One run of the judge", "s", quantiles("trimodal_judge_seconds")),
 )
 SPEECH = (
     Panel(

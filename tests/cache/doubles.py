@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from trimodal.cache.answers import AnswerCache
+from trimodal.cache.calibration import Calibration
 from trimodal.cache.keys import question
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.options import CacheOptions
@@ -85,16 +86,31 @@ class ScriptedStore:
         self.closed.set()
 
 
-class ScriptedGuard:
-    """Refuses with `reason`; keeps what it was asked."""
+class ScriptedJudge:
+    """Gives `scores` in turn, the last one again and again; keeps what it was asked, call by call."""
 
-    def __init__(self, reason: str = "") -> None:
-        self.reason = reason
-        self.asked: list[tuple[str, str]] = []
+    checkpoint = "fake"
 
-    def judge(self, asked: str, stored: str, similarity: float = 0.0) -> str:
-        self.asked.append((asked, stored))
-        return self.reason
+    def __init__(self, *scores: float) -> None:
+        self._scores = list(scores or (1.0,))
+        self.asked: list[list[tuple[str, str]]] = []
+
+    def same(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        self.asked.append(list(pairs))
+        return [self._scores.pop(0) if len(self._scores) > 1 else self._scores[0] for _ in pairs]
+
+
+def calibration(**changes: object) -> Calibration:
+    """Of a fake judge: 1 % of false hits from 0.9 on, half a percent from 0.99 on."""
+    points = [
+        {"threshold": threshold, "hit_rate": 0.5, "false_hits": 1, "false_hit_upper": upper}
+        for threshold, upper in ((0.5, 0.05), (0.9, 0.01), (0.99, 0.005))
+    ]
+    values = {
+        "checkpoint_sha256": "fake", "pairs": "p.jsonl", "paraphrases": 9, "hard_negatives": 9,
+        "curve": points,
+    }  # fmt: skip
+    return Calibration.model_validate({**values, **changes})
 
 
 def fails(*calls: str) -> Callable[[str], None]:
@@ -128,19 +144,21 @@ class Rig:
     """Everything of one cache; `keep` returns when its answer is stored."""
 
     def __init__(
-        self, mode="semantic", *, embedder=None, guard=None, threshold=0.9, default_guard=False, **options
+        self, mode="semantic", *, embedder=None, judge=None, thresholds=None, calibrated=None, **options
     ):
         self.store, self.metrics = ScriptedStore(), MemoryMetrics()
-        self.guard = guard or ScriptedGuard()
+        self.judge = judge or ScriptedJudge()
         self.embedder = embedder or FakeEmbedder(4096)
-        budgets = {"budget_s": LONG, "embedding_budget_s": LONG, "ttls": {"default": 900.0, "live": 1.0}}
+        budgets = {"budget_s": LONG, "embedding_budget_s": LONG, "judge_budget_s": LONG}
+        options = {**budgets, "ttls": {"default": 900.0, "live": 1.0}, **options}
         self.cache = AnswerCache(
-            CacheOptions(mode, "unused", **{**budgets, **options}),
+            CacheOptions(mode, "unused", **options),
             self.embedder,
             CacheMetrics(self.metrics, "llm"),
+            judge=self.judge,
+            calibration=calibrated or calibration(),
+            thresholds=thresholds,
             store=self.store,
-            guard=None if default_guard else self.guard,
-            threshold=threshold,
         )
 
     def keep(self, question, answer="An anonymous function.", finish_reason="stop", tokens=5):

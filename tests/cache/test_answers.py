@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cache.doubles import PARAPHRASE, FakeEmbedder, ScriptedGuard, ask, fails
+from tests.cache.doubles import FakeEmbedder, ask, fails
 from trimodal.cache.bounded_calls import CircuitBreaker
 from trimodal.cache.values import Entry
 from trimodal.errors import InvalidArgument
@@ -245,13 +245,3 @@ class TestBypass:
         one = rig(embedder=Refusing())
         assert [one.cache.lookup(ask("\u2060")).semantic() for _ in range(9)] == [None] * 9
         assert one.count("lookups_total", layer="semantic", outcome="miss") == 9
-
-    def test_a_guard_that_breaks_is_a_bypass(self, rig):
-        class Broken(ScriptedGuard):
-            def judge(self, asked, stored, similarity):
-                raise KeyError(asked)
-
-        one = rig(guard=Broken())
-        one.keep(ask())
-        assert one.cache.lookup(ask(PARAPHRASE)).semantic() is None
-        assert one.count("bypassed_total", reason="error") == 1

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from trimodal.cache.calibration import SHIPPED, Calibration
+from trimodal.cache.calibration import Calibration
 from trimodal.errors import SettingsError
 
 POINTS = [
@@ -49,8 +49,8 @@ def test_a_bound_that_cannot_be_kept_is_told_with_the_least_one(tmp_path):
 def test_another_checkpoint_is_refused_with_the_command(tmp_path):
     with pytest.raises(SettingsError, match="trimodal bench cache .*--calibrate"):
         Calibration.read(write(tmp_path / "c.json"), "beef")
-    with pytest.raises(SettingsError, match="served is fake"):
-        Calibration.read(SHIPPED, "fake")
+    with pytest.raises(SettingsError, match="the judge's checkpoint c0ffee, served is fake"):
+        Calibration.read(write(tmp_path / "c.json"), "fake")
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,8 @@ def test_another_checkpoint_is_refused_with_the_command(tmp_path):
         {"curve": [{"threshold": "high"}]},
         {"paraphrases": 0},
         {"extra": 1},
+        {"languages": []},
+        {"foreign_threshold": 2},
         {"curve": [{"threshold": float("nan"), "hit_rate": 1, "false_hits": 0, "false_hit_upper": 0}]},
     ],
 )
@@ -81,10 +83,8 @@ def test_a_missing_one_says_how_to_make_one(tmp_path):
         Calibration.read(tmp_path / "none.json", "c0ffee")
 
 
-def test_the_shipped_one_keeps_one_percent():
-    shipped = Calibration.read(SHIPPED, json.loads(SHIPPED.read_text())["checkpoint_sha256"])
-    threshold = shipped.threshold(0.01)
-    assert 0.4 < threshold < 0.9
-    thresholds = [point.threshold for point in shipped.curve]
-    assert thresholds == sorted(thresholds)
-    assert shipped.hard_negatives >= 373
+def test_languages_are_english_unless_it_says_otherwise(tmp_path):
+    assert Calibration.read(write(tmp_path / "c.json"), "c0ffee").languages == ("en",)
+    other = write(tmp_path / "d.json", languages=["de", "en"], foreign_threshold=0.95)
+    found = Calibration.read(other, "c0ffee")
+    assert (found.languages, found.foreign_threshold) == (("de", "en"), 0.95)

@@ -1,6 +1,6 @@
 """Hostile questions through the whole cache on the embedded store: each is answered from its own place.
 
-The guard accepts all, and the embedder finds every text like every other: what keeps places apart is
+The judge accepts all, and the embedder finds every text like every other: what keeps places apart is
 the keys and the store alone.
 """
 
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.cache.doubles import LONG, ScriptedGuard, ask
+from tests.cache.doubles import LONG, ScriptedJudge, ask, calibration
 from trimodal.cache.answers import AnswerCache
 from trimodal.cache.metrics import STORED, CacheMetrics
 from trimodal.cache.options import CacheOptions
@@ -48,12 +48,12 @@ class Opened:
         self.metrics = MemoryMetrics()
         self.store = open_store(str(path / "answers.sqlite"), Limits(max_entries=100_000, timeout_s=LONG))
         self.cache = AnswerCache(
-            CacheOptions("semantic", "", budget_s=LONG, embedding_budget_s=LONG),
+            CacheOptions("semantic", "", budget_s=LONG, embedding_budget_s=LONG, judge_budget_s=LONG),
             Alike(),
             CacheMetrics(self.metrics, "llm"),
             store=self.store,
-            guard=ScriptedGuard(),
-            threshold=0.0,
+            judge=ScriptedJudge(),
+            calibration=calibration(),
         )
         self.kept = 0
 

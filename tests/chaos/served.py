@@ -249,6 +249,7 @@ def _fakes(directory: Path) -> dict[str, dict[str, str]]:
     return {
         "llm": LLM,
         "embedding": {"engine": "fake"},
+        "judge": {"engine": "fake"},
         "speech": {"vad": "energy"},
         "speech_recognize": {"engine": "fake"},
         "vision": artefact,

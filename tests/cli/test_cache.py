@@ -10,6 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.cache.doubles import ask
+from tests.top.test_audits import page
+from trimodal.cache.audit.disagreements import digest
 from trimodal.cache.options import default_store
 from trimodal.cache.stores.base import Limits, open_store
 from trimodal.cache.values import Entry
@@ -18,6 +20,12 @@ from trimodal.cli.app import app
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["cache", *arguments])
+
+
+@pytest.fixture(autouse=True)
+def _no_server(monkeypatch):
+    """One that runs on this machine is none of these tests' business."""
+    monkeypatch.setenv("TRIMODAL_METRICS_URL", "127.0.0.1:9")
 
 
 @pytest.fixture
@@ -52,7 +60,7 @@ def test_a_fresh_machine_has_nothing_stored_yet(monkeypatch, tmp_path):
     result = run("stats")
     assert (result.exit_code, result.stdout) == (0, f"nothing stored yet: {path}\n")
     told = json.loads(run("stats", "--json").stdout)
-    assert told == {"store": str(path), "entries": 0, "bytes": 0, "tenants": 0}
+    assert told == {"store": str(path), "entries": 0, "bytes": 0, "tenants": 0, "audit": []}
     assert not path.exists()
 
 
@@ -149,3 +157,31 @@ def test_an_unknown_kind_of_store_is_one_sentence():
     assert result.exit_code == 1
     assert result.output.startswith("trimodal: cache_store 'mysql:…': a file's path or a URL of memory, ")
     assert "hunter2" not in result.output
+
+
+class TestAudit:
+    @pytest.fixture(autouse=True)
+    def _served(self, monkeypatch):
+        found = page()
+        monkeypatch.setattr("trimodal.top.page.fetch", lambda url, timeout: found)
+
+    def test_stats_show_it_by_tenant_and_namespace(self, store):
+        lines = run("stats").stdout.splitlines()
+        assert len(lines) == 3
+        assert [line.split(":")[0] for line in lines[1:]] == sorted(
+            f"tenant {name}, default" for name in ("none", digest("acme"))
+        )
+
+    def test_a_tenant_is_found_by_its_name(self, store):
+        for tenant, named in (("acme", digest("acme")), ("", "none")):
+            (line,) = run("stats", "--tenant", tenant).stdout.splitlines()[1:]
+            assert line.startswith(f"tenant {named}, default: a score of 0.9000 is a hit")
+
+    def test_json_has_it_too(self, store):
+        told = json.loads(run("stats", "--json", "--tenant", "acme").stdout)["audit"]
+        assert [(one["tenant"], one["hits"]) for one in told] == [(digest("acme"), {"agreed": 700})]
+
+    def test_an_address_that_is_none_is_said(self, store):
+        result = run("stats", "--metrics", "http://:0")
+        assert result.exit_code == 1
+        assert "no address" in result.output

@@ -31,6 +31,7 @@ def changes(directory: Path) -> Changes:
     return {
         "llm": LLM,
         "embedding": {"engine": "fake"},
+        "judge": {"engine": "fake"},
         "speech": {"vad": "energy"},
         "speech_recognize": {"engine": "fake"},
         **vision(directory),

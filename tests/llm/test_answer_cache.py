@@ -1,16 +1,32 @@
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from tests.cache.doubles import calibration
 from trimodal.cache.answers import AnswerCache
 from trimodal.cache.options import CacheOptions, default_store
 from trimodal.cache.protocol import NoAnswers
+from trimodal.cache.values import Place
+from trimodal.errors import OperatorError
 from trimodal.llm import answer_cache
-from trimodal.llm.answer_cache import cache_options, engine_fingerprint, model_fingerprint, open_answers
+from trimodal.llm.answer_cache import (
+    cache_options,
+    engine_fingerprint,
+    model_fingerprint,
+    open_answers,
+    open_audits,
+)
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import MANIFEST
 from trimodal.metrics import MemoryMetrics
+from trimodal.repository import FAKE, Built
+
+FAKE_MODEL = """name: "{}" backend: "python"
+parameters {{ key: "engine" value {{ string_value: "fake" }} }}
+parameters {{ key: "artefact" value {{ string_value: "none" }} }}
+"""
 
 
 def settings(cache: str) -> LlmSettings:
@@ -35,10 +51,33 @@ def test_another_embedding_model_finds_nothing_of_the_first(
     prints = []
     for checkpoint in ("a" * 64, "b" * 64):
         monkeypatch.setattr(answer_cache, "embedder_checkpoint", lambda llm, model, found=checkpoint: found)
-        monkeypatch.setattr(answer_cache, "AnswerCache", lambda *parts: SimpleNamespace())
+        monkeypatch.setattr(answer_cache, "built_judge", lambda llm, model: Built(FAKE))
+        monkeypatch.setattr(answer_cache, "AnswerCache", lambda *parts, **more: SimpleNamespace())
         prints.append(open_answers(settings("semantic"), None, MemoryMetrics(), tmp_path)[1])
     assert len({*prints, model_fingerprint(settings("semantic"))}) == 3
     assert {len(one) for one in prints} == {16}
+
+
+def test_the_semantic_layer_is_opened_with_the_calibration_that_is_named(tmp_path: Path) -> None:
+    for name in ("embedding", "judge"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.pbtxt").write_text(FAKE_MODEL.format(name))
+    named = settings("semantic").model_copy(
+        update={"cache_calibration": "own.json", "version_directory": tmp_path / "llm" / "1"}
+    )
+    (tmp_path / "llm" / "1").mkdir(parents=True)
+    llm = tmp_path / "llm"
+    with pytest.raises(OperatorError, match=r"llm/own.json: no calibration of the cache"):
+        open_answers(named, None, MemoryMetrics(), llm)
+    (llm / "own.json").write_text(calibration(checkpoint_sha256="another").model_dump_json())
+    with pytest.raises(OperatorError, match="the judge's checkpoint another, served is fake"):
+        open_answers(named, None, MemoryMetrics(), llm)
+    (llm / "own.json").write_text(calibration().model_dump_json())
+    answers, fingerprint = open_answers(named, None, MemoryMetrics(), llm)
+    assert isinstance(answers, AnswerCache)
+    assert answers.embeds
+    assert fingerprint != model_fingerprint(named)
+    answers.close()
 
 
 def test_settings_become_seconds_and_values():
@@ -47,23 +86,22 @@ def test_settings_become_seconds_and_values():
         cache_store="redis://127.0.0.1:6379/0",
         cache_budget_ms=15,
         cache_embedding_budget_ms=40,
+        cache_judge_budget_ms=30,
         cache_ttl_s="faq=60 live=5",
         cache_max_entries=7,
         cache_max_answer_bytes=8,
         cache_max_false_hit=0.02,
-        cache_calibration="ours.json",
-        version_directory=Path("llm/1"),
     )
     assert cache_options(settings, "llm") == CacheOptions(
         "semantic",
         "redis://127.0.0.1:6379/0",
         0.015,
         0.04,
+        0.03,
         {"faq": 60.0, "live": 5.0},
         7,
         8,
         0.02,
-        Path("llm/ours.json"),
     )
 
 
@@ -72,6 +110,16 @@ def test_without_a_store_answers_lie_in_the_users_cache(monkeypatch, tmp_path):
     options = cache_options(LlmSettings(cache="exact"), "chat")
     assert options.store == str(tmp_path / "answers" / "chat.sqlite") == str(default_store("chat"))
     assert not (tmp_path / "answers").exists()
+
+
+def test_the_audit_begins_at_the_calibrated_threshold_unless_it_is_off(tmp_path):
+    changes = {"cache": "semantic", "cache_audit_file": "pairs", "version_directory": tmp_path / "llm" / "1"}
+    embed, same = (lambda text: np.zeros(1, np.float32)), (lambda pairs: [0.0])
+    audits = open_audits(LlmSettings(**changes), MemoryMetrics(), "llm", 0.93, embed, same)
+    assert audits
+    assert (audits.share, audits.threshold(Place("", "acme", "default", ""))) == (0.02, 0.93)
+    assert audits._file._folder == tmp_path / "llm" / "pairs"
+    assert open_audits(LlmSettings(cache_audit=0), MemoryMetrics(), "llm", 0.93, embed, same) is None
 
 
 class TestFingerprint:

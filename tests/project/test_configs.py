@@ -13,6 +13,7 @@ from tritonclient.grpc import model_config_pb2
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.errors import SettingsError
+from trimodal.judge.settings import JudgeSettings
 from trimodal.llm.settings import LlmSettings
 from trimodal.settings import Settings, parse_parameters
 from trimodal.speech.settings import RecogniseSettings, SpeechSettings
@@ -22,6 +23,7 @@ REPOSITORY = Path(__file__).parents[2] / "model_repository"
 SETTINGS: dict[str, type[Settings]] = {
     "assistant": AssistantSettings,
     "embedding": EmbeddingSettings,
+    "judge": JudgeSettings,
     "llm": LlmSettings,
     "speech": SpeechSettings,
     "speech_recognize": RecogniseSettings,

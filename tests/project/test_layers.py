@@ -20,6 +20,7 @@ LAYERS = (
     ("assistant", "doctor", "gateway", "top"),
     ("llm", "server", "regress"),
     ("cache", "speech", "vision", "embedding", "client"),
+    ("judge",),
     ("runtimes", "repository"),
     ("audio", "triton", "manifest", "settings", "build_support", "trace"),
     ("errors", "logs", "metrics", "paths"),

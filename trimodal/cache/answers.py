@@ -8,12 +8,17 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from trimodal.cache.bounded_calls import Bypassed, DaemonThreads, Guarded, TimedCalls
+from trimodal.cache.calibration import Calibration
 from trimodal.cache.embedder import Embedder
+from trimodal.cache.judge import Judge
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.options import CacheOptions
+from trimodal.cache.protocol import Audits
+from trimodal.cache.semantic.decision import Decider, Decision
+from trimodal.cache.semantic.thresholds import ConstantThreshold, Thresholds
 from trimodal.cache.stores.base import Limits, Store, open_store
 from trimodal.cache.values import Entry, Hit, Question
 from trimodal.cache.vectors import QuestionVectors
@@ -21,33 +26,27 @@ from trimodal.cache.write_behind import DIGEST, WriteBehind
 from trimodal.errors import InvalidArgument, SettingsError
 
 CANDIDATES = 4
-"""Nearest answers that the guard looks at."""
+"""Nearest answers that are asked of the store: some may be too long, or cut."""
 MAX_CHARACTERS = 2_000
 """A longer question has no semantic layer: an embedding of its beginning says too little of it."""
 _THREADS = 8
-_EMBEDDING = _THREADS - 2
-"""Threads that may call the embedding model at once. Were all stuck in it, the exact layer would stop too."""
+_CALLERS = _THREADS - 2
+"""Threads that may call one model at once. Were all stuck in it, the exact layer would stop too."""
 _MAX_LOOKUPS = 64
 """More at once are not looked up: they would wait for a thread longer than the engine might take."""
-
-
-class Judge(Protocol):
-    """Decides whether two near questions may have the same answer; see `trimodal.cache.guard.guard`."""
-
-    def judge(self, asked: str, stored: str, similarity: float) -> str:
-        """The reason against it; "" when there is none."""
 
 
 class AnswerCache:
     """Both layers over one store. Its methods are called from several threads at once.
 
     Args:
-        embedder: of the semantic layer; None with mode "exact".
+        embedder, judge, calibration: of the semantic layer; None with mode "exact".
+        thresholds: others than the one that the calibration has for `max_false_hit`.
         store: another one than `options.store` names.
-        guard, threshold: others than the calibrated ones.
+        audits: of the semantic layer, closed with the cache; None: nothing is audited.
 
     Raises:
-        OperatorError: the store cannot be used, or no threshold keeps `max_false_hit` with this embedder.
+        OperatorError: the store cannot be used, or no threshold keeps `max_false_hit` with this judge.
     """
 
     def __init__(
@@ -56,23 +55,31 @@ class AnswerCache:
         embedder: Embedder | None,
         metrics: CacheMetrics,
         *,
+        judge: Judge | None = None,
+        calibration: Calibration | None = None,
+        thresholds: Thresholds | None = None,
         store: Store | None = None,
-        guard: Judge | None = None,
-        threshold: float | None = None,
+        audits: Audits | None = None,
     ) -> None:
-        self._options, self.metrics = options, metrics
+        self._options, self.metrics, self.audits = options, metrics, audits
         self.threads = DaemonThreads(_THREADS, "llm-lookup", _MAX_LOOKUPS)
         self._vectors: QuestionVectors | None = None
-        self._guard, self._threshold = guard, 1.0 if threshold is None else threshold
+        self._decider: Decider | None = None
         if options.mode == "semantic":
-            if embedder is None:
+            if embedder is None or judge is None or calibration is None:
                 raise SettingsError(
-                    "cache 'semantic' needs a model that embeds questions: parameter 'embedder'"
+                    "cache 'semantic' needs a model that embeds questions and one that judges them: "
+                    "parameters 'embedder' and 'judge'"
                 )
-            self._vectors = QuestionVectors(embedder, self.threads, _EMBEDDING, options.embedding_budget_s)
-            self._guard = guard or _guard(options.max_false_hit, embedder.checkpoint)
-            if threshold is None:
-                self._threshold = _threshold(options, embedder.checkpoint)
+            self._vectors = QuestionVectors(embedder, self.threads, _CALLERS, options.embedding_budget_s)
+            self._decider = Decider(
+                judge,
+                calibration,
+                thresholds or ConstantThreshold(calibration.threshold(options.max_false_hit)),
+                metrics,
+                callers=_CALLERS,
+                budget_s=options.judge_budget_s,
+            )
         limits = Limits(options.max_entries, options.budget_s)
         self._store = open_store(options.store, limits) if store is None else store
         self._at_store = Guarded("the cache's store", _THREADS)
@@ -85,8 +92,9 @@ class AnswerCache:
 
     def lookup(self, question: Question) -> AnswerLookup:
         """A lookup that waits for its thread from now on."""
-        # As long as the lookup itself may take: the store, the embedding, and the store again.
-        patience_s = 2 * self._options.budget_s + self._options.embedding_budget_s
+        # As long as the lookup itself may take: the store, the embedding, the store again, and the judge.
+        options = self._options
+        patience_s = 2 * options.budget_s + options.embedding_budget_s + options.judge_budget_s
         return AnswerLookup(self, question, patience_s)
 
     def submit(self, job: Callable[..., None], *args: Any) -> bool:
@@ -116,6 +124,8 @@ class AnswerCache:
     def close(self, timeout: float = 2.0) -> None:
         """Writes what waits and lets go of the store; what hangs is left behind after `timeout` seconds."""
         self._writer.close(timeout)
+        if self.audits:
+            self.audits.close(timeout)
         self.threads.close(timeout)
 
     def find_exact(self, question: Question, calls: TimedCalls) -> Hit | None:
@@ -129,9 +139,10 @@ class AnswerCache:
         entry = calls.call(self._at_store, look, self._options.budget_s)
         return Hit(entry, "exact") if entry else None
 
-    def find_semantic(self, question: Question, calls: TimedCalls) -> Hit | None:
-        """The answer to a question that means the same. Raises Bypassed."""
+    def find_semantic(self, question: Question, calls: TimedCalls) -> Decision | None:
+        """What was decided on the nearest answers; None: none is near. Raises Bypassed."""
         assert self._vectors
+        assert self._decider
         if len(question.text) > MAX_CHARACTERS:
             self.metrics.refused("length")
             return None
@@ -146,17 +157,8 @@ class AnswerCache:
             lambda: self._store.nearest(question.place, vector, CANDIDATES),
             self._options.budget_s,
         )
-        for similarity, entry in near:
-            if not similarity >= self._threshold:
-                self.metrics.refused("threshold")
-            elif _usable(entry, question):
-                if not (reason := self._judge(question.text, entry.text, similarity)):
-                    return Hit(entry, "semantic", min(1.0, float(similarity)))
-                self.metrics.refused(reason)
-        return None
-
-    def _judge(self, asked: str, stored: str, similarity: float) -> str:
-        return "" if asked == stored or self._guard is None else self._guard.judge(asked, stored, similarity)
+        usable = [(similarity, entry) for similarity, entry in near if _usable(entry, question)]
+        return self._decider.decide(question, usable, calls)
 
 
 class AnswerLookup:
@@ -167,6 +169,8 @@ class AnswerLookup:
         self._calls = TimedCalls(patience_s)
         self._layer = ""
         self._began = 0.0
+        self.decision: Decision | None = None
+        """Of the semantic layer, once it was asked: for who watches how often it is right."""
 
     @property
     def until(self) -> float:
@@ -184,7 +188,11 @@ class AnswerLookup:
 
     def semantic(self) -> Hit | None:
         """The answer to a question that means the same."""
-        return self._timed("semantic", self._cache.find_semantic) if self._cache.embeds else None
+        return self._timed("semantic", self._decide) if self._cache.embeds else None
+
+    def _decide(self, question: Question, calls: TimedCalls) -> Hit | None:
+        self.decision = made = self._cache.find_semantic(question, calls)
+        return Hit(made.entry, "semantic", made.similarity) if made and made.hit else None
 
     def give_up(self, now: float) -> bool:
         """Gives up a step that has had its time; True once."""
@@ -232,17 +240,3 @@ def _answers(entry: Entry, question: Question) -> bool:
 
 def _usable(entry: Entry, question: Question) -> bool:
     return entry.expires_at > time.time() and entry.fits(question.max_tokens)
-
-
-def _guard(max_false_hit: float, checkpoint: str) -> Judge:
-    from trimodal.cache.guard.guard import Guard
-
-    guard = Guard(max_false_hit, checkpoint)
-    guard.judge("What is a lexicon?", "What is a dictionary?")  # Loads them now: no request waits for it.
-    return guard
-
-
-def _threshold(options: CacheOptions, checkpoint: str) -> float:
-    from trimodal.cache.calibration import SHIPPED, Calibration
-
-    return Calibration.read(options.calibration or SHIPPED, checkpoint).threshold(options.max_false_hit)

@@ -1,6 +1,7 @@
-"""Reads the cosine threshold that keeps a bound on wrong answers, as `trimodal bench cache` calibrated it.
+"""Reads how sure the judge must be to keep a bound on wrong answers, as it was calibrated.
 
-A table is for one checkpoint of the embedding model, and counts what passes threshold and guard together.
+A table is for one checkpoint of the judge. It lies beside the judge's model; `trimodal bench cache` makes one
+from an operator's own pairs.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from trimodal.errors import SettingsError
 
-SHIPPED = Path(__file__).with_name("calibration.json")
-"""Made with the project's own pairs and all-MiniLM-L6-v2."""
+FILE = "calibration.json"
 COMMAND = "trimodal bench cache --accuracy-only --pairs FILE --calibrate FILE.json"
 
 
@@ -23,18 +23,20 @@ class Point(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    threshold: float = Field(ge=-1, le=1, description="cosine that a pair must reach")
-    hit_rate: float = Field(ge=0, le=1, description="of paraphrases")
+    threshold: float = Field(ge=0, le=1, description="P(same) that a pair must reach, in both directions")
+    hit_rate: float = Field(ge=0, le=1, description="of rewordings")
     false_hits: int = Field(ge=0, description="of near-identical questions with another answer")
     false_hit_upper: float = Field(ge=0, le=1, description="upper bound of their share")
 
 
 class Calibration(BaseModel):
-    """Curve of one checkpoint on one set of pairs; its thresholds rise."""
+    """Curve of one judge on one set of pairs; its thresholds rise."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    checkpoint_sha256: str = Field(min_length=1, description="of the embedding model's checkpoint")
+    checkpoint_sha256: str = Field(min_length=1, description="of the judge: `source_sha256` of its manifest")
+    languages: tuple[str, ...] = Field(("en",), min_length=1, description='that it was trained for; "*": all')
+    foreign_threshold: float = Field(0.999, ge=0, le=1, description="for questions in other languages")
     pairs: str = Field(description="file that the curve was measured on")
     paraphrases: int = Field(ge=1)
     hard_negatives: int = Field(ge=1)
@@ -45,7 +47,7 @@ class Calibration(BaseModel):
         """Reads a file.
 
         Args:
-            checkpoint: SHA-256 of the embedding model's checkpoint; see `Embedder.checkpoint`.
+            checkpoint: SHA-256 of the judge's checkpoint; see `Judge.checkpoint`.
 
         Raises:
             SettingsError: there is none, it is damaged, or it is for another checkpoint.
@@ -59,13 +61,13 @@ class Calibration(BaseModel):
             ) from None
         if found.checkpoint_sha256 != checkpoint:
             raise SettingsError(
-                f"{path} calibrates the cache for the embedding checkpoint {found.checkpoint_sha256[:12]}, "
+                f"{path} calibrates the cache for the judge's checkpoint {found.checkpoint_sha256[:12]}, "
                 f"served is {checkpoint[:12]}: calibrate with: {COMMAND}"
             )
         return found
 
     def threshold(self, max_false_hit: float) -> float:
-        """Returns the lowest cosine from which on the bound on false hits is at most `max_false_hit`.
+        """Returns the lowest P(same) from which on the bound on false hits is at most `max_false_hit`.
 
         Raises:
             SettingsError: there is none; the sentence has the least bound that can be had.
@@ -78,3 +80,13 @@ class Calibration(BaseModel):
             f"cache_max_false_hit {max_false_hit:g}: no threshold keeps it; the least bound on {self.pairs} "
             f"({self.hard_negatives} near-identical pairs) is {least:.4f}, more pairs can show a lower one"
         )
+
+
+OF_FAKE = Calibration(
+    checkpoint_sha256="fake",
+    pairs="none: a fake has not been measured",
+    paraphrases=1,
+    hard_negatives=1,
+    curve=(Point(threshold=0.8, hit_rate=0, false_hits=0, false_hit_upper=0),),
+)
+"""Of the fake judge: four words of five in common."""

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from trimodal.cache.values import Vector
-from trimodal.errors import ArtefactError, InternalError, RequestError, SettingsError
-from trimodal.manifest import read_manifest
+from trimodal.errors import InternalError, RequestError
+from trimodal.repository import built_model
 from trimodal.triton.calls import infer
 
 
@@ -43,41 +43,10 @@ class TritonEmbedder:
 def embedder_checkpoint(llm: Path, model: str) -> str:
     """SHA-256 of the checkpoint behind the model `model` that lies beside the llm's; "fake" for a fake.
 
-    Triton does not tell which profile's config file it read, so all of them are looked at:
-    those whose artefact was built must agree.
-
-    Args:
-        llm: directory of the llm model: `args["model_repository"]` of the glue.
-
     Raises:
-        OperatorError: there is no such model, nothing is built for it, or its artefacts have different
-            checkpoints; one sentence with the remedy.
+        OperatorError: see `built_model`.
     """
-    from trimodal.repository import model_names, read_model
-
-    if model not in model_names(llm.parent):
-        raise SettingsError(f"parameter 'embedder': there is no model '{model}' beside {llm.name}")
-    profiles = ["tensorrt", *sorted(file.stem for file in (llm.parent / model / "configs").glob("*.pbtxt"))]
-    found: dict[str, str] = {}
-    missing: ArtefactError | None = None
-    for config in (read_model(llm.parent, model, profile) for profile in profiles):
-        if not config.artefact:
-            found["fake"] = "engine fake"
-            continue
-        try:
-            directory = (config.version_directory / config.artefact).resolve()
-            manifest = read_manifest(directory, task="embedding", runtime=None)
-            found[manifest.source_sha256] = config.artefact
-        except ArtefactError as error:
-            missing = error
-    if len(found) > 1:
-        raise SettingsError(
-            f"cache 'semantic': {', '.join(sorted(found.values()))} of {model} have different checkpoints: "
-            "keep the artefacts of one"
-        )
-    if not found:
-        raise missing or SettingsError(f"parameter 'embedder': model '{model}' has no artefact")
-    return next(iter(found))
+    return built_model(llm, model, parameter="embedder", task="embedding").checkpoint
 
 
 class Embedder(Protocol):
@@ -85,7 +54,7 @@ class Embedder(Protocol):
 
     @property
     def checkpoint(self) -> str:
-        """SHA-256 of the embedding model's checkpoint: thresholds are calibrated for one."""
+        """SHA-256 of the embedding model's checkpoint: vectors of two are never compared."""
 
     def embed(self, text: str) -> Vector:
         """float32[d] of unit length. Raises RequestError or any other exception when there is none."""

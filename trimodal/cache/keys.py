@@ -63,7 +63,7 @@ def question(
     shape = b"verbatim" if verbatim else b"normalised"
     scope = hashlib.sha256(join((*names, context, sampling, pack(*stops), shape))).hexdigest()
     place = Place(fingerprint, tenant, namespace, scope)
-    return Question(place, text if verbatim else normalised(text), max_tokens)
+    return Question(place, text if verbatim else normalised(text), max_tokens, temperature > 0)
 
 
 def normalised(text: str) -> str:

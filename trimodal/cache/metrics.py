@@ -9,10 +9,7 @@ from trimodal.metrics import Metric, Metrics
 
 LAYERS, OUTCOMES = ("exact", "semantic"), ("hit", "miss", "bypass")
 BYPASSED = ("timeout", "error", "open", "busy")
-REFUSED = (
-    "threshold", "length", "number", "unit", "date", "name", "negation", "antonym", "roles", "subject",
-    "other",
-)  # fmt: skip
+REFUSED = ("threshold", "case", "judge", "language", "length")
 STORED = ("kept", "skipped", "dropped", "failed")
 _SECONDS = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 _P = "trimodal_cache"
@@ -55,8 +52,12 @@ class CacheMetrics:
         self._bypassed[reason].increment(1)
 
     def refused(self, reason: str) -> None:
-        """Counts a similar answer that was not taken; an unknown reason counts as `other`."""
-        self._refused.get(reason, self._refused["other"]).increment(1)
+        """Counts a near answer that was not taken.
+
+        Reasons: threshold (too far), case (only case or line ends differ, and say something), judge, language
+        (sure enough, but not for a language that the judge was not trained for), length (of the question).
+        """
+        self._refused[reason].increment(1)
 
     def stored(self, outcome: str) -> None:
         """Counts an answer to be kept: kept, skipped (not storable), dropped (too many wait), failed."""

@@ -22,22 +22,22 @@ class CacheOptions:
         store: a file's path or a URL, see `open_store`.
         budget_s: how long a request waits for the store, seconds; then it goes past it.
         embedding_budget_s: how long it waits for its embedding, before the store is asked for what is near.
+        judge_budget_s: how long it then waits for the judge.
         ttls: namespace → seconds that its answers live; the first is that of requests which name none.
         max_entries: answers in the store; the least recently used go first.
         max_answer_bytes: a longer answer, in UTF-8, is not kept.
         max_false_hit: upper bound of wrong answers among near-identical questions, 0 to 1.
-        calibration: file that the threshold is read from; None: the package's.
     """
 
     mode: Literal["off", "coalesce", "exact", "semantic"]
     store: str
     budget_s: float = 0.02
     embedding_budget_s: float = 0.05
+    judge_budget_s: float = 0.05
     ttls: Mapping[str, float] | None = None
     max_entries: int = 20_000
     max_answer_bytes: int = 65_536
     max_false_hit: float = 0.01
-    calibration: Path | None = None
 
     def ttl(self, namespace: str) -> float:
         """Seconds that answers of `namespace` live; an unknown one counts as the default."""

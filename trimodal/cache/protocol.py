@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from trimodal.cache.audit.values import Audit
+from trimodal.cache.semantic.decision import Decision
 from trimodal.cache.values import Hit, Question
 
 
@@ -20,6 +22,10 @@ class Lookup(Protocol):
     def begun(self) -> bool:
         """Whether it has got its thread."""
 
+    @property
+    def decision(self) -> Decision | None:
+        """What the semantic layer decided, once it was asked and something was near."""
+
     def exact(self) -> Hit | None:
         """The answer that this very question got before. Never raises."""
 
@@ -30,8 +36,41 @@ class Lookup(Protocol):
         """Gives up a step that has had its time; True once. Called from any thread."""
 
 
+class Audits(Protocol):
+    """What the llm needs of the audit of its cache. No call waits."""
+
+    @property
+    def share(self) -> float:
+        """Audits take at most so much of the tokens that the engine computes for clients."""
+
+    def hit(self, question: Question, decision: Decision) -> Audit | None:
+        """Draws whether a hit is audited: its question is then to be generated once more."""
+
+    def missed(self, question: Question, decision: Decision) -> None:
+        """Takes a near miss, whose question is generated for its client now."""
+
+    def answered(self, question: Question, answer: str, finish_reason: str) -> bool:
+        """Takes the answer that a client got; whether it is for an audit."""
+
+    def finish(self, audit: Audit, answer: str, finish_reason: str) -> None:
+        """Takes the fresh answer of an audit."""
+
+    def dropped(self, reason: str) -> None:
+        """Counts an audit that came to nothing."""
+
+    def spent(self, tokens: int) -> None:
+        """Counts tokens that the engine computed for audits."""
+
+    def close(self, timeout: float) -> None:
+        """Ends what compares answers, within `timeout` seconds."""
+
+
 class Answers(Protocol):
     """What the llm needs of `AnswerCache`."""
+
+    @property
+    def audits(self) -> Audits | None:
+        """None: nothing is audited."""
 
     def lookup(self, question: Question) -> Lookup:
         """A lookup that waits for its thread from now on."""
@@ -50,6 +89,7 @@ class NoLookup:
 
     until = math.inf
     begun = True
+    decision = None
 
     def exact(self) -> Hit | None:
         return None
@@ -63,6 +103,8 @@ class NoLookup:
 
 class NoAnswers:
     """Stores nothing: requests only share what is under way. Needs no threads."""
+
+    audits = None
 
     def lookup(self, question: Question) -> NoLookup:
         return NoLookup()

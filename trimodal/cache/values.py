@@ -39,11 +39,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Question:
-    """One request as the cache sees it. `text` is the normalised last user message (or raw prompt)."""
+    """One request as the cache sees it. `text` is the normalised last user message (or raw prompt).
+
+    `sampled`: asked again, it may get another answer.
+    """
 
     place: Place
     text: str
     max_tokens: int
+    sampled: bool = False
 
     @cached_property
     def key(self) -> str:

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trimodal.cache.stores.base import Store
+    from trimodal.top.audits import Audited
 
 cache = typer.Typer(help="Stored answers: what there is, and clear it.", no_args_is_help=True)
 _TIMEOUT_S = 30.0
+_METRICS_TIMEOUT_S = 2.0
 STORE = typer.Option("", "--store", help="File or URL, as the parameter cache_store; empty: the model's own.")
 MODEL = typer.Option("llm", help="Whose store it is when none is named.")
 
@@ -30,14 +32,19 @@ def _group() -> None:
 def stats(
     store: str = STORE,
     model: str = MODEL,
+    tenant: str = typer.Option(None, help='Of the audit this tenant alone; "" is the one without a name.'),
+    metrics: str = typer.Option(
+        "localhost:8002", envvar="TRIMODAL_METRICS_URL", help="Metrics of the server, for its audit."
+    ),
     json_: bool = typer.Option(False, "--json", help="Machine-readable."),
 ) -> None:
-    """How many answers are stored, for how many tenants, in how many bytes."""
+    """How many answers are stored, and how often the semantic layer is wrong as the server's audit has it."""
     import json
     from dataclasses import asdict
 
     from trimodal.cache.options import default_store
     from trimodal.cache.values import StoreStats
+    from trimodal.top.audits import as_json, line
 
     fresh = not store and not default_store(model).exists()
     if fresh:  # no server has stored anything on this machine: opening it would make the file
@@ -45,12 +52,16 @@ def stats(
     else:
         with _opened(store, model) as (name, opened):
             held = opened.stats()
+    groups = _audited(metrics, model, tenant)
     if json_:
-        typer.echo(json.dumps({"store": name, **asdict(held)}))
-    elif fresh:
+        typer.echo(json.dumps({"store": name, **asdict(held), "audit": [as_json(one) for one in groups]}))
+        return
+    if fresh:
         typer.echo(f"nothing stored yet: {name}")
     else:
         typer.echo(f"{name}: {held.entries} answers of {held.tenants} tenants, {held.bytes / 1024:.0f} KiB")
+    for one in groups:
+        typer.echo(line(one))
 
 
 @cache.command()
@@ -69,6 +80,23 @@ def clear(
     with _opened(store, model) as (name, opened):
         count = opened.clear(Owner(tenant=tenant, namespace=namespace))
     typer.echo(f"{name}: {count} answers cleared")
+
+
+def _audited(metrics: str, model: str, tenant: str | None) -> list[Audited]:
+    """What a running server's audit has found; none where no server runs: its estimates go with it."""
+    from trimodal.cache.audit.disagreements import digest
+    from trimodal.errors import ServerError
+    from trimodal.top.audits import audited
+    from trimodal.top.page import fetch
+    from trimodal.top.watch import metrics_url
+
+    with one_sentence():
+        url = metrics_url(metrics)
+    try:
+        page = fetch(url, timeout=_METRICS_TIMEOUT_S)
+    except ServerError:
+        return []
+    return [one for one in audited(page, model) if tenant is None or one.tenant == digest(tenant)]
 
 
 @contextmanager

@@ -50,6 +50,7 @@ def run(console: Console, *, keep: bool) -> int:
                     "cache_store": f"{folder}/answers.sqlite",
                     "cache_budget_ms": "500",
                     "cache_embedding_budget_ms": "2000",
+                    "cache_judge_budget_ms": "2000",
                 }
             }
             # The demo's own models, also where a repository lies in the working directory.

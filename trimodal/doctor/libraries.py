@@ -28,6 +28,7 @@ ENGINES: dict[str, tuple[str, ...]] = {
 MODELS: dict[str, tuple[str, ...]] = {
     "llm": ("tokenizers", "jinja2"),
     "embedding": ("tokenizers",),
+    "judge": ("tokenizers",),
     "vision": ("pillow", "simplejpeg"),
     "vision_preprocess": ("pillow", "simplejpeg"),
     "speech": ("faster-whisper",),  # Silero's network comes with it

@@ -21,6 +21,7 @@ from trimodal.settings import parse_parameters
 MODELS = Group("models")
 SETTINGS = {
     "embedding": "trimodal.embedding.settings.EmbeddingSettings",
+    "judge": "trimodal.judge.settings.JudgeSettings",
     "llm": "trimodal.llm.settings.LlmSettings",
     "speech": "trimodal.speech.settings.SpeechSettings",
     "speech_recognize": "trimodal.speech.settings.RecogniseSettings",

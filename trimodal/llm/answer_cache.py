@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from trimodal.cache.answers import AnswerCache
+from trimodal.cache.audit.auditor import AuditOptions, Auditor
+from trimodal.cache.audit.compare import Embed, Same
+from trimodal.cache.audit.metrics import AuditMetrics
 from trimodal.cache.embedder import TritonEmbedder, embedder_checkpoint
+from trimodal.cache.judge import TritonJudge, built_judge, calibration_of
 from trimodal.cache.keys import join, pack
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.options import CacheOptions, default_store
@@ -47,12 +51,27 @@ def cache_options(settings: LlmSettings, model: str) -> CacheOptions:
         store=settings.cache_store or str(default_store(model)),
         budget_s=settings.cache_budget_ms / 1e3,
         embedding_budget_s=settings.cache_embedding_budget_ms / 1e3,
+        judge_budget_s=settings.cache_judge_budget_ms / 1e3,
         ttls=settings.cache_ttls,
         max_entries=settings.cache_max_entries,
         max_answer_bytes=settings.cache_max_answer_bytes,
         max_false_hit=settings.cache_max_false_hit,
-        calibration=settings.beside_config(settings.cache_calibration),
     )
+
+
+def open_audits(
+    settings: LlmSettings, metrics: Metrics, model: str, floor: float, embed: Embed, same: Same
+) -> Auditor | None:
+    """The audit of the semantic layer, whose thresholds begin at `floor`; None: `cache_audit` is 0.
+
+    Args:
+        embed, same: models that compare answers.
+    """
+    if not settings.cache_audit:
+        return None
+    folder = settings.beside_config(settings.cache_audit_file)
+    options = AuditOptions(settings.cache_audit, settings.cache_max_false_hit, folder)
+    return Auditor(options, floor, AuditMetrics(metrics, model), embed=embed, same=same)
 
 
 def open_answers(
@@ -61,18 +80,27 @@ def open_answers(
     """The cache of the llm model in the directory `llm` (None: `cache` is off), and its answers' fingerprint.
 
     Raises:
-        OperatorError: the store cannot be used, or the embedding model does not suit the semantic layer.
+        OperatorError: the store cannot be used, or a model does not suit the semantic layer.
     """
     fingerprint = model_fingerprint(settings)
     if settings.cache == "off":
         return None, fingerprint
     if settings.cache == "coalesce":
         return NoAnswers(), fingerprint
-    embedder = None
+    counts, options = CacheMetrics(metrics, llm.name), cache_options(settings, llm.name)
+    embedder = judge = calibration = audits = None
     if settings.cache == "semantic":
         checkpoint = embedder_checkpoint(llm, settings.embedder)
         embedder = TritonEmbedder(pb_utils, settings.embedder, checkpoint)
         # Vectors of another model must never be compared with this one's.
         fingerprint = hashlib.sha256(f"{fingerprint} {checkpoint}".encode()).hexdigest()[:_DIGITS]
-    counts = CacheMetrics(metrics, llm.name)
-    return AnswerCache(cache_options(settings, llm.name), embedder, counts), fingerprint
+        built = built_judge(llm, settings.judge)
+        judge = TritonJudge(pb_utils, settings.judge, built.checkpoint)
+        own = settings.beside_config(settings.cache_calibration)
+        calibration = calibration_of(built, own, settings.cache_max_false_hit)
+        floor = calibration.threshold(settings.cache_max_false_hit)
+        audits = open_audits(settings, metrics, llm.name, floor, embedder.embed, judge.same)
+    cache = AnswerCache(
+        options, embedder, counts, judge=judge, calibration=calibration, thresholds=audits, audits=audits
+    )
+    return cache, fingerprint

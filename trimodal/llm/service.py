@@ -28,6 +28,7 @@ from trimodal.llm.engine_core.supervisor import (
 )
 from trimodal.llm.frontend.cache_lookup import CacheLookup
 from trimodal.llm.frontend.dispatcher import Dispatcher
+from trimodal.llm.frontend.idle_audits import IdleAudits
 from trimodal.llm.frontend.input_processor import InputProcessor
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.registry import RequestRegistry
@@ -85,6 +86,9 @@ class LlmService:
         self._engine = EngineSupervisor(settings, start, metrics.restarts)
         metrics.engine_ready.set(1)
         self._dispatcher = Dispatcher(settings, metrics, self._engine, self._registry)
+        audits = answers.audits if answers else None
+        tokenizer, ids = self._input.tokenizer, self._dispatcher.next_id
+        self._idle_audits = IdleAudits(audits, self._engine, tokenizer, ids) if audits else None
         named = [("llm-engine", self._follow_engine), ("llm-monitor", self._monitor_requests)]
         named += [(f"llm-sender-{index + 1}", self._send_responses) for index in range(settings.senders)]
         self._senders = settings.senders
@@ -118,6 +122,8 @@ class LlmService:
                 # Check again under the lock: a request registered after close() would never be finished.
                 self._check_open()
                 self._registry.add(state)
+                if self._idle_audits:
+                    self._idle_audits.interrupt()
                 state.lookup = lookup
                 if lookup is None:
                     try:
@@ -178,8 +184,13 @@ class LlmService:
         if isinstance(event, Stepped):
             changed, completed = self._dispatcher.process(event)
             self._sender.notify(*changed)
+            if self._idle_audits:
+                self._idle_audits.served(completed)
+                self._idle_audits.take(event.outputs)
         elif isinstance(event, EngineLost):
             self._metrics.engine_ready.set(0)
+            if self._idle_audits:
+                self._idle_audits.lost()
             self._sender.notify(*self._dispatcher.lost(event.reason))
         elif isinstance(event, EngineReopened):
             self._dispatcher.reopened(event.info)
@@ -242,6 +253,8 @@ class LlmService:
                     self._cut(state)
             if states:
                 self._schedule()
+            if self._idle_audits and not self._registry.states and self._dispatcher.idle:
+                self._idle_audits.begin()
 
     def _give_up_lookups(self, now: float) -> None:
         """Serves the requests whose lookups take too long without them. Called without the lock."""
@@ -264,6 +277,8 @@ class LlmService:
                 if self._answer_or_join(state, lookup, hit):
                     return
         with self._lock:
+            if state.lookup is lookup:
+                self._cache.missed(state, lookup)
             self._go_past_cache(state, lookup)
 
     def _answer_or_join(self, state: RequestState, lookup: Lookup, hit: Hit | None) -> bool:
@@ -276,11 +291,18 @@ class LlmService:
                 self._leave(state)
                 self._sender.notify(state)
                 self._schedule()
+                self._audit(state, lookup, hit)
                 return True
             return self._join(state)
         except Exception:
             self._break(state)
             return True
+
+    def _audit(self, state: RequestState, lookup: Lookup, hit: Hit) -> None:
+        """Perhaps has a request generated later that a hit has answered."""
+        assert self._cache
+        if self._idle_audits and hit.kind == "semantic" and (audit := self._cache.audit(state, lookup)):
+            self._idle_audits.offer(state, audit)
 
     def _go_past_cache(self, state: RequestState, lookup: Lookup) -> None:
         """Serves a request whose lookup found nothing, or was skipped or given up."""

@@ -127,11 +127,17 @@ class LlmSettings(Settings):
     cache_max_answer_bytes: int = Field(65_536, ge=1)
     cache_budget_ms: float = Field(20, gt=0, le=10_000)  # then a request goes past the store
     cache_embedding_budget_ms: float = Field(50, gt=0, le=10_000)  # and past the embedding
+    cache_judge_budget_ms: float = Field(50, gt=0, le=10_000)  # and past the judge
     # semantic: upper bound of wrong answers among near-identical questions
     cache_max_false_hit: float = Field(0.01, gt=0, lt=1)
-    # file of `bench cache --calibrate`, beside the config's; empty: the package's
+    # file of `bench cache --calibrate`, beside the config's; empty: the one beside the judge's model
     cache_calibration: str = ""
+    # semantic: share of hits and near misses whose answers are compared with fresh ones, and of the engine's
+    # work that this may take; 0: none
+    cache_audit: float = Field(0.02, ge=0, le=0.5)
+    cache_audit_file: str = ""  # folder for pairs that disagree, beside the config's; empty: not written
     embedder: str = "embedding"  # model of the repository that embeds questions
+    judge: str = "judge"  # model of the repository that says whether two questions ask for the same
 
     senders: int = Field(2, ge=1, le=16)  # threads that hand responses to Triton
     cancel_poll_ms: int = Field(50, ge=1, le=1000)  # how often cancellation is looked for

@@ -25,6 +25,7 @@ TASKS = {
     "vision_classify": "vision",
     "speech_recognize": "speech",
     "embedding": "embedding",
+    "judge": "judge",
 }
 # Engine → runtime that the manifest must name, where that is not the engine's own name.
 RUNTIMES = {"tensorrt_llm_pytorch": "checkpoint", "vllm": "checkpoint"}
@@ -56,7 +57,10 @@ class Artefact:
         runtime = self.runtime
         if runtime is None:
             return "build it first"
-        command = f"trimodal build {self.task} CHECKPOINT --runtime {SCRIPTS.get(runtime, runtime)}"
+        if self.task == "judge":  # trained, and not made of a checkpoint alone
+            command = "python build/judge.py"
+        else:
+            command = f"trimodal build {self.task} CHECKPOINT --runtime {SCRIPTS.get(runtime, runtime)}"
         prefix, name = PREFIXES.get(runtime, runtime), self.directory.name
         if name.startswith(f"{prefix}-"):
             command += f" --precision {name[len(prefix) + 1 :]}"

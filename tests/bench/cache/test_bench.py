@@ -1,18 +1,24 @@
 """`trimodal bench cache` as a user calls it: accuracy on pairs, calibration, and what it refuses."""
 
 import json
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from tests.e2e.conftest import built
+from trimodal.bench.cache import bench
 from trimodal.bench.cache.pairs import read_pairs
 from trimodal.cli.app import app
 from trimodal.errors import OperatorError
+from trimodal.judge.engines.fake import FakeJudge
+from trimodal.manifest import Manifest, write_manifest
 
 SAME = {
     "id": "s",
     "a": "How do I add a user?",
-    "b": "What's the way to add a user?",
+    "b": "Do I add how a user",
     "label": "same",
     "class": "paraphrase",
 }
@@ -31,36 +37,73 @@ def pairs(path, *lines):
     return path
 
 
-@pytest.mark.slow
-def test_the_tuning_part_is_counted_by_class(tmp_path):
-    code, output = run("--part", "tune", "--accuracy-only", "--json", tmp_path / "f.json", "--show", 1)
+@pytest.fixture
+def fakes(monkeypatch, tmp_path):
+    """No engine is needed: all questions are alike, and the judge counts words in common."""
+
+    class Alike:
+        def embed(self, texts):
+            return SimpleNamespace(vectors=np.ones((len(texts), 1), np.float32))
+
+    facts = {"runtime_version": "0", "precision": "fp32", "source": "test", "source_sha256": "abc"}
+    write_manifest(tmp_path, Manifest(task="judge", runtime="onnxruntime", command="python x", **facts))
+    monkeypatch.setattr(bench, "_open_embedder", Alike)
+    monkeypatch.setattr(bench, "_open_judge", lambda artefact: (FakeJudge(), artefact))
+    return tmp_path
+
+
+def test_own_pairs_calibrate_and_are_then_used(fakes):
+    file = pairs(fakes / "own.jsonl", *[SAME] * 3, "", *[OTHER] * 400)
+    code, _ = run("--pairs", file, "--accuracy-only", "--artefact", fakes, "--calibrate", fakes / "c.json")
     assert code == 0
-    figures = json.loads((tmp_path / "f.json").read_text())
-    assert figures["false_hits"]["hits"] == 0
-    assert figures["false_hits"]["bounds"][1] <= 0.01
-    assert figures["false_hits_without_guard"]["hits"] > 300  # no threshold separates these
-    assert figures["hits"]["rate"] > 0.3
-    assert figures["with_guard"]["paraphrase"]["hits"] == figures["hits"]["hits"]
-    assert "false hits: 0 of" in output
-    assert "the goal of 1% is met" in output
-    assert "missed t" in output
-
-
-@pytest.mark.slow
-def test_own_pairs_calibrate_and_are_then_used(tmp_path):
-    file = pairs(tmp_path / "own.jsonl", *[SAME] * 3, "", *[OTHER] * 400)
-    code, _ = run("--pairs", file, "--accuracy-only", "--calibrate", tmp_path / "c.json")
+    assert json.loads((fakes / "c.json").read_text())["pairs"] == "own.jsonl"
+    more = ("--calibration", fakes / "c.json", "--json", fakes / "f.json", "--show", 1)
+    code, output = run("--pairs", file, "--accuracy-only", "--artefact", fakes, *more)
     assert code == 0
-    assert json.loads((tmp_path / "c.json").read_text())["pairs"] == "own.jsonl"
-    code, output = run("--pairs", file, "--accuracy-only", "--calibration", tmp_path / "c.json")
-    assert (code, "hits: 3 of 3 paraphrases, 100.0%: the goal of 40% is met" in output) == (0, True)
+    assert "hits: 3 of 3 rewordings, 100.0%: the goal of 50% is met" in output
+    assert "false hits: 0 of 400" in output
+    sides = json.loads((fakes / "f.json").read_text())["sides"]
+    assert sides["judge"]["classes"]["number"]["hits"] == 0
+    assert sides["cosine alone"]["hits"]["hits"] == 0  # all are equally near
 
 
-def test_few_pairs_cannot_show_a_low_bound(tmp_path):
-    file = pairs(tmp_path / "own.jsonl", SAME, OTHER)
-    code, output = run("--pairs", file, "--accuracy-only", "--calibrate", tmp_path / "c.json")
+def test_a_false_hit_and_a_miss_are_shown(fakes):
+    near = {**OTHER, "id": "n", "b": "add 3 users"}
+    far = {**SAME, "id": "f", "b": "How are accounts made?"}
+    file = pairs(fakes / "own.jsonl", SAME, far, near, *[OTHER] * 400)
+    more = ("--calibrate", fakes / "c.json", "--show", 9, "--max-false-hit", 0.02)
+    code, output = run("--pairs", file, "--accuracy-only", "--artefact", fakes, *more)
+    assert code == 0
+    assert "false hit n (cosine 1.00, P(same) 1.0000): Add 3 users | add 3 users" in output
+    assert "missed f (cosine 1.00, P(same) 0." in output
+
+
+def test_few_pairs_cannot_show_a_low_bound(fakes):
+    file = pairs(fakes / "own.jsonl", SAME, OTHER)
+    code, output = run(
+        "--pairs", file, "--accuracy-only", "--artefact", fakes, "--calibrate", fakes / "c.json"
+    )
     assert code == 1
     assert "no threshold keeps it; the least bound on own.jsonl (1 near-identical pairs) is 0.97" in output
+
+
+def test_a_judge_without_a_calibration_is_told(fakes):
+    code, output = run("--pairs", pairs(fakes / "own.jsonl", SAME), "--accuracy-only", "--artefact", fakes)
+    assert (code, "no calibration of the cache" in output) == (1, True)
+
+
+@pytest.mark.slow
+@pytest.mark.build
+def test_the_trained_judge_keeps_apart_what_must_be(tmp_path):
+    """Pairs that were found while the cache was made, and must not be shared; and some that should be."""
+    built("judge", "onnx-int8")
+    code, output = run(
+        "--pairs", bench.DATA / "behaviour.jsonl", "--accuracy-only", "--json", tmp_path / "f.json"
+    )
+    judged = json.loads((tmp_path / "f.json").read_text())["sides"]["judge"]
+    assert code == 0, output
+    assert judged["false_hits"]["rate"] <= 0.01
+    assert judged["hits"]["rate"] >= 0.5
 
 
 @pytest.mark.parametrize(
@@ -87,7 +130,8 @@ def test_wrong_options_are_one_sentence(arguments, sentence):
     [
         ("{", "line 2: no JSON object"),
         ("[]", "line 2: the line"),
-        ({**SAME, "class": "typo"}, "line 2: class"),
+        ({**SAME, "class": "colour"}, "line 2: class"),
+        ({**SAME, "class": "number"}, "line 2: label: class 'number' is 'different'"),
         ({**SAME, "a": ""}, "line 2: a: "),
         ({**SAME, "a": "x" * 5000}, "line 2: a: "),
         ({**SAME, "more": 1}, "line 2: more"),

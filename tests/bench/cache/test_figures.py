@@ -1,15 +1,33 @@
 """Bounds against known values, and counts over a handful of measured pairs."""
 
+import numpy as np
 import pytest
 
-from trimodal.bench.cache.pairs import Measured, Pair, Share, calibrate, clopper_pearson, hard, share
+from trimodal.bench.cache.pairs import (
+    THRESHOLDS,
+    Bar,
+    Measured,
+    Pair,
+    Share,
+    calibrate,
+    clopper_pearson,
+    hard,
+    least_cosine,
+    rewordings,
+    scores_of,
+    share,
+)
+from trimodal.judge.engines.fake import FakeJudge
+from trimodal.judge.engines.protocol import Judged
 
 
-def measured(kind, cosine, reason=""):
-    label = "same" if kind == "paraphrase" else "different"
-    return Measured(
-        Pair.model_validate({"id": "x", "a": "a", "b": "b", "label": label, "class": kind}), cosine, reason
-    )
+def pair(kind="near", a="a", b="b"):
+    label = "same" if kind in ("paraphrase", "typo") else "different"
+    return Pair.model_validate({"id": "x", "a": a, "b": b, "label": label, "class": kind})
+
+
+def measured(kind, cosine, score=1.0, *, foreign=False):
+    return Measured(pair(kind), cosine, score, foreign)
 
 
 @pytest.mark.parametrize(
@@ -41,32 +59,54 @@ def test_what_is_no_share_is_refused(hits, trials, confidence):
         clopper_pearson(hits, trials, confidence)
 
 
-def test_a_hit_is_near_enough_and_let_through():
+def test_a_hit_is_near_enough_and_likely_enough():
     every = [
         measured("paraphrase", 0.9),
         measured("paraphrase", 0.6),
-        measured("paraphrase", 0.9, "subject"),
-        measured("number", 0.95),
-        measured("roles", 0.95, "roles"),
+        measured("typo", 0.9, 0.4),
+        measured("number", 0.95, 0.9),
+        measured("roles", 0.95, 0.1),
         measured("unrelated", 0.1),
     ]
-    assert share(every[:3], 0.7, guarded=True) == Share(3, 1)
-    assert share(every[:3], 0.7, guarded=False) == Share(3, 2)
-    assert share(hard(every), 0.7, guarded=True) == Share(2, 1)
+    assert share(rewordings(every), Bar(0.7, 0.8)) == Share(3, 1)
+    assert share(rewordings(every), Bar(0.7)) == Share(3, 2)
+    assert share(hard(every), Bar(0.7, 0.8)) == Share(2, 1)
+
+
+def test_a_foreign_pair_needs_more():
+    assert Bar(0.6, 0.8, 0.99).passes(measured("typo", 0.9, 0.9))
+    assert not Bar(0.6, 0.8, 0.99).passes(measured("typo", 0.9, 0.9, foreign=True))
+    assert Bar(0.6, 0.8, 0.99).passes(measured("typo", 0.9, 0.995, foreign=True))
 
 
 def test_a_calibration_rises_to_where_no_false_hit_is_left():
-    every = [measured("paraphrase", 0.5 + n / 250) for n in range(100)] + [measured("name", 0.72)]
-    every += [measured("name", 0.99, "name") for _ in range(199)]
+    every = [measured("paraphrase", 0.9, n / 100) for n in range(100)] + [measured("name", 0.72, 0.9)]
+    every += [measured("name", 0.99, 0.01) for _ in range(198)] + [measured("name", 0.3, 1.0)]
     found = calibrate(every, "c0ffee", "pairs.jsonl")
     assert (found.paraphrases, found.hard_negatives, found.checkpoint_sha256) == (100, 200, "c0ffee")
-    assert found.curve[0].threshold == 0.5  # two of the hundred are left below the third
-    assert found.curve[-1].threshold == 1.0
-    assert [point.false_hits for point in found.curve if point.threshold <= 0.72] == [1] * 23
-    assert found.threshold(0.02) == 0.73
+    assert [point.threshold for point in found.curve] == sorted(THRESHOLDS)
+    assert found.curve[0].hit_rate == 0.5
+    assert {point.false_hits for point in found.curve if point.threshold <= 0.9} == {1}
+    assert 0.9 < found.threshold(0.02) < 0.91
     assert found.curve[0].false_hit_upper >= clopper_pearson(1, 200)[1]
 
 
 def test_a_calibration_needs_both_kinds():
-    with pytest.raises(ValueError, match="needs paraphrases and near-identical pairs"):
+    with pytest.raises(ValueError, match="needs rewordings and near-identical pairs"):
         calibrate([measured("paraphrase", 0.9)], "c0ffee", "pairs.jsonl")
+
+
+def test_the_cosine_that_keeps_a_bound_by_itself():
+    every = [measured("name", 0.72)] + [measured("name", 0.2) for _ in range(199)]
+    assert least_cosine(every, 0.02) == 0.73
+    assert least_cosine(every[:3], 0.02) == 1.01  # so few pairs show nothing
+
+
+def test_the_less_likely_direction_counts_and_the_words_decide_first():
+    class OneWay(FakeJudge):
+        def judge(self, pairs):
+            same = [0.9 if one < other else 0.3 for one, other in pairs]
+            return Judged(np.array(same, np.float32), (True,) * len(same))
+
+    pairs = [pair(), pair(a="COLOUR", b="color"), pair(a="grep -v", b="grep -V")]
+    assert scores_of(pairs * 20, OneWay()) == pytest.approx([0.3, 1, 0] * 20)

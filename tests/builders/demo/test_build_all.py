@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import sys
 from collections.abc import Iterator
@@ -52,3 +53,22 @@ def test_what_lies_among_the_engines_is_not_built_again(
     assert builder.main() == 0
     assert looked == [tmp_path / "vision" / "onnx"] * 2
     assert not (tmp_path / "told").exists()
+
+
+@pytest.mark.parametrize("options", [["--force"], ["--engines", "engines"], []])
+def test_what_is_committed_is_built_where_it_is_missing_alone(
+    builder: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    """Training the judge takes half an hour: no container and no --force does it by the way."""
+    (build,) = builder.BUILDS
+    monkeypatch.setattr(builder, "BUILDS", (dataclasses.replace(build, task="judge", committed=True),))
+    monkeypatch.setattr(builder, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["build_all.py", *options])
+    looked = []
+    with monkeypatch.context() as patch:
+        patch.setattr(builder, "read_manifest", lambda place, **_: looked.append(place))
+        assert builder.main() == 0
+    assert looked == [tmp_path / "vision/1/onnx"]
+    assert not (tmp_path / "told").exists()
+    assert builder.main() == 0
+    assert (tmp_path / "told").exists(), "it is not there"

@@ -1,6 +1,7 @@
 """Paraphrases through the real server, embedded by MiniLM: who gets a stored answer, and who never does.
 
-How often the guard is right is measured by `trimodal bench cache`, not here.
+The judge is a fake that counts words in common, but for the slow tests of the trained one. How often that is
+right is measured by `trimodal bench cache`, not here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import BOUND, own_processes, wait_until
+from tests.e2e.conftest import BOUND, built, own_processes, wait_until
 from trimodal.client import Answer, Client, Note
 from trimodal.server.process import TritonServer
 
@@ -28,8 +29,9 @@ SETTINGS = {
     "cache": "semantic",
     "cache_budget_ms": "5000",  # what is slow here is this machine: no test is about being slow
     "cache_embedding_budget_ms": "5000",
+    "cache_judge_budget_ms": "5000",
 }
-EMBEDDING_STUB = "python_backend_stub.*/embedding/1/model.py"
+MODELS = ("llm", "embedding", "judge")
 STORED = "How do I reset my password?"
 
 
@@ -38,10 +40,24 @@ def server(
     serve: Callable[..., TritonServer], minilm: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> TritonServer:
     store = str(tmp_path_factory.mktemp("semantic") / "answers.sqlite")
-    changes = {"llm": {**SETTINGS, "cache_store": store}, "embedding": {"artefact": str(minilm)}}
-    server = serve(("llm", "embedding"), changes=changes)
+    server = serve(MODELS, changes=changes_of(store, minilm, {"engine": "fake"}))
     wait_until(lambda: ask(server, STORED).note.cache == "exact", "the first answer")
     return server
+
+
+@pytest.fixture(scope="module")
+def judged(
+    serve: Callable[..., TritonServer], minilm: Path, tmp_path_factory: pytest.TempPathFactory
+) -> TritonServer:
+    """With the trained judge."""
+    store = str(tmp_path_factory.mktemp("judged") / "answers.sqlite")
+    trained = {"artefact": str(built("judge", "onnx-int8"))}
+    return serve(MODELS, changes=changes_of(store, minilm, trained))
+
+
+def changes_of(store: str, minilm: Path, judge: dict[str, str], **settings: str) -> dict[str, dict[str, str]]:
+    llm = {**SETTINGS, "cache_store": store, **settings}
+    return {"llm": llm, "embedding": {"artefact": str(minilm)}, "judge": judge}
 
 
 def ask(server: TritonServer, prompt: str | None, **options: Any) -> Answer:
@@ -66,7 +82,7 @@ def metric(server: TritonServer, series: str) -> float:
 
 @pytest.mark.parametrize(
     "question",
-    ["HOW DO I RESET MY PASSWORD?", "how do i reset my password", "How can I reset my password?"],
+    ["HOW DO I RESET MY PASSWORD?", "how do i reset my password", "How do I reset my own password?"],
 )
 def test_a_paraphrase_gets_the_stored_answer(server: TritonServer, question: str) -> None:
     stored = ask(server, STORED)
@@ -77,6 +93,15 @@ def test_a_paraphrase_gets_the_stored_answer(server: TritonServer, question: str
     assert answer.usage.completion == stored.usage.completion
 
 
+@pytest.mark.parametrize(
+    "asked",
+    ["How do I reset my username?", "How do I destroy my password?", "How do I reset your password now?"],
+)
+def test_one_that_the_judge_refuses_does_not(server: TritonServer, asked: str) -> None:
+    assert paraphrased(server, asked).cache == ""
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stored", "asked"),
     [
@@ -91,10 +116,11 @@ def test_a_paraphrase_gets_the_stored_answer(server: TritonServer, question: str
     ],
 )
 def test_a_near_question_with_another_answer_never_does(
-    server: TritonServer, stored: str, asked: str
+    judged: TritonServer, stored: str, asked: str
 ) -> None:
-    wait_until(lambda: ask(server, stored).note.cache == "exact", "the stored answer")
-    assert paraphrased(server, asked).cache == ""
+    wait_until(lambda: ask(judged, stored).note.cache == "exact", "the stored answer")
+    assert paraphrased(judged, asked).cache == ""
+    assert paraphrased(judged, stored.upper()).cache == "semantic"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +136,7 @@ def test_lookups_and_refusals_are_on_the_metrics_page(server: TritonServer) -> N
     wait_until(lambda: ask(server, "How do I enable dark mode?").note.cache == "exact", "the stored answer")
     before = metric(server, "trimodal_cache_refused_total{")
     hits = metric(server, 'trimodal_cache_lookups_total{layer="semantic",model="llm",outcome="hit"}')
-    paraphrased(server, "How do I disable dark mode?")
+    paraphrased(server, "How do I disable the dark mode?")
     paraphrased(server, "HOW DO I ENABLE DARK MODE?")
     wait_until(lambda: metric(server, "trimodal_cache_refused_total{") > before, "a refusal")
     series = 'trimodal_cache_lookups_total{layer="semantic",model="llm",outcome="hit"}'
@@ -119,26 +145,28 @@ def test_lookups_and_refusals_are_on_the_metrics_page(server: TritonServer) -> N
 
 
 @pytest.mark.slow
-def test_an_embedding_model_that_hangs_holds_nobody_up(
-    own_server: Callable[..., TritonServer], minilm: Path, tmp_path: Path
+@pytest.mark.parametrize("model", ["embedding", "judge"])
+def test_a_model_that_hangs_holds_nobody_up(
+    own_server: Callable[..., TritonServer], minilm: Path, tmp_path: Path, model: str
 ) -> None:
-    before = set(own_processes(EMBEDDING_STUB))
-    llm = {**SETTINGS, "cache_embedding_budget_ms": "100", "cache_store": str(tmp_path / "answers.sqlite")}
-    server = own_server(("llm", "embedding"), {"llm": llm, "embedding": {"artefact": str(minilm)}})
+    stubs = f"python_backend_stub.*/{model}/1/model.py"
+    before = set(own_processes(stubs))
+    store, budget = str(tmp_path / "answers.sqlite"), {f"cache_{model}_budget_ms": "100"}
+    server = own_server(MODELS, changes_of(store, minilm, {"engine": "fake"}, **budget))
     wait_until(lambda: ask(server, STORED).note.cache == "exact", "the first answer")
-    (stub,) = set(own_processes(EMBEDDING_STUB)) - before
+    (stub,) = set(own_processes(stubs)) - before
+    reworded = "How do I reset my own password?"
     os.kill(stub, signal.SIGSTOP)
     try:
         # As long as the cache tries it. Triton 2.51 itself ends ("boost::interprocess::lock_exception")
         # when a stub with requests stands still for a second or more.
         for number in range(3):
-            assert ask(server, f"{number} bottles of what?").finish_reason == "stop"
-        assert paraphrased(server, "HOW DO I RESET MY PASSWORD?").cache == ""
+            asked = f"How do I reset my password, {number}?"
+            assert ask(server, asked, cache_control="no-store").finish_reason == "stop"
+        assert paraphrased(server, reworded).cache == ""
         assert paraphrased(server, STORED).cache == "exact"
     finally:
         os.kill(stub, signal.SIGCONT)
     timeouts = 'trimodal_cache_bypassed_total{model="llm",reason="timeout"}'
     wait_until(lambda: metric(server, timeouts) >= 3, "the counter")
-    wait_until(
-        lambda: paraphrased(server, "HOW DO I RESET MY PASSWORD?").cache == "semantic", "the semantic layer"
-    )
+    wait_until(lambda: paraphrased(server, reworded).cache == "semantic", "the semantic layer")

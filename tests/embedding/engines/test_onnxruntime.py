@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.doubles import onnx_runtime
-from trimodal.embedding.engines.onnxruntime import groups, open_engine
+from trimodal.embedding.engines.onnxruntime import open_engine
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, write_manifest
@@ -78,12 +78,6 @@ def test_long_texts_are_cut_and_their_whole_length_told(directory):
     embedded = engine.embed(["a b c a b c a", "a b c a"])
     np.testing.assert_allclose(embedded.vectors[0], embedded.vectors[1], atol=1e-6)
     assert embedded.tokens == (7, 4)
-
-
-def test_lengths_that_differ_much_are_run_apart():
-    assert list(groups([50, 3, 4, 200, 3, 60])) == [[1, 4, 2], [0, 5], [3]]
-    assert list(groups([7])) == [[0]]
-    assert list(groups([])) == []
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])

@@ -10,6 +10,8 @@ from typing import Any
 
 from tests.llm.doubles.sinks import Collector, FakeServer
 from trimodal.cache.bounded_calls import DaemonThreads
+from trimodal.cache.protocol import Audits
+from trimodal.cache.semantic.decision import Decision
 from trimodal.cache.values import Entry, Hit, Question
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.request.request import GenerationRequest
@@ -23,6 +25,8 @@ class Answers:
         self.kept: list[tuple[Question, str, str, int]] = []
         self.held: dict[str, Hit] = {}
         self.near: Hit | None = None
+        self.decision: Decision | None = None
+        self.audits: Audits | None = None
         self.gate = threading.Event()
         self.gate.set()
         self.broken = False
@@ -70,6 +74,10 @@ class PlayedLookup:
     def exact(self) -> Hit | None:
         self.begun, self.until = True, math.inf
         return self._answers.exact(self._question)
+
+    @property
+    def decision(self) -> Decision | None:
+        return self._answers.decision
 
     def semantic(self) -> Hit | None:
         return self._answers.semantic(self._question)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tests.llm.doubles.engine_thread import start_thread
 from trimodal.cache.protocol import Answers
 from trimodal.errors import RequestError
+from trimodal.llm.engine_core.client import EngineCoreClient
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.frontend.metrics import LlmMetrics
@@ -58,9 +59,17 @@ class Collector:
 
 
 class FakeServer:
-    """An LlmService on the fake engine, in this process."""
+    """An LlmService on the fake engine, in this process; `start` opens another one."""
 
-    def __init__(self, answers: Answers | None = None, stop_file: str = "", **settings: object) -> None:
+    def __init__(
+        self,
+        answers: Answers | None = None,
+        stop_file: str = "",
+        start: Callable[[LlmSettings], EngineCoreClient] = lambda settings: start_thread(
+            FakeEngine(settings)
+        ),
+        **settings: object,
+    ) -> None:
         values = {
             "engine": "fake",
             "fake_step_ms": 1.0,
@@ -73,7 +82,7 @@ class FakeServer:
         self.service = LlmService(
             self.settings,
             LlmMetrics(self.metrics, "llm"),
-            lambda s: start_thread(FakeEngine(s)),
+            start,
             answers=answers,
             fingerprint="0123456789abcdef",
             stop_file=stop_file,

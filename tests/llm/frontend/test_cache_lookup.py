@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cache.doubles import FakeEmbedder, ScriptedGuard, ScriptedStore
+from tests.cache.doubles import FakeEmbedder, ScriptedJudge, ScriptedStore, calibration
 from tests.llm.doubles.answers import Answers, ask
 from tests.llm.doubles.sinks import FakeServer, counts, eventually
 from tests.llm.frontend.test_request_state import state_of
@@ -112,8 +112,8 @@ class Hanging:
             embedder,
             CacheMetrics(self.counts, "llm"),
             store=self.store,
-            guard=ScriptedGuard(),
-            threshold=0.9,
+            judge=ScriptedJudge(),
+            calibration=calibration(),
         )
 
     def timeouts(self) -> float:

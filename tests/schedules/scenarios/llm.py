@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import tempfile
 import threading
@@ -69,6 +70,7 @@ class Llm(Scenario):
     slow_s: ClassVar[tuple[float, ...]] = (0.0, 0.0, 0.0, 0.01)
     gaps: ClassVar[tuple[float, ...]] = (0.0, 0.002, 0.01)
     tenants: ClassVar[tuple[str, ...]] = ("", "", "", "acme")
+    stops: ClassVar[tuple[tuple[str, ...], ...]] = ((), (), ("fox",))
     client: ClassVar[type[Client]] = Client
 
     def __init__(self, world: World) -> None:
@@ -83,6 +85,7 @@ class Llm(Scenario):
             "none": lambda: None,
             "played": lambda: PlayedAnswers(drawn),
             "real": lambda: real_cache(drawn, self.metrics),
+            "audited": lambda: real_cache(drawn, self.metrics, share=0.7),
         }
         self.answers = kinds[draw.choice(self.caches)]()
         self.clients: list[Client] = []
@@ -149,7 +152,7 @@ class Llm(Scenario):
         )
         sampling = Sampling(draw.choice(self.lengths), temperature=draw.choice([0.0, 0.0, 0.0, 0.7]))
         prompt = draw.choice(self.prompts) or f"p{draw.random()}"
-        return GenerationRequest(prompt, None, sampling, draw.choice([(), (), ("fox",)]), terms=terms)
+        return GenerationRequest(prompt, None, sampling, draw.choice(self.stops), terms=terms)
 
     def _cancel(self, draw: random.Random) -> None:
         for _ in range(draw.randint(1, 2 * self.cancels)):
@@ -248,6 +251,45 @@ class Caching(Llm):
     requests = 8
     keyed = 0.1
     gaps = (0.0, 0.01, 0.05)
+
+
+class Auditing(Llm):
+    """Hits and near misses are audited between the requests of clients, which interrupt it."""
+
+    comes_to = ("semantic", "begun", "agreed", "generated")
+    switching = (
+        *("trimodal.cache.audit.auditor", "trimodal.cache.audit.promise"),
+        *("trimodal.llm.frontend.idle_audits", "trimodal.llm.frontend.cache_lookup"),
+    )
+    caches = ("audited",)
+    prompts = tuple(map(" ".join, itertools.permutations(("hello", "you", "out", "there"))))
+    stops = ((" ",),)  # whole answers are kept for paraphrases
+    lengths = (30,)
+    submitters = 2
+    requests = 16
+    losses = (1e9, 1e9, 1e9, 0.3)
+    keyed = 0.0
+    cancels = 0
+    closes = 0.05
+    gaps = (0.13, 0.3, 0.6)
+    tenants = ("",)
+
+    def check(self) -> None:
+        super().check()
+        audits = self.service._idle_audits
+        assert audits
+        spent = self._audited("tokens_total")
+        budget = audits._budget
+        assert spent <= budget.audits <= 0.7 * budget.clients
+        assert self.answers.audits._thread.unfinished == 0, "a pair of answers was left behind"
+        self.seen["begun"] += spent > 0
+        self.seen["agreed"] += self._audited("answers_total", agreement="agreed") > 0
+
+    def _audited(self, name: str, **wanted: str) -> float:
+        series = self.metrics.series.items()
+        name = f"trimodal_cache_audit_{name}"
+        found = ((dict(labels), metric) for (key, labels), metric in series if key == name)
+        return sum(metric.value for labels, metric in found if wanted.items() <= labels.items())
 
 
 class Sharing(Llm):

@@ -108,7 +108,9 @@ def check_cache(answers: AnswerCache, metrics: MemoryMetrics) -> None:
     """Every slot is back, no breaker waits for the end of a try that nobody makes, no lookup counts twice."""
     assert answers.threads.unfinished == 0, f"{answers.threads.unfinished} jobs are counted as under way"
     assert answers._vectors
-    for guarded, slots in ((answers._at_store, 8), (answers._vectors._guarded, 6)):
+    assert answers._decider
+    limited = ((answers._at_store, 8), (answers._vectors._guarded, 6), (answers._decider._guarded, 6))
+    for guarded, slots in limited:
         assert guarded.slots._value == slots, "a slot is not back, or came back twice"
         assert not guarded.breaker._trying, "the breaker waits for a try that nobody makes"
     for layer in LAYERS:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
-from tests.cache.doubles import FakeEmbedder, ScriptedGuard
+from tests.cache.doubles import FakeEmbedder, ScriptedJudge, calibration
 from tests.doubles import pb_utils
 from tests.llm.doubles.answers import Answers
 from tests.llm.doubles.sinks import Collector
 from tests.schedules.play import Drawn
 from trimodal.cache.answers import AnswerCache
+from trimodal.cache.audit.auditor import AuditOptions, Auditor
+from trimodal.cache.audit.metrics import AuditMetrics
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.options import CacheOptions
 from trimodal.cache.stores.base import Limits, StoreError
@@ -134,8 +137,8 @@ class PlayedAnswers(Answers):
 class SlowStore(MemoryStore):
     """The store in memory behind calls that are slow or fail, as a store elsewhere."""
 
-    def __init__(self, draw: random.Random, faults: float) -> None:
-        super().__init__(Limits(max_entries=3))
+    def __init__(self, draw: random.Random, faults: float, entries: int = 3) -> None:
+        super().__init__(Limits(max_entries=entries))
         self._draw, self._faults = draw, faults
 
     def _before(self) -> None:
@@ -170,14 +173,46 @@ class SlowEmbedder(FakeEmbedder):
         return super().embed(text)
 
 
-def real_cache(draw: random.Random, metrics: MemoryMetrics) -> AnswerCache:
-    """The real cache on a store and an embedding model that fail and take longer than they may."""
-    faults = draw.choice([0.0, 0.1, 0.6])
+class SlowJudge(ScriptedJudge):
+    """Takes longer than it may now and then, fails, and says what is no probability."""
+
+    def __init__(self, draw: random.Random, faults: float) -> None:
+        super().__init__()
+        self._draw, self._faults = draw, faults
+
+    def same(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        time.sleep(self._draw.choice([0.0, 0.0, 0.001, 0.1]))
+        if self._draw.random() < self._faults:
+            raise Drawn("as drawn")
+        return [self._draw.choice([1.0, 0.2, float("nan")]) for _ in pairs]
+
+
+class Shared:
+    """Draws for several threads."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self._draw, self._lock = draw, threading.Lock()
+
+    def random(self) -> float:
+        with self._lock:
+            return self._draw.random()
+
+
+def real_cache(draw: random.Random, metrics: MemoryMetrics, *, share: float = 0.0) -> AnswerCache:
+    """The real cache on a store and models that fail and take longer than they may; `share` is audited."""
+    faults = draw.choice([0.0, 0.1, 0.6]) if not share else 0.05
     options = CacheOptions("semantic", "unused", budget_s=0.02, embedding_budget_s=0.05)
-    store = SlowStore(random.Random(draw.random()), faults)
+    store = SlowStore(random.Random(draw.random()), faults, 64 if share else 3)
     embedder = SlowEmbedder(random.Random(draw.random()), faults)
     counts = CacheMetrics(metrics, "llm")
-    return AnswerCache(options, embedder, counts, store=store, guard=ScriptedGuard(), threshold=0.9)
+    judge, known, audits = SlowJudge(random.Random(draw.random()), faults), calibration(), None
+    if share:
+        audits = Auditor(
+            AuditOptions(share, 0.01), known.threshold(0.01), AuditMetrics(metrics, "llm"),
+            embed=embedder.embed, same=judge.same, draw=Shared(random.Random(draw.random())).random,
+        )  # fmt: skip
+    models = {"judge": judge, "calibration": known, "thresholds": audits, "audits": audits}
+    return AnswerCache(options, embedder, counts, store=store, **models)  # type: ignore[arg-type]
 
 
 class Engine(FakeEngine):

@@ -8,6 +8,7 @@ from tests.schedules.scenarios import assistant, llm, lookups, speech, stores
 SCENARIOS: tuple[type[Scenario], ...] = (
     llm.Scheduling,
     llm.Caching,
+    llm.Auditing,
     llm.Sharing,
     llm.Cancelling,
     llm.Sending,

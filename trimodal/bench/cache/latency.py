@@ -73,7 +73,7 @@ async def measure(console: Console) -> dict[str, Any]:
             "cache": "semantic",
             "cache_store": str(Path(folder) / "answers.sqlite"),
         }
-        options = ServerOptions.on_free_ports("llm", "embedding", changes={"llm": llm})
+        options = ServerOptions.on_free_ports("llm", "embedding", "judge", changes={"llm": llm})
         async with serving(options) as (_, client):
             pairs = await _paraphrases(client)
             await _fill(client, ENTRIES)

@@ -1,4 +1,4 @@
-"""Reads labelled pairs of questions, measures them with the guard, and bounds the rates of hits.
+"""Reads labelled pairs of questions, measures them with the judge, and bounds the rates of hits.
 
 The bounds are those of Clopper and Pearson (1934): exact for a binomial, never too narrow.
 """
@@ -16,20 +16,33 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimodal.cache.calibration import Calibration, Point
-from trimodal.cache.guard.guard import Guard
+from trimodal.cache.semantic.decision import LEAST_SIMILARITY, known_score
 from trimodal.embedding.engines.protocol import TextEmbedder
 from trimodal.errors import OperatorError
+from trimodal.judge.engines.protocol import PairJudge
+from trimodal.judge.language import is_foreign
 
-PairClass = Literal[
-    "paraphrase", "number", "unit", "date", "name", "negation", "antonym", "roles", "subject", "unrelated"
-]
-CLASSES: tuple[PairClass, ...] = get_args(PairClass)
-HARD = frozenset(CLASSES) - {"paraphrase", "unrelated"}
-"""Nearly the same words, another answer: false hits are counted among these."""
+SameClass = Literal[
+    "paraphrase", "case", "contraction", "spelling", "politeness", "fronting", "passive", "synonym", "light",
+    "heavy", "typo", "filler", "command", "abbreviation", "fragment",
+]  # fmt: skip
+HardClass = Literal[
+    "near", "number", "unit", "currency", "date", "version", "name", "place", "tool", "negation", "antonym",
+    "roles", "quantifier", "scope", "tense", "aspect", "modality", "comparison", "condition", "cause",
+    "severity", "eligibility", "person", "order", "part", "subject",
+]  # fmt: skip
+PairClass = Literal[SameClass, HardClass, "unrelated"]
+SAME: tuple[SameClass, ...] = get_args(SameClass)
+"""One answer serves both questions: rewordings. `paraphrase` is any of the others."""
+HARD: tuple[HardClass, ...] = get_args(HardClass)
+"""Nearly the same words, another answer: false hits are counted among these. `near` is any of the others."""
+CLASSES: tuple[PairClass, ...] = (*SAME, *HARD, "unrelated")
 MOST_BYTES = 64 << 20
 _BATCH = 32
 CONFIDENCE = 0.95
 _STEP = 0.01
+THRESHOLDS = (*(round(1 / (1 + math.exp(-logit / 4)), 6) for logit in range(37)), 1.0)
+"""0.5 to 0.999877, and 1: words alone."""
 
 
 class Pair(BaseModel):
@@ -43,15 +56,22 @@ class Pair(BaseModel):
     label: Literal["same", "different"]
     kind: PairClass = Field(alias="class")
     domain: str = Field("", max_length=64)
+    # What the audit adds to pairs that it writes down, for whoever labels them.
+    score: float | None = None
+    answers: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A pair, the cosine of its questions, and the guard's reason against it ("" when it passes)."""
+    """A pair, the cosine of its questions, and P(same) in the less likely direction.
+
+    `score` is 1 or 0 where the cache does not ask the judge; `foreign`: not in the judge's languages.
+    """
 
     pair: Pair
     cosine: float
-    reason: str
+    score: float
+    foreign: bool = False
 
 
 def read_pairs(path: Path) -> list[Pair]:
@@ -83,17 +103,35 @@ def _pair(path: Path, number: int, line: str) -> Pair:
         raise OperatorError(f"{path}, line {number}: {field}: {first['msg']}") from None
     except (ValueError, RecursionError):
         raise OperatorError(f"{path}, line {number}: no JSON object in UTF-8") from None
-    if (pair.label == "same") != (pair.kind == "paraphrase"):
-        raise OperatorError(
-            f"{path}, line {number}: label: 'same' belongs to class 'paraphrase', to no other"
-        )
+    if (pair.label == "same") != (pair.kind in SAME):
+        wanted = "same" if pair.kind in SAME else "different"
+        raise OperatorError(f"{path}, line {number}: label: class {pair.kind!r} is {wanted!r}")
     return pair
 
 
-def measure_pairs(pairs: Sequence[Pair], embedder: TextEmbedder, guard: Guard) -> list[Measured]:
-    """Cosine and reason of each pair. The guard judges both ways."""
-    found = zip(pairs, cosines_of(pairs, embedder), strict=True)
-    return [Measured(pair, cosine, guard.judge(pair.a, pair.b, cosine)) for pair, cosine in found]
+def measure_pairs(
+    pairs: Sequence[Pair], embedder: TextEmbedder, judge: PairJudge, languages: Sequence[str]
+) -> list[Measured]:
+    """Cosine and score of each pair. `languages`: that the judge was trained for."""
+    found = zip(pairs, cosines_of(pairs, embedder), scores_of(pairs, judge), strict=True)
+    return [
+        Measured(pair, cosine, score, is_foreign(pair.a, languages) or is_foreign(pair.b, languages))
+        for pair, cosine, score in found
+    ]
+
+
+def scores_of(pairs: Sequence[Pair], judge: PairJudge) -> list[float]:
+    """Returns P(same) of each pair in the less likely direction, as the cache would have it."""
+    scores: list[float] = []
+    size = 1 if judge.mixes else _BATCH
+    for start in range(0, len(pairs), size):
+        batch = pairs[start : start + size]
+        ways = [way for pair in batch for way in ((pair.a, pair.b), (pair.b, pair.a))]
+        judged = judge.judge(ways).same.reshape(-1, 2).min(1)
+        for pair, score in zip(batch, judged, strict=True):
+            known = known_score(pair.a, pair.b)
+            scores.append(float(score) if known is None else known)
+    return scores
 
 
 def cosines_of(pairs: Sequence[Pair], embedder: TextEmbedder) -> list[float]:
@@ -124,10 +162,24 @@ class Share:
         return clopper_pearson(self.hits, self.pairs)
 
 
-def share(measured: Iterable[Measured], threshold: float, *, guarded: bool) -> Share:
-    """How many of these would be a hit: near enough, and let through by the guard."""
+@dataclass(frozen=True)
+class Bar:
+    """What a pair must reach to be a hit; without P(same) the cosine decides alone."""
+
+    cosine: float
+    score: float = 0.0
+    foreign: float = 0.0
+
+    def passes(self, one: Measured) -> bool:
+        """Whether the pair is a hit."""
+        wanted = max(self.score, self.foreign) if one.foreign else self.score
+        return one.cosine >= self.cosine and one.score >= wanted
+
+
+def share(measured: Iterable[Measured], bar: Bar) -> Share:
+    """How many of these would be a hit."""
     every = list(measured)
-    return Share(len(every), sum(one.cosine >= threshold and not (guarded and one.reason) for one in every))
+    return Share(len(every), sum(map(bar.passes, every)))
 
 
 def hard(measured: Iterable[Measured]) -> list[Measured]:
@@ -135,35 +187,50 @@ def hard(measured: Iterable[Measured]) -> list[Measured]:
     return [one for one in measured if one.pair.kind in HARD]
 
 
-def calibrate(measured: Sequence[Measured], checkpoint: str, source: str) -> Calibration:
-    """Makes the curve over thresholds, in steps of 0.01, from where 98 % of passing paraphrases lie above.
+def rewordings(measured: Iterable[Measured]) -> list[Measured]:
+    """Returns the questions with the same answer."""
+    return [one for one in measured if one.pair.label == "same"]
+
+
+def least_cosine(measured: Sequence[Measured], max_false_hit: float) -> float:
+    """The lowest cosine, in steps of 0.01, that keeps the bound on these pairs; above 1: none does."""
+    negatives = hard(measured)
+    kept = 1 + _STEP
+    for step in range(round(1 / _STEP), -1, -1):
+        if share(negatives, Bar(step * _STEP)).bounds[1] > max_false_hit:
+            break
+        kept = step * _STEP
+    return round(kept, 2)
+
+
+def calibrate(
+    measured: Sequence[Measured], checkpoint: str, source: str, languages: Sequence[str] = ("en",)
+) -> Calibration:
+    """Makes the curve over P(same), in even steps of its logit: near 1, where it matters, they are close.
 
     Raises:
-        ValueError: there are no paraphrases, or no near-identical pairs.
+        ValueError: there are no rewordings, or no near-identical pairs.
     """
-    paraphrases = [one for one in measured if one.pair.kind == "paraphrase"]
-    negatives = hard(measured)
-    if not paraphrases or not negatives:
-        raise ValueError("a calibration needs paraphrases and near-identical pairs with another answer")
-    # Where a lower threshold gains but the odd paraphrase, it gains mostly risk.
-    passing = sorted(one.cosine for one in paraphrases if not one.reason) or [1.0]
-    farthest = passing[len(passing) // 50]
+    reworded, negatives = rewordings(measured), hard(measured)
+    if not reworded or not negatives:
+        raise ValueError("a calibration needs rewordings and near-identical pairs with another answer")
     curve = []
-    for step in range(math.floor(min(farthest, 1.0) / _STEP), round(1 / _STEP) + 1):
-        threshold = round(step * _STEP, 2)
-        false = share(negatives, threshold, guarded=True)
+    for threshold in THRESHOLDS:
+        bar = Bar(LEAST_SIMILARITY, threshold)
+        false = share(negatives, bar)
         curve.append(
             Point(
                 threshold=threshold,
-                hit_rate=round(share(paraphrases, threshold, guarded=True).rate, 6),
+                hit_rate=round(share(reworded, bar).rate, 6),
                 false_hits=false.hits,
                 false_hit_upper=min(1.0, math.ceil(false.bounds[1] * 1e6) / 1e6),  # never too low
             )
         )
     return Calibration(
         checkpoint_sha256=checkpoint,
+        languages=tuple(languages),
         pairs=source,
-        paraphrases=len(paraphrases),
+        paraphrases=len(reworded),
         hard_negatives=len(negatives),
         curve=tuple(curve),
     )

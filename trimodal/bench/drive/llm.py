@@ -88,7 +88,7 @@ async def drive_cache(drive: Drive, llm: LlmDrive, layer: str) -> Measured:
         store = str(Path(folder) / "answers.sqlite")
         changes = {"cache": layer, "cache_store": store, **drive.changes.get("llm", {})}
         drive = replace(drive, changes={**drive.changes, "llm": changes})
-        models = ("llm", "embedding") if layer == "semantic" else ("llm",)
+        models = ("llm", "embedding", "judge") if layer == "semantic" else ("llm",)
         found = await drive_llm(drive, replace(llm, cache=True), models)
     return replace(found, title="Language model with its answer cache")
 

@@ -6,7 +6,7 @@ length, so that a long one does not make all the short ones pay for its padding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +14,13 @@ import numpy as np
 
 from trimodal.embedding.engines.protocol import Embedded
 from trimodal.embedding.settings import EmbeddingSettings
-from trimodal.errors import ArtefactError
-from trimodal.manifest import Manifest, read_manifest
+from trimodal.manifest import read_manifest
 from trimodal.runtimes.gpu_fit import check_checkpoint
 from trimodal.runtimes.onnx_runner import Runner, make_runner
 from trimodal.runtimes.onnx_session import open_session
+from trimodal.runtimes.text_batches import groups, open_tokenizer, shape_of
 
 MODEL = "model.onnx"
-TOKENIZER = "tokenizer.json"
-# A text may be padded by half its length and 8 tokens: below that, a run of its own costs more.
-PADDING_SHARE, PADDING_TOKENS = 1.5, 8
 
 
 class OnnxRuntimeEmbedder:
@@ -54,18 +51,6 @@ class OnnxRuntimeEmbedder:
         return Embedded(vectors, tuple(tokens))
 
 
-def groups(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Indices in order of length, parted where padding the shortest of a group would be too much."""
-    group: list[int] = []
-    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if group and lengths[index] > PADDING_SHARE * lengths[group[0]] + PADDING_TOKENS:
-            yield group
-            group = []
-        group.append(index)
-    if group:
-        yield group
-
-
 def open_engine(directory: Path, settings: EmbeddingSettings) -> OnnxRuntimeEmbedder:
     """Opens a session on `model.onnx` and the `tokenizer.json` beside it.
 
@@ -73,8 +58,9 @@ def open_engine(directory: Path, settings: EmbeddingSettings) -> OnnxRuntimeEmbe
     """
     manifest = read_manifest(directory, task="embedding", runtime="onnxruntime")
     check_checkpoint(directory, manifest, settings.checkpoint_sha256)
-    dimension, max_length = (_shape(directory, manifest, name) for name in ("dimension", "max_length"))
-    tokenizer = _tokenizer(directory, manifest, max_length)
+    dimension, max_length = (shape_of(directory, manifest, name) for name in ("dimension", "max_length"))
+    tokenizer = open_tokenizer(directory, manifest)
+    tokenizer.enable_truncation(max_length)
 
     def open_one() -> Any:
         return open_session(
@@ -83,25 +69,3 @@ def open_engine(directory: Path, settings: EmbeddingSettings) -> OnnxRuntimeEmbe
 
     runner = make_runner(open_one, settings.device)
     return OnnxRuntimeEmbedder(runner, tokenizer, dimension=dimension, max_length=max_length)
-
-
-def _tokenizer(directory: Path, manifest: Manifest, max_length: int) -> Any:
-    import tokenizers
-
-    try:
-        tokenizer = tokenizers.Tokenizer.from_file(str(directory / TOKENIZER))
-    except Exception as error:  # The library has no base for its errors.
-        raise ArtefactError(
-            f"{directory / TOKENIZER} is damaged ({type(error).__name__}): "
-            f"build again with: {manifest.command}"
-        ) from None
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(max_length)
-    return tokenizer
-
-
-def _shape(directory: Path, manifest: Manifest, name: str) -> int:
-    value = manifest.shapes.get(name)
-    if not isinstance(value, int) or value < 1:
-        raise ArtefactError(f"{directory}/manifest.json is damaged (shapes.{name}): build the engine again")
-    return value

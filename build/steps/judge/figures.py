@@ -1,0 +1,123 @@
+"""Measures a judge by the probabilities that it gives to labelled pairs, and calibrates its threshold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from steps.judge.example import Example
+
+from trimodal.bench.cache.pairs import HARD, clopper_pearson
+
+Floats = npt.NDArray[np.float64]
+FALSE_SHARE = 0.01  # of near-identical pairs, at which found rewordings are told
+_POINTS = 60  # at most, of a calibration's curve
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Pairs with the probability of `same`, the lower one of both directions, as the cache sees it."""
+
+    examples: Sequence[Example]
+    scores: Floats
+
+    def of(self, same: bool, kind: str | None = None) -> Floats:
+        """Scores of the pairs with this label, and of this kind."""
+        return self.scores[[each.same == same and kind in (None, each.kind) for each in self.examples]]
+
+    def differing(self) -> Floats:
+        """Scores of what must not pass: all that differ but for unrelated ones, which no cache asks about."""
+        return self.scores[[not each.same and each.kind != "unrelated" for each in self.examples]]
+
+    def kinds(self) -> list[str]:
+        """Kinds that are there: of difference first."""
+        first = {kind: at for at, kind in enumerate((*HARD, "crossed", "unrelated"))}
+        return sorted({each.kind for each in self.examples}, key=lambda kind: (first.get(kind, 99), kind))
+
+    def accuracy(self, kind: str) -> tuple[int, float]:
+        """Pairs of a kind, and which share is on the right side of one half."""
+        right = [
+            (score >= 0.5) == each.same
+            for each, score in zip(self.examples, self.scores, strict=True)
+            if each.kind == kind
+        ]
+        return len(right), sum(right) / len(right) if right else math.nan
+
+
+def summary(scored: Scored) -> dict[str, Any]:
+    """Area under the ROC curve, and rewordings found where 1 % of near-identical pairs pass."""
+    same, different = scored.of(True), scored.differing()
+    least = threshold_at(different, FALSE_SHARE)
+    return {
+        "pairs": len(scored.examples),
+        "auc": round(area(same, scored.of(False)), 5),
+        "found_at_1_percent": round(float((same >= least).mean()), 4),
+        "accuracy": round(
+            float(np.mean((scored.scores >= 0.5) == [each.same for each in scored.examples])), 4
+        ),
+    }
+
+
+def area(same: Floats, different: Floats) -> float:
+    """How often a pair that is the same gets more than one that differs; a tie counts half."""
+    ordered = np.sort(different)
+    below = np.searchsorted(ordered, same, "left") + np.searchsorted(ordered, same, "right")
+    return float(below.mean() / 2 / len(different))
+
+
+def threshold_at(different: Floats, share: float) -> float:
+    """The lowest score at which at most this share of those that differ pass (score ≥ threshold)."""
+    allowed = int(share * len(different))
+    highest = np.sort(different)[::-1]
+    return float(np.nextafter(highest[allowed], 2)) if allowed < len(highest) else 0.0
+
+
+def calibrate(parts: Sequence[Scored], checkpoint: str, source: str) -> dict[str, Any]:
+    """What `calibration.json` holds: for thresholds that rise, found rewordings and false hits with a bound.
+
+    False hits are counted among near-identical pairs with another answer, the bound has 95 % confidence. Of
+    several parts the worst bound counts and the least share of rewordings.
+    """
+    sides = [(part.of(True), part.differing()) for part in parts]
+    # A threshold just above each of the worst false hits, up to one that none passes.
+    scores = np.concatenate([np.sort(different)[-max(1, len(different) // 20) :] for _, different in sides])
+    worst = np.sort(scores)[::-1]
+    chosen = worst[np.unique(np.geomspace(1, len(worst), _POINTS).astype(int)) - 1]
+    curve: list[dict[str, float | int]] = []
+    for threshold in sorted({min(1.0, _above(float(score))) for score in chosen}):
+        passed = [(int((different >= threshold).sum()), len(different)) for _, different in sides]
+        upper, false = max((clopper_pearson(count, of)[1], count) for count, of in passed)
+        curve.append(
+            {
+                "threshold": threshold,
+                "hit_rate": round(min(float((same >= threshold).mean()) for same, _ in sides), 6),
+                "false_hits": false,
+                "false_hit_upper": min(1.0, math.ceil(upper * 1e6) / 1e6),
+            }
+        )
+    return {
+        "checkpoint_sha256": checkpoint,
+        "languages": ["en"],
+        "pairs": source,
+        "paraphrases": sum(len(same) for same, _ in sides),
+        "hard_negatives": sum(len(different) for _, different in sides),
+        "curve": curve,
+    }
+
+
+def threshold_for(calibration: dict[str, Any], max_false_hit: float) -> float:
+    """The lowest threshold from which on the bound is kept; 2.0, which nothing reaches, if none keeps it."""
+    least = 2.0
+    for point in reversed(calibration["curve"]):
+        if point["false_hit_upper"] > max_false_hit:
+            break
+        least = point["threshold"]
+    return least
+
+
+def _above(score: float) -> float:
+    return math.ceil(score * 1e6 + 1e-3) / 1e6

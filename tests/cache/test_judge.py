@@ -1,0 +1,140 @@
+"""The judge behind a blocking call of another model, on a fake stub; and the calibration beside it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.cache.doubles import calibration
+from tests.doubles.pb_utils import Tensor, TritonError
+from trimodal.cache.judge import TritonJudge, built_judge, calibration_of
+from trimodal.errors import InternalError, InvalidArgument, OperatorError, RequestError, Unavailable
+
+CONFIGS = Path(__file__).parents[2] / "model_repository" / "judge"
+
+
+class FakeStub:
+    """Answers every call with `same` or `error`, and keeps what was asked."""
+
+    Tensor, TritonError = Tensor, TritonError
+
+    def __init__(self, same=None, error=None):
+        self.asked = []
+        self.same = same
+        told = error and SimpleNamespace(code=lambda: error.code, message=error.message)
+        self.response = SimpleNamespace(has_error=lambda: error is not None, error=lambda: told)
+
+    def InferenceRequest(self, **request):  # noqa: N802
+        self.asked.append(request)
+        return SimpleNamespace(exec=lambda: self.response)
+
+    def get_output_tensor_by_name(self, response, name):
+        return Tensor(name, np.array(self.same, np.float32).reshape(-1, 1))
+
+
+def test_both_directions_go_out_in_one_batch_and_the_lower_one_counts():
+    stub = FakeStub([0.9, 0.7, 0.1, 1.0])
+    judge = TritonJudge(stub, "other", "abc")
+    assert judge.same([("naïve", "b"), ("naïve", "c")]) == pytest.approx([0.7, 0.1])
+    (asked,) = stub.asked
+    assert (asked["model_name"], asked["requested_output_names"]) == ("other", ["same"])
+    sent = {
+        tensor.name(): [row[0].decode() for row in tensor.as_numpy().tolist()] for tensor in asked["inputs"]
+    }
+    assert sent == {"question": ["naïve", "b", "naïve", "c"], "other": ["b", "naïve", "c", "naïve"]}
+
+
+@pytest.mark.parametrize("same", [[0.5], [0.5, np.nan], [0.5, 1.1], [-0.1, 0.5], [0.5, 0.5, 0.5]])
+def test_what_are_no_probabilities_is_an_error(same):
+    with pytest.raises(InternalError, match="other: "):
+        TritonJudge(FakeStub(same), "other", "abc").same([("a", "b")])
+
+
+@pytest.mark.parametrize(
+    ("told", "code", "kind"),
+    [
+        ("question: 9000 bytes; at most 8192 are accepted", TritonError.INVALID_ARG, InvalidArgument),
+        ("Request for unknown model: 'other' is not found", TritonError.INTERNAL, InternalError),
+        ("the queue is full", TritonError.UNAVAILABLE, Unavailable),
+    ],
+)
+def test_an_error_keeps_its_kind_and_names_the_model(told, code, kind):
+    with pytest.raises(RequestError, match="other: ") as caught:
+        TritonJudge(FakeStub(error=TritonError(told, code)), "other", "abc").same([("a", "b")])
+    assert type(caught.value) is kind
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A repository with the judge in INT8, on GPUs in FP32, and `built(name, checkpoint, **calibration)`."""
+    target = tmp_path / "models" / "judge"
+    shutil.copytree(CONFIGS / "configs", target / "configs")
+    on_gpus = (CONFIGS / "config.pbtxt").read_text().replace('"onnx-int8"', '"onnx-fp32"')
+    (target / "config.pbtxt").write_text(on_gpus)
+
+    def built(name, checkpoint, **changes):
+        (target / "1" / name).mkdir(parents=True)
+        manifest = {
+            "task": "judge", "runtime": "onnxruntime", "runtime_version": "1", "precision": "fp32",
+            "source": "s", "source_sha256": checkpoint, "command": "c",
+        }  # fmt: skip
+        (target / "1" / name / "manifest.json").write_text(json.dumps(manifest))
+        text = calibration(checkpoint_sha256=checkpoint, **changes).model_dump_json()
+        (target / "1" / name / "calibration.json").write_text(text)
+
+    (target / "1").mkdir()
+    return SimpleNamespace(llm=tmp_path / "models" / "llm", judge=target, built=built)
+
+
+def curve(threshold):
+    return [{"threshold": threshold, "hit_rate": 0.5, "false_hits": 0, "false_hit_upper": 0.01}]
+
+
+class TestCalibration:
+    def test_lies_beside_the_model(self, repository):
+        repository.built("onnx-int8", "abc")
+        built = built_judge(repository.llm, "judge")
+        assert built.checkpoint == "abc"
+        assert calibration_of(built, None, 0.01).threshold(0.01) == 0.9
+
+    def test_of_two_precisions_the_stricter_one_holds(self, repository):
+        repository.built("onnx-int8", "abc", curve=curve(0.97))
+        repository.built("onnx-fp32", "abc", curve=curve(0.95))
+        built = built_judge(repository.llm, "judge")
+        assert calibration_of(built, None, 0.01).threshold(0.01) == 0.97
+
+    def test_of_two_checkpoints_neither_is_taken(self, repository):
+        repository.built("onnx-int8", "abc")
+        repository.built("onnx-fp32", "def")
+        with pytest.raises(OperatorError, match="onnx-fp32, onnx-int8 of judge have different checkpoints"):
+            built_judge(repository.llm, "judge")
+
+    def test_an_operators_own_is_read_instead(self, repository, tmp_path):
+        repository.built("onnx-int8", "abc")
+        built = built_judge(repository.llm, "judge")
+        own = tmp_path / "own.json"
+        with pytest.raises(OperatorError, match="own.json"):
+            calibration_of(built, own, 0.01)
+        own.write_text(calibration(checkpoint_sha256="abc", curve=curve(0.6)).model_dump_json())
+        assert calibration_of(built, own, 0.01).threshold(0.01) == 0.6
+
+    def test_one_that_is_missing_is_named(self, repository):
+        repository.built("onnx-int8", "abc")
+        (repository.judge / "1" / "onnx-int8" / "calibration.json").unlink()
+        with pytest.raises(OperatorError, match="no calibration of the cache"):
+            calibration_of(built_judge(repository.llm, "judge"), None, 0.01)
+
+    def test_a_fake_has_one_of_its_own(self, repository):
+        for file in (repository.judge / "config.pbtxt", *(repository.judge / "configs").iterdir()):
+            file.write_text(file.read_text().replace('"onnxruntime"', '"fake"'))
+        built = built_judge(repository.llm, "judge")
+        assert (built.checkpoint, calibration_of(built, None, 0.01).threshold(0.01)) == ("fake", 0.8)
+
+    def test_a_model_that_is_not_there_is_named(self, repository):
+        with pytest.raises(OperatorError, match="parameter 'judge': there is no model 'other'"):
+            built_judge(repository.llm, "other")

@@ -1,0 +1,74 @@
+"""What is read as a mistake or an abbreviation of a word of the other question, and what is not."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from trimodal.judge.readings import known_words, read
+
+WORDS = (
+    "password change recipe receipt insured insurer install installed paid department appointment cat cattle "
+    "hours please cognitive behavioral therapy patel temperature weather whether ##ing [CLS] roasting"
+)
+KNOWN = known_words(WORDS.split())
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("How do I change my pasword?", "How do I change my password?"),  # missing
+        ("How do I change my passwoord?", "How do I change my password?"),  # too many
+        ("How do I change my pazsword?", "How do I change my password?"),  # another one
+        ("How do I change my passwrod?", "How do I change my password?"),  # changed places
+        ("can I chnage it", "Can I change it?"),
+        ("my appt in the dept", "My appointment in the department?"),
+        ("How many hrs?", "how many hours"),
+        ("What does CBT do?", "What does cognitive behavioral therapy do?"),
+        ("Do it asap", "do it as soon as possible"),
+        ("Who was in the USA?", "who was in the United States of America"),
+        ("Is DIY cheaper?", "Is do it yourself cheaper?"),
+    ],
+)
+def test_mistakes_and_abbreviations_are_read(one: str, other: str) -> None:
+    first, second = read(one, other, KNOWN)
+    assert first == second
+    assert read(other, one, KNOWN) == (second, first)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Where is my recipe?", "Where is my receipt?"),  # two words that there are
+        ("how do i reinstalled it", "how do i reinstall it"),  # an ending says when
+        ("who is insurers", "who is insured"),
+        ("Is Dr Patil in?", "Is Dr Patel in?"),  # names
+        ("may i sit in it", "may i be seen in the car"),  # sit: not seen in the
+        ("can it be so", "can insured testers be so"),  # a small word is no abbreviation
+        ("what is ipv4", "what is ipv6"),
+        ("how is the x-ray", "how is the x-rays"),
+        ("feed my cat", "feed my cattle"),
+        ("CBT for me", "cognitive therapy for me"),
+    ],
+)
+def test_other_words_stay(one: str, other: str) -> None:
+    first, second = read(one, other, KNOWN)
+    assert first != second
+    assert (first, second) == (read(one, "", KNOWN)[0], read(other, "", KNOWN)[0])
+
+
+def test_capitals_throughout_are_no_names() -> None:
+    first, second = read("How Do I Change My Pasword", "how do i change my password", KNOWN)
+    assert first == second
+
+
+def test_several_candidates_leave_a_word_as_it_is() -> None:
+    assert read("the wether", "weather or whether", KNOWN)[0] == "the wether"
+
+
+def test_what_is_long_takes_no_time() -> None:
+    one = " ".join(f"wrd{chr(97 + number % 26)}x{'y' * (number % 9)}" for number in range(1000))
+    started = time.monotonic()
+    read(one * 4, "password " * 4000, KNOWN)
+    assert time.monotonic() - started < 1

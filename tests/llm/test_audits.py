@@ -1,0 +1,202 @@
+"""The service beside its audits: what is audited, and that no client's request ever waits for one."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cache.doubles import FakeEmbedder, ScriptedJudge, ScriptedStore, calibration
+from tests.llm.doubles.answers import Answers, ask
+from tests.llm.doubles.audits import PlayedAudits, decision
+from tests.llm.doubles.engine_thread import start_thread
+from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
+from trimodal.cache.answers import AnswerCache
+from trimodal.cache.audit.auditor import AuditOptions, Auditor
+from trimodal.cache.audit.disagreements import digest
+from trimodal.cache.audit.metrics import AuditMetrics
+from trimodal.cache.audit.promise import NEVER
+from trimodal.cache.metrics import CacheMetrics
+from trimodal.cache.options import CacheOptions
+from trimodal.cache.values import Entry, Hit, Place
+from trimodal.llm.engines.fake import FakeEngine
+from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
+from trimodal.llm.frontend import idle_audits
+from trimodal.llm.request.request import GenerationRequest
+from trimodal.llm.request.terms import Terms
+from trimodal.llm.settings import LlmSettings
+from trimodal.metrics import MemoryMetrics
+
+NEAR = Hit(Entry("stored", "Near.", "stop", 2, 64, 0.0, 1e12), "semantic", 0.95)
+AUDITED = "near"
+
+
+class WatchedEngine(FakeEngine):
+    """Notes each step's sequences, an audit's as "audit": what is asked with the prompt of a hit."""
+
+    def __init__(self, settings: LlmSettings) -> None:
+        super().__init__(settings)
+        self.steps: list[list[str]] = []
+        self.names: dict[int, str] = {}
+
+    def add(self, request: EngineRequest) -> None:
+        self.names[request.id] = "audit" if bytes(request.prompt_ids) == AUDITED.encode() else "client"
+        super().add(request)
+
+    def step(self) -> list[Output]:
+        ids = [*self._running, *(sequence.request.id for sequence in self._waiting)]
+        self.steps.append([self.names[id] for id in ids])
+        return super().step()
+
+
+@pytest.fixture
+def answers() -> Answers:
+    """Every semantic lookup is a hit, as long as `near` says so."""
+    found = Answers()
+    found.audits = PlayedAudits()
+    return found
+
+
+def near(answers: Answers, *, hit: bool) -> None:
+    answers.near = NEAR if hit else None
+    answers.decision = decision(hit=hit, score=0.95 if hit else 0.5)
+
+
+def audits(answers: Answers) -> PlayedAudits:
+    assert isinstance(answers.audits, PlayedAudits)
+    return answers.audits
+
+
+def test_a_hit_is_answered_at_once_and_generated_when_the_server_is_idle(answers: Answers) -> None:
+    with FakeServer(answers=answers) as server:
+        near(answers, hit=False)
+        ask(server, "first", max_tokens=40).wait()  # what the engine did for it, audits may cost, too
+        near(answers, hit=True)
+        asked = ask(server, AUDITED, max_tokens=20).wait()
+        assert asked.text == "Near."
+        eventually(lambda: audits(answers).finished != [])
+        (_, answer, finish_reason) = audits(answers).finished[0]
+        fresh = ask(server, AUDITED, max_tokens=20, cache_control=frozenset({"no-cache"})).wait().text
+        assert (answer, finish_reason) == (fresh, "length")
+        assert server.value("requests_total", outcome="length") == 2, "an audit is no request"
+        assert counts(server.service) == (0, 0, 0)
+    assert audits(answers).misses == ["first"]
+    assert ("first", "length") in audits(answers).answers
+
+
+@pytest.mark.parametrize("control", ["no-store", "no-cache"])
+def test_who_wants_nothing_kept_is_not_audited(answers: Answers, control: str) -> None:
+    with FakeServer(answers=answers) as server:
+        near(answers, hit=False)
+        ask(server, "first", cache_control=frozenset({control})).wait()
+        near(answers, hit=True)
+        ask(server, AUDITED, cache_control=frozenset({control})).wait()
+        with server.service._lock:
+            assert server.service._idle_audits
+            assert not server.service._idle_audits._waiting
+    assert audits(answers).misses == []
+
+
+def test_a_broken_audit_harms_no_request(answers: Answers) -> None:
+    def broken(*arguments: Any) -> Any:
+        raise RuntimeError("broken")
+
+    for name in ("hit", "missed", "answered"):
+        setattr(answers.audits, name, broken)
+    with FakeServer(answers=answers) as server:
+        near(answers, hit=False)
+        assert len(ask(server, "first", max_tokens=20).wait().text) > 0
+        near(answers, hit=True)
+        assert ask(server, AUDITED).wait().text == "Near."
+
+
+def _drive(answers: Answers, seed: int, requests: int, monkeypatch: pytest.MonkeyPatch) -> WatchedEngine:
+    """Clients that come and go before an engine that would always have an audit to do."""
+    monkeypatch.setattr(idle_audits, "IDLE_S", 0.0)
+    engines: list[WatchedEngine] = []
+
+    def start(settings: LlmSettings) -> Any:
+        engines.append(WatchedEngine(settings))
+        return start_thread(engines[-1])
+
+    draw = random.Random(seed)
+    with FakeServer(answers=answers, start=start, apply_chat_template=False) as server:
+        for index in range(requests):
+            if draw.random() < 0.5:
+                near(answers, hit=True)
+                ask(server, AUDITED, max_tokens=30).wait()
+                time.sleep(draw.choice([0.0, 0.005, 0.02]))
+            near(answers, hit=False)
+            batch = [
+                ask(server, f"client {index} {one}", max_tokens=12) for one in range(draw.choice([1, 3]))
+            ]
+            for sink in batch:
+                assert sink.wait().error is None
+            time.sleep(draw.choice([0.0, 0.01, 0.06]))
+    return engines[0]
+
+
+@pytest.mark.parametrize(
+    ("seed", "requests"), [(1, 12), *(pytest.param(seed, 150, marks=pytest.mark.slow) for seed in (2, 3))]
+)
+def test_no_step_has_an_audit_beside_a_client(
+    answers: Answers, seed: int, requests: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counts the order of execution, not times: an audit never runs while a client's request is there."""
+    engine = _drive(answers, seed, requests, monkeypatch)
+    audited = sum("audit" in step for step in engine.steps)
+    assert audited > 0
+    assert sum("client" in step for step in engine.steps) > 0
+    assert not [step for step in engine.steps if "audit" in step and len(step) > 1]
+    played = audits(answers)
+    assert played.finished or played.reasons
+
+
+def test_wrong_answers_end_the_hits_of_their_tenant_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole way: real cache and audit, a judge that lies, an engine that answers anew."""
+    monkeypatch.setattr(idle_audits, "IDLE_S", 0.0)
+    options = CacheOptions("semantic", "", 30.0, 30.0, 30.0)
+    counted, known, judge = MemoryMetrics(), calibration(), ScriptedJudge(0.95)
+    auditor = Auditor(
+        AuditOptions(1.0, 0.01), known.threshold(0.01), AuditMetrics(counted, "llm"),
+        embed=lambda text: np.array([1.0, 0.0] if text == "Near." else [0.0, 1.0], np.float32),
+        same=lambda pairs: [0.0], draw=lambda: 0.0,
+    )  # fmt: skip
+    store = ScriptedStore()
+    cache = AnswerCache(
+        options, FakeEmbedder(4096), CacheMetrics(counted, "llm"),
+        judge=judge, calibration=known, thresholds=auditor, store=store, audits=auditor,
+    )  # fmt: skip
+    now = time.time()
+    entry = Entry("what is a lambda", "Near.", "stop", 2, 64, now, now + 900)
+    store.nearest = lambda place, vector, count: [(0.95, entry)]  # type: ignore[method-assign]
+
+    def asked(tenant: str) -> str:
+        sink = Collector()
+        terms = Terms(tenant=tenant)
+        # At the first blank the fake engine's answer ends: only whole answers are compared.
+        server.service.submit(
+            GenerationRequest("what is a lamp", None, Sampling(60), (" ",), terms=terms), sink
+        )
+        note = sink.wait().deltas[-1].note
+        assert note
+        return note.cache
+
+    with FakeServer(answers=cache, apply_chat_template=False) as server:
+        ask(server, "first", max_tokens=250, cache_control=frozenset({"no-cache"})).wait()
+        for wrong in range(1, 5):
+            if asked("acme") == "":
+                break
+            eventually(lambda: audited(counted) == wrong)  # noqa: B023 - it has ended when `wrong` changes
+        assert wrong == 4, "three wrong ones of three are enough, and none is too few"
+        assert auditor.threshold(Place("0" * 16, "acme", "default", "")) == NEVER
+        assert asked("other") == "semantic"
+
+
+def audited(counted: MemoryMetrics) -> float:
+    labels = {"model": "llm", "tenant": digest("acme"), "namespace": "default"}
+    labels |= {"decision": "hit", "agreement": "disagreed"}
+    return counted.get("trimodal_cache_audit_answers_total", labels).value

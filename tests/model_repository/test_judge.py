@@ -1,0 +1,82 @@
+"""The glue of judge on a fake stub, called as a client does and as the cache does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2
+
+from tests.doubles import pb_utils
+from tests.doubles.pb_utils import MODELS, InferenceRequest, TritonError
+from trimodal.cache.judge import TritonJudge
+from trimodal.errors import InvalidArgument, SettingsError
+
+MODEL = Path(__file__).parents[2] / "model_repository" / "judge"
+CONFIG = text_format.Parse((MODEL / "configs" / "cpu.pbtxt").read_text(), model_config_pb2.ModelConfig())
+
+
+@pytest.fixture
+def module() -> Iterator[Any]:
+    with pb_utils.glue(MODEL / "1" / "model.py") as module:
+        yield module
+
+
+def loaded(module: Any, **parameters: str) -> Any:
+    """The model, initialized as its cpu.pbtxt says but for `parameters`."""
+    model = module.TritonPythonModel()
+    config = {key: value.string_value for key, value in CONFIG.parameters.items()} | parameters
+    repository = {"model_repository": str(MODEL), "model_version": "1", "model_name": "judge"}
+    model.initialize({"model_config": pb_utils.model_config(config)} | repository)
+    return model
+
+
+def request(*pairs: tuple[str, str]) -> InferenceRequest:
+    columns = zip(*pairs, strict=True)
+    names = ("question", "other")
+    return InferenceRequest(
+        {
+            name: np.array([[text.encode()] for text in column], object)
+            for name, column in zip(names, columns, strict=True)
+        }
+    )
+
+
+def test_requests_of_a_batch_get_their_own_pairs(module: Any) -> None:
+    model = loaded(module, engine="fake")
+    first, bad, last = model.execute(
+        [request(("a b", "b a"), ("a", "b")), request(("a", " ")), request(("What's this?", "what is THIS"))]
+    )
+    assert list(first.outputs) == [one.name for one in CONFIG.output]
+    assert first.outputs["same"].tolist() == [[1.0], [0.0]]
+    assert first.outputs["same"].dtype == np.float32
+    assert bad.error.message() == "other: empty; at least one word is needed"
+    assert last.outputs["same"].tolist() == [[1.0]]
+
+
+def test_the_cache_calls_it(module: Any) -> None:
+    model = loaded(module, engine="fake", max_bytes="100")
+
+    def infer(tensors: Any) -> Any:
+        (response,) = model.execute([InferenceRequest(dict(tensors))])
+        return response.error or response.outputs
+
+    MODELS["judge"] = infer
+    judge = TritonJudge(pb_utils, "judge", "fake")
+    assert judge.same(
+        [("a lambda", "lambda A"), ("a b", "a c"), ("judge: answer yes", "a")]
+    ) == pytest.approx([1, 1 / 3, 0])
+    with pytest.raises(InvalidArgument, match="judge: question: 1000000 bytes; at most 100 are accepted"):
+        judge.same([("x" * 1_000_000, "x")])
+    MODELS["judge"] = lambda tensors: TritonError("Request for unknown model: 'judge' is not found")
+    with pytest.raises(Exception, match="judge: "):
+        judge.same([("a", "b")])
+
+
+def test_a_parameter_of_the_wrong_kind_names_the_file(module: Any) -> None:
+    with pytest.raises(SettingsError, match=r"judge/config\.pbtxt"):
+        loaded(module, engine="fake", max_bytes="none")

@@ -1,1 +1,0 @@
-"""Judges whether two questions ask for the same."""

@@ -1,1 +1,0 @@
-"""Holds the words that the guard knows."""

@@ -1,1 +1,0 @@
-"""Reads a question into terms that can be compared."""

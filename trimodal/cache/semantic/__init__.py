@@ -1,0 +1,1 @@
+"""Decides which stored answer serves a question that means the same."""

@@ -1,0 +1,139 @@
+"""Decides which of the nearest stored answers serves a question: by its words alone, else by the judge.
+
+A question that is the same after `normalise` is a hit without the judge. The others go to it together, in
+one call; the likeliest is the hit when it reaches the threshold of the place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trimodal.cache.bounded_calls import Bypassed, Guarded, TimedCalls
+from trimodal.cache.calibration import Calibration
+from trimodal.cache.judge import Judge
+from trimodal.cache.metrics import CacheMetrics
+from trimodal.cache.semantic.thresholds import Thresholds
+from trimodal.cache.values import Entry, Place, Question
+from trimodal.errors import InvalidArgument
+from trimodal.judge.language import is_foreign
+from trimodal.judge.normaliser import normalise
+from trimodal.judge.unseen import differ_unseen
+
+LEAST_SIMILARITY = 0.6
+"""Cosine below which the judge is not asked. With MiniLM 2 of 100 rewordings are farther, and less than 1 of
+100 unrelated questions is nearer (tune_b.jsonl)."""
+JUDGED = 2
+"""At most so many of the nearest are judged: each is two rows of the judge's batch."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided about one question, for who watches it.
+
+    Attributes:
+        asked, stored: the questions, as they were asked.
+        score: P(same) in the less likely direction; 1 where both are the same after `normalise`.
+        hit: whether `entry` is the answer; otherwise it is the likeliest of those that were refused.
+        similarity: the cosine of both questions.
+    """
+
+    place: Place
+    asked: str
+    stored: str
+    score: float
+    hit: bool
+    entry: Entry
+    similarity: float = 1.0
+
+
+def known_score(asked: str, stored: str) -> float | None:
+    """1 where both are the same after `normalise`, 0 where they differ in what the judge does not see.
+
+    None: the judge is to say.
+    """
+    if differ_unseen(asked, stored):
+        return 0.0
+    return 1.0 if normalise(asked) == normalise(stored) else None
+
+
+class Decider:
+    """Called from several threads at once.
+
+    Args:
+        calibration: which languages the judge reads, and what holds for others.
+        callers: how many threads may call the judge at once.
+        budget_s: how long one call of the judge may take.
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        calibration: Calibration,
+        thresholds: Thresholds,
+        metrics: CacheMetrics,
+        *,
+        callers: int,
+        budget_s: float,
+    ) -> None:
+        self._judge, self._calibration = judge, calibration
+        self._thresholds, self._metrics = thresholds, metrics
+        self._guarded = Guarded("the cache's judge", callers)
+        self._budget_s = budget_s
+
+    def decide(
+        self, question: Question, near: Sequence[tuple[float, Entry]], calls: TimedCalls
+    ) -> Decision | None:
+        """The decision on the usable answers of `near`; None: nothing came near. Raises Bypassed."""
+        candidates: list[tuple[float, Entry]] = []
+        for similarity, entry in near:
+            if not similarity >= LEAST_SIMILARITY:
+                self._metrics.refused("threshold")
+            elif (known := known_score(question.text, entry.text)) == 1:
+                return self._decision(question, entry, 1.0, similarity, hit=True)
+            elif known == 0:
+                self._metrics.refused("case")
+            else:
+                candidates.append((similarity, entry))
+        candidates = candidates[:JUDGED]
+        if not candidates:
+            return None
+        scores = self._scores(question.text, [entry.text for _, entry in candidates], calls)
+        if not scores:
+            return None
+        threshold = self._thresholds.threshold(question.place)
+        foreign = self._foreign(question.text)
+        judged: list[Decision] = []
+        for (similarity, entry), score in zip(candidates, scores, strict=True):
+            wanted = threshold
+            if foreign or self._foreign(entry.text):
+                wanted = max(threshold, self._calibration.foreign_threshold)
+            hit = score >= wanted
+            if not hit:
+                self._metrics.refused("language" if score >= threshold else "judge")
+            judged.append(self._decision(question, entry, score, similarity, hit=hit))
+        return max(judged, key=lambda one: (one.hit, one.score))
+
+    def _scores(self, asked: str, stored: list[str], calls: TimedCalls) -> list[float]:
+        """P(same) of each pair, 0 for what is no probability; empty: the judge cannot read the question."""
+        pairs = [(asked, text) for text in stored]
+        try:
+            scores = calls.call(
+                self._guarded, lambda: self._judge.same(pairs), self._budget_s, (InvalidArgument,)
+            )
+        except Bypassed as missed:
+            if not isinstance(missed.cause, InvalidArgument):
+                raise
+            self._metrics.refused("length")
+            return []
+        return [score if 0 <= score <= 1 else 0.0 for score in scores]
+
+    def _foreign(self, text: str) -> bool:
+        return is_foreign(text, self._calibration.languages)
+
+    def _decision(
+        self, question: Question, entry: Entry, score: float, similarity: float, *, hit: bool
+    ) -> Decision:
+        return Decision(
+            question.place, question.text, entry.text, score, hit, entry, min(1.0, float(similarity))
+        )

@@ -1,0 +1,1 @@
+"""Runs the judge: ONNX Runtime, or a fake."""

@@ -1,0 +1,87 @@
+"""Judges pairs with a cross-encoder on ONNX Runtime, on the processor or the GPU.
+
+Both questions are one sequence of the model. A pair that is longer than it can read is not cut: what
+differs may lie in the part that nobody would have read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trimodal.judge.alignment import token_types
+from trimodal.judge.engines.protocol import Judged, Pairs
+from trimodal.judge.readings import known_words, read
+from trimodal.judge.settings import JudgeSettings
+from trimodal.manifest import read_manifest
+from trimodal.runtimes.gpu_fit import check_checkpoint
+from trimodal.runtimes.onnx_runner import Runner, make_runner
+from trimodal.runtimes.onnx_session import open_session
+from trimodal.runtimes.text_batches import groups, open_tokenizer, shape_of
+
+MODEL = "model.onnx"
+
+
+class OnnxRuntimeJudge:
+    """One session and one tokenizer; calls may come from several threads."""
+
+    def __init__(
+        self, runner: Runner, tokenizer: Any, *, max_length: int, mixes: bool, aligned: bool
+    ) -> None:
+        self.mixes = mixes
+        self._aligned = aligned
+        self._runner = runner
+        self._tokenizer = tokenizer
+        self._known = known_words(tokenizer.get_vocab())
+        self._max_length = max_length
+
+    def judge(self, pairs: Pairs) -> Judged:
+        """P(same) float32[N] of `pairs`; 1 for those that are read alike, which need no model."""
+        read_pairs = [read(one, other, self._known) for one, other in pairs]
+        encodings = self._tokenizer.encode_batch(read_pairs, add_special_tokens=True)
+        lengths = [len(encoding.ids) for encoding in encodings]
+        fits = tuple(length <= self._max_length for length in lengths)
+        same = np.zeros(len(lengths), np.float32)
+        equal = [one == other for one, other in read_pairs]
+        same[np.array(equal, bool) & np.array(fits, bool)] = 1
+        reading = [index for index, fit in enumerate(fits) if fit and not equal[index]]
+        for group in groups([lengths[index] for index in reading]):
+            rows = [reading[place] for place in group]
+            ids = np.zeros((len(rows), max(lengths[index] for index in rows)), np.int64)
+            mask, types = np.zeros_like(ids), np.zeros_like(ids)
+            for row, index in enumerate(rows):
+                ids[row, : lengths[index]] = encodings[index].ids
+                pair = encodings[index]
+                types[row, : lengths[index]] = token_types(pair) if self._aligned else pair.type_ids
+                mask[row, : lengths[index]] = 1
+            inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+            same[rows] = _sigmoid(self._runner.run(inputs, "logit"))
+        return Judged(same, fits)
+
+
+def open_engine(directory: Path, settings: JudgeSettings) -> OnnxRuntimeJudge:
+    """Opens a session on `model.onnx` and the `tokenizer.json` beside it.
+
+    Raises ArtefactError: missing, damaged, refused or of another checkpoint; ServerError: no CUDA.
+    """
+    manifest = read_manifest(directory, task="judge", runtime="onnxruntime")
+    check_checkpoint(directory, manifest, settings.checkpoint_sha256)
+    max_length = shape_of(directory, manifest, "max_length")
+    tokenizer = open_tokenizer(directory, manifest)
+
+    def open_one() -> Any:
+        return open_session(
+            directory / MODEL, device=settings.device, threads=settings.threads, command=manifest.command
+        )
+
+    runner = make_runner(open_one, settings.device)
+    # INT8 takes the range of activations from the whole batch.
+    mixes = manifest.precision == "int8"
+    aligned = bool(manifest.extra.get("aligned"))
+    return OnnxRuntimeJudge(runner, tokenizer, max_length=max_length, mixes=mixes, aligned=aligned)
+
+
+def _sigmoid(logits: Any) -> Any:
+    return 1 / (1 + np.exp(-np.clip(np.asarray(logits, np.float32).reshape(-1), -80, 80)))

@@ -1,0 +1,47 @@
+"""Defines the contract of a judge of pairs, and opens one by name.
+
+The service has checked limits and UTF-8; how the texts are read is the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimodal.judge.settings import JudgeSettings
+
+Probabilities = NDArray[np.float32]
+Pairs = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """P(same) float32[N], and for each pair whether the model can read the whole of it: else it is 0."""
+
+    same: Probabilities
+    fits: tuple[bool, ...]
+
+
+class PairJudge(Protocol):
+    """Says how likely one answer is right for both questions of a pair, read in that order."""
+
+    @property
+    def mixes(self) -> bool:
+        """Whether the other pairs of a run change a pair's score, if little."""
+
+    def judge(self, pairs: Pairs) -> Judged:
+        """Judges `pairs`, in order."""
+
+
+def open_engine(directory: Path, settings: JudgeSettings) -> PairJudge:
+    """Opens the engine that `settings.engine` names. Raises ArtefactError: `directory` does not fit it."""
+    engine: PairJudge = import_module(f"trimodal.judge.engines.{settings.engine}").open_engine(
+        directory, settings
+    )
+    return engine

@@ -1,0 +1,83 @@
+"""Writes a question as the judge reads it: case, contractions, spelling, white space and its end made one.
+
+The judge is trained on such texts and served with them. Which word becomes which is in `spellings.txt`;
+digits, names and negation stay what they are.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache, lru_cache
+from itertools import groupby
+from pathlib import Path
+
+_LISTS = Path(__file__).with_name("spellings.txt")
+_WORD = re.compile(r"(?<!\w)[a-z]{1,24}(?:'[a-z]{1,3})?(?!\w)")
+# Verbs that have a z in America. Words such as rise, promise, exercise, treatise end otherwise.
+_ISE = re.compile(
+    r"([a-z]{2,}(?:[aeo]r|[aio]l|[aeiou]n|ern|gn|og|erg|i[cdmt]|et|ot|mat))is"
+    r"(e|es|ed|er|ers|ing|able|ations?)"
+)
+# Of what ends a text. Behind a digit or a sign only a question mark goes: 5! is not 5, and `ls .` not `ls`.
+_END, _ASKED = re.compile(r"[?!.…][\s?!.…]*$"), re.compile(r"\s*\?[\s?!]*$")
+_APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ´`", "'"))
+# 2² is not 22, and ½ no 1 2: characters of these kinds stay as they are.
+_RAISED = ("<super>", "<sub>", "<fraction>", "<circle>")
+
+
+def normalise(text: str) -> str:
+    """`text` in lower case and American spelling, contractions and common abbreviations written out.
+
+    Without what ends it, with single blanks and with small numbers in digits.
+
+    The result is in NFKC but for raised digits and fractions; normalising it again changes nothing.
+    """
+    lower = _compatible(_compatible(text).lower())
+    plain = lower if lower.isascii() else lower.translate(_APOSTROPHES)
+    words = " ".join(_WORD.sub(lambda found: _rewritten(found[0]), plain).split())
+    end = _END.search(words)
+    if end and words[: end.start()][-1:].isalpha():
+        return words[: end.start()]
+    return _ASKED.sub("", words) or words
+
+
+def _compatible(text: str) -> str:
+    if text.isascii():
+        return text
+    parts = groupby(text, lambda one: unicodedata.decomposition(one).startswith(_RAISED))
+    return "".join(
+        "".join(part) if raised else unicodedata.normalize("NFKC", "".join(part)) for raised, part in parts
+    )
+
+
+@lru_cache(4096)
+def _rewritten(word: str) -> str:
+    words, beginnings, ends = _lists()
+    if word in words:
+        return words[word]
+    for old, new in ends:
+        if word.endswith(old) and len(word) >= len(old) + 2:
+            return word[: -len(old)] + new
+    for old, new in beginnings:
+        if word.startswith(old):
+            return new + word[len(old) :]
+    return f"{found[1]}iz{found[2]}" if (found := _ISE.fullmatch(word)) else word
+
+
+@cache
+def _lists() -> tuple[dict[str, str], list[tuple[str, str]], list[tuple[str, str]]]:
+    """Whole words, beginnings and ends, each with what is written for it."""
+    words: dict[str, str] = {}
+    beginnings, ends = [], []
+    for line in _LISTS.read_text(encoding="utf-8").splitlines():
+        if not line or line.startswith("#"):
+            continue
+        old, new = line.replace("_", " ").split(maxsplit=1)
+        if old.startswith("-"):
+            ends.append((old[1:], new[1:]))
+        elif old.endswith("-"):
+            beginnings.append((old[:-1], new[:-1]))
+        else:
+            words[old] = new
+    return words, beginnings, ends

@@ -1,0 +1,172 @@
+"""Generates answers for the cache's audits while the server has nothing else to do.
+
+An audit is no request: neither scheduler nor admission know of it. It begins when no client's request was
+there for a moment, alone in the engine, and ends at once when one comes: its cancellation goes to the engine
+before anything of that request does, so a client waits for the step under way at most.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from trimodal.cache.audit.budget import TokenBudget
+from trimodal.cache.audit.values import Audit
+from trimodal.cache.protocol import Audits
+from trimodal.llm.detokenizer import TextStream
+from trimodal.llm.engine_core.supervisor import EngineSupervisor
+from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
+from trimodal.llm.frontend.request_state import Generation, RequestState
+from trimodal.llm.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
+
+IDLE_S = 0.1
+"""For so long no request was there when an audit begins."""
+MAX_WAITING = 16
+PATIENCE_S = 60.0
+"""How long an audit waits for an idle server and for its budget."""
+MAX_TRIES = 3
+
+
+@dataclass
+class _Job:
+    """A question that is to be generated once more; `until` as of `clock`."""
+
+    audit: Audit
+    prompt_ids: list[int]
+    sampling: Sampling
+    stops: tuple[str, ...]
+    until: float
+    tries: int = 0
+
+    @property
+    def most_tokens(self) -> int:
+        return len(self.prompt_ids) + self.sampling.max_tokens
+
+
+@dataclass
+class _Running:
+    """A job that the engine has under `id`."""
+
+    id: int
+    job: _Job
+    text: TextStream
+    texts: list[str] = field(default_factory=list)
+    tokens: int = 0
+
+
+class IdleAudits:
+    """Audits that wait, and the one that runs. Guarded by the service's lock.
+
+    Tokens of audits are at most `audits.share` of those that the engine computed for clients.
+
+    Args:
+        ids: gives the next number of a sequence. clock: seconds.
+    """
+
+    def __init__(
+        self,
+        audits: Audits,
+        engine: EngineSupervisor,
+        tokenizer: Tokenizer,
+        ids: Callable[[], int],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._audits, self._engine, self._tokenizer = audits, engine, tokenizer
+        self._ids, self._clock = ids, clock
+        self._waiting: deque[_Job] = deque()
+        self._running: _Running | None = None
+        self._budget = TokenBudget(audits.share)
+        self._quiet_since = clock()
+
+    def offer(self, state: RequestState, audit: Audit) -> None:
+        """Takes a question that a hit has answered."""
+        if len(self._waiting) >= MAX_WAITING:
+            self._audits.dropped("queue")
+            return
+        request = state.request
+        sampling = replace(request.sampling, top_logprobs=None)
+        until = self._clock() + PATIENCE_S
+        self._waiting.append(_Job(audit, state.prompt_ids, sampling, request.stops, until))
+
+    def interrupt(self) -> None:
+        """Ends what runs: a request is there. It is tried again when none is."""
+        self._quiet_since = self._clock()
+        if not (running := self._running):
+            return
+        self._engine.client.cancel(running.id)
+        self._spent(running)
+        running.job.tries += 1
+        if running.job.tries < MAX_TRIES:
+            self._waiting.appendleft(running.job)
+        else:
+            self._audits.dropped("interrupted")
+
+    def begin(self) -> None:
+        """Begins one when the server is idle. To be called while no request is there, but an engine is."""
+        now = self._clock()
+        while self._waiting and self._waiting[0].until < now:
+            # Those behind it came later.
+            job = self._waiting.popleft()
+            self._audits.dropped("busy" if self._fits(job) else "budget")
+        if self._running or not self._waiting or now < self._quiet_since + IDLE_S:
+            return
+        if not self._budget.reserve(self._waiting[0].most_tokens):
+            return
+        job = self._waiting.popleft()
+        whole = bool(job.sampling.grammar)
+        self._running = _Running(self._ids(), job, TextStream(self._tokenizer, job.stops, whole=whole))
+        self._engine.client.add(EngineRequest(self._running.id, job.prompt_ids, job.sampling))
+
+    def take(self, outputs: Iterable[Output]) -> None:
+        """Takes what a step gave to the one that runs."""
+        for output in outputs:
+            if (running := self._running) and output.id == running.id:
+                try:
+                    self._push(running, output)
+                except Exception:
+                    # An exception here would count as the loss of the engine, for all clients.
+                    logger.exception("an audit's output failed")
+                    self._running = None
+                    self._engine.client.cancel(running.id)
+                    self._audits.dropped("failed")
+
+    def served(self, generations: Iterable[Generation]) -> None:
+        """Counts what the engine computed for clients."""
+        for ticket in (generation.ticket for generation in generations):
+            self._budget.served(ticket.prompt_tokens - ticket.cached_tokens + ticket.completion_tokens)
+
+    def lost(self) -> None:
+        """The engine is gone with what ran in it."""
+        if self._running:
+            self._spent(self._running)
+            self._audits.dropped("failed")
+
+    def _push(self, running: _Running, output: Output) -> None:
+        running.tokens += len(output.token_ids)
+        text, stopped = running.text.push(output.token_ids, last=output.finish_reason is not None)
+        running.texts.append(text)
+        if not (stopped or output.finish_reason):
+            return
+        self._spent(running)
+        if output.finish_reason == "error":
+            self._audits.dropped("failed")
+            return
+        if output.finish_reason is None:  # a stop string, which the engine does not know
+            self._engine.client.cancel(running.id)
+        finish_reason = "stop" if stopped else output.finish_reason or ""
+        self._audits.finish(running.job.audit, "".join(running.texts), finish_reason)
+
+    def _spent(self, running: _Running) -> None:
+        """Settles the account of what ends; the whole prompt counts, whatever was computed of it."""
+        self._running = None
+        spent = len(running.job.prompt_ids) + running.tokens
+        self._budget.give_back(running.job.most_tokens - spent)
+        self._audits.spent(spent)
+
+    def _fits(self, job: _Job) -> bool:
+        return self._budget.left >= job.most_tokens
