@@ -11,7 +11,7 @@ from trimodal.judge.normaliser import normalise
     ("text", "expected"),
     [
         ("  What's  the\nbest COLOUR?", "what is the best color"),
-        ("Why can’t I log in?", "why cannot i log in"),
+        ("Why can’t I log in?", "why can i not log in"),
         ("It doesn't work, won't start", "it does not work, will not start"),
         ("whats the catalogue", "what is the catalog"),
         ("We're here and they've left", "we are here and they have left"),
@@ -23,6 +23,8 @@ from trimodal.judge.normaliser import normalise
         ("Is it OK ??!", "is it okay"),
         ("Stop it. ", "stop it"),
         ("Two of the twenty-one, asap pls", "2 of the 20-one, as soon as possible please"),
+        ("Isn't that too much? Can't I pay?", "is that not too much? can i not pay"),
+        ("Is that not too much", "is that not too much"),
         ("one of us, twofold", "one of us, twofold"),
         ("What is 10?", "what is 10"),
         ("What is C#?", "what is c#"),

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from trimodal.judge.readings import known_words, read
+from trimodal.judge.readings import alike, known_words, read
 
 WORDS = (
     "password change recipe receipt insured insurer install installed paid department appointment cat cattle "
@@ -61,6 +61,21 @@ def test_other_words_stay(one: str, other: str) -> None:
 def test_capitals_throughout_are_no_names() -> None:
     first, second = read("How Do I Change My Pasword", "how do i change my password", KNOWN)
     assert first == second
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("well, why is that; tell me", "well why is that. tell me", True),
+        ("it works...", "it works", True),
+        ("3,5 or 3 5", "3 5 or 3 5", False),
+        ("is it 5, 6 or 7", "is it 5 6 or 7", False),
+        ("re-sign it", "resign it", False),
+        ("ls .", "ls", False),
+    ],
+)
+def test_punctuation_between_words_is_nothing(one: str, other: str, same: bool) -> None:
+    assert alike(one, other) is same
 
 
 def test_several_candidates_leave_a_word_as_it_is() -> None:

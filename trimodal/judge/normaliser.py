@@ -21,6 +21,11 @@ _ISE = re.compile(
 )
 # Of what ends a text. Behind a digit or a sign only a question mark goes: 5! is not 5, and `ls .` not `ls`.
 _END, _ASKED = re.compile(r"[?!.…][\s?!.…]*$"), re.compile(r"\s*\?[\s?!]*$")
+# "isn't that" and "is that not": the negation stands behind the person or thing.
+_NOT = re.compile(
+    r"\b(is|are|was|were|do|does|did|has|have|had|can|could|should|would|will|must) ?not "
+    r"(i|you|he|she|it|we|they|that|this|there)\b"
+)
 _APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ´`", "'"))
 # 2² is not 22, and ½ no 1 2: characters of these kinds stay as they are.
 _RAISED = ("<super>", "<sub>", "<fraction>", "<circle>")
@@ -36,6 +41,7 @@ def normalise(text: str) -> str:
     lower = _compatible(_compatible(text).lower())
     plain = lower if lower.isascii() else lower.translate(_APOSTROPHES)
     words = " ".join(_WORD.sub(lambda found: _rewritten(found[0]), plain).split())
+    words = _NOT.sub(r"\1 \2 not", words)
     end = _END.search(words)
     if end and words[: end.start()][-1:].isalpha():
         return words[: end.start()]

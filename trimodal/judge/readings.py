@@ -13,6 +13,7 @@ from trimodal.judge.language import function_words
 from trimodal.judge.normaliser import normalise
 
 _WORD = re.compile(r"(?<![\w'’.-])[a-z]{2,24}(?![\w'’-])")
+_PAUSE = re.compile(r"(?<=[a-z])[,;:.!…]+(?=\s|$)")
 _CAPITAL = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
 _GAP = re.compile(r"[\s-]+")
 _SMALL = frozenset(("of", "and", "the", "for", "to", "in"))
@@ -39,6 +40,11 @@ def read(one: str, other: str, known: Container[str]) -> tuple[str, str]:
         _rewritten(text, words, beside, theirs, known, names),
         _rewritten(beside, theirs, text, words, known, names),
     )
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether two questions, as they are read, are the same but for punctuation between words."""
+    return one == other or _PAUSE.sub(" ", one).split() == _PAUSE.sub(" ", other).split()
 
 
 def _names(text: str) -> set[str]:

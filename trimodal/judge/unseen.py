@@ -1,15 +1,19 @@
 """Finds what tells two questions apart and the judge does not see: it reads neither case nor line ends.
 
 The case of code, options and short words has a meaning (`-v` and `-V`, Mb and MB, it and IT), that of other
-words hardly ever. White space has one in what has several lines.
+words hardly ever, nor that of a sentence's first word. White space has one in what has several lines.
 """
 
 from __future__ import annotations
 
 import re
 
+from trimodal.judge.language import function_words
+
 _AROUND = "?!.,;:\"'"
 _CODE = re.compile(r"[^\w'’]|[\d_]")
+_LONGEST_UNIT = 5
+_ALSO_NAMES = frozenset(("it", "us", "in", "or"))  # of the small words
 _BREAK = re.compile(r"\s*\n\s*")
 
 
@@ -26,9 +30,19 @@ def differ_unseen(one: str, other: str) -> bool:
 def _cased(text: str) -> dict[str, set[str]]:
     """Lower-case word → how it is written, of the words whose case has a meaning."""
     found: dict[str, set[str]] = {}
-    for place, written in enumerate(text.split()):
+    begins = True
+    for written in text.split():
         word = written.strip(_AROUND)
-        code = bool(_CODE.search(word))
-        if code or (len(word) <= 2 and place and word not in ("I", "i")):
-            found.setdefault(word.lower(), set()).add(word)
+        low = word.lower()
+        short = len(word) <= 2 and not begins and (low in _ALSO_NAMES or low not in _small_words())
+        # Mbps and MBps: whoever writes a unit in lower case, or all in capitals, may mean either.
+        unit = len(word) <= _LONGEST_UNIT and not begins and word != low and not word.isupper()
+        if short or unit or _CODE.search(word):
+            found.setdefault(low, set()).add(word)
+        begins = written[-1] in "?!.:;…"
     return found
+
+
+def _small_words() -> frozenset[str]:
+    """Words whose capitals say nothing; i is not on the list of those that tell a language."""
+    return function_words("en") | {"i"}

@@ -33,11 +33,15 @@ MIRRORED, MIRRORED_SHARE = "mirrored", 0.1  # a question of a different pair bes
 
 @dataclass(frozen=True)
 class Plan:
-    """How to mix: `disguised` is the share of sides in disguise, `validation` that of pairs held out."""
+    """How to mix: `disguised` is the share of sides in disguise, `validation` that of pairs held out.
+
+    Of these `measured` are drawn, at most: two graphs are to read them.
+    """
 
     seed: int = 5
     disguised: float = 0.3
     validation: float = 0.12
+    measured: int = 4000
     without_kinds: frozenset[str] = frozenset()
     without_domains: frozenset[str] = frozenset()
 
@@ -108,7 +112,7 @@ def mix(
             f"{len(train)} pairs to train on and {len(validation)} held out: both need both labels; "
             "leave out less, or give more pairs"
         )
-    return Parts(train, validation, list(without_copies(by_hand, dropped)), dropped)
+    return Parts(train, validation[: plan.measured], list(without_copies(by_hand, dropped)), dropped)
 
 
 def read_files(paths: Iterable[Path]) -> list[Example]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from trimodal.judge.alignment import token_types
 from trimodal.judge.engines.protocol import Judged, Pairs
-from trimodal.judge.readings import known_words, read
+from trimodal.judge.readings import alike, known_words, read
 from trimodal.judge.settings import JudgeSettings
 from trimodal.manifest import read_manifest
 from trimodal.runtimes.gpu_fit import check_checkpoint
@@ -44,7 +44,7 @@ class OnnxRuntimeJudge:
         lengths = [len(encoding.ids) for encoding in encodings]
         fits = tuple(length <= self._max_length for length in lengths)
         same = np.zeros(len(lengths), np.float32)
-        equal = [one == other for one, other in read_pairs]
+        equal = [alike(one, other) for one, other in read_pairs]
         same[np.array(equal, bool) & np.array(fits, bool)] = 1
         reading = [index for index, fit in enumerate(fits) if fit and not equal[index]]
         for group in groups([lengths[index] for index in reading]):
