@@ -14,6 +14,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent
 # Set by `trimodal serve` for the models that it starts.
 ADDRESS_VARIABLE = "TRIMODAL_OWN_GRPC"
+PROFILE_VARIABLE = "TRIMODAL_OWN_PROFILE"
 STOP_VARIABLE = "TRIMODAL_STOP_FILE"  # once this file is there, what still runs is to be ended with an error
 ENGINES_VARIABLE = "TRIMODAL_ENGINES"
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")

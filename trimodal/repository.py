@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from tritonclient.grpc import model_config_pb2
 
 from trimodal.errors import ArtefactError, ServerError, SettingsError
 from trimodal.manifest import MANIFEST, read_manifest
+from trimodal.paths import PROFILE_VARIABLE
 
 # Parameters by which a Python model names another one that it calls by itself (BLS).
 CALLS = ("recognizer", "embedder", "judge", "llm", "speech", "vision")
@@ -186,8 +188,8 @@ class Built:
 def built_model(caller: Path, model: str, *, parameter: str, task: str) -> Built:
     """What the model `model` that lies beside the caller's was built from.
 
-    Triton does not tell which profile's config file it read, so all of them are looked at:
-    those whose artefact was built must agree.
+    `trimodal serve` tells which profile it serves. Triton does not, so where it was started by itself all of
+    them are looked at: those whose artefact was built must agree.
 
     Args:
         caller: directory of the model that calls it: `args["model_repository"]` of the glue.
@@ -199,10 +201,15 @@ def built_model(caller: Path, model: str, *, parameter: str, task: str) -> Built
     """
     if model not in model_names(caller.parent):
         raise SettingsError(f"parameter '{parameter}': there is no model '{model}' beside {caller.name}")
-    profiles = [
-        "tensorrt",
-        *sorted(file.stem for file in (caller.parent / model / "configs").glob("*.pbtxt")),
-    ]
+    served = os.environ.get(PROFILE_VARIABLE)
+    profiles = (
+        [served]
+        if served
+        else [
+            "tensorrt",
+            *sorted(file.stem for file in (caller.parent / model / "configs").glob("*.pbtxt")),
+        ]
+    )
     found: dict[str, dict[Path, None]] = {}
     missing: ArtefactError | None = None
     for config in (read_model(caller.parent, model, profile) for profile in profiles):

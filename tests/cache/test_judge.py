@@ -14,6 +14,7 @@ from tests.cache.doubles import calibration
 from tests.doubles.pb_utils import Tensor, TritonError
 from trimodal.cache.judge import TritonJudge, built_judge, calibration_of
 from trimodal.errors import InternalError, InvalidArgument, OperatorError, RequestError, Unavailable
+from trimodal.paths import PROFILE_VARIABLE
 
 CONFIGS = Path(__file__).parents[2] / "model_repository" / "judge"
 
@@ -107,6 +108,15 @@ class TestCalibration:
         repository.built("onnx-fp32", "abc", curve=curve(0.95))
         built = built_judge(repository.llm, "judge")
         assert calibration_of(built, None, 0.01).threshold(0.01) == 0.97
+
+    def test_of_the_profile_that_is_served_alone(self, repository, monkeypatch):
+        repository.built("onnx-int8", "abc", curve=curve(0.97))
+        repository.built("onnx-fp32", "def", curve=curve(0.95))
+        found = {}
+        for profile in ("cpu", "tensorrt"):
+            monkeypatch.setenv(PROFILE_VARIABLE, profile)
+            found[profile] = built_judge(repository.llm, "judge").checkpoint
+        assert found == {"cpu": "abc", "tensorrt": "def"}
 
     def test_of_two_checkpoints_neither_is_taken(self, repository):
         repository.built("onnx-int8", "abc")

@@ -37,7 +37,8 @@ def token_types(pair: Encoding) -> list[int]:
     ids = pair.ids
     texts = [[ids[place] for place in of_side] for of_side in places]
     aligned: tuple[set[int], set[int]] = (set(), set())
-    for start, other, length in SequenceMatcher(None, *texts, autojunk=False).get_matching_blocks():
+    one, another = texts
+    for start, other, length in SequenceMatcher(None, one, another, autojunk=False).get_matching_blocks():
         aligned[0].update(range(start, start + length))
         aligned[1].update(range(other, other + length))
     found = list(pair.type_ids)

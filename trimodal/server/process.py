@@ -18,7 +18,7 @@ from pathlib import Path
 
 from trimodal import logs
 from trimodal.errors import ServerError
-from trimodal.paths import ADDRESS_VARIABLE, STOP_VARIABLE, cache_directory
+from trimodal.paths import ADDRESS_VARIABLE, PROFILE_VARIABLE, STOP_VARIABLE, cache_directory
 from trimodal.repository import Model, callers, loaded_last, select_models
 from trimodal.server import launch, ports, preflight, process_guard
 from trimodal.server.admin import Api, LoadsInTurn, await_unloaded, drain
@@ -137,7 +137,11 @@ class TritonServer:
             preflight.check_models(triton, self.models.values())
             last = loaded_last(self.models)
             backends, environment = assemble(triton, run_directory)
-            environment = {**environment, ADDRESS_VARIABLE: self.grpc_url}
+            environment = {
+                **environment,
+                ADDRESS_VARIABLE: self.grpc_url,
+                PROFILE_VARIABLE: self.options.profile,
+            }
             environment[STOP_VARIABLE] = str(run_directory / _STOP)
             for variable, value in (
                 (logs.FORMAT_VARIABLE, options.log_format),

@@ -90,7 +90,8 @@ def _block(path: Path, lines: list[tuple[int, str]]) -> Block:
         slots[name] = tuple(choice.strip() for choice in choices.split("|"))
         if len(set(slots[name])) < 2 or not all(slots[name]):
             raise refuse(first, f"slot {name!r} wants two different values at least")
-    same, near = [("", rest[0][1])], []
+    same: list[tuple[str, str]] = [("", rest[0][1])]
+    near: list[tuple[str, str]] = []
     for number, line in rest[1:]:
         if (found := _LINE.fullmatch(line)) is None:
             raise refuse(number, "neither '= kind: text' nor '! kind: text'")

@@ -44,7 +44,7 @@ class CrossEncoder(torch.nn.Module):
         aligned: whether its token types are those of `trimodal/judge/alignment.py`.
     """
 
-    def __init__(self, network: torch.nn.Module, config: Any, same: int | None = None) -> None:
+    def __init__(self, network: Any, config: Any, same: int | None = None) -> None:
         super().__init__()
         self.network, self.same, self.config = network, same, config
         self.published = same is not None

@@ -28,7 +28,8 @@ BY_HAND = "by_hand"  # begins the name of files that are held out, to calibrate 
 def written_pairs(seed: int) -> list[Example]:
     """Pairs of all blocks and lines."""
     rng = random.Random(f"{seed} written")
-    return [pair for written in (*own_blocks(), *own_lines()) for pair in written.pairs(rng)]
+    found = [pair for block in own_blocks() for pair in block.pairs(rng)]
+    return found + [pair for line in own_lines() for pair in line.pairs(rng)]
 
 
 def mixed_pairs(files: Sequence[Path], public: Sequence[str], plan: Plan) -> Parts:
