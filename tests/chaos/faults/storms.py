@@ -25,7 +25,8 @@ async def storm(moment: str, directory: Path, *, real: bool = False, seed: int =
         if moment == "loading":
             await asyncio.sleep(random.Random(seed).uniform(0.5, 2.0))
             await _storm(served, row, seed)
-            row.saw = served.output.strip().splitlines()[-1]
+            # A signal that comes before the program has read its modules ends it without a word.
+            row.saw = (served.output.strip().splitlines() or ["no output"])[-1]
         else:
             await asyncio.to_thread(served.wait_ready)
             await _loaded(served, row, moment, seed)

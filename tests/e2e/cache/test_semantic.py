@@ -170,3 +170,24 @@ def test_a_model_that_hangs_holds_nobody_up(
     timeouts = 'trimodal_cache_bypassed_total{model="llm",reason="timeout"}'
     wait_until(lambda: metric(server, timeouts) >= 3, "the counter")
     wait_until(lambda: paraphrased(server, reworded).cache == "semantic", "the semantic layer")
+
+
+@pytest.mark.slow
+def test_hits_and_near_misses_are_audited_when_the_server_is_idle(
+    own_server: Callable[..., TritonServer], minilm: Path, tmp_path: Path
+) -> None:
+    changes = changes_of(str(tmp_path / "answers.sqlite"), minilm, {"engine": "fake"}, cache_audit="0.5")
+    server = own_server(MODELS, changes)
+    wait_until(lambda: ask(server, STORED).note.cache == "exact", "the first answer")
+    for _ in range(12):
+        assert ask(server, "How do I reset my own password?").note.cache == "semantic"
+    for number in range(12):
+        assert ask(server, f"How do I reset password {number}?").note.cache == ""
+    answers = "trimodal_cache_audit_answers_total{"
+    wait_until(lambda: metric(server, answers) > 3, "audits of near misses, and a hit's", 30)
+    shown = "trimodal_cache_audit_threshold{"
+    wait_until(lambda: metric(server, shown) > 0, "the threshold of this place", 10)
+    for name, bound in (("false_hit_ratio", "lower"), ("missed_hit_ratio", "upper")):
+        series = f'trimodal_cache_audit_{name}{{bound="{bound}"'
+        assert 0 <= metric(server, series) <= 1
+    wait_until(lambda: metric(server, "trimodal_cache_audit_tokens_total{") > 0, "an audited hit", 30)

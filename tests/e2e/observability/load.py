@@ -13,13 +13,13 @@ from trimodal.client import Client
 from trimodal.errors import RequestError
 from trimodal.speech.engines.fake import speak
 
-MODELS = (*fakes.MODELS, "assistant")
+MODELS = (*fakes.MODELS, "judge", "assistant")
 
 
 def changes(directory: Path) -> fakes.Changes:
     """Every model on its fake engine; the llm answers from its cache and has little room."""
     changes = fakes.changes(directory)
-    return changes | {"llm": {**changes["llm"], "cache": "exact", "max_queue": "12"}}
+    return changes | {"llm": {**changes["llm"], "cache": "semantic", "max_queue": "12"}}
 
 
 async def load(grpc_url: str, gateway: str, *, seed: int = 0) -> None:
