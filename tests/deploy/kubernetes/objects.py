@@ -44,8 +44,8 @@ def shipped(profile: str) -> list[Object]:
 def render(function: str, argument: str) -> str:
     """What a function of render.py makes of an argument in JSON. Raises: Refused.
 
-    In a process of its own: Helm's SDK brings Go's runtime, which once ended a process that had run two hundred
-    other tests, with their signal handlers and threads.
+    In a process of its own: Helm's SDK brings Go's runtime, which once ended a process that had run two
+    hundred other tests, with their signal handlers and threads.
     """
     command = [sys.executable, "-c", RENDER, str(MANIFESTS / "render.py"), function, argument]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
