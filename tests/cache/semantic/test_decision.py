@@ -49,29 +49,32 @@ class TestSemantic:
         assert one.judge.asked == []
         assert one.count("refused_total", reason="threshold") == 1
 
-    def test_a_refusal_is_counted_and_all_candidates_are_judged_in_one_call(self, rig):
-        one = rig(judge=ScriptedJudge(0.89, 0.1))
+    @pytest.mark.parametrize("scores", [(0.89, 0.1), (0.1, 0.89)])
+    def test_a_refusal_is_counted_and_the_next_candidate_is_judged(self, rig, scores):
+        one = rig(judge=ScriptedJudge(*scores))
         one.keep(ask())
         one.keep(ask("a lambda what is"))
         one.keep(ask("a is what lambda"))
         lookup = one.cache.lookup(ask(PARAPHRASE))
         assert lookup.semantic() is None
-        assert [len(pairs) for pairs in one.judge.asked] == [JUDGED]
+        assert [len(pairs) for pairs in one.judge.asked] == [1] * JUDGED
         assert one.count("refused_total", reason="judge") == 2
         assert one.count("lookups_total", layer="semantic", outcome="miss") == 1
         assert (lookup.decision.score, lookup.decision.hit) == (0.89, False)
         assert (lookup.decision.place, lookup.decision.asked) == (ask().place, PARAPHRASE)
 
-    @pytest.mark.parametrize("scores", [(0.2, 0.95), (0.95, 0.2), (0.91, 0.92)])
-    def test_the_likeliest_is_taken(self, rig, scores):
+    @pytest.mark.parametrize("scores", [(0.95,), (0.91, 0.92), (0.2, 0.95)])
+    def test_the_first_that_is_not_refused_is_taken(self, rig, scores):
         one = rig(judge=ScriptedJudge(*scores))
         one.keep(ask(), answer="first")
         one.keep(ask("a lambda what is"), answer="second")
         lookup = one.cache.lookup(ask(PARAPHRASE))
         hit = lookup.semantic()
-        ((*pairs,),) = one.judge.asked
-        assert hit.entry.text == pairs[scores.index(max(scores))][1]
-        assert (lookup.decision.entry, lookup.decision.score) == (hit.entry, max(scores))
+        asked = [pair for (pair,) in one.judge.asked]
+        at = next(at for at, score in enumerate(scores) if score > 0.9)
+        assert len(asked) == at + 1
+        assert hit.entry.text == asked[at][1]
+        assert (lookup.decision.entry, lookup.decision.score) == (hit.entry, scores[at])
 
     @pytest.mark.parametrize("text", ["WHAT IS A LAMBDA", "What is  a lambda", "what's a lambda"])
     def test_the_same_after_the_normaliser_is_a_hit_without_the_judge(self, rig, text):

@@ -1,7 +1,8 @@
 """Decides which of the nearest stored answers serves a question: by its words alone, else by the judge.
 
-A question that is the same after `normalise` is a hit without the judge. The others go to it together, in
-one call; the likeliest is the hit when it reaches the threshold of the place.
+A question that is the same after `normalise` is a hit without the judge. Of the others the nearest goes to it
+first, and the next one only when that is refused: most hits are the nearest, and judging two together costs
+each of them twice the time.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ LEAST_SIMILARITY = 0.6
 """Cosine below which the judge is not asked. With MiniLM 2 of 100 rewordings are farther, and less than 1 of
 100 unrelated questions is nearer (tune_b.jsonl)."""
 JUDGED = 2
-"""At most so many of the nearest are judged: each is two rows of the judge's batch."""
+"""At most so many of the nearest are judged, one after the other, each in both directions."""
 
 
 @dataclass(frozen=True)
@@ -95,38 +96,39 @@ class Decider:
                 self._metrics.refused("case")
             else:
                 candidates.append((similarity, entry))
-        candidates = candidates[:JUDGED]
-        if not candidates:
-            return None
-        scores = self._scores(question.text, [entry.text for _, entry in candidates], calls)
-        if not scores:
-            return None
-        threshold = self._thresholds.threshold(question.place)
-        foreign = self._foreign(question.text)
-        judged: list[Decision] = []
-        for (similarity, entry), score in zip(candidates, scores, strict=True):
-            wanted = threshold
-            if foreign or self._foreign(entry.text):
-                wanted = max(threshold, self._calibration.foreign_threshold)
-            hit = score >= wanted
-            if not hit:
-                self._metrics.refused("language" if score >= threshold else "judge")
-            judged.append(self._decision(question, entry, score, similarity, hit=hit))
-        return max(judged, key=lambda one: (one.hit, one.score))
+        refused: list[Decision] = []
+        for similarity, entry in candidates[:JUDGED]:
+            score = self._score(question.text, entry.text, calls)
+            if score is None:
+                break
+            decision = self._judged(question, entry, score, similarity)
+            if decision.hit:
+                return decision
+            refused.append(decision)
+        return max(refused, key=lambda one: one.score, default=None)
 
-    def _scores(self, asked: str, stored: list[str], calls: TimedCalls) -> list[float]:
-        """P(same) of each pair, 0 for what is no probability; empty: the judge cannot read the question."""
-        pairs = [(asked, text) for text in stored]
+    def _judged(self, question: Question, entry: Entry, score: float, similarity: float) -> Decision:
+        threshold = self._thresholds.threshold(question.place)
+        wanted = threshold
+        if self._foreign(question.text) or self._foreign(entry.text):
+            wanted = max(threshold, self._calibration.foreign_threshold)
+        hit = score >= wanted
+        if not hit:
+            self._metrics.refused("language" if score >= threshold else "judge")
+        return self._decision(question, entry, score, similarity, hit=hit)
+
+    def _score(self, asked: str, stored: str, calls: TimedCalls) -> float | None:
+        """P(same), 0 for what is no probability; None: the judge cannot read the question."""
         try:
-            scores = calls.call(
-                self._guarded, lambda: self._judge.same(pairs), self._budget_s, (InvalidArgument,)
+            (score,) = calls.call(
+                self._guarded, lambda: self._judge.same([(asked, stored)]), self._budget_s, (InvalidArgument,)
             )
         except Bypassed as missed:
             if not isinstance(missed.cause, InvalidArgument):
                 raise
             self._metrics.refused("length")
-            return []
-        return [score if 0 <= score <= 1 else 0.0 for score in scores]
+            return None
+        return score if 0 <= score <= 1 else 0.0
 
     def _foreign(self, text: str) -> bool:
         return is_foreign(text, self._calibration.languages)
