@@ -28,6 +28,7 @@ _GAUGES = re.compile(
     r"\{.*\} (\S+)$",
     re.MULTILINE,
 )
+_LAST_WORDS = re.compile(r"ended by itself|terminate called|what\(\)|Signal \(\d+\)")
 
 
 class Gone(Exception):
@@ -143,6 +144,26 @@ class Served:
     def restarts(self) -> int:
         """How often tritonserver ended by itself and was started again."""
         return self.output.count("starting it again")
+
+    def came_back(self, restarts: int) -> str:
+        """Waits for a tritonserver that ended by itself since there were so many restarts.
+
+        Returns: what its log and `serve` say of the end; empty: it did not end.
+
+        Raises:
+            Gone: it does not serve again within `START_S`.
+        """
+        with contextlib.suppress(OSError):
+            self.gauges()
+            if self.restarts == restarts:
+                return ""
+        deadline = time.monotonic() + START_S
+        while self.restarts == restarts or self.output.count("Ready again") < self.restarts:
+            if not self.alive() or time.monotonic() > deadline:
+                raise Gone(self.output.strip())
+            time.sleep(0.05)
+        lines = self.output.splitlines() + (self.disk / "log").read_text(errors="replace").splitlines()
+        return "; ".join(filter(_LAST_WORDS.search, lines))
 
     def pid(self, part: str) -> int:
         """Of `launcher`, `guard`, `tritonserver`, `engine` (of llm), or a model's process.
