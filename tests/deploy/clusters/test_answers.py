@@ -30,6 +30,7 @@ SERIES = {
     'trimodal_llm_requests_total{outcome="unavailable"}': "0+20x60",
     'trimodal_llm_unserved_total{reason="queue"}': "0+20x60",
     "trimodal_llm_kv_usage_ratio": "0.4x60",
+    "trimodal_llm_active_requests": "100x60",
     "trimodal_llm_queued_requests": "48x60",
     'trimodal_speech_lag_seconds_bucket{le="2.0"}': "0+80x60",
     'trimodal_speech_lag_seconds_bucket{le="3.0"}': "0+100x60",
@@ -37,6 +38,7 @@ SERIES = {
     "trimodal_speech_active_streams": "20x60",
 }
 ASKED = {
+    "requests_in_flight": 148 * SERVERS,
     "queue_seconds": 0.45 * SERVERS,
     "ttft_burn_rate": 6.25 * SERVERS,
     "turned_away": 1.5 * SERVERS,
