@@ -47,18 +47,6 @@ def test_refuses_with_a_sentence_that_names_field_and_limit(metrics, question, o
     assert metrics.get("trimodal_judge_batch_size", {}).observations == []
 
 
-def test_an_engine_that_mixes_never_runs_two_requests_together(metrics):
-    class Mixing(FakeJudge):
-        mixes = True
-
-    first, bad, last = service(metrics, Mixing()).judge(
-        [([b"a", b"b"], [b"a", b"c"]), ([b""], [b"a"]), ([b"a"], [b"b"])]
-    )
-    assert (first.tolist(), last.tolist()) == ([1, 0], [0])
-    assert isinstance(bad, InvalidArgument)
-    assert metrics.get("trimodal_judge_batch_size", {}).observations == [2, 1]
-
-
 def test_pairs_that_do_not_fit_are_counted(metrics):
     class Short(FakeJudge):
         def judge(self, pairs):

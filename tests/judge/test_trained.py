@@ -37,6 +37,14 @@ def likely(judge: OnnxRuntimeJudge, one: str, other: str) -> float:
     return min(judge.judge([pair]).same[0] for pair in ((one, other), (other, one)))
 
 
+def test_other_pairs_of_a_run_move_no_score(judge: OnnxRuntimeJudge) -> None:
+    """They may be another tenant's: INT8 with one scale for a whole batch would let them."""
+    pair = ("How do I enable dark mode?", "How can dark mode be turned on?")
+    others = [("a", "b"), ("zzz " * 40, "!!! " * 40), (TALK[0], TALK[1])]
+    alone, together = judge.judge([pair]).same[0], judge.judge([pair, *others]).same[0]
+    assert together == pytest.approx(alone, abs=1e-5)
+
+
 @pytest.mark.parametrize("talk", TALK)
 @pytest.mark.parametrize(
     ("stored", "asked"),

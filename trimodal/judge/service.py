@@ -1,7 +1,6 @@
 """Judges the pairs of a batch of requests, with one outcome a request.
 
-A refused pair never harms its neighbours. Where an engine mixes the pairs of a run, each request is a run of
-its own: one tenant's questions must not move another's scores.
+A refused pair never harms its neighbours, and no pair moves another's score: tenants share a batch.
 """
 
 from __future__ import annotations
@@ -65,13 +64,9 @@ class JudgeService:
             pairs += good
         if not pairs:
             return outcomes
-        if self._engine.mixes:
-            for index, part in parts.items():
-                outcomes[index] = self._run(pairs[part])
-        else:
-            same = self._run(pairs)
-            for index, part in parts.items():
-                outcomes[index] = same[part]
+        same = self._run(pairs)
+        for index, part in parts.items():
+            outcomes[index] = same[part]
         return outcomes
 
     def _run(self, pairs: Pairs) -> Probabilities:

@@ -12,10 +12,16 @@ normalised = cache(normalise)
 
 
 class Example(NamedTuple):
-    """Two questions and whether one answer serves both; `kind`: of difference or sameness."""
+    """Two questions and whether one answer serves both.
+
+    Attributes:
+        kind: of difference or sameness.
+        wordings: kinds of sameness by which its sides were reworded, where that is known.
+    """
 
     a: str
     b: str
     same: bool
     kind: str
     domain: str
+    wordings: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ from trimodal.bench.cache.pairs import HARD, clopper_pearson
 
 Floats = npt.NDArray[np.float64]
 FALSE_SHARE = 0.01  # of near-identical pairs, at which found rewordings are told
+FAR = ("crossed", "unrelated")  # kinds of questions that are about different matters
 _POINTS = 60  # at most, of a calibration's curve
 
 
@@ -30,12 +31,12 @@ class Scored:
         return self.scores[[each.same == same and kind in (None, each.kind) for each in self.examples]]
 
     def differing(self) -> Floats:
-        """Scores of what must not pass: all that differ but for unrelated ones, which no cache asks about."""
-        return self.scores[[not each.same and each.kind != "unrelated" for each in self.examples]]
+        """Scores of what must not pass: all that differ but for far ones, which no cache asks about."""
+        return self.scores[[not each.same and each.kind not in FAR for each in self.examples]]
 
     def kinds(self) -> list[str]:
         """Kinds that are there: of difference first."""
-        first = {kind: at for at, kind in enumerate((*HARD, "crossed", "unrelated"))}
+        first = {kind: at for at, kind in enumerate((*HARD, *FAR))}
         return sorted({each.kind for each in self.examples}, key=lambda kind: (first.get(kind, 99), kind))
 
     def accuracy(self, kind: str) -> tuple[int, float]:

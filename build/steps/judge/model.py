@@ -53,6 +53,8 @@ class CrossEncoder(torch.nn.Module):
             self.head = torch.nn.Linear(config.hidden_size, 1)
         if self.aligned:
             network.embeddings.token_type_embeddings = _more_types(network.embeddings.token_type_embeddings)
+        if not self.published and config.model_type == "bert":
+            network.encoder.layer[-1] = FirstToken(network.encoder.layer[-1])
 
     def forward(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor
@@ -73,6 +75,34 @@ class CrossEncoder(torch.nn.Module):
             return scores[:, 0]
         others = [label for label in range(scores.shape[1]) if label != self.same]
         return scores[:, self.same] - scores[:, others].logsumexp(1)
+
+
+class FirstToken(torch.nn.Module):
+    """Computes BERT's last layer for the first token alone, which is all that the head reads.
+
+    A seventh of the judge's work is spared: float32 [N, T, H] → [N, 1, H], the same numbers.
+    """
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(
+        self, hidden: torch.Tensor, mask: torch.Tensor | None = None, *_: Any, **__: Any
+    ) -> torch.Tensor:
+        attention, first = self.layer.attention, hidden[:, :1]
+        own = attention.self
+
+        def heads(states: torch.Tensor) -> torch.Tensor:
+            return states.view(*states.shape[:-1], -1, own.attention_head_size).transpose(1, 2)
+
+        weights = heads(own.query(first)) @ heads(own.key(hidden)).transpose(2, 3) * own.scaling
+        if mask is not None:
+            weights = weights + mask[:, :, :1]
+        found = own.dropout(weights.softmax(-1)) @ heads(own.value(hidden))
+        read = attention.output(found.transpose(1, 2).flatten(2), first)
+        states: torch.Tensor = self.layer.feed_forward_chunk(read)
+        return states
 
 
 def load_encoder(directory: Path, seed: int) -> CrossEncoder:

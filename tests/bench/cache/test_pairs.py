@@ -105,7 +105,7 @@ def test_few_pairs_share_a_sentence_frame(part):
     assert often == {}
 
 
-SEALED = ("sealed_1", "sealed_2")
+SEALED = ("sealed_1", "sealed_2", "sealed_3")
 
 
 def test_the_sealed_part_is_large_and_of_every_kind():

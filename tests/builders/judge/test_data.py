@@ -115,7 +115,7 @@ def test_pairs_from_everywhere_are_never_held_out():
     assert "mixed" not in {each.domain for each in parts.validation}
 
 
-def test_pairs_of_another_hand_are_held_out_with_their_texts():
+def test_texts_of_another_hand_are_not_trained_on():
     given = [
         data.Example("How old is Rome?", "How old is Lima?", False, "name", "history"),
         data.Example("Where is Rome?", "Where is Lima?", False, "name", "maps"),
@@ -123,7 +123,18 @@ def test_pairs_of_another_hand_are_held_out_with_their_texts():
     by_hand = [data.Example("how old is lima?", "What is Lima's age?", True, "light", "towns")]
     plan = data.Plan(validation=0.3, disguised=0)
     parts = data.mix([*given, *written(1)], plan, disguise, embed, by_hand)
-    assert parts.by_hand == by_hand
     trained = {text for each in parts.train for text in each[:2]}
     assert "How old is Lima?" not in trained
-    assert parts.sha256() != data.mix([*given, *written(1)], plan, disguise, embed).sha256()
+
+
+def test_a_pair_of_another_hand_that_is_written_elsewhere_is_not_calibrated_on():
+    """In disguise it may be trained on."""
+    oslo = data.Example("How old is Oslo?", "Where is Oslo?", False, "subject", "mixed")
+    by_hand = [
+        data.Example("how old is oslo", "How many years has Oslo?", True, "heavy", "towns"),
+        data.Example("How old is Bergen?", "What age is Bergen?", True, "light", "towns"),
+    ]
+    parts = data.mix([oslo, *written(1)], data.Plan(disguised=1), disguise, embed, by_hand)
+    assert parts.by_hand == by_hand[1:]
+    assert parts.sha256() != data.mix([oslo, *written(1)], data.Plan(disguised=1), disguise, embed).sha256()
+    assert parts.dropped["by another hand, with a text that is written elsewhere"] == 1

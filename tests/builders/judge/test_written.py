@@ -12,6 +12,7 @@ import pytest
 from tests.builders.scripts import Later, importable
 from trimodal.bench.cache.pairs import HARD, SAME
 from trimodal.errors import ArtefactError
+from trimodal.judge.normaliser import normalise
 
 pytestmark = pytest.mark.build
 blocks = Later("steps.judge.blocks")
@@ -50,6 +51,13 @@ class TestBlocks:
             (False, "person"): 3, (False, "name"): 3,
         }  # fmt: skip
         assert {each.domain for each in pairs} == {"medicine"}
+
+    def test_a_pair_knows_how_its_sides_are_reworded(self, tmp_path):
+        (block,) = read(blocks, BLOCK, tmp_path)
+        pairs = list(block.pairs(random.Random(1)))
+        assert {each.wordings for each in pairs if each.kind == "paraphrase"} == {("light", "fronting")}
+        assert {each.wordings for each in pairs if each.kind == "light"} == {("light",)}
+        assert {each.wordings for each in pairs if each.kind == "name"} == {(), ("light",), ("fronting",)}
 
     def test_a_slot_has_one_value_in_a_pair_but_where_another_is_asked_for(self, tmp_path):
         (block,) = read(blocks, BLOCK, tmp_path)
@@ -122,3 +130,15 @@ def test_the_projects_own_have_every_kind_and_many_domains():
     assert len({each.domain for each in pairs}) > 60
     assert 0.2 < sum(each.same for each in pairs) / len(pairs) < 0.6
     assert all(each.a != each.b and not set("{}|") & set(each.a + each.b) - {"|"} for each in pairs)
+
+
+@pytest.mark.slow
+def test_no_text_of_a_sealed_pair_is_written_elsewhere():
+    sources = Later("steps.judge.sources")
+    files = sorted(sources.DATA.glob("*.jsonl"))
+    sealed = [path for path in files if path.name.startswith(sources.SEALED)]
+    others = sources.read_files([path for path in files if path not in sealed])
+    known = {normalise(text) for each in (*sources.written_pairs(5), *others) for text in each[:2]}
+    pairs = sources.read_files(sealed)
+    assert len(pairs) > 2000
+    assert [each for each in pairs if not known.isdisjoint(map(normalise, each[:2]))] == []

@@ -44,8 +44,8 @@ def directory(tmp_path):
     return tmp_path
 
 
-def write(directory, shapes, precision="fp32", **extra):
-    facts = {"runtime_version": "0", "precision": precision, "source": "test", "source_sha256": "none"}
+def write(directory, shapes, **extra):
+    facts = {"runtime_version": "0", "precision": "fp32", "source": "test", "source_sha256": "none"}
     facts["extra"] = extra
     manifest = Manifest(task="judge", runtime="onnxruntime", command="python x", shapes=shapes, **facts)
     write_manifest(directory, manifest)
@@ -85,12 +85,6 @@ def test_a_damaged_file_says_how_to_build_again(directory, name):
     (directory / name).write_bytes(b"{}")
     with pytest.raises(ArtefactError, match="build again with: python x"):
         open_engine(directory, SETTINGS)
-
-
-@pytest.mark.parametrize(("precision", "mixes"), [("fp32", False), ("int8", True)])
-def test_int8_mixes_the_pairs_of_a_run(directory, precision, mixes):
-    write(directory, {"max_length": 8}, precision)
-    assert open_engine(directory, SETTINGS).mixes is mixes
 
 
 def test_a_manifest_without_shapes_is_refused(directory):

@@ -123,9 +123,8 @@ def measure_pairs(
 def scores_of(pairs: Sequence[Pair], judge: PairJudge) -> list[float]:
     """Returns P(same) of each pair in the less likely direction, as the cache would have it."""
     scores: list[float] = []
-    size = 1 if judge.mixes else _BATCH
-    for start in range(0, len(pairs), size):
-        batch = pairs[start : start + size]
+    for start in range(0, len(pairs), _BATCH):
+        batch = pairs[start : start + _BATCH]
         ways = [way for pair in batch for way in ((pair.a, pair.b), (pair.b, pair.a))]
         judged = judge.judge(ways).same.reshape(-1, 2).min(1)
         for pair, score in zip(batch, judged, strict=True):

@@ -17,8 +17,6 @@ from trimodal.judge.settings import JudgeSettings
 class FakeJudge:
     """Overlap of words (Jaccard); punctuation around them does not count."""
 
-    mixes = False
-
     def judge(self, pairs: Pairs) -> Judged:
         """P(same) float32[N] of `pairs`; every length fits."""
         same = [_overlap(_words(normalise(one)), _words(normalise(other))) for one, other in pairs]

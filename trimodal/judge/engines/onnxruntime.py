@@ -27,10 +27,7 @@ MODEL = "model.onnx"
 class OnnxRuntimeJudge:
     """One session and one tokenizer; calls may come from several threads."""
 
-    def __init__(
-        self, runner: Runner, tokenizer: Any, *, max_length: int, mixes: bool, aligned: bool
-    ) -> None:
-        self.mixes = mixes
+    def __init__(self, runner: Runner, tokenizer: Any, *, max_length: int, aligned: bool) -> None:
         self._aligned = aligned
         self._runner = runner
         self._tokenizer = tokenizer
@@ -77,10 +74,8 @@ def open_engine(directory: Path, settings: JudgeSettings) -> OnnxRuntimeJudge:
         )
 
     runner = make_runner(open_one, settings.device)
-    # INT8 takes the range of activations from the whole batch.
-    mixes = manifest.precision == "int8"
     aligned = bool(manifest.extra.get("aligned"))
-    return OnnxRuntimeJudge(runner, tokenizer, max_length=max_length, mixes=mixes, aligned=aligned)
+    return OnnxRuntimeJudge(runner, tokenizer, max_length=max_length, aligned=aligned)
 
 
 def _sigmoid(logits: Any) -> Any:

@@ -29,11 +29,10 @@ class Judged:
 
 
 class PairJudge(Protocol):
-    """Says how likely one answer is right for both questions of a pair, read in that order."""
+    """Says how likely one answer is right for both questions of a pair, read in that order.
 
-    @property
-    def mixes(self) -> bool:
-        """Whether the other pairs of a run change a pair's score, if little."""
+    The other pairs of a run do not change a pair's score: they may be another tenant's.
+    """
 
     def judge(self, pairs: Pairs) -> Judged:
         """Judges `pairs`, in order."""
