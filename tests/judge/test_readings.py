@@ -50,6 +50,8 @@ def test_mistakes_and_abbreviations_are_read(one: str, other: str) -> None:
         ("how is the x-ray", "how is the x-rays"),
         ("feed my cat", "feed my cattle"),
         ("CBT for me", "cognitive therapy for me"),
+        ("How do I clean my cat?", "How do I clean my car and truck?"),
+        ("Where is my PC?", "Where is my pin code?"),
     ],
 )
 def test_other_words_stay(one: str, other: str) -> None:
@@ -87,3 +89,9 @@ def test_what_is_long_takes_no_time() -> None:
     started = time.monotonic()
     read(one * 4, "password " * 4000, KNOWN)
     assert time.monotonic() - started < 1
+    letters = "abcdefgh"
+    one = " ".join(f"o{first}{second}{third}" for first in letters for second in letters for third in "ab")
+    for words in (30, 60, 79, 300):
+        started = time.monotonic()
+        read(" ".join(one.split()[:words]), "of " * words, KNOWN)
+        assert time.monotonic() - started < 1

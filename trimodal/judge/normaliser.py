@@ -20,7 +20,7 @@ _ISE = re.compile(
     r"(e|es|ed|er|ers|ing|able|ations?)"
 )
 # Of what ends a text. Behind a digit or a sign only a question mark goes: 5! is not 5, and `ls .` not `ls`.
-_END, _ASKED = re.compile(r"[?!.…][\s?!.…]*$"), re.compile(r"\s*\?[\s?!]*$")
+_END, _ASKED = " ?!.…", " ?!"
 # "isn't that" and "is that not": the negation stands behind the person or thing.
 _NOT = re.compile(
     r"\b(is|are|was|were|do|does|did|has|have|had|can|could|should|would|will|must) ?not "
@@ -38,17 +38,19 @@ def normalise(text: str) -> str:
 
     The result is in NFKC but for raised digits and fractions; normalising it again changes nothing.
     """
-    lower = _compatible(_compatible(text).lower())
+    lower = compatible(compatible(text).lower())
     plain = lower if lower.isascii() else lower.translate(_APOSTROPHES)
     words = " ".join(_WORD.sub(lambda found: _rewritten(found[0]), plain).split())
     words = _NOT.sub(r"\1 \2 not", words)
-    end = _END.search(words)
-    if end and words[: end.start()][-1:].isalpha():
-        return words[: end.start()]
-    return _ASKED.sub("", words) or words
+    bare = words.rstrip(_END)
+    if bare[-1:].isalpha() and words[len(bare) : len(bare) + 1] != " ":
+        return bare
+    asked = words.find("?", len(words.rstrip(_ASKED)))
+    return words if asked < 0 else words[:asked].rstrip() or words
 
 
-def _compatible(text: str) -> str:
+def compatible(text: str) -> str:
+    """`text` in NFKC but for what is raised, lowered, in circles, and fractions."""
     if text.isascii():
         return text
     parts = groupby(text, lambda one: unicodedata.decomposition(one).startswith(_RAISED))

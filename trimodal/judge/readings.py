@@ -15,10 +15,12 @@ from trimodal.judge.normaliser import normalise
 _WORD = re.compile(r"(?<![\w'’.-])[a-z]{2,24}(?![\w'’-])")
 _PAUSE = re.compile(r"(?<=[a-z])[,;:.!…]+(?=\s|$)")
 _CAPITAL = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
+_ALL_CAPITALS = re.compile(r"\b[A-Z]{2,}\b")
 _GAP = re.compile(r"[\s-]+")
 _SMALL = frozenset(("of", "and", "the", "for", "to", "in"))
-_MOST_WORDS = 300  # of a text: each is held against the others'; longer ones no judge here can read
-_SHORTEST_TYPO, _LONGEST_CLIPPED, _INITIALS = 4, 4, range(2, 7)
+_MOST_WORDS = 160  # of both: each is held against the others'; no judge here reads more tokens
+# Two letters are the initials of too much: a PC is no pin code.
+_SHORTEST_TYPO, _LONGEST_CLIPPED, _INITIALS = 4, 4, range(3, 7)
 Span = tuple[int, int, str]
 """Where a word begins and ends in its text, and the word."""
 
@@ -31,14 +33,12 @@ def read(one: str, other: str, known: Container[str]) -> tuple[str, str]:
     """
     text, beside = normalise(one), normalise(other)
     words, theirs = _words(text), _words(beside)
-    if max(len(words), len(theirs)) > _MOST_WORDS or {word[2] for word in words} == {
-        word[2] for word in theirs
-    }:
+    if len(words) + len(theirs) > _MOST_WORDS or {word[2] for word in words} == {word[2] for word in theirs}:
         return text, beside
     names = _names(one) | _names(other)
     return (
-        _rewritten(text, words, beside, theirs, known, names),
-        _rewritten(beside, theirs, text, words, known, names),
+        _rewritten(text, words, beside, theirs, known, names, _capitals(one)),
+        _rewritten(beside, theirs, text, words, known, names, _capitals(other)),
     )
 
 
@@ -54,6 +54,11 @@ def _names(text: str) -> set[str]:
     return {name.lower() for name in _CAPITAL.findall(text)}
 
 
+def _capitals(text: str) -> set[str]:
+    """Words all in capitals, in lower case; none where the whole text is."""
+    return set() if text.isupper() else {word.lower() for word in _ALL_CAPITALS.findall(text)}
+
+
 def _words(text: str) -> list[Span]:
     return [(found.start(), found.end(), found[0]) for found in _WORD.finditer(text)]
 
@@ -65,6 +70,7 @@ def _rewritten(
     theirs: Sequence[Span],
     known: Container[str],
     names: Container[str],
+    capitals: Container[str],
 ) -> str:
     have, there = ({word for _, _, word in each} for each in (words, theirs))
     lacking = {word for word in there - have if word in known}
@@ -73,7 +79,8 @@ def _rewritten(
         if word in there:
             continue
         meant = "" if word in known or word in names else _only(word, lacking, names)
-        meant = meant or _spelt_out(word, theirs, have, other)
+        if not meant and (word not in known or word in capitals):  # a cat is no "car and truck"
+            meant = _spelt_out(word, theirs, have, other)
         if meant:
             parts += [text[end:start], meant]
             end = stop
@@ -132,6 +139,8 @@ def _last_initial(word: str, words: Sequence[Span], first: int, have: Container[
     while place < len(words) and told < len(word):
         start, _, each = words[place]
         small = each in _SMALL
+        if place - first >= 2 * len(word):
+            return 0
         if place > first and not _GAP.fullmatch(text[words[place - 1][1] : start]):
             return 0
         if each in have and not small:

@@ -14,17 +14,22 @@ _AROUND = "?!.,;:\"'"
 _CODE = re.compile(r"[^\w'’]|[\d_]")
 _LONGEST_UNIT = 5
 _ALSO_NAMES = frozenset(("it", "us", "in", "or"))  # of the small words
-_BREAK = re.compile(r"\s*\n\s*")
+_BLANKS = re.compile(r"\s+")
 
 
 def differ_unseen(one: str, other: str) -> bool:
     """Whether a word of code, an option or a short word has another case, or lines begin otherwise."""
-    if _BREAK.findall(one.strip()) != _BREAK.findall(other.strip()):
+    if _breaks(one) != _breaks(other):
         return True
     if one == other or one.isupper() or other.isupper():
         return False  # Capitals throughout say nothing.
     mine, theirs = _cased(one), _cased(other)
     return any(mine[word] != theirs[word] for word in mine.keys() & theirs.keys())
+
+
+def _breaks(text: str) -> list[str]:
+    """White space that holds the end of a line."""
+    return [blanks for blanks in _BLANKS.findall(text.strip()) if "\n" in blanks]
 
 
 def _cased(text: str) -> dict[str, set[str]]:

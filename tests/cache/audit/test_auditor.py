@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ OTHER = "Berlin"
 
 
 def judge(pairs: Any) -> list[float]:
-    return [0.0 for _ in pairs]
+    return [0.05 for _ in pairs]
 
 
 class Rig:
@@ -102,6 +103,22 @@ def test_what_a_raised_threshold_holds_back_is_all_audited() -> None:
     late.miss(ask(), SAME, 0.95)
     late.miss(ask(), SAME, 0.85)
     assert late.count(decision="miss", agreement="agreed") == 1
+
+
+def test_what_no_threshold_lets_pass_tells_nothing_of_a_raised_one() -> None:
+    """A pair in another language needs 0.999 wherever the threshold is."""
+    rig = Rig()
+    for _ in range(200):
+        rig.auditor._promises.hit(ask().place, 0.95, "disagreed")
+    for _ in range(2000):
+        foreign = replace(decision(ask(), 0.95, hit=False), floor=0.999)
+        rig.auditor.missed(ask(), foreign)
+        assert rig.auditor.answered(ask(), SAME, "stop")
+    assert rig.auditor.threshold(ask().place) == NEVER
+    assert rig.count(decision="miss", agreement="agreed") == 2000
+    for _ in range(2000):
+        rig.miss(ask(), SAME, 0.95)
+    assert rig.auditor.threshold(ask().place) < NEVER
 
 
 def test_sampled_answers_are_not_audited() -> None:

@@ -33,14 +33,15 @@ def test_a_line_is_a_pair_without_a_label(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_line_that_was_labelled_is_read_as_a_pair(tmp_path: Path) -> None:
-    write(Disagreements(tmp_path))
+@pytest.mark.parametrize("asked", ["When?", "When?\u2028\x85\x0c\u2029"])
+def test_a_line_that_was_labelled_is_read_as_a_pair(tmp_path: Path, asked: str) -> None:
+    write(Disagreements(tmp_path), asked=asked)
     (path,) = tmp_path.iterdir()
     path.write_text(
         path.read_text().replace('"label": null, "class": null', '"label": "different", "class": "person"')
     )
     (pair,) = read_pairs(path)
-    assert (pair.a, pair.b, pair.label, pair.kind) == ("When?", "Who?", "different", "person")
+    assert (pair.a, pair.b, pair.label, pair.kind) == (asked, "Who?", "different", "person")
 
 
 def test_each_tenant_has_a_file_whose_name_tells_nothing(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from trimodal.cache.answers import MAX_CHARACTERS, AnswerCache
 from trimodal.cache.bounded_calls import CircuitBreaker
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.options import CacheOptions
+from trimodal.cache.semantic import decision
 from trimodal.cache.semantic.decision import JUDGED
 from trimodal.errors import InvalidArgument, SettingsError, Unavailable
 from trimodal.metrics import MemoryMetrics
@@ -75,6 +76,20 @@ class TestSemantic:
         assert len(asked) == at + 1
         assert hit.entry.text == asked[at][1]
         assert (lookup.decision.entry, lookup.decision.score) == (hit.entry, scores[at])
+
+    def test_one_budget_is_for_all_that_are_judged(self, rig, monkeypatch):
+        class Slow(ScriptedJudge):
+            def same(self, pairs):
+                now[0] += 1e6  # seconds
+                return super().same(pairs)
+
+        now = [0.0]
+        one = rig(judge=Slow(0.1))
+        one.keep(ask())
+        one.keep(ask("a lambda what is"))
+        monkeypatch.setattr(decision.time, "perf_counter", lambda: now[0])
+        assert one.cache.lookup(ask(PARAPHRASE)).semantic() is None
+        assert len(one.judge.asked) == 1
 
     @pytest.mark.parametrize("text", ["WHAT IS A LAMBDA", "What is  a lambda", "what's a lambda"])
     def test_the_same_after_the_normaliser_is_a_hit_without_the_judge(self, rig, text):

@@ -111,6 +111,17 @@ def test_its_tokens_are_at_most_the_share_of_those_of_clients() -> None:
     assert rig.told == ["add 1", "add 2"]
 
 
+def test_one_that_needs_more_than_is_left_keeps_no_other_waiting() -> None:
+    rig = Rig(credit=20)
+    rig.offer(max_tokens=500)
+    rig.offer(max_tokens=10)
+    rig.begin()
+    assert rig.told == ["add 1"]
+    rig.idle.take([Output(1, list(b"ab"), "stop")])
+    rig.begin()
+    assert rig.told == ["add 1"]
+
+
 def test_who_waits_too_long_is_dropped_with_its_reason() -> None:
     rig = Rig(credit=14)
     rig.offer(max_tokens=10)
@@ -148,4 +159,5 @@ def test_what_fails_is_dropped_and_the_engine_goes_on(
         monkeypatch.setattr(idle_audits.TextStream, "push", lambda *arguments, **options: 1 / 0)
     rig.idle.take([output])
     assert rig.audits.reasons == ["failed"]
+    assert rig.audits.tokens > 0, "its account is settled"
     assert rig.audits.finished == []

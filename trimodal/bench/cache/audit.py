@@ -130,7 +130,7 @@ def play(rate: Rate, requests: int, seed: int, share: float = SHARE) -> Run:
 
     auditor = Auditor(
         AuditOptions(share, MOST), FLOOR, AuditMetrics(MemoryMetrics(), "llm"),
-        same=lambda pairs: [float(one == other) for one, other in pairs],
+        same=lambda pairs: [max(0.05, float(one == other)) for one, other in pairs],
         draw=draw.random, submit=at_once, clock=lambda: 0.0,
     )  # fmt: skip
     budget = TokenBudget(share)

@@ -83,7 +83,7 @@ def read_pairs(path: Path) -> list[Pair]:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise OperatorError(f"{path}: more than {MOST_BYTES >> 20} MB of pairs")
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")  # texts may hold other ends of lines
     except (OSError, UnicodeDecodeError) as error:
         raise OperatorError(f"{path}: no readable file of pairs ({type(error).__name__})") from None
     pairs = [_pair(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]

@@ -101,7 +101,8 @@ class Auditor:
         if question.sampled:
             return
         # What only a raised threshold holds back is all audited: this is how the threshold comes down again.
-        held_back = self._floor <= decision.score < self.threshold(decision.place)
+        floor = max(self._floor, decision.floor)
+        held_back = floor <= decision.score < self.threshold(decision.place)
         probability = 1.0 if held_back else self.share
         if self._draw() >= probability:
             return
@@ -149,7 +150,9 @@ class Auditor:
         if decision.hit:
             kept = self._promises.hit(place, score, agreement)
         else:
-            kept = self._promises.near_miss(place, score, agreement, audit.probability)
+            # No threshold lets pass what is below its own floor: it tells nothing about where to put one.
+            judged = score if score >= decision.floor else 0.0
+            kept = self._promises.near_miss(place, judged, agreement, audit.probability)
         if not kept:
             self.dropped("groups")
             return

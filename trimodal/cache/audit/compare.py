@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from trimodal.cache.audit.values import Agreement
 from trimodal.cache.values import Vector
+from trimodal.judge.normaliser import compatible
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +27,9 @@ OVERLAP = (0.4, 0.8)
 COSINE = (0.6, 0.9)
 SAME = (0.1, 0.8)
 """Up to the first a view is against, from the second on for."""
+_WORDS = re.compile(
+    r"(?:(?<!\w)-)?\d+(?:[.,]\d+)*|\w+(?:[#+]+(?!\w))?|(?<=\w)[*#](?=\w)|[^\w\s.,;:!?'\"()*#`-]"
+)
 
 Embed = Callable[[str], Vector]
 Same = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
@@ -43,17 +46,19 @@ def compare(stored: str, fresh: str, embed: Embed | None, same: Same | None) -> 
     if embed:
         votes.append(_vote(_of_model(lambda: float(np.dot(embed(stored), embed(fresh)))), COSINE))
     if same:
-        votes.append(_vote(_of_model(lambda: same([(stored, fresh)])[0]), SAME))
+        # It gives 0 to what is too long for it to read, and to nothing else.
+        votes.append(_vote(_of_model(lambda: same([(stored, fresh)])[0] or None), SAME))
     if votes.count(1) >= 2 and -1 not in votes:
         return "agreed"
     return "disagreed" if votes.count(-1) >= 2 and 1 not in votes else "unclear"
 
 
 def words(text: str) -> list[str]:
-    """The words and numbers of a text in NFKC, without case and punctuation."""
-    return re.findall(
-        r"\d+(?:[.,]\d+)*|\w+|[^\w\s.,;:!?'\"()*#`-]", unicodedata.normalize("NFKC", text).casefold()
-    )
+    """The words and numbers of a text in compatible characters, without case and punctuation.
+
+    A sign that changes what it stands at stays: -5, C#, C++, a*b, 10².
+    """
+    return _WORDS.findall(compatible(text).casefold())
 
 
 def overlap(one: Sequence[str], other: Sequence[str]) -> float:
@@ -72,7 +77,7 @@ def _vote(value: float | None, limits: tuple[float, float]) -> int:
     return -1 if value <= against else int(value >= favour)
 
 
-def _of_model(ask: Callable[[], float]) -> float | None:
+def _of_model(ask: Callable[[], float | None]) -> float | None:
     try:
         return ask()
     except Exception as error:

@@ -7,6 +7,7 @@ each of them twice the time.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,6 +28,9 @@ LEAST_SIMILARITY = 0.6
 JUDGED = 2
 """At most so many of the nearest are judged, one after the other, each in both directions."""
 
+LEAST_BUDGET_S = 0.005
+"""With less time left the next one is not judged: a call that is given up counts against the judge."""
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -37,6 +41,7 @@ class Decision:
         score: P(same) in the less likely direction; 1 where both are the same after `normalise`.
         hit: whether `entry` is the answer; otherwise it is the likeliest of those that were refused.
         similarity: the cosine of both questions.
+        floor: what the score has to reach whatever the threshold of the place is.
     """
 
     place: Place
@@ -46,6 +51,7 @@ class Decision:
     hit: bool
     entry: Entry
     similarity: float = 1.0
+    floor: float = 0.0
 
 
 def known_score(asked: str, stored: str) -> float | None:
@@ -64,7 +70,7 @@ class Decider:
     Args:
         calibration: which languages the judge reads, and what holds for others.
         callers: how many threads may call the judge at once.
-        budget_s: how long one call of the judge may take.
+        budget_s: how long the judge may take for one question.
     """
 
     def __init__(
@@ -97,8 +103,12 @@ class Decider:
             else:
                 candidates.append((similarity, entry))
         refused: list[Decision] = []
+        until = time.perf_counter() + self._budget_s
         for similarity, entry in candidates[:JUDGED]:
-            score = self._score(question.text, entry.text, calls)
+            left = until - time.perf_counter()
+            if refused and left < LEAST_BUDGET_S:
+                break
+            score = self._score(question.text, entry.text, calls, left)
             if score is None:
                 break
             decision = self._judged(question, entry, score, similarity)
@@ -109,19 +119,18 @@ class Decider:
 
     def _judged(self, question: Question, entry: Entry, score: float, similarity: float) -> Decision:
         threshold = self._thresholds.threshold(question.place)
-        wanted = threshold
-        if self._foreign(question.text) or self._foreign(entry.text):
-            wanted = max(threshold, self._calibration.foreign_threshold)
-        hit = score >= wanted
+        foreign = self._foreign(question.text) or self._foreign(entry.text)
+        floor = self._calibration.foreign_threshold if foreign else 0.0
+        hit = score >= max(threshold, floor)
         if not hit:
             self._metrics.refused("language" if score >= threshold else "judge")
-        return self._decision(question, entry, score, similarity, hit=hit)
+        return self._decision(question, entry, score, similarity, hit=hit, floor=floor)
 
-    def _score(self, asked: str, stored: str, calls: TimedCalls) -> float | None:
+    def _score(self, asked: str, stored: str, calls: TimedCalls, budget_s: float) -> float | None:
         """P(same), 0 for what is no probability; None: the judge cannot read the question."""
         try:
             (score,) = calls.call(
-                self._guarded, lambda: self._judge.same([(asked, stored)]), self._budget_s, (InvalidArgument,)
+                self._guarded, lambda: self._judge.same([(asked, stored)]), budget_s, (InvalidArgument,)
             )
         except Bypassed as missed:
             if not isinstance(missed.cause, InvalidArgument):
@@ -134,8 +143,14 @@ class Decider:
         return is_foreign(text, self._calibration.languages)
 
     def _decision(
-        self, question: Question, entry: Entry, score: float, similarity: float, *, hit: bool
+        self,
+        question: Question,
+        entry: Entry,
+        score: float,
+        similarity: float,
+        *,
+        hit: bool,
+        floor: float = 0.0,
     ) -> Decision:
-        return Decision(
-            question.place, question.text, entry.text, score, hit, entry, min(1.0, float(similarity))
-        )
+        cosine = min(1.0, float(similarity))
+        return Decision(question.place, question.text, entry.text, score, hit, entry, cosine, floor)

@@ -115,9 +115,11 @@ class IdleAudits:
             self._audits.dropped("busy" if self._fits(job) else "budget")
         if self._running or not self._waiting or now < self._quiet_since + IDLE_S:
             return
-        if not self._budget.reserve(self._waiting[0].most_tokens):
+        # Not the first alone: a long one must not keep short ones waiting, which others may have asked for.
+        job = next((job for job in self._waiting if self._budget.reserve(job.most_tokens)), None)
+        if job is None:
             return
-        job = self._waiting.popleft()
+        self._waiting.remove(job)
         whole = bool(job.sampling.grammar)
         self._running = _Running(self._ids(), job, TextStream(self._tokenizer, job.stops, whole=whole))
         self._engine.client.add(EngineRequest(self._running.id, job.prompt_ids, job.sampling))
@@ -131,7 +133,8 @@ class IdleAudits:
                 except Exception:
                     # An exception here would count as the loss of the engine, for all clients.
                     logger.exception("an audit's output failed")
-                    self._running = None
+                    if self._running:
+                        self._spent(running)
                     self._engine.client.cancel(running.id)
                     self._audits.dropped("failed")
 
