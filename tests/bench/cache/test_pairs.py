@@ -105,7 +105,7 @@ def test_few_pairs_share_a_sentence_frame(part):
     assert often == {}
 
 
-SEALED = ("sealed_1", "sealed_2", "sealed_3")
+SEALED = tuple(f"sealed_{number}" for number in range(1, 6))
 
 
 def test_the_sealed_part_is_large_and_of_every_kind():

@@ -43,7 +43,7 @@ from trimodal.paths import default_repository
 from trimodal.repository import read_model
 
 DATA = Path(__file__).with_name("data")
-PARTS = {"report": ("sealed_1.jsonl", "sealed_2.jsonl", "sealed_3.jsonl"), "tune": ("tune.jsonl",)}
+PARTS = {"report": tuple(f"sealed_{number}.jsonl" for number in range(1, 6)), "tune": ("tune.jsonl",)}
 """Part → its files: what nothing was chosen on, and a part of what the judge was trained on."""
 GOAL_FALSE, GOAL_HITS = 0.01, 0.50
 """Upper bound of false hits among near-identical pairs, and the rate of hits among rewordings."""
