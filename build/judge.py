@@ -97,6 +97,7 @@ def build(
     from steps.judge.check import COMPARED, Graph, compare, logits, probabilities, refuse, write_graph
     from steps.judge.figures import Scored, calibrate, summary
     from steps.judge.model import export, longest, weights_sha256
+    from steps.judge.sources import once_wrong
 
     with progress("torch reference"):
         reference = logits(model, tokenizer, parts.validation[:COMPARED])
@@ -122,7 +123,10 @@ def build(
                 held.append(Scored(parts.by_hand, probabilities(by_hand)))
                 report("pairs of another hand", summary(held[1]))
                 told += f"; of another hand: {len(parts.by_hand)}"
-            curve = calibrate(held, checkpoint, told)
+            # Trained on, but what went wrong once must not be what goes wrong.
+            known = once_wrong()
+            held.append(Scored(known, probabilities(logits(graph, tokenizer, known))))
+            curve = calibrate(held, checkpoint, f"{told}; once wrong: {len(known)}")
             (work / "calibration.json").write_text(json.dumps(curve, indent=1) + "\n")
             made = Manifest(
                 task="judge",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from steps.judge.blocks import own_blocks
-from steps.judge.data import Parts, Plan, mix, read_files
+from steps.judge.data import Parts, Plan, mix, read_files, without_copies
 from steps.judge.disguise import disguise
 from steps.judge.example import Example
 from steps.judge.lines import own_lines
@@ -45,6 +46,11 @@ def mixed_pairs(files: Sequence[Path], public: Sequence[str], plan: Plan) -> Par
     for name in public:
         given += read_public(name, plan.seed)
     return mix(given, plan, disguise, embed, read_files(sorted(held)))
+
+
+def once_wrong() -> list[Example]:
+    """Pairs that an earlier way to judge got wrong, found one by one, and that a judge is asked about."""
+    return list(without_copies(read_files([DATA / "behaviour.jsonl"]), Counter()))
 
 
 def embed(texts: Sequence[str]) -> npt.NDArray[np.float32]:
