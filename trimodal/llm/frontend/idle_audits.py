@@ -111,12 +111,12 @@ class IdleAudits:
         now = self._clock()
         while self._waiting and self._waiting[0].until < now:
             # Those behind it came later.
-            job = self._waiting.popleft()
-            self._audits.dropped("busy" if self._fits(job) else "budget")
+            late = self._waiting.popleft()
+            self._audits.dropped("busy" if self._fits(late) else "budget")
         if self._running or not self._waiting or now < self._quiet_since + IDLE_S:
             return
         # Not the first alone: a long one must not keep short ones waiting, which others may have asked for.
-        job = next((job for job in self._waiting if self._budget.reserve(job.most_tokens)), None)
+        job = next((one for one in self._waiting if self._budget.reserve(one.most_tokens)), None)
         if job is None:
             return
         self._waiting.remove(job)
