@@ -123,10 +123,10 @@ def build(
                 held.append(Scored(parts.by_hand, probabilities(by_hand)))
                 report("pairs of another hand", summary(held[1]))
                 told += f"; of another hand: {len(parts.by_hand)}"
-            # Trained on, but what went wrong once must not be what goes wrong.
-            known = once_wrong()
-            held.append(Scored(known, probabilities(logits(graph, tokenizer, known))))
-            curve = calibrate(held, checkpoint, f"{told}; once wrong: {len(known)}")
+            if known := once_wrong():  # trained on, but it must not go wrong again
+                held.append(Scored(known, probabilities(logits(graph, tokenizer, known))))
+                told += f"; once wrong: {len(known)}"
+            curve = calibrate(held, checkpoint, told)
             (work / "calibration.json").write_text(json.dumps(curve, indent=1) + "\n")
             made = Manifest(
                 task="judge",

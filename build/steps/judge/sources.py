@@ -50,7 +50,7 @@ def mixed_pairs(files: Sequence[Path], public: Sequence[str], plan: Plan) -> Par
 
 def once_wrong() -> list[Example]:
     """Pairs that an earlier way to judge got wrong, found one by one, and that a judge is asked about."""
-    return list(without_copies(read_files([DATA / "behaviour.jsonl"]), Counter()))
+    return list(without_copies(read_files(DATA.glob("behaviour.jsonl")), Counter()))
 
 
 def embed(texts: Sequence[str]) -> npt.NDArray[np.float32]:

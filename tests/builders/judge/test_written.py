@@ -142,3 +142,9 @@ def test_no_text_of_a_sealed_pair_is_written_elsewhere():
     pairs = sources.read_files(sealed)
     assert len(pairs) > 2000
     assert [each for each in pairs if not known.isdisjoint(map(normalise, each[:2]))] == []
+
+
+def test_what_once_went_wrong_is_what_a_judge_is_asked_about():
+    pairs = Later("steps.judge.sources").once_wrong()
+    assert len(pairs) > 500
+    assert all(normalise(each.a) != normalise(each.b) for each in pairs)
