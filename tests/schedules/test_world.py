@@ -119,6 +119,17 @@ def test_an_error_in_a_thread_fails_the_schedule() -> None:
         together(fail)
 
 
+def test_a_thread_that_is_not_of_the_world_is_left_alone() -> None:
+    """One that an earlier test left behind runs through the same statements."""
+    world = World(1)
+    world.spawn("other", lambda: None)
+    thread = threading.Thread(target=lambda: [world.line() for _ in range(200)])
+    thread.start()
+    thread.join(10)
+    assert world.switches == 0
+    world.stop()
+
+
 def test_what_never_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.schedules.world.MOST_SWITCHES", 500)
 
