@@ -22,7 +22,7 @@ LAYERS = (
     ("cache", "speech", "vision", "embedding", "client"),
     ("judge",),
     ("runtimes", "repository"),
-    ("audio", "triton", "manifest", "settings", "build_support", "trace"),
+    ("audio", "triton", "manifest", "settings", "build_support", "trace", "report"),
     ("errors", "logs", "metrics", "paths"),
 )
 LEVEL = {name: height for height, names in enumerate(reversed(LAYERS)) for name in names}

@@ -21,13 +21,13 @@ from tests.chaos.served import Gone, Served
 from tests.soak.load import kinds, live_streams
 from tests.soak.run import Server, Soak, soak
 from tests.soak.show import Findings
-from trimodal.bench.report.console import print_table
 from trimodal.bench.report.files import write_json
-from trimodal.bench.report.html import write_html
 from trimodal.bench.targets.http import HttpLlm
 from trimodal.bench.targets.questions import Listed
 from trimodal.client import Client
 from trimodal.errors import OperatorError
+from trimodal.report.console import print_table
+from trimodal.report.html import write_html
 
 
 def main(arguments: list[str] | None = None) -> int:

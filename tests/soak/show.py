@@ -11,9 +11,9 @@ from typing import Any
 from tests.soak.load import Kind
 from tests.soak.run import Soak
 from tests.soak.slopes import HOUR, LIMITS, Series, Verdict, judge, loads
-from trimodal.bench.report.plots import COLOURS, draw
 from trimodal.bench.report.tables import number
-from trimodal.bench.report.values import Figure, Report, Section, Table
+from trimodal.report.plots import COLOURS, draw
+from trimodal.report.values import Figure, Report, Section, Table
 
 _COLUMNS = ("series", "kind", "first", "last", "slope/h", "95 % interval", "limit/h", "limit/24 h", "verdict")
 _SPAN_MIB = 10.0  # what a plot shows at least: or the last page of a process looks like a leak

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("optuna")
 
 from trimodal.bench.load.slo import parse_slo
-from trimodal.bench.report.html import page
+from trimodal.report.html import page
 from trimodal.server.options import ServerOptions
 from trimodal.tune import report
 from trimodal.tune.knobs import Knob

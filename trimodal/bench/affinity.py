@@ -22,11 +22,11 @@ from rich.console import Console
 
 from trimodal.bench.common.closed_loop import milliseconds
 from trimodal.bench.common.serving import serving
-from trimodal.bench.common.tables import make_table
 from trimodal.client import Client, Message
 from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.gateway.upstreams.pool import Upstreams
+from trimodal.report.console import make_table
 from trimodal.server.options import ServerOptions
 
 SERVERS = 2

@@ -29,8 +29,8 @@ from trimodal.bench.common.closed_loop import (
     summarise_loops,
 )
 from trimodal.bench.common.serving import Statistics, bench_options, between, serving, settings_of
-from trimodal.bench.common.tables import make_table
 from trimodal.embedding.settings import EmbeddingSettings
+from trimodal.report.console import make_table
 from trimodal.repository import select_models
 from trimodal.server.options import Profile
 

@@ -22,7 +22,6 @@ import typer
 from rich.console import Console
 
 from trimodal.bench.common.serving import serving
-from trimodal.bench.common.tables import make_table
 from trimodal.bench.load.arrivals import Closed, poisson
 from trimodal.bench.load.generator import Run, run
 from trimodal.bench.load.records import OK, Record
@@ -41,6 +40,7 @@ from trimodal.plan.fleet.simulation import simulate
 from trimodal.plan.fleet.tally import Objective, Outcome
 from trimodal.plan.fleet.traces import Arrival
 from trimodal.plan.fleet.workload import Recorded
+from trimodal.report.console import make_table
 from trimodal.server.options import ServerOptions
 
 SLOTS, BLOCKS, STEP_TOKENS, QUEUE = 8, 512, 256, 4096

@@ -29,12 +29,12 @@ from websockets.asyncio.client import ClientConnection, connect
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.bench.common.closed_loop import milliseconds
 from trimodal.bench.common.serving import serving
-from trimodal.bench.common.tables import make_table
 from trimodal.bench.gateway.process import running_gateway
 from trimodal.bench.speech.streams import Pace
 from trimodal.bench.speech.utterances import Utterance, read_utterances
 from trimodal.client import Client
 from trimodal.errors import ServerError
+from trimodal.report.console import make_table
 from trimodal.server.options import ServerOptions
 
 PICTURE = Path("build/demo/vision/samples/digit-7-a.png")

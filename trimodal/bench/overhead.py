@@ -18,13 +18,13 @@ from trimodal.bench.load.arrivals import Closed
 from trimodal.bench.load.generator import Run, Send, run
 from trimodal.bench.load.lengths import parse_lengths
 from trimodal.bench.load.statistics import Summary, summarise
-from trimodal.bench.report.console import print_table
 from trimodal.bench.report.tables import number, percent
-from trimodal.bench.report.values import Table
 from trimodal.bench.targets.http import HttpLlm
 from trimodal.bench.targets.known import Delays, known_server
 from trimodal.bench.targets.questions import Mix, Questions
 from trimodal.bench.targets.taking import Taking, taken
+from trimodal.report.console import print_table
+from trimodal.report.values import Table
 
 
 def sleeping(delays: Delays) -> Send:

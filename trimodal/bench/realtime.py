@@ -26,11 +26,11 @@ from websockets.asyncio.client import ClientConnection, connect
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.bench.common.closed_loop import milliseconds
 from trimodal.bench.common.serving import serving
-from trimodal.bench.common.tables import make_table
 from trimodal.bench.gateway.process import running_gateway
 from trimodal.bench.speech.streams import Pace, run_streams
 from trimodal.bench.speech.utterances import Spoken, read_utterances, speak
 from trimodal.errors import ServerError
+from trimodal.report.console import make_table
 from trimodal.server.options import ServerOptions
 
 SAMPLES = Path("build/demo/speech/samples")

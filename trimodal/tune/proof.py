@@ -21,9 +21,9 @@ from typing import Any
 from rich.console import Console
 
 from trimodal.bench.load.slo import parse_slo
-from trimodal.bench.report.console import print_table
-from trimodal.bench.report.values import Table
 from trimodal.paths import default_repository
+from trimodal.report.console import print_table
+from trimodal.report.values import Table
 from trimodal.repository import select_models
 from trimodal.server.options import ServerOptions
 from trimodal.tune import report

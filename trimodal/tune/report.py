@@ -12,8 +12,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from trimodal.bench.report.plots import COLOURS, draw
-from trimodal.bench.report.values import Figure, Report, Section, Table
+from trimodal.report.plots import COLOURS, draw
+from trimodal.report.values import Figure, Report, Section, Table
 from trimodal.tune.objective import Objective
 from trimodal.tune.search import Final, Result, Trial
 from trimodal.tune.session import Plan, Tuned

@@ -10,8 +10,6 @@ from tests.bench.report.runs import answering, results_of
 from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.slo import parse_slo
-from trimodal.bench.report.console import print_table
-from trimodal.bench.report.html import page, write_html
 from trimodal.bench.report.results import doubts, report
 from trimodal.bench.report.tables import (
     TOKENS,
@@ -22,6 +20,8 @@ from trimodal.bench.report.tables import (
     server_table,
     slo_table,
 )
+from trimodal.report.console import print_table
+from trimodal.report.html import page, write_html
 
 SLO = parse_slo("ttft_ms<=500,itl_ms<=60,p99_ms<=4000")
 

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from trimodal.bench.report.html import page
 from trimodal.explain.show import figure, terminal, words
 from trimodal.explain.values import Part, Piece, Span, Waterfall
+from trimodal.report.html import page
 
 
 def span(

@@ -24,8 +24,8 @@ from trimodal.bench.balancer.parts import Disturbed, Served
 from trimodal.bench.balancer.proxy import running
 from trimodal.bench.balancer.servers import Fleet, fleet
 from trimodal.bench.common.closed_loop import milliseconds
-from trimodal.bench.common.tables import make_table
 from trimodal.errors import OperatorError
+from trimodal.report.console import make_table
 
 PARTS = ("scale", "prefix", "restart", "kill")
 

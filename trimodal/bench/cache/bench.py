@@ -28,7 +28,6 @@ from trimodal.bench.cache.pairs import (
     share,
 )
 from trimodal.bench.common.serving import built, settings_of
-from trimodal.bench.common.tables import make_table
 from trimodal.cache.calibration import FILE, Calibration
 from trimodal.cache.semantic.decision import LEAST_SIMILARITY
 from trimodal.embedding.engines import protocol as embedding_engines
@@ -40,6 +39,7 @@ from trimodal.judge.engines.protocol import PairJudge
 from trimodal.judge.settings import JudgeSettings
 from trimodal.manifest import read_manifest
 from trimodal.paths import default_repository
+from trimodal.report.console import make_table
 from trimodal.repository import read_model
 
 DATA = Path(__file__).with_name("data")

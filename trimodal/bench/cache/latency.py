@@ -26,9 +26,9 @@ from rich.console import Console
 
 from trimodal.bench.common.closed_loop import milliseconds
 from trimodal.bench.common.serving import serving
-from trimodal.bench.common.tables import make_table
 from trimodal.client import Answer, Client
 from trimodal.errors import OperatorError
+from trimodal.report.console import make_table
 from trimodal.server.options import ServerOptions
 
 SIDES = ("bare", "exact", "embedding", "semantic")

@@ -21,10 +21,10 @@ from rich.console import Console
 from rich.table import Table
 
 from trimodal.bench.common.closed_loop import milliseconds
-from trimodal.bench.common.tables import make_table
 from trimodal.cache.stores.base import Limits, Owner, Store, StoreError, open_store
 from trimodal.cache.values import Entry, Place
 from trimodal.errors import OperatorError
+from trimodal.report.console import make_table
 
 SIZES = (1_000, 10_000, 50_000)
 DIMENSION = 384

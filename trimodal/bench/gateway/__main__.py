@@ -18,10 +18,10 @@ from rich.console import Console
 
 from trimodal.bench.common.closed_loop import milliseconds
 from trimodal.bench.common.serving import serving
-from trimodal.bench.common.tables import NARROW, make_table
 from trimodal.bench.gateway.loads import Burst, Loop, Taken
 from trimodal.bench.gateway.process import running_gateway
 from trimodal.bench.gateway.ways import Way, over_grpc, over_http
+from trimodal.report.console import NARROW, make_table
 from trimodal.server.options import ServerOptions
 
 STREAMS = (1, 16, 64)

@@ -23,13 +23,13 @@ from rich.table import Table
 
 from trimodal.bench.common.closed_loop import paired_ratio
 from trimodal.bench.common.serving import serving, settings_of
-from trimodal.bench.common.tables import NARROW, make_table
 from trimodal.bench.llm.peer import Dtype, peer_checkpoint, run_peer, running_peers, served_over
 from trimodal.bench.llm.sides import BareEngine, Prompts, Round, Summary, run_served, run_wave, summarise
 from trimodal.bench.peers.client import Peer
 from trimodal.bench.peers.process import PeerName
 from trimodal.llm.settings import LlmSettings
 from trimodal.paths import default_repository
+from trimodal.report.console import NARROW, make_table
 from trimodal.repository import select_models
 from trimodal.server.options import ServerOptions
 

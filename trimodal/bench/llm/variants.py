@@ -21,13 +21,13 @@ import typer
 from rich.console import Console
 
 from trimodal.bench.common.closed_loop import paired_ratio
-from trimodal.bench.common.tables import NARROW, make_table
 from trimodal.bench.llm.sides import Round, Sample, summarise
 from trimodal.build_support import operator_errors
 from trimodal.llm.engines.openvino.pipeline import generation_config, open_pipeline, token_tensor, warm_up
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import read_manifest
+from trimodal.report.console import NARROW, make_table
 
 Draw = Callable[[], list[int]]
 

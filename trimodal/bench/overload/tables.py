@@ -10,10 +10,10 @@ from typing import Any
 from rich import box
 from rich.console import Console
 
-from trimodal.bench.common.tables import make_table
 from trimodal.bench.overload.figures import LevelFigures
 from trimodal.errors import ServerError
 from trimodal.llm.tiers import Tier
+from trimodal.report.console import make_table
 
 GOODPUT_KEPT = 0.9  # at the highest load, of the peak
 REFUSED_WITHIN_MS = 50.0

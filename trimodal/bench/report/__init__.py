@@ -1,1 +1,1 @@
-"""Shows what was measured: on the console, as files, and as one HTML page that needs nothing else."""
+"""Shows what a load test measured: as tables and plots, and as files."""

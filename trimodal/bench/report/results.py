@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from trimodal.bench.load.records import METRICS, OK, Record
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.slo import Slo
-from trimodal.bench.report.plots import bars, cdf, lines
 from trimodal.bench.report.tables import (
     NAMES,
     Unit,
@@ -25,7 +24,8 @@ from trimodal.bench.report.tables import (
     slo_table,
     value_of,
 )
-from trimodal.bench.report.values import Figure, Report, Section
+from trimodal.report.plots import bars, cdf, lines
+from trimodal.report.values import Figure, Report, Section
 
 _MOST_ROWS = 120  # of a timeline
 _SATURATED = 0.85

@@ -13,7 +13,7 @@ from trimodal.bench.load.records import METRICS, OK
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.slo import Slo
 from trimodal.bench.load.statistics import Distribution, Estimate, Rates, Summary, Verdict
-from trimodal.bench.report.values import Table
+from trimodal.report.values import Table
 
 NAMES: Mapping[str, str] = {
     "latency": "latency",

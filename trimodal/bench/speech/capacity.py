@@ -22,11 +22,11 @@ from rich.console import Console
 
 from trimodal.bench.common.closed_loop import LoopRound, median_rate, rate_ratio, some
 from trimodal.bench.common.serving import serving
-from trimodal.bench.common.tables import make_table
 from trimodal.bench.speech.figures import MODELS, Plan, print_live, run_row
 from trimodal.bench.speech.sides import Recogniser, cut_windows
 from trimodal.bench.speech.utterances import Spoken
 from trimodal.client.transports.base import Timeouts
+from trimodal.report.console import make_table
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
 

@@ -32,7 +32,6 @@ from trimodal.bench.common.closed_loop import (
     summarise_loops,
 )
 from trimodal.bench.common.serving import built, settings_of
-from trimodal.bench.common.tables import NARROW, make_table
 from trimodal.bench.peers.client import Peer
 from trimodal.bench.peers.process import check_libraries, running_peer
 from trimodal.bench.speech.figures import Plan
@@ -47,6 +46,7 @@ from trimodal.bench.speech.sides import (
 from trimodal.bench.speech.utterances import Spoken
 from trimodal.errors import OperatorError
 from trimodal.paths import default_repository
+from trimodal.report.console import NARROW, make_table
 from trimodal.repository import select_models
 from trimodal.server.options import Profile, ServerOptions
 from trimodal.server.process import TritonServer

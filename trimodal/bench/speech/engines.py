@@ -21,11 +21,11 @@ from rich.console import Console
 
 from trimodal.audio.values import Samples
 from trimodal.bench.common.closed_loop import paired_ratio, some
-from trimodal.bench.common.tables import make_table
 from trimodal.bench.speech.sides import cut_windows
 from trimodal.bench.speech.utterances import read_utterances
 from trimodal.errors import OperatorError
 from trimodal.manifest import read_manifest
+from trimodal.report.console import make_table
 from trimodal.speech.engines.protocol import SpeechEngine, open_engine
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window

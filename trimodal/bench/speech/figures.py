@@ -24,12 +24,12 @@ from rich.console import Console
 from trimodal.audio.values import PolicyName
 from trimodal.audio.word_errors import word_error_rate
 from trimodal.bench.common.serving import metrics_page
-from trimodal.bench.common.tables import NARROW, make_table
 from trimodal.bench.peers.process import PeerName
 from trimodal.bench.speech.streams import HeldWord, StreamRun, run_streams
 from trimodal.bench.speech.utterances import Spoken
 from trimodal.client import Client
 from trimodal.client.timing import percentile
+from trimodal.report.console import NARROW, make_table
 from trimodal.server.options import Profile
 from trimodal.server.process import TritonServer
 

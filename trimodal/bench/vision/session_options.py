@@ -15,8 +15,8 @@ from typing import Any
 from rich.console import Console
 
 from trimodal.bench.common.closed_loop import BareProcess, LoopRound, Works, rate_ratio, some, summarise_loops
-from trimodal.bench.common.tables import make_table
 from trimodal.bench.vision.sides import random_pixels
+from trimodal.report.console import make_table
 from trimodal.runtimes.onnx_session import Device
 from trimodal.vision.settings import VisionSettings
 

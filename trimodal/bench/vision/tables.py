@@ -20,8 +20,8 @@ from trimodal.bench.common.closed_loop import (
     summarise_loops,
 )
 from trimodal.bench.common.serving import StepTimes
-from trimodal.bench.common.tables import NARROW, make_table
 from trimodal.bench.peers.process import PeerName
+from trimodal.report.console import NARROW, make_table
 from trimodal.server.options import Profile
 
 # Clients that send batches: while one batch is classified the next is decoded and a third is on its way.

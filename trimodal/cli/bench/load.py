@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from trimodal.bench.load.lengths import Lengths
     from trimodal.bench.load.plan import LoadPlan
     from trimodal.bench.load.traces import Traced
-    from trimodal.bench.report.values import Section
     from trimodal.bench.targets.questions import Mix
     from trimodal.explain.requests import Kind
+    from trimodal.report.values import Section
     from trimodal.server.options import Profile
 
 _LOAD, _SERVER, _REPORT = "Load", "Server", "Report"
@@ -269,10 +269,7 @@ def run_load(
     from rich.console import Console
 
     from trimodal.bench.drive.place import Drive
-    from trimodal.bench.report.console import print_table
     from trimodal.bench.report.files import write_csv, write_json, write_jsonl
-    from trimodal.bench.report.html import write_html
-    from trimodal.bench.report.plots import check_plots
     from trimodal.bench.report.results import doubts, report
     from trimodal.bench.report.tables import (
         cost_table,
@@ -283,6 +280,9 @@ def run_load(
         server_table,
         slo_table,
     )
+    from trimodal.report.console import print_table
+    from trimodal.report.html import write_html
+    from trimodal.report.plots import check_plots
 
     console = Console(highlight=False)
     if json_:

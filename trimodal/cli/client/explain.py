@@ -43,9 +43,9 @@ def explain(
     """
     from dataclasses import replace
 
-    from trimodal.bench.report.plots import check_plots
     from trimodal.explain.requests import Question
     from trimodal.explain.run import OwnServer, Server, explain, started
+    from trimodal.report.plots import check_plots
     from trimodal.server.options import parse_profile
     from trimodal.server.overlay import parse_changes
 
@@ -76,8 +76,8 @@ def _tell(waterfall: Waterfall, html: Path | None, json_: Path | None) -> None:
 
     from rich.console import Console
 
-    from trimodal.bench.report.html import write_html
     from trimodal.explain.show import figure, terminal, words
+    from trimodal.report.html import write_html
 
     terminal.show(waterfall, Console(highlight=False))
     if html:

@@ -60,8 +60,8 @@ def fleet(
             raise SettingsError("--trace FILE or --rate REQUESTS_A_SECOND: one of them is needed")
         for option, path in (("--html", html), ("--plot", plot)):
             if path:
-                from trimodal.bench.report.plots import check_plots
                 from trimodal.cli.bench.common import check_writable
+                from trimodal.report.plots import check_plots
 
                 check_plots(option)
                 check_writable(option, path)
@@ -97,12 +97,12 @@ def fleet(
         outcomes = _simulate(found, workload, objective, warmup, seed, jobs)
         facts = [("arrivals", asked), ("objective", slo), ("seed", str(seed))]
         if html:
-            from trimodal.bench.report.fleet import fleet_report
-            from trimodal.bench.report.html import write_html
+            from trimodal.plan.fleet.report import fleet_report
+            from trimodal.report.html import write_html
 
             write_html(html, fleet_report(outcomes, facts))
         if plot:
-            from trimodal.bench.report.fleet import save_fleet
+            from trimodal.plan.fleet.report import save_fleet
 
             save_fleet(plot, outcomes)
     if json_:
@@ -193,8 +193,8 @@ def _simulate(
 
 
 def _print(outcomes: Sequence[Outcome], asked: str) -> None:
-    from trimodal.bench.report.fleet import COLUMNS, row
     from trimodal.build_support import report
+    from trimodal.plan.fleet.report import COLUMNS, row
 
     # A column a plan: sixteen figures side by side are wider than a terminal.
     (_, *names), *figures = zip(COLUMNS, *(row(one) for one in outcomes), strict=True)

@@ -68,8 +68,8 @@ def tune(
     from rich.console import Console
 
     from trimodal.bench.load.slo import parse_slo
-    from trimodal.bench.report.plots import check_plots
     from trimodal.errors import SettingsError
+    from trimodal.report.plots import check_plots
 
     console = Console(highlight=False, markup=False)
     with one_sentence("trimodal tune"):
@@ -155,10 +155,10 @@ def _finish(
     *,
     write: bool,
 ) -> None:
-    from trimodal.bench.report.console import print_table
     from trimodal.bench.report.files import write_json
-    from trimodal.bench.report.html import write_html
     from trimodal.errors import SettingsError
+    from trimodal.report.console import print_table
+    from trimodal.report.html import write_html
     from trimodal.tune import report
     from trimodal.tune.session import new_texts, write_texts
 

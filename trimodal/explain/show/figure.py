@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from trimodal.bench.report.plots import draw
-from trimodal.bench.report.values import Figure, Report, Section, Table
 from trimodal.explain.parts import four_parts, overlapping, owners
 from trimodal.explain.show import words
 from trimodal.explain.values import PARTS, Part, Span, Waterfall
+from trimodal.report.plots import draw
+from trimodal.report.values import Figure, Report, Section, Table
 
 # Told apart also by people who see no red or green (Okabe and Ito).
 COLOURS: dict[Part, str] = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from trimodal.bench.report.fleet import panels, row
+from trimodal.plan.fleet.report import panels, row
 from trimodal.plan.fleet.tally import Objective, Outcome, Tally
 
 

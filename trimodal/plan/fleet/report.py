@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trimodal.bench.report.plots import COLOURS, draw, save
-from trimodal.bench.report.values import Report, Section, Table
+from trimodal.report.plots import COLOURS, draw, save
+from trimodal.report.values import Report, Section, Table
 
 if TYPE_CHECKING:
     from trimodal.plan.fleet.tally import Outcome

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from trimodal.bench.report.values import Figure
 from trimodal.errors import SettingsError
+from trimodal.report.values import Figure
 
 # Told apart also by people who see no red or green (Okabe and Ito).
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")

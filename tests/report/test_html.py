@@ -6,10 +6,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from trimodal.bench.report.html import page, write_html
-from trimodal.bench.report.plots import bars, cdf, lines
-from trimodal.bench.report.values import Report, Section, Table
 from trimodal.errors import SettingsError
+from trimodal.report.html import page, write_html
+from trimodal.report.plots import bars, cdf, lines
+from trimodal.report.values import Report, Section, Table
 
 BAD = "<script>alert('x')</script> & \"more\""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from trimodal.bench.report.values import Figure, Report, Section, Table
 from trimodal.errors import SettingsError
+from trimodal.report.values import Figure, Report, Section, Table
 
 _STYLE = """
 :root { --ink: #1c2430; --soft: #5b6675; --line: #dfe4ea; --wash: #f5f7f9; --accent: #2c6fbb; }
