@@ -1,6 +1,6 @@
 import pytest
 
-from trimodal.doctor.values import Check, Group, size
+from trimodal.doctor.values import Check, Group, Part, size
 from trimodal.errors import ServerError
 
 
@@ -22,7 +22,9 @@ from trimodal.errors import ServerError
     ],
 )
 def test_what_to_do_stands_behind_the_colon(sentence, found, remedy):
-    assert Group("g").refused("name", ServerError(sentence)) == Check("g", "name", "failure", found, remedy)
+    assert Group("g").refused("name", ServerError(sentence)) == Check(
+        "error", Part("g", "name"), found, remedy
+    )
 
 
 @pytest.mark.parametrize(

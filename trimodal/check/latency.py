@@ -65,7 +65,7 @@ def _item(name: str, evidence: Iterator[str], otherwise: str) -> Item:
 
 def _at(config: Config, text: str, node: Node) -> str:
     file = config.file.relative_to(config.directory.parent)
-    return f"{file}:{node.place.line}: {text}"
+    return f"{file}:{node.position.line}: {text}"
 
 
 def _parameter(config: Config, name: str) -> Node:

@@ -85,14 +85,14 @@ def _library(need: Need, models: list[str], extra: str) -> Check:
     remedy = f"pip install 'trimodal[{extra}]'"
     if need.python and not shutil.which(need.python):
         missing = f"{need.python} is no program that can be run (for {users})"
-        return LIBRARIES.failure(name, missing, f"set the parameter python of {users} to one that has {name}")
+        return LIBRARIES.error(name, missing, f"set the parameter python of {users} to one that has {name}")
     if name == ONNXRUNTIME_GPU and gpu_libraries.installed(ONNXRUNTIME_CPU):
         remedy = REPLACE
     if name in APART:
         remedy = f"pip install {name} in an environment of its own; llm's parameter `python` names its python"
     elif name == "tensorrt":
         remedy = "run in the image of the Dockerfile, or pip install tensorrt in the version of the manifests"
-    return LIBRARIES.failure(name, f"is not installed{where} (for {users})", remedy)
+    return LIBRARIES.error(name, f"is not installed{where} (for {users})", remedy)
 
 
 def _onnxruntime_on_cuda() -> Iterator[Check]:
@@ -104,7 +104,7 @@ def _onnxruntime_on_cuda() -> Iterator[Check]:
             yield LIBRARIES.warning(ONNXRUNTIME_GPU, found, f"before the next update: {REPLACE}")
         else:
             found = "and onnxruntime are both installed, and the one without CUDA is in place"
-            yield LIBRARIES.failure(ONNXRUNTIME_GPU, found, REPLACE)
+            yield LIBRARIES.error(ONNXRUNTIME_GPU, found, REPLACE)
     if ONNXRUNTIME_GPU in both:
         major = gpu_libraries.cuda_of(ONNXRUNTIME_GPU) or 12
         yield _shared("cuDNN 9", "libcudnn", 9, (f"nvidia-cudnn-cu{major}",), ONNXRUNTIME_GPU)
@@ -121,7 +121,7 @@ def _torch(users: str) -> Check:
     if version and not version.endswith("+cpu"):
         return LIBRARIES.ok("torch", f"{version} (for {users})")
     found = f"{version} is the build for processors" if version else "is not installed"
-    return LIBRARIES.failure("torch", f"{found} (for {users})", "pip install a torch that is built for CUDA")
+    return LIBRARIES.error("torch", f"{found} (for {users})", "pip install a torch that is built for CUDA")
 
 
 def _shared(name: str, stem: str, major: int, wheels: tuple[str, ...], user: str) -> Check:
@@ -130,4 +130,4 @@ def _shared(name: str, stem: str, major: int, wheels: tuple[str, ...], user: str
         return LIBRARIES.ok(name, f"{version}, a wheel (for {user})")
     if gpu_libraries.has_library(stem, major):
         return LIBRARIES.ok(name, f"{stem}.so.{major} of the system (for {user})")
-    return LIBRARIES.failure(name, f"is not there (for {user})", f"pip install {wheels[0]}")
+    return LIBRARIES.error(name, f"is not there (for {user})", f"pip install {wheels[0]}")

@@ -50,7 +50,7 @@ def check_models(models: Iterable[Model], gpus: Sequence[Gpu] | None, *, deep: b
             yield MODELS.refused(model.name, error)
         except OperatorError as error:
             if read in opened:  # what is wrong with it stands there
-                yield MODELS.failure(model.name, f"reads the engine of {opened[read]}")
+                yield MODELS.error(model.name, f"reads the engine of {opened[read]}")
             else:
                 yield MODELS.refused(model.name, error)
         else:
