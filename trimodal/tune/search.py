@@ -211,8 +211,7 @@ class Search:
         self._trials.append(trial)
         self._seen[_key(self._bench.canonical(trial.setting))] = trial.score
         self._tell(trial, best)
-        parameters = self._space.parameters(trial.setting)
-        if len(parameters) == len(self._space.knobs):
+        if parameters := self._space.parameters(trial.setting):
             self._study.add_trial(
                 optuna.trial.create_trial(
                     params=parameters, distributions=self._space.distributions, value=trial.score
@@ -227,21 +226,20 @@ class Search:
         """
         while True:
             near = len(self._trials) > self._budget.trials // 3 and len(self._trials) % 2 == 0
-            if near and (found := self._unseen()):
-                yield found
-                continue
-            for _ in range(_SEEN):
-                asked = self._study.ask(self._space.distributions)
-                setting = self._space.of_trial(asked)
-                self._study.tell(asked, state=optuna.trial.TrialState.FAIL)
-                if self._is_new(setting):
-                    break
-            else:
-                found = self._unseen()
-                if found is None:
-                    return
-                setting = found
+            setting = (None if near else self._sampled()) or self._unseen()
+            if setting is None:
+                return
             yield setting
+
+    def _sampled(self) -> Setting | None:
+        """A new setting of Optuna's; None: it proposes what is known already."""
+        for _ in range(_SEEN):
+            asked = self._study.ask(self._space.distributions)
+            setting = self._space.of_trial(asked)
+            self._study.tell(asked, state=optuna.trial.TrialState.FAIL)
+            if self._is_new(setting):
+                return setting
+        return None
 
     def _unseen(self) -> Setting | None:
         """The first new neighbour of the best trials, else any setting that is left; None: none is."""
@@ -249,8 +247,6 @@ class Search:
             for setting in self._space.neighbours(trial.setting, self._rng):
                 if self._is_new(setting):
                     return setting
-        if self._space.size is None:
-            return None
         return next((setting for setting in self._space.all() if self._is_new(setting)), None)
 
     def _is_new(self, setting: Setting) -> bool:
