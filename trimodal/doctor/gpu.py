@@ -6,8 +6,9 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
-from trimodal.doctor.values import Check, Group, size
+from trimodal.doctor.values import Check, Group
 from trimodal.errors import ServerError
+from trimodal.report.numbers import size
 from trimodal.repository import Model
 from trimodal.runtimes import gpu_libraries
 from trimodal.runtimes.gpu_device import Gpu

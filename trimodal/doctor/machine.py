@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from trimodal.doctor.values import Check, Group, size
+from trimodal.doctor.values import Check, Group
 from trimodal.errors import ServerError
 from trimodal.paths import cache_directory
+from trimodal.report.numbers import size
 from trimodal.repository import Model
 from trimodal.server import ports, preflight
 from trimodal.server.admin import Api

@@ -41,11 +41,3 @@ class Group:
     def refused(self, name: str, error: Exception) -> Check:
         """An error out of an operator's: what is wrong, and behind the colon what to do."""
         return self.error(name, *_REMEDY.split(str(error), maxsplit=1))
-
-
-def size(count: float) -> str:
-    """Bytes as people read them: 12 KiB, 512 MiB, 3.4 GiB, 141 GiB."""
-    for unit, power in (("KiB", 10), ("MiB", 20)):
-        if count < 1 << (power + 10):
-            return f"{count / (1 << power):.0f} {unit}"
-    return f"{count / (1 << 30):.{0 if count >= 10 << 30 else 1}f} GiB"

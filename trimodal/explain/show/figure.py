@@ -7,6 +7,7 @@ from typing import Any
 from trimodal.explain.parts import four_parts, overlapping, owners
 from trimodal.explain.show import words
 from trimodal.explain.values import PARTS, Part, Span, Waterfall
+from trimodal.report.numbers import ms
 from trimodal.report.plots import draw
 from trimodal.report.values import Figure, Report, Section, Table
 
@@ -109,7 +110,7 @@ def _pad(labels: list[str]) -> float:
 
 def _write_length(axes: Any, row: int, one: Span, begin: float, width: float, end: float) -> None:
     at = begin + width + end * 0.006
-    axes.text(at, row, words.ms(one.seconds), va="center", fontsize=7, color=_SOFT)
+    axes.text(at, row, ms(one.seconds), va="center", fontsize=7, color=_SOFT)
 
 
 def _caption(waterfall: Waterfall) -> str:
@@ -122,10 +123,10 @@ def _caption(waterfall: Waterfall) -> str:
 def _parts(waterfall: Waterfall) -> Table:
     parts = four_parts(waterfall)
     rows: list[tuple[str, ...]] = [
-        (part, words.ms(seconds), f"{seconds / waterfall.total:.1%}", words.MEANINGS[part])
+        (part, ms(seconds), f"{seconds / waterfall.total:.1%}", words.MEANINGS[part])
         for part, seconds in parts.items()
     ]
-    rows.append(("total", words.ms(sum(parts.values())), "100.0%", "the client sends, to all is there"))
+    rows.append(("total", ms(sum(parts.values())), "100.0%", "the client sends, to all is there"))
     return Table("Each moment counts once", ("part", "ms", "share", "what it is"), rows)
 
 
@@ -134,10 +135,10 @@ def _spans(waterfall: Waterfall) -> Table:
     rows = [
         (
             name,
-            words.ms(one.begin),
-            words.ms(one.end),
-            words.ms(one.seconds),
-            words.ms(seconds),
+            ms(one.begin),
+            ms(one.end),
+            ms(one.seconds),
+            ms(seconds),
             one.part,
         )
         for one, name, seconds in zip(waterfall.spans, _labels(waterfall), owned, strict=True)
