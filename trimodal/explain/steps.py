@@ -13,6 +13,13 @@ from trimodal.explain.values import Part, Span
 # Nanoseconds of the server's clock → seconds since the client sent.
 Scale = Callable[[int], float]
 _SHOWN_LEAST = 2e-6
+# What Triton tells of one model, in order.
+_PHASES: tuple[tuple[str, Part], ...] = (
+    ("queue", "queue"),
+    ("compute input", "processing"),
+    ("compute", "processing"),
+    ("compute output", "processing"),
+)
 # How our models call what they do → what a reader is told, and which part it is.
 _NAMES: dict[str, tuple[str, Part]] = {
     "tokenize": ("tokenize", "processing"),
@@ -34,14 +41,8 @@ _NAMES: dict[str, tuple[str, Part]] = {
 def of_record(record: TraceRecord, scale: Scale, depth: int) -> list[Span]:
     """Queue and computing of one model that is no ensemble."""
     marks = ("QUEUE_START", "COMPUTE_START", "COMPUTE_INPUT_END", "COMPUTE_OUTPUT_START", "COMPUTE_END")
-    names: tuple[tuple[str, Part], ...] = (
-        ("queue", "queue"),
-        ("compute input", "processing"),
-        ("compute", "processing"),
-        ("compute output", "processing"),
-    )
     spans = []
-    for (name, part), begin, end in zip(names, marks, marks[1:], strict=False):
+    for (name, part), begin, end in zip(_PHASES, marks, marks[1:], strict=False):
         low, high = record.first(begin), record.first(end)
         if low is not None and high is not None:
             spans.append(Span(name, scale(low), scale(high), part, record.model, depth))
@@ -64,16 +65,11 @@ def of_counters(
     model: str, counters: Counters, begin: float, end: float, depth: int, requests: int = 1
 ) -> list[Span]:
     """What Triton's counters say of one of `requests` requests that lies between two times, in the middle."""
-    lengths: tuple[tuple[str, Part, int], ...] = (
-        ("queue", "queue", counters.queue),
-        ("compute input", "processing", counters.compute_input),
-        ("compute", "processing", counters.compute),
-        ("compute output", "processing", counters.compute_output),
-    )
-    seconds = [(name, part, took / requests / 1e9) for name, part, took in lengths]
-    at = max(begin, (begin + end - sum(took for *_, took in seconds)) / 2)
+    took_ns = (counters.queue, counters.compute_input, counters.compute, counters.compute_output)
+    seconds = [took / requests / 1e9 for took in took_ns]
+    at = max(begin, (begin + end - sum(seconds)) / 2)
     spans = []
-    for name, part, took in seconds:
+    for (name, part), took in zip(_PHASES, seconds, strict=True):
         spans.append(Span(name, min(at, end), min(at + took, end), part, model, depth, estimated=True))
         at += took
     return spans
