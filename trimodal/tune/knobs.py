@@ -288,15 +288,15 @@ def spread(span: str) -> tuple[str, ...]:
 
     Raises: SettingsError.
     """
-    low, _, high = span.partition("..")
-    ends = _number(low), _number(high)
-    if ends[0] is None or ends[1] is None:
+    first, _, last = span.partition("..")
+    low, high = _number(first), _number(last)
+    if low is None or high is None:
         raise SettingsError(f"--knob: {span} is not a range of two numbers")
-    if not (ends[0] < ends[1] and all(map(math.isfinite, ends))):
+    if not (low < high and math.isfinite(low) and math.isfinite(high)):
         raise SettingsError(f"--knob: the first number of {span} must be the smaller one")
-    steps = np.geomspace if ends[0] > 0 and ends[1] / ends[0] >= 10 else np.linspace
-    whole = "." not in low and "." not in high
-    return tuple(str(round(one)) if whole else f"{one:.4g}" for one in steps(*ends, _RANGE))
+    steps = np.geomspace if low > 0 and high / low >= 10 else np.linspace
+    whole = "." not in first and "." not in last
+    return tuple(str(round(one)) if whole else f"{one:.4g}" for one in steps(low, high, _RANGE).tolist())
 
 
 def _number(text: str) -> float | None:
