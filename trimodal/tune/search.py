@@ -46,6 +46,11 @@ class Round:
     violation: float = 0.0
     figures: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def score(self) -> float:
+        """One number for both: whatever meets the SLO stands before all that does not."""
+        return self.gain if self.violation == 0 else -1e9 * (1 + self.violation)
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -68,10 +73,7 @@ class Trial:
 
     @property
     def score(self) -> float:
-        """One number for both: every setting that meets the SLO stands before every one that does not."""
-        if not self.rounds:
-            return _WORST
-        return self.gain if self.violation == 0 else -1e9 * (1 + self.violation)
+        return Round(self.gain, self.violation).score if self.rounds else _WORST
 
     def figure(self, name: str) -> float | None:
         values = [one.figures[name] for one in self.rounds if name in one.figures]
@@ -176,7 +178,7 @@ class Search:
         )
         self._study = optuna.create_study(direction="maximize", sampler=sampler)
         self._trials: list[Trial] = []
-        self._seen: dict[tuple[tuple[str, str], ...], float] = {}
+        self._seen: set[frozenset[tuple[str, str]]] = set()
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -204,12 +206,12 @@ class Search:
             self._keep(trial, best)
         else:
             ended = "every setting"
-        chosen, finals, why = await self._final(start, began)
+        chosen, finals, why = await self._final(start)
         return Result(start, chosen, self.trials, finals, why, self._clock() - began, ended)
 
     def _keep(self, trial: Trial, best: Trial) -> None:
         self._trials.append(trial)
-        self._seen[_key(self._bench.canonical(trial.setting))] = trial.score
+        self._seen.add(self._key(trial.setting))
         self._tell(trial, best)
         if parameters := self._space.parameters(trial.setting):
             self._study.add_trial(
@@ -250,12 +252,14 @@ class Search:
         return next((setting for setting in self._space.all() if self._is_new(setting)), None)
 
     def _is_new(self, setting: Setting) -> bool:
-        if _key(self._bench.canonical(setting)) in self._seen:
-            return False
-        if self._bench.refusal(setting):
-            self._seen[_key(self._bench.canonical(setting))] = _WORST
-            return False
-        return True
+        key = self._key(setting)
+        if key not in self._seen and self._bench.refusal(setting):
+            self._seen.add(key)
+        return key not in self._seen
+
+    def _key(self, setting: Setting) -> frozenset[tuple[str, str]]:
+        """The same for settings whose difference has no effect."""
+        return frozenset(self._bench.canonical(setting).items())
 
     def _needed(self) -> float:
         """Seconds for one more trial and the final, by what trials took until now."""
@@ -281,7 +285,7 @@ class Search:
         seconds = self._clock() - began
         return Trial(len(self._trials), setting, state, tuple(rounds), reason, seconds)
 
-    async def _final(self, start: Trial, began: float) -> tuple[Trial, tuple[Final, ...], str]:
+    async def _final(self, start: Trial) -> tuple[Trial, tuple[Final, ...], str]:
         budget = self._budget
         better = [one for one in self._trials if one.state == "measured" and one.score > start.score]
         better.sort(key=lambda one: -one.score)
@@ -330,13 +334,9 @@ def _hopeless(last: Round, best: Trial, noise: float) -> str:
     return ""
 
 
-def _round_score(one: Round) -> tuple[bool, float]:
-    return (True, one.gain) if one.violation == 0 else (False, -one.violation)
-
-
 def _wins(one: Final, start: Final) -> int:
     pairs = zip(one.rounds, start.rounds, strict=True)
-    return sum(_round_score(ours) > _round_score(theirs) for ours, theirs in pairs)
+    return sum(ours.score > theirs.score for ours, theirs in pairs)
 
 
 def _beats(one: Final, start: Final, least_gain: float) -> bool:
@@ -351,7 +351,3 @@ def _beats(one: Final, start: Final, least_gain: float) -> bool:
     if one.again.violation > 0:
         return False
     return one.again.gain - start.again.gain >= least_gain * abs(start.again.gain)
-
-
-def _key(setting: Setting) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(setting.items()))
