@@ -84,6 +84,7 @@ def test_the_page_is_whole_and_escapes(tmp_path: Path) -> None:
     assert "&lt;b&gt;" in text
     assert "<not>" not in text
     assert text.count("<svg") == 1
+    assert "<dt>settings</dt><dd>4 of 4</dd>" in text
 
 
 def test_the_data_are_plain() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -127,6 +128,7 @@ def report(settings: TuneSettings, tuned: Tuned, difference: str) -> Report:
         ("SLO", settings.slo.text or "none"),
         ("load", str(settings.workload)),
         ("round", f"{settings.seconds:g} s, up to {settings.budget.rounds} for a trial"),
+        ("settings", f"{len(tuned.trials)} of {math.prod(len(knob.choices) for knob in tuned.knobs):,}"),
         ("ended by", tuned.result.ended if tuned.result else "Ctrl-C"),
         ("machine", platform.platform()),
         ("date", date.today().isoformat()),
