@@ -71,13 +71,13 @@ def settings(tmp_path: Path, **more: Any) -> TuneSettings:
 
 
 def measuring(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def measure(bench: session.LiveBench) -> Round:
-        found = value(bench)
+    async def measure(system: session.LiveSystem) -> Round:
+        found = value(system)
         if isinstance(found, BaseException):
             raise found
         return Round(found)
 
-    monkeypatch.setattr(session.LiveBench, "measure", measure)
+    monkeypatch.setattr(session.LiveSystem, "measure", measure)
 
 
 def delay(fake: FakeRepository) -> int:
@@ -85,7 +85,7 @@ def delay(fake: FakeRepository) -> int:
 
 
 def test_tunes_and_puts_back(server: FakeRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    measuring(lambda bench: 1.0 + delay(server), monkeypatch)
+    measuring(lambda system: 1.0 + delay(server), monkeypatch)
     before = server.config("m")
     tuned = tune(settings(tmp_path))
     assert tuned.result
@@ -98,7 +98,7 @@ def test_tunes_and_puts_back(server: FakeRepository, tmp_path: Path, monkeypatch
 def test_ctrl_c_keeps_the_trials_and_puts_back(
     server: FakeRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measuring(lambda bench: KeyboardInterrupt() if delay(server) else 1.0, monkeypatch)
+    measuring(lambda system: KeyboardInterrupt() if delay(server) else 1.0, monkeypatch)
     before = server.config("m")
     tuned = tune(settings(tmp_path))
     assert tuned.result is None
@@ -111,7 +111,7 @@ def test_ctrl_c_keeps_the_trials_and_puts_back(
 def test_a_failure_puts_back(
     server: FakeRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    measuring(lambda bench: error if delay(server) else 1.0, monkeypatch)
+    measuring(lambda system: error if delay(server) else 1.0, monkeypatch)
     before = server.config("m")
     with pytest.raises(type(error)):
         tune(settings(tmp_path))
@@ -123,7 +123,7 @@ def test_trials_that_are_refused_or_die_are_told_and_put_back(
     server: FakeRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.refuse = lambda config: "no" if config.dynamic_batching.max_queue_delay_microseconds == 100 else ""
-    measuring(lambda bench: TrialError("dead", "failed") if delay(server) == 200 else 1.0, monkeypatch)
+    measuring(lambda system: TrialError("dead", "failed") if delay(server) == 200 else 1.0, monkeypatch)
     before = server.config("m")
     tuned = tune(settings(tmp_path))
     assert {one.state for one in tuned.trials} == {"measured", "refused", "failed"}
@@ -133,7 +133,7 @@ def test_trials_that_are_refused_or_die_are_told_and_put_back(
 def test_what_is_not_put_back_is_an_error_and_the_guard_stays(
     server: FakeRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measuring(lambda bench: 1.0, monkeypatch)
+    measuring(lambda system: 1.0, monkeypatch)
     restore = session.Snapshot.restore
     monkeypatch.setattr(session.Snapshot, "restore", lambda self: restore(self, patience=0.0))
     server.refuse = lambda config: "" if config.dynamic_batching.max_queue_delay_microseconds else "no"
@@ -160,9 +160,9 @@ def test_restoring_waits_for_the_load_under_way(server: FakeRepository, tmp_path
 def test_a_server_that_died_is_started_again(tmp_path: Path) -> None:
     fake = FakeRepository(CONFIGS)
     revived: list[int] = []
-    stage = SimpleNamespace(dead=True, live=fake, revive=lambda: revived.append(1))
-    bench = session.LiveBench(settings(tmp_path), live_pipeline(fake, "m", tmp_path, "cpu"), stage)  # type: ignore[arg-type]
-    asyncio.run(bench.apply({"m.max_batch_size": "16"}))
+    server = SimpleNamespace(dead=True, live=fake, revive=lambda: revived.append(1))
+    system = session.LiveSystem(settings(tmp_path), live_pipeline(fake, "m", tmp_path, "cpu"), server)  # type: ignore[arg-type]
+    asyncio.run(system.apply({"m.max_batch_size": "16"}))
     assert revived == [1]
     assert fake.live["m"].max_batch_size == 16
 

@@ -1,6 +1,6 @@
 """Searches settings: proposes with Optuna, repeats what is good, stops what is bad, measures the best again.
 
-Nothing here knows a server: a `Bench` applies a setting and measures a round of it.
+Nothing here knows a server: a `TunedSystem` applies a setting and measures a round of it.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Budget:
     seed: int = 0
 
 
-class Bench(Protocol):
+class TunedSystem(Protocol):
     """What is tuned."""
 
     def refusal(self, setting: Setting) -> str:
@@ -148,7 +148,7 @@ class Bench(Protocol):
         """One round. Raises: TrialError."""
 
 
-Tell = Callable[[Trial, Trial], None]
+OnTrial = Callable[[Trial, Trial], None]
 
 
 class Search:
@@ -163,13 +163,13 @@ class Search:
         self,
         space: Space,
         start: Setting,
-        bench: Bench,
+        system: TunedSystem,
         budget: Budget,
         *,
-        tell: Tell = lambda trial, best: None,
+        tell: OnTrial = lambda trial, best: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._space, self._start, self._bench, self._budget = space, start, bench, budget
+        self._space, self._start, self._system, self._budget = space, start, system, budget
         self._tell, self._clock = tell, clock
         self._rng = random.Random(budget.seed)
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -253,13 +253,13 @@ class Search:
 
     def _is_new(self, setting: Setting) -> bool:
         key = self._key(setting)
-        if key not in self._seen and self._bench.refusal(setting):
+        if key not in self._seen and self._system.refusal(setting):
             self._seen.add(key)
         return key not in self._seen
 
     def _key(self, setting: Setting) -> frozenset[tuple[str, str]]:
         """The same for settings whose difference has no effect."""
-        return frozenset(self._bench.canonical(setting).items())
+        return frozenset(self._system.canonical(setting).items())
 
     def _needed(self) -> float:
         """Seconds for one more trial and the final, by what trials took until now."""
@@ -273,9 +273,9 @@ class Search:
         state: State = "measured"
         reason = ""
         try:
-            await self._bench.apply(setting)
+            await self._system.apply(setting)
             for left in reversed(range(self._budget.rounds)):
-                rounds.append(await self._bench.measure())
+                rounds.append(await self._system.measure())
                 if best and left and (reason := _hopeless(rounds[-1], best, noise)):
                     state = "stopped"
                     break
@@ -303,8 +303,8 @@ class Search:
                 if one.number in lost:
                     continue
                 try:
-                    await self._bench.apply(one.setting)
-                    rounds[one.number].append(await self._bench.measure())
+                    await self._system.apply(one.setting)
+                    rounds[one.number].append(await self._system.measure())
                 except TrialError as error:
                     lost[one.number] = str(error)
         if start.number in lost:

@@ -24,7 +24,7 @@ from trimodal.tune.guard import Guard
 from trimodal.tune.knobs import Knob, Pipeline
 from trimodal.tune.live import LiveServer, Repository, Snapshot, apply
 from trimodal.tune.objective import bounds_to_compute, judge
-from trimodal.tune.search import Result, Round, Search, Tell, Trial, TrialError
+from trimodal.tune.search import OnTrial, Result, Round, Search, Trial, TrialError
 from trimodal.tune.settings import TuneSettings
 from trimodal.tune.space import Setting, Space
 from trimodal.tune.workload import kind_of, targets
@@ -41,8 +41,8 @@ class Tuned:
     result: Result | None
 
 
-class Stage:
-    """The server, and what asks it. One that was started here is started again when it dies."""
+class TunedServer:
+    """Starts the server that is tuned, and starts it again when it dies; or connects to one that runs."""
 
     def __init__(self, settings: TuneSettings) -> None:
         self._settings = settings
@@ -82,11 +82,11 @@ class Stage:
         return LiveServer(self._own.grpc_url, self._own.operator_key)
 
 
-class LiveBench:
-    """Applies settings to the stage's server and sends it the load of a round."""
+class LiveSystem:
+    """Applies settings to the tuned server and sends it the load of a round."""
 
-    def __init__(self, settings: TuneSettings, pipeline: Pipeline, stage: Stage) -> None:
-        self._settings, self._pipeline, self._stage = settings, pipeline, stage
+    def __init__(self, settings: TuneSettings, pipeline: Pipeline, server: TunedServer) -> None:
+        self._settings, self._pipeline, self._server = settings, pipeline, server
         self._rounds = 0
         self._fresh = self._doubtful = False
         # A load that was begun goes on when its task is cancelled: nobody else may load until it is over.
@@ -108,10 +108,10 @@ class LiveBench:
         models = self._pipeline.models
         needed = {name: model.config for name, model in models.items()}
         with self.loading:
-            if self._stage.dead:
-                self._stage.revive()
+            if self._server.dead:
+                self._server.revive()
             wanted = self._pipeline.configs(setting)
-            why = apply(self._stage.live, wanted, needed=needed, anew=self._doubtful)
+            why = apply(self._server.live, wanted, needed=needed, anew=self._doubtful)
             self._doubtful = bool(why)
         return why
 
@@ -130,7 +130,7 @@ class LiveBench:
         return found
 
     async def _round(self, warmup: float) -> Round:
-        settings, live = self._settings, self._stage.live
+        settings, live = self._settings, self._server.live
         config = self._pipeline.models[settings.model].config
         # New connections: those to a server that was started again lead nowhere.
         async with Client(live.url) as client:
@@ -199,7 +199,7 @@ def chosen_knobs(pipeline: Pipeline, given: Iterable[str], *, only: bool) -> lis
 def tune(
     settings: TuneSettings,
     *,
-    tell: Tell = lambda trial, best: None,
+    tell: OnTrial = lambda trial, best: None,
     began: Callable[[Pipeline, list[Knob]], None] = lambda pipeline, knobs: None,
 ) -> Tuned:
     """Searches. Ctrl-C ends it early, with what was measured; the server is as before in any case.
@@ -211,10 +211,10 @@ def tune(
         OperatorError: the server cannot be started, reached, measured or put back.
     """
     with ExitStack() as stack:
-        stage = Stage(settings)
-        stack.callback(stage.close)
+        server = TunedServer(settings)
+        stack.callback(server.close)
         pipeline = live_pipeline(
-            stage.live, settings.model, settings.options.repository, settings.options.profile
+            server.live, settings.model, settings.options.repository, settings.options.profile
         )
         if not kind_of(pipeline.models[settings.model].config):
             raise SettingsError(
@@ -222,11 +222,11 @@ def tune(
             )
         knobs = chosen_knobs(pipeline, settings.knobs, only=settings.only)
         began(pipeline, knobs)
-        bench = LiveBench(settings, pipeline, stage)
-        if not stage.is_own:
-            keep(stage.live, pipeline, bench.loading, stack)
+        system = LiveSystem(settings, pipeline, server)
+        if not server.is_own:
+            keep(server.live, pipeline, system.loading, stack)
         space = Space(knobs)
-        search = Search(space, pipeline.start(knobs), bench, settings.budget, tell=tell)
+        search = Search(space, pipeline.start(knobs), system, settings.budget, tell=tell)
         result: Result | None = None
         with suppress(KeyboardInterrupt):
             result = asyncio.run(search.run())

@@ -28,7 +28,7 @@ def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*_: object, **__: object) -> None:
         raise AssertionError("a server was started")
 
-    monkeypatch.setattr(session, "Stage", start)
+    monkeypatch.setattr(session, "TunedServer", start)
 
 
 @pytest.mark.usefixtures("no_server")
