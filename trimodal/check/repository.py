@@ -101,6 +101,16 @@ class Config:
         return ""
 
     @property
+    def relative_file(self) -> str:
+        """The file within its repository."""
+        return str(self.file.relative_to(self.directory.parent))
+
+    def parameter_path(self, name: str) -> tuple[str | int, ...]:
+        """Where a parameter is written; empty: nowhere."""
+        keys = [node.find(("key",)).value.strip("\"'") for node in self.root.named("parameters")]
+        return ("parameters", keys.index(name)) if name in keys else ()
+
+    @property
     def parameters(self) -> dict[str, str]:
         return {key: value.string_value for key, value in self.message.parameters.items()}
 
