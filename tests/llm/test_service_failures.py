@@ -305,7 +305,7 @@ def test_a_fault_while_it_joins(monkeypatch: pytest.MonkeyPatch, caplog: Any) ->
         first = ask(server, max_tokens=200)
         eventually(lambda: first.deltas != [])
         with monkeypatch.context() as patch:
-            patch.setattr(Dispatcher, "hasten", fault)
+            patch.setattr(Dispatcher, "boost", fault)
             second = ask(server, max_tokens=200)
             eventually(lambda: second.deltas != [])
         assert first.wait().text == second.wait().text

@@ -322,7 +322,7 @@ class LlmService:
         state.lookup = None
         self._sender.notify(state)
         try:
-            self._dispatcher.hasten(state)
+            self._dispatcher.boost(state)
             self._schedule()
         except Exception:
             # It listens already: only its terms were not passed on.

@@ -15,7 +15,7 @@ import pytest
 from tests.llm.engines.tensorrt_llm.rig import H100, PlayedLlm, artefact
 from trimodal.errors import ArtefactError, OperatorError, ServerError
 from trimodal.llm.engines import artefact as gpu_artefact
-from trimodal.llm.engines.artefact import GpuArtefact
+from trimodal.llm.engines.artefact import GpuArtefact, card_limits
 from trimodal.llm.engines.protocol import open_engine
 from trimodal.llm.engines.tensorrt_llm.speculation import (
     drafted_tokens,
@@ -264,3 +264,30 @@ def test_a_manifest_without_its_length_is_damaged(tmp_path: Path, engine: str, l
     assert f"manifest.json is damaged (shapes.{limit}): {AGAIN}" in refusal(
         tmp_path, engine, manifest={"shapes": {limit: None}}
     )
+
+
+def card(name: str, mib: int) -> Gpu:
+    return Gpu(0, name, "9.0", mib << 20, mib << 20, "580.65")
+
+
+@pytest.mark.parametrize(
+    ("name", "mib", "limits"),
+    [
+        ("NVIDIA B200", 183359, (1024, 16384)),
+        ("NVIDIA H200", 143771, (512, 8192)),
+        ("NVIDIA H100 80GB HBM3", 81559, (512, 8192)),
+        ("NVIDIA A100-SXM4-80GB", 81920, (256, 2048)),  # the memory of an H100, and not its speed
+        ("NVIDIA GB10", 122880, (256, 2048)),
+        ("NVIDIA L40S", 46068, (256, 2048)),
+        ("NVIDIA L4", 23034, (256, 2048)),
+    ],
+)
+def test_limits_of_a_card(name: str, mib: int, limits: tuple[int, int]) -> None:
+    limited = card_limits([card(name, mib)])
+    assert (limited.max_num_seqs, limited.max_num_batched_tokens) == limits
+
+
+def test_the_weakest_of_several_decides() -> None:
+    h100, b200, l4 = card("H100", 81559), card("B200", 183359), card("L4", 23034)
+    assert card_limits([b200, h100]) == card_limits([h100])
+    assert card_limits([h100, l4]) == card_limits([l4]) == card_limits([])

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,19 +17,21 @@ from tests.llm.doubles.sinks import eventually
 from tests.llm.engine_core.rig import Loop
 from tests.llm.engines.tensorrt_llm.rig import H100, artefact
 from tests.llm.engines.vllm_rig import PlayedVllm
+from tests.server.artefacts import H200, L4
+from trimodal.errors import OperatorError
 from trimodal.llm.engines import artefact as gpu_artefact
 from trimodal.llm.engines import vllm as vllm_module
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Logprobs, Sampling, open_engine
-from trimodal.llm.engines.vllm import VllmRuntime
+from trimodal.llm.engines.vllm import RESERVE, VllmRuntime, free_share
 from trimodal.llm.settings import LlmSettings
-from trimodal.runtimes import gpu_memory
+from trimodal.runtimes.gpu_device import Gpu
 from trimodal.runtimes.jit_tools import JitTools
 
 
 @pytest.fixture
 def vllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedVllm]:
     monkeypatch.setattr(gpu_artefact, "visible_gpus", lambda: [H100] * 2)
-    monkeypatch.setattr(gpu_memory, "visible_gpus", lambda: [H100] * 2)
+    monkeypatch.setattr(vllm_module, "visible_gpus", lambda: [H100] * 2)
     with mock.patch.dict(os.environ):  # opening sets what vLLM reads when it is imported
         yield PlayedVllm(monkeypatch)
 
@@ -167,7 +169,7 @@ def test_it_takes_what_the_other_models_left_free(
     vllm: PlayedVllm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy = dataclasses.replace(H100, index=1, free=41 << 30)
-    monkeypatch.setattr(gpu_memory, "visible_gpus", lambda: [H100, busy])
+    monkeypatch.setattr(vllm_module, "visible_gpus", lambda: [H100, busy])
     shares = []
     for gpus in (1, 2):
         opened(vllm, tmp_path / str(gpus), tensor_parallel_size=gpus).close()
@@ -327,3 +329,34 @@ def test_log_probabilities_in_its_words_and_back(vllm: PlayedVllm, tmp_path: Pat
     vllm.say(1, [7], "length")
     assert loop.end(1).logprobs == ()
     loop.link.close()
+
+
+@pytest.fixture
+def share(monkeypatch: pytest.MonkeyPatch) -> Callable[..., float]:
+    """The share on these GPUs, of those that can be seen."""
+
+    def asked(*gpus: Gpu, of: int = 2) -> float:
+        monkeypatch.setattr(vllm_module, "visible_gpus", lambda: list(gpus))
+        return free_share(of)
+
+    return asked
+
+
+def test_what_is_free_less_a_reserve_is_the_share(share: Callable[..., float]) -> None:
+    assert share(H200) == pytest.approx((H200.free - RESERVE) / H200.memory, abs=1e-3)
+    # vLLM refuses a share that is more than is free, by CUDA's own total, which is less than the driver's.
+    assert share(H200) * (H200.memory - (1 << 29)) < H200.free - (1 << 29)
+
+
+def test_of_several_gpus_the_fullest_counts(share: Callable[..., float]) -> None:
+    busy = dataclasses.replace(H200, index=1, free=40 << 30)
+    assert share(H200, busy) == share(busy) == share(busy, H200) < share(H200)
+    assert share(H200, busy, of=1) == share(H200), "of those that the engine uses"
+
+
+def test_a_full_gpu_is_named_before_a_library_is_imported(share: Callable[..., float]) -> None:
+    full = dataclasses.replace(L4, index=1, free=2 << 30)
+    with pytest.raises(OperatorError, match=r"GPU 1 has 2\.0 of 24\.0 GiB free, less than the 2\.7 that"):
+        share(L4, full)
+    with pytest.raises(OperatorError, match="no GPU can be seen"):
+        share()

@@ -154,14 +154,14 @@ def test_no_queue_at_all_still_serves_who_fits() -> None:
         scheduler.admit(ticket(2))
 
 
-def test_a_more_urgent_listener_hastens_but_does_not_shorten_the_others_patience() -> None:
+def test_a_more_urgent_listener_boosts_but_does_not_shorten_the_others_patience() -> None:
     scheduler, clock = make(seqs=1)
     for id in (1, 2, 3):
         scheduler.admit(ticket(id))
     handed_over(scheduler)
     shared = ticket(4)
     scheduler.admit(shared)
-    scheduler.hasten(shared, 7, 1.2)
+    scheduler.boost(shared, 7, 1.2)
     assert (shared.priority, shared.ttft_deadline) == (7, 1.2)
     assert next(iter(scheduler._waiting)) is shared
     clock.now = 2.0
@@ -170,12 +170,12 @@ def test_a_more_urgent_listener_hastens_but_does_not_shorten_the_others_patience
     assert scheduler.waiting == 3
 
 
-def test_hastening_who_runs_is_harmless() -> None:
+def test_boosting_who_runs_is_harmless() -> None:
     scheduler, _ = make()
     runs = ticket(1)
     scheduler.admit(runs)
     handed_over(scheduler)
-    scheduler.hasten(runs, 7, 1.2)
+    scheduler.boost(runs, 7, 1.2)
     scheduler.finish(runs)
     assert (scheduler.running, scheduler.admission.reserved_blocks) == (0, 0)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
-from trimodal.runtimes.gpu_processes import gpu_pids
+from trimodal.runtimes.gpu_device import gpu_pids
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,10 @@ class Process:
 
 
 class ProcessFamily:
-    """What was started by one engine, whose number must not be free for others: it is not reaped yet."""
+    """Finds and ends the processes that one engine started.
+
+    The engine's own must not be reaped before: its number would be free for another process.
+    """
 
     def __init__(self) -> None:
         self.mark = uuid4().hex

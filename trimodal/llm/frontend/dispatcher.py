@@ -81,10 +81,10 @@ class Dispatcher:
         self._registry.join(generation, state)
         return True
 
-    def hasten(self, state: RequestState) -> None:
+    def boost(self, state: RequestState) -> None:
         """Gives the generation that a request joined the stricter terms of both."""
         assert state.generation
-        self._scheduler.hasten(state.generation.ticket, state.priority, state.ttft_deadline)
+        self._scheduler.boost(state.generation.ticket, state.priority, state.ttft_deadline)
 
     def schedule(self) -> list[RequestState]:
         """Ends what cannot be served any more and hands over what may run now."""
