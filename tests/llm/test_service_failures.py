@@ -18,7 +18,6 @@ from trimodal.errors import Cancelled, InternalError, OperatorError, RequestErro
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
-from trimodal.llm.frontend.cache_lookup import CacheLookup
 from trimodal.llm.frontend.dispatcher import Dispatcher
 from trimodal.llm.frontend.input_processor import InputProcessor
 from trimodal.llm.frontend.metrics import LlmMetrics
@@ -313,9 +312,7 @@ def test_a_fault_while_it_joins(monkeypatch: pytest.MonkeyPatch, caplog: Any) ->
         assert "a fault" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("where", "what"), [(CacheLookup, "keep"), (Scheduler, "finish"), (Generation, "push")]
-)
+@pytest.mark.parametrize(("where", "what"), [(Answers, "keep"), (Scheduler, "finish"), (Generation, "push")])
 def test_a_fault_when_an_answer_is_complete_costs_nobody_its_end(
     monkeypatch: pytest.MonkeyPatch, caplog: Any, where: type, what: str
 ) -> None:

@@ -128,14 +128,14 @@ def _visible(gpus: list[Gpu], variable: str | None) -> list[Gpu]:
         return gpus
     chosen: list[Gpu] = []
     for name in (part.strip() for part in variable.split(",")):
-        found = [
+        named = [
             gpu
             for gpu in gpus
             if name == str(gpu.index) or (name.startswith("GPU-") and gpu.uuid.startswith(name))
         ]
-        if len(found) != 1:
+        if len(named) != 1:
             break
-        chosen += found
+        chosen += named
     return chosen
 
 

@@ -223,4 +223,3 @@ def test_stats_are_plain_figures_from_the_start() -> None:
     stats = make()[0].stats()
     assert not stats.unserved
     assert math.isnan(stats.error_p50_s)
-    assert make()[0].advice == ""

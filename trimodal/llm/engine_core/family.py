@@ -85,21 +85,21 @@ class ProcessFamily:
 
     def _members(self) -> set[Process]:
         mark = f"{MARK}={self.mark}".encode()
-        found: dict[int, Process] = {}
+        members: dict[int, Process] = {}
         others = [process for process in _processes() if process.pid != self._leader]
         while True:
-            parents = {self._leader, *found}
+            parents = {self._leader, *members}
             more = [
                 process
                 for process in others
                 if self._leader in (process.group, process.session)
                 or process.parent in parents
-                or (not found and _marked(process.pid, mark))
+                or (not members and _marked(process.pid, mark))
             ]
             others = [process for process in others if process not in more]
             if not more:
-                return set(found.values())
-            found |= {process.pid: process for process in more}
+                return set(members.values())
+            members |= {process.pid: process for process in more}
 
 
 def _processes() -> Iterator[Process]:

@@ -23,7 +23,7 @@ _KEPT_PREFIXES = 4096
 
 
 class LoadShare:
-    """Share of the engine that each priority used recently. Times are seconds of the owner's clock."""
+    """Tells which share of the engine each priority used recently. Times are seconds of the owner's clock."""
 
     def __init__(self, now: float) -> None:
         self._began = now

@@ -38,7 +38,7 @@ class SchedulerStats:
 
 
 class Scheduler:
-    """Tickets that wait and tickets that run. Not thread-safe: its owner locks.
+    """Decides which ticket is refused, waits, runs next or leaves too late. Not thread-safe: its owner locks.
 
     With `scheduler` "fifo" tickets go in the order of coming; only a full queue refuses one. `clock` gives
     all times, in seconds.
@@ -73,11 +73,6 @@ class Scheduler:
     @property
     def running(self) -> int:
         return len(self._running)
-
-    @property
-    def advice(self) -> str:
-        """A setting that would keep the tiers' ITL bounds; empty: they hold, or too little is known."""
-        return self._prefill_budget.advice
 
     def stats(self) -> SchedulerStats:
         """The figures as of now."""

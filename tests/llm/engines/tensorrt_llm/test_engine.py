@@ -32,12 +32,11 @@ def test_a_compiled_engine_is_opened_with_the_settings(llm: PlayedLlm, tmp_path:
         host_cache_bytes=1 << 30,
         kv_cache_free_gpu_memory_fraction=0.5,
         enable_chunked_prefill=False,
-        capacity_scheduler_policy="MAX_UTILIZATION",
     )
     engine = open_engine(chosen)
     (call,) = llm.recorder.named("_tensorrt_engine.LLM")
     given: Any = dict(call.arguments)
-    kv, scheduler = given.pop("kv_cache_config"), given.pop("scheduler_config")
+    kv = given.pop("kv_cache_config")
     knobs = given.pop("extended_runtime_perf_knob_config")
     assert given == {
         "model": str(chosen.artefact_directory),
@@ -51,7 +50,6 @@ def test_a_compiled_engine_is_opened_with_the_settings(llm: PlayedLlm, tmp_path:
     }
     assert (kv.enable_block_reuse, kv.free_gpu_memory_fraction, kv.max_tokens) == (True, 0.5, 3200)
     assert (kv.host_cache_size, kv.dtype) == (1 << 30, "auto")
-    assert scheduler.capacity_scheduler_policy.name == "MAX_UTILIZATION"
     assert (knobs.cuda_graph_mode, knobs.cuda_graph_cache_size) == (True, 4)
     assert os.environ["TLLM_LOG_LEVEL"] == "WARNING"
     # With host blocks the reported maximum is not the GPU's: what is free while nothing runs is.

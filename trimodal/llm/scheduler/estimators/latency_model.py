@@ -34,7 +34,7 @@ class _Observed:
 
 
 class LatencyModel:
-    """Time to first token and between tokens, and what the engine has in hand. Times are seconds."""
+    """Predicts the time to first token and between tokens, and counts what the engine has. In seconds."""
 
     def __init__(self) -> None:
         self._prefill = LeastSquares(3, 0.97)
