@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,10 +13,10 @@ import pytest
 from tests.llm.doubles.answers import Answers, ask
 from tests.llm.doubles.engine_thread import start_thread
 from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
-from trimodal.errors import Cancelled, InternalError, OperatorError, RequestError, Unavailable
+from trimodal.errors import Cancelled, InternalError, RequestError, Unavailable
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engines.fake import FakeEngine
-from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
+from trimodal.llm.engines.protocol import Output, Sampling
 from trimodal.llm.frontend.dispatcher import Dispatcher
 from trimodal.llm.frontend.input_processor import InputProcessor
 from trimodal.llm.frontend.metrics import LlmMetrics
@@ -149,39 +148,6 @@ def test_a_request_that_meets_close_gets_an_end(monkeypatch: pytest.MonkeyPatch)
     assert counts(server.service) == (0, 0, 0)
 
 
-def test_no_more_wait_than_max_queue_also_when_blocks_are_short() -> None:
-    with FakeServer(num_kv_blocks=8, max_num_seqs=16, max_queue=1) as server:
-        answers = [server.ask(max_tokens=200) for _ in range(2)]  # 8 blocks each
-        with pytest.raises(Unavailable, match="1 requests wait already: max_queue is 1"):
-            server.ask(max_tokens=200)
-        for answer in answers:
-            answer.wait()
-    with FakeServer(num_kv_blocks=8, max_num_seqs=16, max_queue=0) as server:
-        answer = server.ask(max_tokens=200)
-        with pytest.raises(Unavailable, match="0 requests wait already: max_queue is 0"):
-            server.ask(max_tokens=200)
-        answer.wait()
-
-
-@pytest.mark.parametrize(
-    "failure",
-    [OperatorError("killed while it opened"), OSError("out of memory")],
-    ids=["operator", "unforeseen"],
-)
-def test_an_engine_that_does_not_open_at_once_is_tried_again(
-    crash_window: None, caplog: Any, failure: Exception
-) -> None:
-    starts = Starts(start_process, failure)
-    service = serve(starts)
-    running = [submit(service, 2000) for _ in range(2)]
-    waiting = submit(service)
-    starts.kill()
-    assert all(isinstance(sink.wait().error, Unavailable) for sink in running)
-    assert waiting.wait().deltas[-1].finish_reason == "length"
-    assert str(failure) in caplog.text
-    service.close()
-
-
 def test_an_engine_that_never_opens_again_is_given_up(crash_window: None, caplog: Any) -> None:
     starts = Starts(start_process, *[OSError("out of memory")] * 3)
     service = serve(starts)
@@ -218,41 +184,6 @@ def test_an_engine_that_opens_after_close_is_ended() -> None:
     eventually(lambda: not os.path.exists(f"/proc/{starts.links[-1].pid}"))
 
 
-def test_a_killed_engine_that_was_idle_serves_the_next_request() -> None:
-    starts = Starts()
-    service = serve(starts)
-    for _ in range(2):
-        assert submit(service).wait().deltas[-1].finish_reason == "length"
-        before = len(starts.links)
-        starts.kill()
-        eventually(lambda before=before: len(starts.links) > before)  # type: ignore[misc]
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            try:
-                submit(service).wait()
-                break
-            except Unavailable:
-                time.sleep(0.01)
-    assert counts(service) == (0, 0, 0)
-    service.close()
-
-
-def test_an_engine_that_refuses_a_prompt_keeps_the_others(caplog: Any) -> None:
-    class Picky(FakeEngine):
-        def add(self, request: EngineRequest) -> None:
-            if request.prompt_ids[6] == ord("x"):
-                raise ValueError("no x")
-            super().add(request)
-
-    service = serve(lambda settings: start_thread(Picky(settings)))
-    bad = Collector()
-    service.submit(GenerationRequest("x", None, Sampling(5)), bad)
-    assert str(bad.wait().error) == "the engine refused this prompt"
-    assert submit(service).wait().deltas[-1].finish_reason == "length"
-    assert "no x" in caplog.text
-    service.close()
-
-
 @pytest.fixture(params=["no cache", "cache"])
 def server(request: pytest.FixtureRequest) -> Iterator[FakeServer]:
     with FakeServer(answers=Answers() if request.param == "cache" else None, fake_step_ms=2.0) as running:
@@ -266,9 +197,7 @@ def fault(*_: Any, **__: Any) -> Any:
 def failed(sink: Collector, server: FakeServer) -> None:
     """It got one end, nothing is left of it, and the next one is served."""
     assert isinstance(sink.wait().error, InternalError)
-    eventually(lambda: counts(server.service) == (0, 0, 0))
-    assert not server.service._registry.states
-    assert server.service._registry.looking == 0
+    server.nothing_left()
     assert not sink.after_end
 
 
@@ -321,7 +250,6 @@ def test_a_fault_when_an_answer_is_complete_costs_nobody_its_end(
         sinks = [ask(server, max_tokens=20) for _ in range(3)]
         for sink in sinks:
             sink.wait()
-        eventually(lambda: counts(server.service) == (0, 0, 0))
-        assert not server.service._registry.states
+        server.nothing_left()
         assert not any(sink.after_end for sink in sinks)
         eventually(lambda: "a fault" in caplog.text)

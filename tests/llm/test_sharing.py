@@ -6,10 +6,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.llm.doubles.answers import Answers, ask
+from tests.llm.doubles.engine_thread import start_thread
 from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
 from trimodal.cache.values import Entry, Hit
 from trimodal.errors import Cancelled, InvalidArgument, Unavailable
-from trimodal.llm.engine_core.supervisor import EngineLost
+from trimodal.llm.engines.fake import FakeEngine
+from trimodal.llm.engines.protocol import EngineLost, Output
 from trimodal.llm.request.terms import CancelRequest
 
 KEY = "0123456789abcdef"
@@ -84,8 +86,7 @@ def test_when_all_listeners_leave_it_stops(server: FakeServer, answers: Answers)
     eventually(lambda: all(sink.deltas for sink in sinks))
     for sink in sinks:
         sink.cancelled = True
-    eventually(lambda: counts(server.service) == (0, 0, 0))
-    eventually(lambda: server.service._dispatcher.stats.running == 0)
+    server.nothing_left()
     assert answers.kept == []
 
 
@@ -148,11 +149,18 @@ def test_one_listener_who_wants_nothing_stored_is_enough(server: FakeServer, ans
 
 
 def test_a_failed_generation_fails_for_all_and_is_not_kept(answers: Answers) -> None:
-    with FakeServer(answers=answers, fake_step_ms=2.0) as server:
+    lost = threading.Event()
+
+    class Losing(FakeEngine):
+        def step(self) -> list[Output]:
+            if lost.is_set():
+                raise EngineLost("gone")
+            return super().step()
+
+    with FakeServer(answers, start=lambda settings: start_thread(Losing(settings))) as server:
         sinks = [ask(server, max_tokens=3000) for _ in range(4)]
         eventually(lambda: all(sink.deltas for sink in sinks))
-        with server.service._lock:
-            server.service._take(EngineLost())
+        lost.set()
         for sink in sinks:
             assert isinstance(sink.wait().error, Unavailable)
         assert answers.kept == []
@@ -208,7 +216,6 @@ def test_a_cancel_key_ends_its_request_alone() -> None:
         assert told.wait().deltas[-1].finish_reason == "cancelled"
         assert isinstance(ended.wait().error, Cancelled)
         assert kept.wait().error is None
-        eventually(lambda: server.service._dispatcher.stats.running == 0)
         again = Collector()
         server.service.submit(CancelRequest(KEY), again)
         assert again.wait().deltas[-1].finish_reason == "not_found"
@@ -247,8 +254,7 @@ def test_deadline_ms_keeps_what_came_until_then() -> None:
         sink = ask(server, max_tokens=100_000 // 128, deadline_ms=200)
         assert sink.wait().deltas[-1].finish_reason == "deadline"
         assert sink.text
-        eventually(lambda: server.service._dispatcher.stats.running == 0)
-        assert counts(server.service) == (0, 0, 0)
+        server.nothing_left()
         assert server.value("requests_total", outcome="deadline") == 1
 
 
@@ -258,16 +264,6 @@ def test_deadline_ms_before_the_first_text_is_an_error() -> None:
         assert isinstance(sink.wait().error, Unavailable)
         assert "deadline" in str(sink.error)
         eventually(lambda: counts(server.service) == (0, 0, 0))
-
-
-def test_a_request_may_lower_its_priority_but_not_raise_it() -> None:
-    with FakeServer() as server:
-        ask(server, max_tokens=3, priority=-5).wait()
-        with pytest.raises(InvalidArgument, match="priority is 1: tier 'standard' allows at most 0"):
-            ask(server, priority=1)
-        with pytest.raises(InvalidArgument, match="tier is 'gold': one of standard is needed"):
-            ask(server, tier="gold")
-        assert counts(server.service) == (0, 0, 0)
 
 
 def test_who_asks_for_log_probabilities_gets_them_for_every_token_and_shares_with_nobody(

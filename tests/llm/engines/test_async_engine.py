@@ -148,8 +148,12 @@ def test_a_failing_request_fails_alone(rig: Rig, caplog: pytest.LogCaptureFixtur
 def test_more_than_the_engine_takes_is_refused(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.link.add(request(1, max_tokens=991))
     eventually(lambda: rig.ends(1) == "error")
+    assert rig.outputs(1)[-1].error == "the engine refused this prompt"
     assert "1001 tokens, and the engine takes 1000" in caplog.text
-    assert rig.runtime.requests == []
+    rig.link.add(request(2))
+    rig.runtime.say(2, Chunk([2], "stop"))
+    eventually(lambda: rig.ends(2) == "stop")
+    assert [one.id for one in rig.runtime.requests] == [2]
 
 
 def test_figures_count_tokens_and_slots(rig: Rig) -> None:

@@ -154,7 +154,6 @@ def test_a_new_engine_with_less_memory_refuses_who_fits_it_no_more(
     played.running(1)
     played.runtime.say(6, text("fits", "stop"))
     assert small.wait().text == "fits"
-    assert played.service._engine.client.info.num_kv_blocks == 4
     assert "gone" in caplog.text
 
 
