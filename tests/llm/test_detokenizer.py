@@ -78,6 +78,9 @@ class WordTokenizer:
         words = ["", " one", " two", " three"]
         return "".join(words[token_id] for token_id in token_ids).removeprefix(" ")
 
+    def token_bytes(self, token_id: int) -> bytes:
+        return (b"<end>", b" one", b" two", b" three")[token_id]
+
 
 @pytest.mark.parametrize("tokens", [[1, 0, 2], [1, 0, 0, 2, 3], [0, 1, 2], [1, 2, 0]])
 def test_a_special_token_within_an_answer_costs_no_space(tokens: list[int]) -> None:

@@ -169,6 +169,8 @@ def test_heads_that_are_not_there(tmp_path: Path, engine: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "limits"),
     [
+        ({"engine": "tensorrt_llm", "gpus": [H100]}, (64, 8192)),  # within what was built
+        ({"engine": "tensorrt_llm_pytorch", "gpus": [H100]}, (512, 8192)),
         ({}, (256, 2048)),
         ({"max_num_seqs": 9}, (9, 2048)),
         ({"max_num_batched_tokens": 512}, (256, 512)),
@@ -179,12 +181,14 @@ def test_heads_that_are_not_there(tmp_path: Path, engine: str) -> None:
 def test_what_is_left_open_follows_from_the_card(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: Any, limits: tuple[int, int]
 ) -> None:
-    monkeypatch.setattr(gpu_artefact, "visible_gpus", lambda: [L4, H100])
-    made = artefact(tmp_path / "made", "checkpoint")
-    found = gpu_artefact.checkpoint(
-        LlmSettings.model_validate({"engine": "vllm", "artefact": str(made)} | changes)
-    )
-    assert (found.max_num_seqs, found.max_num_batched_tokens) == limits
+    values = {"engine": "vllm"} | changes
+    gpus = values.pop("gpus", [L4, H100])
+    monkeypatch.setattr(gpu_artefact, "visible_gpus", lambda: gpus)
+    is_compiled = values["engine"] == "tensorrt_llm"
+    made = artefact(tmp_path / "made", "tensorrt_llm" if is_compiled else "checkpoint")
+    settings = LlmSettings.model_validate(values | {"artefact": str(made)})
+    chosen = gpu_artefact.compiled(settings) if is_compiled else gpu_artefact.checkpoint(settings)
+    assert (chosen.max_num_seqs, chosen.max_num_batched_tokens) == limits
 
 
 def test_another_version_of_the_library(tensorrt_llm_double: SimpleNamespace, tmp_path: Path) -> None:

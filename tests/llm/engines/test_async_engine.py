@@ -179,23 +179,15 @@ def test_an_engine_that_dies_in_a_request_is_lost(caplog: pytest.LogCaptureFixtu
     rig.link.close()
 
 
-def test_an_engine_that_dies_unseen_is_lost_while_sequences_wait(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("waiting", [True, False])
+def test_an_engine_that_dies_unseen_is_lost_whether_sequences_wait_or_none(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, waiting: bool
 ) -> None:
     monkeypatch.setattr(async_engine, "_ALIVE_SECONDS", 0.01)
-    rig = Rig()
-    rig.link.add(request(1))
-    rig.runtime.dead = True
-    assert rig.died.wait(10)
-    assert "played has ended" in caplog.text
-    rig.link.close()
-
-
-def test_an_engine_that_dies_while_idle_is_lost_at_once_not_at_the_next_request(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
     monkeypatch.setattr(core, "_CHECK_SECONDS", 0.01)
     rig = Rig()
+    if waiting:
+        rig.link.add(request(1))
     rig.runtime.dead = True
     assert rig.died.wait(10)
     assert "played has ended" in caplog.text

@@ -84,14 +84,6 @@ def test_it_is_opened_with_the_settings(vllm: PlayedVllm, tmp_path: Path) -> Non
     assert len(vllm.recorder.named("AsyncLLM.shutdown")) == 1
 
 
-def test_batch_and_step_follow_from_the_card(vllm: PlayedVllm, tmp_path: Path) -> None:
-    engine = opened(vllm, tmp_path)
-    given = vllm.opened()
-    assert (given["max_num_seqs"], given["max_num_batched_tokens"]) == (512, 8192)
-    assert (engine.info.max_num_seqs, engine.info.max_num_batched_tokens) == (512, 8192)
-    engine.close()
-
-
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -132,37 +124,32 @@ TOOLS = {"nvcc": "/usr/local/cuda/bin/nvcc", "ninja": "/opt/vllm/bin/ninja"}
 
 
 @pytest.mark.parametrize(
-    ("found", "variable"),
+    ("tools", "chosen", "variable"),
     [
-        (COMPILED, None),
-        (TOOLS, None),
-        ({}, "0"),
-        ({"nvcc": TOOLS["nvcc"]}, "0"),
-        ({"ninja": TOOLS["ninja"]}, "0"),
+        (COMPILED, None, None),
+        (TOOLS, None, None),
+        ({}, None, "0"),
+        ({"nvcc": TOOLS["nvcc"]}, None, "0"),
+        ({"ninja": TOOLS["ninja"]}, None, "0"),
+        ({}, "1", "1"),  # an operator's own choice stays
     ],
 )
 def test_flashinfer_samples_only_where_its_kernels_are_or_can_be_compiled(
     vllm: PlayedVllm,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    found: dict[str, str],
+    tools: dict[str, str],
+    chosen: str | None,
     variable: str | None,
 ) -> None:
     """Without nvcc vLLM 0.33.0 does not open: the sampler is compiled in its warm-up."""
-    tools = JitTools(**({"compiler": "", "nvcc": "", "ninja": "", "kernels": ""} | found))
-    monkeypatch.setattr(vllm_module, "find_jit_tools", lambda: tools)
+    there = JitTools(**({"compiler": "", "nvcc": "", "ninja": "", "kernels": ""} | tools))
+    monkeypatch.setattr(vllm_module, "find_jit_tools", lambda: there)
     monkeypatch.delenv("VLLM_USE_FLASHINFER_SAMPLER", raising=False)
+    if chosen:
+        monkeypatch.setenv("VLLM_USE_FLASHINFER_SAMPLER", chosen)
     opened(vllm, tmp_path).close()
     assert os.environ.get("VLLM_USE_FLASHINFER_SAMPLER") == variable
-
-
-def test_an_operators_own_choice_of_the_sampler_stays(
-    vllm: PlayedVllm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(vllm_module, "find_jit_tools", lambda: JitTools("", "", "", ""))
-    monkeypatch.setenv("VLLM_USE_FLASHINFER_SAMPLER", "1")
-    opened(vllm, tmp_path).close()
-    assert os.environ["VLLM_USE_FLASHINFER_SAMPLER"] == "1"
 
 
 def test_it_takes_what_the_other_models_left_free(
@@ -176,17 +163,6 @@ def test_it_takes_what_the_other_models_left_free(
         shares.append(vllm.opened()["gpu_memory_utilization"])
         vllm.recorder.calls.clear()
     assert shares == pytest.approx([(79 - 1.5) / 80, (41 - 1.5) / 80], abs=1e-3)
-
-
-def test_a_grammar_in_its_words(vllm: PlayedVllm, tmp_path: Path) -> None:
-    engine = opened(vllm, tmp_path)
-    assert engine.info.unstructured == ""
-    engine.add(ask(3))
-    engine.add(ask(4, grammar='root ::= "a"'))
-    eventually(lambda: len(vllm.requests()) == 2)
-    free, held = [request["sampling_params"].structured_outputs for request in vllm.requests()]
-    assert (free, held.grammar) == (None, 'root ::= "a"')
-    engine.close()
 
 
 def test_its_pool_and_length_are_read_from_it(vllm: PlayedVllm, tmp_path: Path) -> None:
@@ -215,6 +191,7 @@ def test_its_pool_and_length_are_read_from_it(vllm: PlayedVllm, tmp_path: Path) 
             {"presence_penalty": 0.5, "frequency_penalty": -1.0, "repetition_penalty": 1.5, "min_p": 0.25},
             {"presence_penalty": 0.5, "frequency_penalty": -1.0, "repetition_penalty": 1.5, "min_p": 0.25},
         ),
+        ({"grammar": 'root ::= "a"'}, {}),
     ],
 )
 def test_a_request_in_its_words(
@@ -228,6 +205,8 @@ def test_a_request_in_its_words(
     given = request["sampling_params"]
     assert {name: getattr(given, name) for name in expected} == expected
     assert (given.stop_token_ids, given.detokenize, given.output_kind.name) == ([2, 3], False, "DELTA")
+    held = given.structured_outputs
+    assert (held and held.grammar, engine.info.unstructured) == (sampling.get("grammar"), "")
     engine.close()
     assert vllm.aborted == ["3"]
 

@@ -90,44 +90,29 @@ def test_a_checkpoint_is_opened_by_the_pytorch_runtime(
     engine.close()
 
 
-@pytest.mark.parametrize("gpus", [1, 2])
+@pytest.mark.parametrize(("gpus", "chosen", "variable"), [(1, None, "1"), (2, None, None), (1, "0", "0")])
 @pytest.mark.parametrize("name", ["tensorrt_llm", "tensorrt_llm_pytorch"])
-def test_one_gpu_needs_no_process_of_mpi(
-    llm: PlayedLlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, gpus: int
+def test_one_gpu_needs_no_process_of_mpi_unless_the_operator_wants_it(
+    llm: PlayedLlm,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    gpus: int,
+    chosen: str | None,
+    variable: str | None,
 ) -> None:
     monkeypatch.setattr(artefact, "visible_gpus", lambda: [H100] * 2)
     monkeypatch.delenv("TLLM_WORKER_USE_SINGLE_PROCESS", raising=False)
+    if chosen:
+        monkeypatch.setenv("TLLM_WORKER_USE_SINGLE_PROCESS", chosen)
     if name == "tensorrt_llm":
         target = GpuTarget(sm="9.0", name=H100.name, count=gpus)
         made = played_artefact(tmp_path, gpu=target)
-        chosen = LlmSettings(engine="tensorrt_llm", artefact=str(made), max_num_seqs=4)
+        spread = LlmSettings(engine="tensorrt_llm", artefact=str(made), max_num_seqs=4)
     else:
-        chosen = settings(tmp_path, name, tensor_parallel_size=gpus)
-    open_engine(chosen).close()
-    assert os.environ.get("TLLM_WORKER_USE_SINGLE_PROCESS") == ("1" if gpus == 1 else None)
-
-
-def test_an_operators_own_choice_of_processes_stays(
-    llm: PlayedLlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(artefact, "visible_gpus", lambda: [H100])
-    monkeypatch.setenv("TLLM_WORKER_USE_SINGLE_PROCESS", "0")
-    open_engine(settings(tmp_path)).close()
-    assert os.environ["TLLM_WORKER_USE_SINGLE_PROCESS"] == "0"
-
-
-@pytest.mark.parametrize(
-    ("name", "limits"), [("tensorrt_llm", (64, 8192)), ("tensorrt_llm_pytorch", (512, 8192))]
-)
-def test_batch_and_step_follow_from_the_card_within_what_was_built(
-    llm: PlayedLlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, limits: tuple[int, int]
-) -> None:
-    monkeypatch.setattr(artefact, "visible_gpus", lambda: [H100])
-    engine = open_engine(settings(tmp_path, name, max_num_seqs=0))
-    given = opened_with(llm)
-    assert (given["max_batch_size"], given["max_num_tokens"]) == limits
-    assert (engine.info.max_num_seqs, engine.info.max_num_batched_tokens) == limits
-    engine.close()
+        spread = settings(tmp_path, name, tensor_parallel_size=gpus)
+    open_engine(spread).close()
+    assert os.environ.get("TLLM_WORKER_USE_SINGLE_PROCESS") == variable
 
 
 def test_a_checkpoint_is_drafted_for(llm: PlayedLlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,6 +174,7 @@ def test_a_short_request_comes_before_all_figures_and_clients(llm: PlayedLlm, en
             | {"seed": None},
         ),
         ({}, dict.fromkeys(("presence_penalty", "repetition_penalty", "min_p", "seed"))),
+        ({"grammar": 'root ::= "a"'}, {"seed": None}),
     ],
 )
 def test_sampling_in_the_librarys_words(
@@ -201,16 +187,10 @@ def test_sampling_in_the_librarys_words(
     assert {name: getattr(given, name) for name in expected} == expected
     assert (given.end_id, given.stop_token_ids, given.detokenize) == (2, [3], False)
     assert call.arguments["streaming"] is True
+    held = given.guided_decoding
+    assert (held and held.grammar, engine.info.unstructured) == (sampling.get("grammar"), "")
     if "seed" not in expected:
         assert isinstance(given.seed, int)  # its own default is one fixed seed
-
-
-def test_a_grammar_in_the_librarys_words(llm: PlayedLlm, engine: Engine) -> None:
-    assert engine.info.unstructured == ""
-    engine.add(ask(1, 101, grammar='root ::= "a"'))
-    eventually(lambda: llm.prompts() == [[101, 7, 7]])
-    given: Any = llm.recorder.named("BaseLLM.generate_async")[-1].arguments["sampling_params"]
-    assert given.guided_decoding.grammar == 'root ::= "a"'
 
 
 def test_a_compiled_engine_tells_no_log_probabilities_and_a_checkpoint_does(engine: Engine) -> None:
