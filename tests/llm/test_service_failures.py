@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tests.llm.doubles.answers import Answers, ask
-from tests.llm.doubles.engine_thread import start_thread
+from tests.llm.doubles.engine_thread import LosableEngines, start_thread
 from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
 from trimodal.errors import Cancelled, InternalError, RequestError, Unavailable
+from trimodal.llm.engine_core import core
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import Output, Sampling
@@ -182,6 +183,32 @@ def test_an_engine_that_opens_after_close_is_ended() -> None:
     closed.set()
     eventually(lambda: len(starts.links) == 2)
     eventually(lambda: not os.path.exists(f"/proc/{starts.links[-1].pid}"))
+
+
+def test_a_new_engine_with_less_memory_refuses_who_fits_it_no_more(caplog: Any) -> None:
+    """A pool that is as large as memory allows need not be the same the second time."""
+    engines = LosableEngines(64, 4)
+    with FakeServer(start=engines.start, max_num_seqs=2) as server:
+        running = [server.ask(max_tokens=400) for _ in range(2)]
+        large, small = server.ask(max_tokens=900), server.ask(max_tokens=20)
+        eventually(lambda: counts(server.service)[:2] == (2, 2))
+        engines.lose()
+        for answer in running:
+            assert str(answer.wait().error) == "the engine that had this request died; retry after 2 s"
+        assert str(large.wait().error) == "the engine was opened anew with less memory than this needs"
+        assert small.wait().deltas[-1].finish_reason == "length"
+        assert server.value("engine_restarts_total") == 1
+    assert "illegal memory access" in caplog.text
+
+
+def test_an_engine_lost_while_idle_is_replaced_before_anyone_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "_CHECK_SECONDS", 0.01)
+    engines = LosableEngines()
+    with FakeServer(start=engines.start) as server:
+        server.ask().wait()
+        engines.lose()
+        eventually(lambda: len(engines.opened) == 2 and server.value("engine_ready") == 1)
+        assert server.ask().wait().deltas[-1].finish_reason == "length"
 
 
 @pytest.fixture(params=["no cache", "cache"])

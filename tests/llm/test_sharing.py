@@ -6,12 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.llm.doubles.answers import Answers, ask
-from tests.llm.doubles.engine_thread import start_thread
+from tests.llm.doubles.engine_thread import LosableEngines
 from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
 from trimodal.cache.values import Entry, Hit
 from trimodal.errors import Cancelled, InvalidArgument, Unavailable
-from trimodal.llm.engines.fake import FakeEngine
-from trimodal.llm.engines.protocol import EngineLost, Output
 from trimodal.llm.request.terms import CancelRequest
 
 KEY = "0123456789abcdef"
@@ -149,18 +147,11 @@ def test_one_listener_who_wants_nothing_stored_is_enough(server: FakeServer, ans
 
 
 def test_a_failed_generation_fails_for_all_and_is_not_kept(answers: Answers) -> None:
-    lost = threading.Event()
-
-    class Losing(FakeEngine):
-        def step(self) -> list[Output]:
-            if lost.is_set():
-                raise EngineLost("gone")
-            return super().step()
-
-    with FakeServer(answers, start=lambda settings: start_thread(Losing(settings))) as server:
+    engines = LosableEngines()
+    with FakeServer(answers, start=engines.start) as server:
         sinks = [ask(server, max_tokens=3000) for _ in range(4)]
         eventually(lambda: all(sink.deltas for sink in sinks))
-        lost.set()
+        engines.lose()
         for sink in sinks:
             assert isinstance(sink.wait().error, Unavailable)
         assert answers.kept == []
@@ -172,17 +163,6 @@ def test_a_cache_that_raises_costs_nobody_an_answer(
     answers.broken = True
     assert note(ask(server)) == ""
     assert "the cache broke its promise" in caplog.text
-
-
-def test_more_lookups_than_may_wait_go_past_the_cache(server: FakeServer, answers: Answers) -> None:
-    answers.gate.clear()
-    waiting = [ask(server, f"prompt {index}", max_tokens=5) for index in range(64)]
-    past = ask(server, "one more", max_tokens=5)
-    assert past.wait().text
-    assert not any(sink.ended.is_set() for sink in waiting)
-    answers.gate.set()
-    for sink in waiting:
-        sink.wait()
 
 
 def test_a_client_that_leaves_during_the_lookup_is_gone(server: FakeServer, answers: Answers) -> None:

@@ -12,6 +12,7 @@ from tests.llm.doubles.sinks import eventually
 from tests.llm.engines.async_rig import INFO, Chunk, PlayedRuntime, Rig, engine_of, request
 from trimodal.llm.engine_core import core
 from trimodal.llm.engines import async_engine
+from trimodal.llm.engines.async_runtime import finish_reason
 
 
 @pytest.fixture
@@ -143,6 +144,12 @@ def test_a_failing_request_fails_alone(rig: Rig, caplog: pytest.LogCaptureFixtur
     rig.runtime.say(4, Chunk([4], "stop"))
     eventually(lambda: rig.ends(4) == "stop")
     assert not rig.died.is_set()
+
+
+@pytest.mark.parametrize("reason", ["abort", "error", "repetition", "timeout", "cancelled"])
+def test_an_end_of_a_library_that_nobody_asked_for_is_an_error(reason: str) -> None:
+    assert finish_reason(reason) == "error"
+    assert [finish_reason(known) for known in (None, "stop", "length")] == [None, "stop", "length"]
 
 
 def test_more_than_the_engine_takes_is_refused(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:

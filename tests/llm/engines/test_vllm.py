@@ -234,16 +234,6 @@ def test_streams_interleave_cancel_and_end(vllm: PlayedVllm, tmp_path: Path) -> 
     assert vllm.aborted == ["2"]
 
 
-@pytest.mark.parametrize("reason", ["abort", "error", "repetition"])
-def test_an_end_that_nobody_asked_for_is_an_error(vllm: PlayedVllm, tmp_path: Path, reason: str) -> None:
-    loop = Loop(opened(vllm, tmp_path))
-    loop.link.add(ask(1))
-    eventually(lambda: len(vllm.requests()) == 1)
-    vllm.say(1, [11], reason)
-    assert (loop.end(1).finish_reason, loop.end(1).error) == ("error", "the engine failed on this request")
-    loop.link.close()
-
-
 def test_a_recoverable_failure_is_one_requests_affair_a_dead_core_everyones(
     vllm: PlayedVllm, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

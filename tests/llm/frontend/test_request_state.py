@@ -82,26 +82,27 @@ def test_at_the_end_nobody_inherits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrived", "said", "foreseen"), [(10.0, "", 3.0), (12.0, "", 1.0), (15.0, "", 0.0), (12.0, "abc", 0.0)]
+    ("predicted", "arrived", "said", "foreseen"),
+    [
+        (3.0, 10.0, "", 3.0),
+        (3.0, 12.0, "", 1.0),
+        (3.0, 15.0, "", 0.0),
+        (3.0, 12.0, "abc", 0.0),
+        (math.nan, 11.0, "", math.nan),
+    ],
 )
-def test_ttft_is_foreseen_from_each_ones_own_arrival(arrived: float, said: str, foreseen: float) -> None:
-    generation = generation_of(state_of(10.0), predicted=3.0)
+def test_ttft_is_foreseen_from_each_ones_own_arrival(
+    predicted: float, arrived: float, said: str, foreseen: float
+) -> None:
+    generation = generation_of(state_of(10.0), predicted=predicted)
     if said:
         say(generation, said)
     late = state_of(arrived)
     generation.join(late)
-    assert late.predicted_ttft == foreseen
+    assert late.predicted_ttft == pytest.approx(foreseen, nan_ok=True)
     if not said:
         generation.handed_over()
-        assert late.predicted_ttft == foreseen
-
-
-def test_what_was_not_foreseen_is_nobodys() -> None:
-    generation = generation_of(state_of())
-    late = state_of(11.0)
-    generation.join(late)
-    generation.handed_over()
-    assert math.isnan(late.predicted_ttft)
+        assert late.predicted_ttft == pytest.approx(foreseen, nan_ok=True)
 
 
 def test_no_more_of_a_prompt_is_cached_than_it_has() -> None:
