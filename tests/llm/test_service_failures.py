@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.llm.doubles.answers import Answers, ask
-from tests.llm.doubles.engine_thread import LosableEngines, start_thread
+from tests.llm.doubles.engine_thread import PlayedEngines, start_thread
 from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
 from trimodal.errors import Cancelled, InternalError, RequestError, Unavailable
 from trimodal.llm.engine_core import core
@@ -187,7 +187,7 @@ def test_an_engine_that_opens_after_close_is_ended() -> None:
 
 def test_a_new_engine_with_less_memory_refuses_who_fits_it_no_more(caplog: Any) -> None:
     """A pool that is as large as memory allows need not be the same the second time."""
-    engines = LosableEngines(64, 4)
+    engines = PlayedEngines(64, 4)
     with FakeServer(start=engines.start, max_num_seqs=2) as server:
         running = [server.ask(max_tokens=400) for _ in range(2)]
         large, small = server.ask(max_tokens=900), server.ask(max_tokens=20)
@@ -203,7 +203,7 @@ def test_a_new_engine_with_less_memory_refuses_who_fits_it_no_more(caplog: Any) 
 
 def test_an_engine_lost_while_idle_is_replaced_before_anyone_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(core, "_CHECK_SECONDS", 0.01)
-    engines = LosableEngines()
+    engines = PlayedEngines()
     with FakeServer(start=engines.start) as server:
         server.ask().wait()
         engines.lose()

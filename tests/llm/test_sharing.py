@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.llm.doubles.answers import Answers, ask
-from tests.llm.doubles.engine_thread import LosableEngines
+from tests.llm.doubles.engine_thread import PlayedEngines
 from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
 from trimodal.cache.values import Entry, Hit
 from trimodal.errors import Cancelled, InvalidArgument, Unavailable
@@ -21,8 +21,13 @@ def answers() -> Answers:
 
 
 @pytest.fixture
-def server(answers: Answers) -> Iterator[FakeServer]:
-    with FakeServer(answers=answers, fake_step_ms=2.0) as running:
+def engines() -> PlayedEngines:
+    return PlayedEngines()
+
+
+@pytest.fixture
+def server(answers: Answers, engines: PlayedEngines) -> Iterator[FakeServer]:
+    with FakeServer(answers=answers, start=engines.start, fake_step_ms=2.0) as running:
         yield running
 
 
@@ -60,18 +65,20 @@ def test_a_near_question_is_answered_with_its_similarity(server: FakeServer, ans
 
 
 def test_32_identical_prompts_are_one_generation_while_one_listens(
-    server: FakeServer, answers: Answers
+    server: FakeServer, answers: Answers, engines: PlayedEngines
 ) -> None:
     answers.gate.clear()
-    sinks = [ask(server, max_tokens=400) for _ in range(32)]
-    answers.gate.set()
-    eventually(lambda: all(sink.deltas for sink in sinks))
-    assert counts(server.service)[:2] == (1, 0)
-    for sink in sinks[:16]:
-        sink.cancelled = True
-    for sink in sinks[:16]:
-        assert isinstance(sink.wait().error, Cancelled)
-    assert counts(server.service)[:2] == (1, 0), "half of the listeners left: the other half still listens"
+    sinks = [ask(server, max_tokens=40) for _ in range(32)]
+    with engines.paused():
+        answers.gate.set()
+        eventually(lambda: counts(server.service)[:2] == (1, 0) and server.value("queued_requests") == 0)
+        for sink in sinks[:16]:
+            sink.cancelled = True
+        for sink in sinks[:16]:
+            assert isinstance(sink.wait().error, Cancelled)
+        assert counts(server.service)[:2] == (1, 0), (
+            "the other half still listens"
+        )
     texts = {sink.wait().text for sink in sinks[16:]}
     assert len(texts) == 1
     assert {note(sink) for sink in sinks[16:]} <= {"", "coalesced"}
@@ -88,10 +95,12 @@ def test_when_all_listeners_leave_it_stops(server: FakeServer, answers: Answers)
     assert answers.kept == []
 
 
-def test_who_joins_late_gets_it_from_the_beginning(server: FakeServer) -> None:
+def test_who_joins_late_gets_it_from_the_beginning(server: FakeServer, engines: PlayedEngines) -> None:
     early = ask(server, max_tokens=200)
     eventually(lambda: len(early.deltas) > 5)
-    late = ask(server, max_tokens=200)
+    with engines.paused():
+        late = ask(server, max_tokens=200)
+        eventually(lambda: late.deltas != [])
     assert late.wait().text == early.wait().text
     assert note(late) == "coalesced"
     assert sum(delta.tokens for delta in late.deltas) == 200
@@ -146,15 +155,15 @@ def test_one_listener_who_wants_nothing_stored_is_enough(server: FakeServer, ans
     assert answers.kept == []
 
 
-def test_a_failed_generation_fails_for_all_and_is_not_kept(answers: Answers) -> None:
-    engines = LosableEngines()
-    with FakeServer(answers, start=engines.start) as server:
-        sinks = [ask(server, max_tokens=3000) for _ in range(4)]
-        eventually(lambda: all(sink.deltas for sink in sinks))
-        engines.lose()
-        for sink in sinks:
-            assert isinstance(sink.wait().error, Unavailable)
-        assert answers.kept == []
+def test_a_failed_generation_fails_for_all_and_is_not_kept(
+    server: FakeServer, answers: Answers, engines: PlayedEngines
+) -> None:
+    sinks = [ask(server, max_tokens=3000) for _ in range(4)]
+    eventually(lambda: all(sink.deltas for sink in sinks))
+    engines.lose()
+    for sink in sinks:
+        assert isinstance(sink.wait().error, Unavailable)
+    assert answers.kept == []
 
 
 def test_a_cache_that_raises_costs_nobody_an_answer(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, Pipe
 
 from trimodal.llm.engine_core.client import EngineCoreClient
@@ -15,14 +17,16 @@ from trimodal.llm.settings import LlmSettings
 logger = logging.getLogger(__name__)
 
 
-class LosableEngine(FakeEngine):
-    """Is lost at the next step or glance once `lost` is set."""
+class PlayedEngine(FakeEngine):
+    """Is lost at the next step or glance once `lost` is set; makes steps only while `goes` is."""
 
-    def __init__(self, settings: LlmSettings) -> None:
+    def __init__(self, settings: LlmSettings, goes: threading.Event) -> None:
         super().__init__(settings)
         self.lost = threading.Event()
+        self._goes = goes
 
     def step(self) -> list[Output]:
+        assert self._goes.wait(30), "the test never let it go on"
         self.check()
         return super().step()
 
@@ -39,23 +43,34 @@ def start_thread(engine: Engine) -> EngineCoreClient:
     return EngineCoreClient(ours)
 
 
-class LosableEngines:
+class PlayedEngines:
     """Opens one after the other; `blocks`: KV blocks of each, the last of all further ones."""
 
     def __init__(self, *blocks: int) -> None:
-        self.opened: list[LosableEngine] = []
+        self.opened: list[PlayedEngine] = []
         self._blocks = list(blocks)
+        self._goes = threading.Event()
+        self._goes.set()
 
     def start(self, settings: LlmSettings) -> EngineCoreClient:
         if self._blocks:
             number = min(len(self.opened), len(self._blocks) - 1)
             settings = settings.model_copy(update={"num_kv_blocks": self._blocks[number]})
-        self.opened.append(LosableEngine(settings))
+        self.opened.append(PlayedEngine(settings, self._goes))
         return start_thread(self.opened[-1])
 
     def lose(self) -> None:
         """The present one is lost."""
         self.opened[-1].lost.set()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Inside no step is made: what the engine has stays there."""
+        self._goes.clear()
+        try:
+            yield
+        finally:
+            self._goes.set()
 
 
 def _run_and_close(engine: Engine, connection: Connection) -> None:
