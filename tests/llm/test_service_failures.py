@@ -256,10 +256,11 @@ def test_a_fault_while_a_stored_answer_is_taken(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_a_fault_while_it_joins(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    with FakeServer(answers=Answers(), fake_step_ms=2.0) as server:
+    engines = PlayedEngines()
+    with FakeServer(answers=Answers(), start=engines.start) as server:
         first = ask(server, max_tokens=200)
         eventually(lambda: first.deltas != [])
-        with monkeypatch.context() as patch:
+        with engines.paused(), monkeypatch.context() as patch:
             patch.setattr(Dispatcher, "boost", fault)
             second = ask(server, max_tokens=200)
             eventually(lambda: second.deltas != [])

@@ -76,9 +76,7 @@ def test_32_identical_prompts_are_one_generation_while_one_listens(
             sink.cancelled = True
         for sink in sinks[:16]:
             assert isinstance(sink.wait().error, Cancelled)
-        assert counts(server.service)[:2] == (1, 0), (
-            "the other half still listens"
-        )
+        assert counts(server.service)[:2] == (1, 0), "the other half still listens"
     texts = {sink.wait().text for sink in sinks[16:]}
     assert len(texts) == 1
     assert {note(sink) for sink in sinks[16:]} <= {"", "coalesced"}
@@ -121,11 +119,12 @@ def test_what_differs_is_not_shared(server: FakeServer, answers: Answers) -> Non
     assert [note(sink) for sink in sinks] == [""] * 7
 
 
-def test_no_cache_is_generated_for_itself(server: FakeServer) -> None:
-    running = ask(server, max_tokens=300)
-    eventually(lambda: running.deltas != [])
-    fresh = ask(server, max_tokens=300, cache_control=frozenset({"no-cache"}))
-    eventually(lambda: counts(server.service)[0] == 2)
+def test_no_cache_is_generated_for_itself(server: FakeServer, engines: PlayedEngines) -> None:
+    with engines.paused():
+        running = ask(server, max_tokens=30)
+        eventually(lambda: counts(server.service)[0] == 1)
+        fresh = ask(server, max_tokens=30, cache_control=frozenset({"no-cache"}))
+        eventually(lambda: counts(server.service)[0] == 2)
     assert (note(running), note(fresh)) == ("", "")
 
 
@@ -146,11 +145,15 @@ def test_the_client_says_what_the_cache_may_do(
     assert len(answers.kept) == kept
 
 
-def test_one_listener_who_wants_nothing_stored_is_enough(server: FakeServer, answers: Answers) -> None:
+def test_one_listener_who_wants_nothing_stored_is_enough(
+    server: FakeServer, answers: Answers, engines: PlayedEngines
+) -> None:
     early = ask(server, max_tokens=300)
     eventually(lambda: early.deltas != [])
-    ask(server, max_tokens=300, cache_control=frozenset({"no-store"})).wait()
-    early.wait()
+    with engines.paused():
+        late = ask(server, max_tokens=300, cache_control=frozenset({"no-store"}))
+        eventually(lambda: late.deltas != [])
+    assert (note(early), note(late)) == ("", "coalesced")
     server.service.close()
     assert answers.kept == []
 
@@ -220,21 +223,24 @@ def test_a_cancel_that_overtakes_its_request_still_ends_it() -> None:
 
 
 def test_a_key_in_use_is_refused_and_harms_nobody() -> None:
-    with FakeServer(fake_step_ms=2.0) as server:
-        running = ask(server, max_tokens=200, cancel_key=KEY)
-        with pytest.raises(InvalidArgument, match="cancel_key is that of another running request"):
-            ask(server, cancel_key=KEY)
+    engines = PlayedEngines()
+    with FakeServer(start=engines.start) as server:
+        with engines.paused():
+            running = ask(server, max_tokens=20, cancel_key=KEY)
+            with pytest.raises(InvalidArgument, match="cancel_key is that of another running request"):
+                ask(server, cancel_key=KEY)
         assert running.wait().error is None
         ask(server, max_tokens=3, cancel_key=KEY).wait()
 
 
-def test_cancelling_one_listener_by_key_leaves_the_others(server: FakeServer) -> None:
+def test_cancelling_one_listener_by_key_leaves_the_others(server: FakeServer, engines: PlayedEngines) -> None:
     keyed = ask(server, max_tokens=300, cancel_key=KEY)
     eventually(lambda: keyed.deltas != [])
-    other = ask(server, max_tokens=300)
-    eventually(lambda: other.deltas != [])
-    assert server.service.cancel(KEY)
-    assert isinstance(keyed.wait().error, Cancelled)
+    with engines.paused():
+        other = ask(server, max_tokens=300)
+        eventually(lambda: other.deltas != [])
+        assert server.service.cancel(KEY)
+        assert isinstance(keyed.wait().error, Cancelled)
     assert other.wait().deltas[-1].finish_reason == "length"
 
 
