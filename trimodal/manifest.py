@@ -106,8 +106,8 @@ def check_files(directory: Path, manifest: Manifest) -> None:
     Raises: ArtefactError: one is not as it was built.
     """
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = pool.map(lambda name: sha256(directory / name), manifest.files)
-        for (name, expected), digest in zip(manifest.files.items(), found, strict=True):
+        digests = pool.map(lambda name: sha256(directory / name), manifest.files)
+        for (name, expected), digest in zip(manifest.files.items(), digests, strict=True):
             if digest != expected:
                 raise ArtefactError(
                     f"{directory / name} is not the file that was built: build again with: {manifest.command}"

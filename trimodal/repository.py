@@ -210,26 +210,26 @@ def built_model(caller: Path, model: str, *, parameter: str, task: str) -> Built
             *sorted(file.stem for file in (caller.parent / model / "configs").glob("*.pbtxt")),
         ]
     )
-    found: dict[str, dict[Path, None]] = {}
+    built: dict[str, dict[Path, None]] = {}
     missing: ArtefactError | None = None
     for config in (read_model(caller.parent, model, profile) for profile in profiles):
         if not config.artefact:
-            found.setdefault(FAKE, {})
+            built.setdefault(FAKE, {})
             continue
         try:
             directory = (config.version_directory / config.artefact).resolve()
             manifest = read_manifest(directory, task=task, runtime=None)
-            found.setdefault(manifest.source_sha256, {})[directory] = None
+            built.setdefault(manifest.source_sha256, {})[directory] = None
         except ArtefactError as error:
             missing = error
-    if len(found) > 1:
+    if len(built) > 1:
         names = sorted(
-            directory.name for some in found.values() for directory in (some or {Path("engine fake"): None})
+            directory.name for some in built.values() for directory in (some or {Path("engine fake"): None})
         )
         raise SettingsError(
             f"parameter '{parameter}': {', '.join(names)} of {model} have different checkpoints: "
             "keep the artefacts of one"
         )
-    for checkpoint, directories in found.items():
+    for checkpoint, directories in built.items():
         return Built(checkpoint, tuple(directories))
     raise missing or SettingsError(f"parameter '{parameter}': model '{model}' has no artefact")

@@ -178,7 +178,7 @@ class Llm(Scenario):
         assert scheduler.admission.reserved_by_tier == {}
         assert (scheduler.admission.reserved, scheduler._dropped) == (set(), {})
         latency = scheduler._latency
-        assert (latency.streams, latency.pending, latency._runs) == (0, 0, {})
+        assert (latency.streams, latency.pending, latency._observed) == (0, 0, {})
         service.close()
         if isinstance(self.answers, AnswerCache):
             check_cache(self.answers, self.metrics)

@@ -37,7 +37,7 @@ from trimodal.bench.overload.tables import draw, print_tables, statements
 from trimodal.client import Client
 from trimodal.client.streams.answer import AnswerStream
 from trimodal.errors import ServerError, SettingsError
-from trimodal.llm.engines.card_limits import card_limits
+from trimodal.llm.engines.artefact import card_limits
 from trimodal.llm.request.terms import MAX_TTFT_DEADLINE_MS
 from trimodal.llm.tiers import Tier, Tiers, read_tiers
 from trimodal.paths import default_repository

@@ -19,7 +19,7 @@ from trimodal.bench.llm.structured import MOST_BYTES, answer, draw_schema, run
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Sampling, open_engine
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.structured.constraint import constraint
-from trimodal.llm.structured.json_schema import FORMATS
+from trimodal.llm.structured.keywords import FORMATS
 from trimodal.llm.structured.tools import read_tools
 from trimodal.llm.tokenizer import CheckpointTokenizer
 
