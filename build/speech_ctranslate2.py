@@ -24,6 +24,8 @@ from steps.speech.checkpoint import Checkpoint
 
 from trimodal.build_support import operator_errors
 from trimodal.errors import ArtefactError
+from trimodal.speech.engines.ctranslate2 import open_engine
+from trimodal.speech.settings import RecogniseSettings
 
 
 class Precision(str, Enum):
@@ -53,7 +55,8 @@ def main(
 
         def check(work: Path, precision: str) -> tuple[dict[str, Any], dict[str, Any]]:
             figures = compare(checkpoint, made.heard, *runtime(work, checkpoint))
-            words = compare_words(made.heard, work, "ctranslate2", random_weights=checkpoint.random_weights)
+            engine = open_engine(work, serving_settings(work))
+            words = compare_words(made.heard, engine, random_weights=checkpoint.random_weights)
             return figures | words, {}
 
         made.put_in_place(
@@ -64,6 +67,15 @@ def main(
             check,
             min_agreement,
         )
+
+
+def serving_settings(directory: Path) -> RecogniseSettings:
+    """As a server has them, on as many threads as torch takes."""
+    import torch
+
+    return RecogniseSettings.model_validate(
+        {"artefact": str(directory), "intra_op_threads": torch.get_num_threads()}
+    )
 
 
 def convert(checkpoint: Checkpoint, directory: Path, precision: str) -> None:

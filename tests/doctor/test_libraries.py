@@ -111,15 +111,6 @@ def test_tensorrt_in_python_keeps_its_tensors_in_torch(look, torch, level):
     assert (checks["torch"].level, checks["tensorrt"].level) == (level, "ok")
 
 
-@pytest.mark.parametrize(
-    ("device", "version", "level"),
-    [("cuda", "2.13.0", "ok"), ("cuda", "2.13.0+cpu", "failure"), ("cpu", "2.13.0+cpu", "ok")],
-)
-def test_the_engine_torch_wants_a_torch_for_its_device(look, device, version, level):
-    config = python_model("speech_recognize", engine="torch", device=device, artefact="torch-fp16")
-    assert look({"torch": version, "tokenizers": "0.22"}, config)["torch"].level == level
-
-
 def test_a_library_of_the_system_will_do(look, monkeypatch, tmp_path):
     config = python_model("speech_recognize", engine="ctranslate2", device="cuda", artefact="a")
     look({"ctranslate2": "4.8.5", "tokenizers": "0.22"}, config)

@@ -22,7 +22,6 @@ ENGINES: dict[str, tuple[str, ...]] = {
     "tensorrt_llm": ("tensorrt-llm",),
     "tensorrt_llm_pytorch": ("tensorrt-llm",),
     "vllm": ("vllm",),
-    "torch": ("torch",),
 }
 # Model → what its own code imports, whichever engine.
 MODELS: dict[str, tuple[str, ...]] = {
@@ -59,15 +58,14 @@ def check_libraries(models: Iterable[Model], extra: str) -> Iterator[Check]:
         yield from _onnxruntime_on_cuda()
     if any(model.engine == "ctranslate2" and model.wants_gpu for model in models):
         yield _shared("cuBLAS 12", "libcublas", 12, ("nvidia-cublas-cu12",), "ctranslate2")
-    if tensors := [model.name for model in models if _keeps_tensors_in_torch(model)]:
+    # On the GPU: so torch has to be built for CUDA.
+    if tensors := [model.name for model in models if model.engine == "tensorrt"]:
         yield _torch(", ".join(tensors))
 
 
 def _needs(model: Model) -> Iterator[Need]:
     if model.engine == "onnxruntime":
         yield Need((ONNXRUNTIME_GPU,) if model.wants_gpu else (ONNXRUNTIME_CPU, ONNXRUNTIME_GPU))
-    elif model.engine == "torch" and model.wants_gpu:
-        pass  # `_torch` asks for its build for CUDA, too.
     elif model.engine != FAKE and model.engine in ENGINES:
         yield Need(ENGINES[model.engine], model.parameters.get("python", ""))
     for name in MODELS[model.name]:
@@ -108,11 +106,6 @@ def _onnxruntime_on_cuda() -> Iterator[Check]:
     if ONNXRUNTIME_GPU in both:
         major = gpu_libraries.cuda_of(ONNXRUNTIME_GPU) or 12
         yield _shared("cuDNN 9", "libcudnn", 9, (f"nvidia-cudnn-cu{major}",), ONNXRUNTIME_GPU)
-
-
-def _keeps_tensors_in_torch(model: Model) -> bool:
-    """On the GPU: so torch has to be built for CUDA."""
-    return model.engine == "tensorrt" or (model.engine == "torch" and model.wants_gpu)
 
 
 def _torch(users: str) -> Check:

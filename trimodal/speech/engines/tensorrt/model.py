@@ -1,4 +1,4 @@
-"""Runs Whisper over the networks of any runtime: a batch of windows becomes timed words.
+"""Turns batches of windows into timed words by Whisper's decode loop.
 
 Word times come from the attention of decoding itself, so no second pass aligns them. In FP32 a
 window's result does not depend on its neighbours; in fewer bits a close decision may change.
@@ -9,24 +9,26 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, Word
+from trimodal.speech.engines.tensorrt.rows import Floats, Row
 from trimodal.speech.values import Recognition, Window, batches
 from trimodal.speech.whisper.alignment import token_path
 from trimodal.speech.whisper.artefact import SpeechShapes
 from trimodal.speech.whisper.features import HOP, log_mel_batch, smallest_context
-from trimodal.speech.whisper.graphs import Floats, Graphs, log_sum
-from trimodal.speech.whisper.rows import Row
 from trimodal.speech.whisper.tokens import WhisperTokens
 from trimodal.speech.whisper.word_timestamps import compression_ratio, most_tokens, timed_words, token_starts
 
+if TYPE_CHECKING:
+    from trimodal.speech.engines.tensorrt.loop import DeviceGraphs
+
 
 @dataclass(slots=True)
-class Heard:
+class WindowState:
     """A window on its way through a batch; `before` is what was said before, and <|startoftranscript|>."""
 
     window: Window
@@ -49,16 +51,9 @@ class GraphWhisper:
     """One model and its vocabulary. Calls may come from several threads."""
 
     def __init__(
-        self,
-        graphs: Graphs,
-        tokens: WhisperTokens,
-        shapes: SpeechShapes,
-        *,
-        max_batch: int,
-        one_at_a_time: bool = False,
+        self, graphs: DeviceGraphs, tokens: WhisperTokens, shapes: SpeechShapes, *, max_batch: int
     ) -> None:
-        """`one_at_a_time`: the graphs have one set of buffers, so batches of several threads take turns."""
-        self._turn = threading.Lock() if one_at_a_time else nullcontext()
+        self._turn = threading.Lock()  # The graphs have one set of buffers: batches of threads take turns.
         self._graphs = graphs
         self._tokens = tokens
         self._shapes = shapes
@@ -68,74 +63,74 @@ class GraphWhisper:
 
     def recognise(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
         """What is heard in each window, in order; above temperature 0 drawn with one fixed seed a window."""
-        all_heard = [self._prepared(window) for window in windows]
+        states = [self._prepared(window) for window in windows]
         for batch in batches(
-            all_heard,
-            lambda heard: (smallest_context(self.contexts_s, heard.samples), len(heard.before)),
+            states,
+            lambda state: (smallest_context(self.contexts_s, state.samples), len(state.before)),
             self._max_batch,
         ):
             self._run(batch, temperature)
-        return [self._recognition(heard) for heard in all_heard]
+        return [self._recognition(state) for state in states]
 
     def close(self) -> None:
         """Frees the weights."""
         self._graphs.close()
 
-    def _prepared(self, window: Window) -> Heard:
+    def _prepared(self, window: Window) -> WindowState:
         room = self._shapes.positions // 2 - 1  # for what was said before, as openai-whisper allows
         prompt = self._tokens.prompt(self.languages[0], window.prompt, room)
         # What comes after <|startoftranscript|> waits for the language.
         before = prompt[: prompt.index(self._tokens.start) + 1]
-        return Heard(window, Row(most_tokens=0), before)  # the bound, too
+        return WindowState(window, Row(most_tokens=0), before)  # the bound, too
 
-    def _run(self, batch: list[Heard], temperature: float) -> None:
+    def _run(self, batch: list[WindowState], temperature: float) -> None:
         """Everything for windows of one context and one length of what was said before."""
-        context_s = smallest_context(self.contexts_s, max(heard.samples for heard in batch))
+        context_s = smallest_context(self.contexts_s, max(state.samples for state in batch))
         features = log_mel_batch(
-            [heard.window.samples for heard in batch], context_s, self._shapes.mel_bins, self._shapes.padding
+            [state.window.samples for state in batch], context_s, self._shapes.mel_bins, self._shapes.padding
         )
         with self._turn:
             decoding = self._graphs.start(features)
-            before = [heard.before for heard in batch]
-            if all(heard.window.language or not self._tokens.languages for heard in batch):
+            before = [state.before for state in batch]
+            if all(state.window.language or not self._tokens.languages for state in batch):
                 # Nobody waits for a language: no run of its own for <|startoftranscript|>.
-                opening = [[*heard.before, *self._following(heard, heard.window.language)] for heard in batch]
+                opening = [[*state.before, *self._following(state, state.window.language)] for state in batch]
                 self._begin(batch, decoding.open(np.array(opening, np.int64), len(before[0]) - 1))
             else:
                 self._begin(batch, decoding.open(np.array(before, np.int64), len(before[0]) - 1))
                 decoding.follow(
-                    np.array([self._following(heard, heard.language) for heard in batch], np.int64)
+                    np.array([self._following(state, state.language) for state in batch], np.int64)
                 )
-            decoding.write([heard.row for heard in batch], temperature)
+            decoding.write([state.row for state in batch], temperature)
 
-    def _following(self, heard: Heard, language: str) -> list[int]:
+    def _following(self, state: WindowState, language: str) -> list[int]:
         """The tokens between <|startoftranscript|> and the text."""
-        start = self._tokens.start_sequence(language, heard.window.translate)
+        start = self._tokens.start_sequence(language, state.window.translate)
         return [*start[1:], self._tokens.no_timestamps]
 
-    def _begin(self, batch: list[Heard], logits: Floats) -> None:
+    def _begin(self, batch: list[WindowState], logits: Floats) -> None:
         """By the logits after <|startoftranscript|>: does anybody speak, in which language, how much."""
         silent = np.exp(logits[:, self._tokens.no_speech] - log_sum(logits))
         codes, ids = list(self._tokens.languages), list(self._tokens.languages.values())
-        for index, heard in enumerate(batch):
-            heard.no_speech = min(float(silent[index]), 1.0)
-            heard.language = heard.window.language
-            if not heard.language:
-                heard.language = codes[int(logits[index, ids].argmax())] if codes else self.languages[0]
-            heard.row.most_tokens = most_tokens(heard.samples / SAMPLE_RATE, heard.written)
+        for index, state in enumerate(batch):
+            state.no_speech = min(float(silent[index]), 1.0)
+            state.language = state.window.language
+            if not state.language:
+                state.language = codes[int(logits[index, ids].argmax())] if codes else self.languages[0]
+            state.row.most_tokens = most_tokens(state.samples / SAMPLE_RATE, state.written)
 
-    def _recognition(self, heard: Heard) -> Recognition:
-        words = self._words(heard)
+    def _recognition(self, state: WindowState) -> Recognition:
+        words = self._words(state)
         return Recognition(
             words=words,
-            language=heard.language,
-            no_speech_probability=heard.no_speech,
-            average_log_probability=heard.row.log_probability / heard.row.made,
+            language=state.language,
+            no_speech_probability=state.no_speech,
+            average_log_probability=state.row.log_probability / state.row.made,
             compression_ratio=compression_ratio("".join(word.text for word in words)),
         )
 
-    def _words(self, heard: Heard) -> tuple[Word, ...]:
-        row = heard.row
+    def _words(self, state: WindowState) -> tuple[Word, ...]:
+        row = state.row
         text = [index for index, token in enumerate(row.tokens) if token < self._tokens.end]
         if not text:
             return ()
@@ -146,10 +141,16 @@ class GraphWhisper:
         end = range(len(row.tokens), row.made)  # The line that made <|endoftext|>; none where a bound did.
         lines = [*range(first), *(first + index for index in (*text, *end))]
         # Two feature frames make one step of the encoder.
-        rows, steps = token_path(attention[:, lines], first, max(1, math.ceil(heard.samples / HOP) // 2))
+        rows, steps = token_path(attention[:, lines], first, max(1, math.ceil(state.samples / HOP) // 2))
         return timed_words(
-            self._tokens.pieces(tokens, heard.written),
+            self._tokens.pieces(tokens, state.written),
             token_starts(rows.tolist(), steps.tolist(), len(tokens)),
             [row.chances[index] for index in text],
-            heard.samples,
+            state.samples,
         )
+
+
+def log_sum(logits: Floats) -> Floats:
+    """Logarithm of the sum of exponentials of each row: float32[rows]."""
+    peaks = logits.max(1)
+    return np.asarray(peaks + np.log(np.exp(logits - peaks[:, None]).sum(1)), np.float32)

@@ -1,7 +1,6 @@
 """Decodes Whisper on one device: tokens are chosen and fed back there, the host looks every few steps.
 
-The networks are a Forward's: torch's modules or TensorRT's plans. Every address is fixed; rows are padded to
-the next bucket, whose other rows end at once.
+Every address is fixed; rows are padded to the next bucket, whose other rows end at once.
 """
 
 from __future__ import annotations
@@ -13,12 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trimodal.speech.engines.torch.bucket import Bucket, Buffers
-from trimodal.speech.engines.torch.capture import StepCapture
-from trimodal.speech.engines.torch.forward import Forward
+from trimodal.speech.engines.tensorrt.bucket import Bucket, Buffers
+from trimodal.speech.engines.tensorrt.capture import StepCapture
+from trimodal.speech.engines.tensorrt.forward import Forward
+from trimodal.speech.engines.tensorrt.rows import Floats, Row, Rules, Tokens
 from trimodal.speech.whisper.features import Features
-from trimodal.speech.whisper.graphs import Floats, Tokens
-from trimodal.speech.whisper.rows import Row, Rules
 
 # Steps between two looks: a look costs tens of µs, a step that nobody needed some hundreds.
 LOOK = 4
@@ -66,7 +64,10 @@ class DeviceGraphs:
             yield
 
     def start(self, features: Features) -> DeviceDecoding:
-        """As in graphs.Graphs; ends the decoding before. Raises ValueError: too many rows."""
+        """Encodes features float32[rows, mel, frames]; a decoding of all its rows, without tokens yet.
+
+        Ends the decoding before. Raises ValueError: too many rows.
+        """
         count, _, frames = features.shape
         if count > self._buckets[-1]:
             raise ValueError(f"{count} windows at once, and there is memory for {self._buckets[-1]}")
@@ -103,7 +104,7 @@ class DeviceGraphs:
 
 
 class DeviceDecoding:
-    """As graphs.Decoding: rows that are decoded together, in one bucket."""
+    """Rows whose texts are written together, in one bucket."""
 
     def __init__(self, graphs: DeviceGraphs, bucket: Bucket, rules: Rules, rows: int) -> None:
         self._graphs = graphs
@@ -114,7 +115,14 @@ class DeviceDecoding:
         self._lines = 0  # of attention
 
     def open(self, tokens: Tokens, at: int) -> Floats:
-        """As in graphs.Decoding. Raises ValueError: more tokens than there are places."""
+        """Appends the first tokens int64[rows, n]; attention is kept from token `at` on.
+
+        Returns:
+            Logits float32[rows, vocabulary] after token `at`, on the host.
+
+        Raises:
+            ValueError: more tokens than there are places.
+        """
         count = tokens.shape[1]
         if self.length + count > self._rules.positions:
             raise ValueError(f"{self.length + count} tokens, and there are {self._rules.positions} places")
@@ -129,11 +137,15 @@ class DeviceDecoding:
             return np.asarray(graphs.fetch(logits[: self.rows]).numpy())
 
     def follow(self, tokens: Tokens) -> None:
-        """As in graphs.Decoding."""
+        """Appends tokens int64[rows, n] whose attention is kept."""
         self.open(tokens, 0)
 
     def write(self, rows: Sequence[Row], temperature: float) -> None:
-        """As in graphs.Decoding. Above temperature 0 the noise is the host's, and it looks at every step."""
+        """Decodes each row to its end or its bound; puts tokens and attention into it.
+
+        Temperature 0 takes the most probable token. Above it one is drawn by the row's own generator: the
+        noise is the host's, which looks at every step.
+        """
         graphs, bucket, rules = self._graphs, self._bucket, self._rules
         buffers = bucket.buffers
         longest = rules.longest(self.length)

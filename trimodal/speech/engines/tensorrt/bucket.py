@@ -13,9 +13,8 @@ from math import prod
 import torch
 from torch import Tensor
 
-from trimodal.speech.engines.torch.forward import CROSS, NEW, PAST, Forward, Sizes
-from trimodal.speech.whisper.buckets import most_lines
-from trimodal.speech.whisper.graphs import layer_names
+from trimodal.speech.engines.tensorrt.forward import CROSS, NEW, PAST, Forward, Sizes, layer_names
+from trimodal.speech.engines.tensorrt.rows import most_lines
 
 # What runs a step as well, made of the step; it may run it before.
 Capture = Callable[[Callable[[], None]], Callable[[], None]]

@@ -14,8 +14,8 @@ decoder.onnx, for the opening and for every step after it
     alignment       float32[batch, alignment heads, n, frames/2]
     key_i, value_i  float[batch, heads, n, head]           of the new tokens alone: the caller keeps them
 
-They are the modules of trimodal/speech/engines/torch/network.py, traced in FP32 with operators of opset 17,
-so that TensorRT 10 and 11 parse them; caches are FP16 in FP16 graphs.
+They are the modules of network.py, traced in FP32 with operators of opset 17, so that TensorRT 10 and 11
+parse them; caches are FP16 in FP16 graphs.
 """
 
 from __future__ import annotations
@@ -26,41 +26,47 @@ import onnx
 import torch
 from steps.onnx.fp16 import to_fp16
 from steps.onnx.trace import trace
-from steps.speech.onnx_export import OPSET, Encoder, save
-from torch import Tensor
+from steps.speech.network import Whisper, each
+from torch import Tensor, nn
 
-from trimodal.speech.engines.torch.forward import CROSS, NEW, PAST, TorchForward
-from trimodal.speech.engines.torch.network import Whisper
-from trimodal.speech.whisper.graphs import layer_names
+from trimodal.speech.engines.tensorrt.forward import CROSS, NEW, PAST, layer_names
 
+OPSET = 17
+# A protobuf holds 2 GB: larger weights lie beside the graph.
+EXTERNAL_ABOVE = 1_800_000_000  # bytes
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 # What the caller reads or writes in FP32, whatever is inside.
 KEPT = {ENCODER: ("features",), DECODER: ("logits", "alignment")}
 
 
-class Crossed(Encoder):
+class Crossed(nn.Module):
     """features → key and value of every decoder layer's cross-attention, and nothing that nobody reads."""
 
+    def __init__(self, network: Whisper) -> None:
+        super().__init__()
+        self.network = network
+
     def forward(self, features: Tensor) -> tuple[Tensor, ...]:
-        return super().forward(features)[1:]
+        return tuple(self.network.crossed(self.network.encoder(features)))
 
 
 def export(network: Whisper, directory: Path, precision: str) -> None:
     """Writes both graphs of an FP32 network into `directory`, in fp16 or fp32."""
-    sizes = TorchForward(network).sizes
-    crossed, past, made = (layer_names(*names, layers=sizes.layers) for names in (CROSS, PAST, NEW))
+    attention = next(iter(each(network.decoder.layers))).self_attn
+    layers, places = len(network.decoder.layers), network.decoder.embed_positions.num_embeddings
+    crossed, past, made = (layer_names(*names, layers=layers) for names in (CROSS, PAST, NEW))
     batch, frames, count = 2, 100, 3  # No size is 1, and no two are alike: none becomes a constant.
     encode = Crossed(network).eval()
-    features = torch.zeros(batch, sizes.mel_bins, frames)
+    features = torch.zeros(batch, network.encoder.conv1.in_channels, frames)
     cross_axes = {name: {0: "batch", 3 if "key" in name else 2: "positions"} for name in crossed}
     axes = {"features": {0: "batch", 2: "frames"}, **cross_axes}
     graph = trace(encode, (features,), (["features"], crossed), axes, OPSET, directory)
     write(graph, directory / ENCODER, precision)
     with torch.inference_mode():
         caches = dict(zip(crossed, encode(features), strict=True))
-    caches = {name: each.clone() for name, each in caches.items()}
-    caches |= {name: torch.zeros(batch, sizes.heads, sizes.places, sizes.head) for name in past}
-    names = layer_names(*CROSS, *PAST, layers=sizes.layers)
+    caches = {name: cache.clone() for name, cache in caches.items()}
+    caches |= {name: torch.zeros(batch, attention.heads, places, attention.head) for name in past}
+    names = layer_names(*CROSS, *PAST, layers=layers)
     inputs = torch.ones(batch, count, dtype=torch.int64), torch.tensor([1]), torch.tensor([0, count - 1])
     axes = cross_axes | {name: {0: "batch"} for name in past}
     axes |= {"tokens": {0: "batch", 1: "n"}, "wanted": {0: "wanted"}}
@@ -79,4 +85,12 @@ def export(network: Whisper, directory: Path, precision: str) -> None:
 
 def write(graph: onnx.ModelProto, path: Path, precision: str) -> None:
     """Saves a traced graph, in FP16 inside where asked for. Raises ArtefactError: a weight does not fit."""
-    save(to_fp16(graph, keep=KEPT[path.name]) if precision == "fp16" else graph, path)
+    model = to_fp16(graph, keep=KEPT[path.name]) if precision == "fp16" else graph
+    large = sum(len(weight.raw_data) for weight in model.graph.initializer) > EXTERNAL_ABOVE
+    onnx.save_model(
+        model,
+        str(path),
+        save_as_external_data=large,
+        all_tensors_to_one_file=True,
+        location=f"{path.name}.data",
+    )

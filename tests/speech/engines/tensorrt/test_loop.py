@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from tests.speech.engines.torch.frozen import Graphs, freeze
+from tests.speech.engines.tensorrt.frozen import Graphs, freeze
+from tests.speech.engines.tensorrt.torch_forward import open_on_torch
 from tests.speech.whisper.checkpoints import CONTEXTS_S
-from trimodal.manifest import read_manifest
-from trimodal.speech.engines.torch import loop
-from trimodal.speech.engines.torch.bucket import Bucket
-from trimodal.speech.engines.torch.capture import StepCapture
-from trimodal.speech.engines.torch.engine import open_graphs
-from trimodal.speech.whisper.artefact import read_shapes
-from trimodal.speech.whisper.buckets import bucket_sizes
-from trimodal.speech.whisper.rows import Row
+from trimodal.speech.engines.tensorrt import loop
+from trimodal.speech.engines.tensorrt.bucket import Bucket
+from trimodal.speech.engines.tensorrt.capture import StepCapture
+from trimodal.speech.engines.tensorrt.rows import Row
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 FRAMES = round(CONTEXTS_S[0] * 100)
@@ -24,12 +21,10 @@ BEFORE, TOKENS = 2, 8  # attention is kept from the third token of the opening o
 
 
 @pytest.fixture(scope="module")
-def model(torch_artefact):
-    manifest = read_manifest(torch_artefact, task="speech", runtime="torch")
-    shapes = read_shapes(torch_artefact, manifest)
-    graphs = open_graphs(torch_artefact, manifest, shapes, bucket_sizes(6), device="cpu")
-    yield graphs
-    graphs.close()
+def model(checkpoint):
+    engine = open_on_torch(checkpoint, 6)
+    yield engine._graphs
+    engine.close()
 
 
 def decode(model, features, bounds=(TOKENS,), temperature=0.0):

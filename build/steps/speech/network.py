@@ -1,19 +1,33 @@
 """Computes Whisper in torch: features to caches, and tokens to logits with caches of fixed capacity.
 
-Parameters are named as transformers names them, less "model."; the TensorRT plans are traced from these
-modules. New keys and values are outputs: the caller writes them into the cache, so a run copies none of it.
+Parameters are named as transformers names them, less "model."; export.py traces these modules. New keys and
+values are outputs: the caller writes them into the cache, so a run copies none of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trimodal.speech.whisper.artefact import NetworkSpec
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """What a network is beside the shapes of its weights.
+
+    Attributes:
+        alignment_heads: (layer, head) of the decoder whose attention follows the audio.
+        embed_scale: factor of the decoder's token embeddings.
+    """
+
+    encoder_heads: int
+    decoder_heads: int
+    alignment_heads: Sequence[Sequence[int]]
+    embed_scale: float = 1.0
 
 
 class Attention(nn.Module):
