@@ -87,7 +87,7 @@ def main(
                 made, work, precision.value, shapes, (1, usual, max_batch), options
             )
             made.checkpoint.write_files(work)
-            manifest = describe(made, source, precision.value, figures, max_batch)
+            manifest = describe(made, precision.value, figures, max_batch)
             manifest.profiles = profiles
             write_manifest(work, manifest)
             manifest.check = {"not run": "--no-check"}
@@ -125,7 +125,7 @@ def build_plans(
 
 
 def describe(
-    made: build.Prepared, source: str, precision: str, figures: dict[str, PlanFigures], max_batch: int
+    made: build.Prepared, precision: str, figures: dict[str, PlanFigures], max_batch: int
 ) -> Manifest:
     """The manifest of the plans: what the checkpoint says, and what they were compiled for."""
     encoder = figures[PLANS[0]]
@@ -135,7 +135,7 @@ def describe(
         runtime="tensorrt",
         runtime_version=encoder.tensorrt_version,
         precision=precision,
-        **origin(made.checkpoint.directory, source, "speech_tensorrt"),
+        **origin(made.checkpoint.directory, made.source, "speech_tensorrt"),
         shapes={**made.checkpoint.shapes(made.contexts_s), BUILT_FOR: max_batch},
         gpu=encoder.gpu,
         extra={

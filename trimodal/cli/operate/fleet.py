@@ -112,7 +112,7 @@ def _read(trace: Path, speed: float, scale: float, seconds: float) -> list[Arriv
     for one in traced:
         if one.blocks:
             alike[one.blocks[0]].append(one.blocks)
-    shared = {first: len(commonprefix(blocks)) for first, blocks in alike.items()}  # type: ignore[type-var]
+    shared = {first: len(commonprefix(blocks)) for first, blocks in alike.items()}
     return [
         Arrival(
             one.at,
