@@ -47,12 +47,12 @@ def test_a_classifier_that_fails_in_one_size_of_batch(broken: int) -> None:
 def test_a_recogniser_whose_encoder_is_off(error: float, kept: bool) -> None:
     speech_check = importlib.import_module("steps.speech.check")
     manifest = Manifest(
-        task="speech", runtime="onnxruntime", runtime_version="1", precision="fp16", source="here",
-        source_sha256="none", command="python build/speech_onnx.py here",
+        task="speech", runtime="ctranslate2", runtime_version="1", precision="float16", source="here",
+        source_sha256="none", command="python build/speech_ctranslate2.py here",
         check={"encoder_relative_error": error, "token_agreement": 1.0},
     )  # fmt: skip
     if kept:
-        speech_check.judge(manifest, None, "onnx-fp16")
+        speech_check.judge(manifest, None, "ctranslate2-float16")
         return
     with pytest.raises(ArtefactError, match="encodes audio with an error of"):
-        speech_check.judge(manifest, None, "onnx-fp16")
+        speech_check.judge(manifest, None, "ctranslate2-float16")

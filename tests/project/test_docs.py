@@ -165,7 +165,7 @@ def test_every_address_names_a_model(page: Path) -> None:
 
 @by_page
 def test_every_model_parameter_set_exists(page: Path) -> None:
-    """As `--set llm.cache=semantic`, and `speech_recognize.engine=onnxruntime` in prose."""
+    """As `--set llm.cache=semantic`, and `speech_recognize.engine=tensorrt` in prose."""
     for line in [*shell_lines(page), *quoted(page)]:
         for model, name in re.findall(r"(?:--set |^)([a-z_]+)\.([a-z_]+)=", line):
             assert name in SETTINGS[model].model_fields, line

@@ -33,13 +33,12 @@ from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.errors import OperatorError, ServerError
 from trimodal.gateway.upstreams.pool import Upstreams
-from trimodal.plan.fleet.figures import ReplicaFigures
 from trimodal.plan.fleet.from_bench import Point, describe_replica
-from trimodal.plan.fleet.plans import Plan
+from trimodal.plan.fleet.outcome import Objective, Outcome
+from trimodal.plan.fleet.replica import ReplicaFigures
 from trimodal.plan.fleet.simulation import simulate
-from trimodal.plan.fleet.tally import Objective, Outcome
-from trimodal.plan.fleet.traces import Arrival
-from trimodal.plan.fleet.workload import Recorded
+from trimodal.plan.fleet.spec import FleetSpec
+from trimodal.plan.fleet.workload import Arrival
 from trimodal.report.console import make_table
 from trimodal.server.options import ServerOptions
 
@@ -138,8 +137,8 @@ async def measure(
                 asked = questions(rate, seconds, f"{count} {load}")
                 real = await _ask(client, asked, seconds)
                 trace = _trace(asked, real, shared)
-                plan = Plan(name=f"{count}", replica=figures, replicas=count, policy="affinity")
-                simulated = simulate(plan, Recorded(trace), Objective(TTFT_S, TPOT_S), addresses=addresses)
+                spec = FleetSpec(name=f"{count}", replica=figures, replicas=count, policy="affinity")
+                simulated = simulate(spec, trace, Objective(TTFT_S, TPOT_S), addresses=addresses)
                 found.append(_compare(count, load, rate, real, simulated, trace[-1].at))
     return figures, found
 

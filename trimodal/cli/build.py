@@ -34,7 +34,7 @@ class Part(NamedTuple):
 RUNTIMES = {
     "llm": ("openvino", "place", "tensorrt_llm"),
     "vision": ("onnx", "tensorrt"),
-    "speech": ("ctranslate2", "onnx", "torch", "tensorrt"),
+    "speech": ("ctranslate2", "tensorrt"),
     "embedding": ("onnx",),
 }
 # Ungated checkpoints that a laptop serves; what the shipped configs do not name already is in `settings`.
@@ -71,8 +71,6 @@ NEEDS = {
     "llm_openvino": ("torch", "transformers", "nncf", "openvino_genai", "optimum"),
     "vision_onnx": ("torch", "onnx", "onnxscript", "onnxruntime"),
     "speech_ctranslate2": ("torch", "transformers", "ctranslate2"),
-    "speech_onnx": ("torch", "transformers", "onnx", "onnxruntime"),
-    "speech_torch": ("torch", "transformers"),
     "embedding_onnx": ("torch", "transformers", "onnx", "onnxruntime"),
 }
 INSTALL = "pip install 'trimodal[cpu,build]'"

@@ -115,7 +115,7 @@ async def test_a_loop_of_the_peer_is_as_long_as_three_of_its_requests():
 
 
 def test_the_peer_opens_models_of_ctranslate2_alone(tmp_path):
-    other = RecogniseSettings(artefact="x", engine="onnxruntime")
+    other = RecogniseSettings(artefact="x", engine="tensorrt")
     with pytest.raises(OperatorError, match="faster-whisper opens CTranslate2 models.*--peer-checkpoint DIR"):
         direct.peer_model(PLAN, other, tmp_path)
     with pytest.raises(ArtefactError, match="no built speech engine"):
