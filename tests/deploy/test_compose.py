@@ -27,9 +27,12 @@ GATEWAYS = ("gateway-1", "gateway-2")
 
 
 def read(file: Path) -> tuple[int, str, str]:
-    """scripts/compose: exit code, stdout, stderr. Skips the test where there is no docker-compose."""
+    """scripts/ci/compose: exit code, stdout, stderr. Skips the test where there is no docker-compose."""
     done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "compose", file], capture_output=True, text=True, timeout=170
+        [sys.executable, ROOT / "scripts" / "ci" / "compose", file],
+        capture_output=True,
+        text=True,
+        timeout=170,
     )
     if done.returncode == 69:
         pytest.skip(f"no docker-compose here: {done.stderr[-200:]}")

@@ -20,8 +20,8 @@ CLUSTERS: dict[str, dict[str, Any]] = {one["name"]: one for one in CONFIG["stati
 
 
 def check(file: Path) -> tuple[int, str]:
-    """scripts/envoy: its exit code and what it says. Skips the test where it has nothing to check with."""
-    command = [sys.executable, ROOT / "scripts" / "envoy", file]
+    """scripts/ci/envoy: its exit code and what it says. Skips the test where it has nothing to check with."""
+    command = [sys.executable, ROOT / "scripts" / "ci" / "envoy", file]
     done = subprocess.run(command, capture_output=True, text=True, timeout=170)
     if done.returncode == 69:
         pytest.skip(f"no envoy here: {done.stderr[-200:]}")

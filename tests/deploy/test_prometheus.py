@@ -153,9 +153,9 @@ def test_scraped_jobs_are_those_of_rules_and_dashboards() -> None:
 
 @pytest.mark.slow
 def test_promtool_finds_all_of_it_right() -> None:
-    """On PATH, or Debian's (`scripts/promtool` fetches it)."""
+    """On PATH, or Debian's (`scripts/ci/promtool` fetches it)."""
     done = subprocess.run(
-        [ROOT / "scripts" / "promtool"], capture_output=True, text=True, timeout=170, check=False
+        [ROOT / "scripts" / "ci" / "promtool"], capture_output=True, text=True, timeout=170, check=False
     )
     if done.returncode == 69:
         pytest.skip(f"no promtool here: {done.stderr.strip()[-200:]}")

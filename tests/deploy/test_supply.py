@@ -1,4 +1,4 @@
-"""scripts/audit says what it looked up and what not; scripts/sbom lists what is installed."""
+"""scripts/ci/audit says what it looked up and what not; scripts/ci/sbom lists what is installed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def audit(folder: Path, first: list[object], rest: list[object], *options: str) 
     )
     program.chmod(0o755)
     done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "audit", *options],
+        [sys.executable, ROOT / "scripts" / "ci" / "audit", *options],
         capture_output=True,
         text=True,
         timeout=60,
@@ -43,7 +43,7 @@ def test_what_could_not_be_looked_up_is_said_and_fails_where_that_is_asked_for(t
     for options, code in (((), 0), (("--strict",), 1)):
         assert audit(tmp_path, [SKIPPED], [], *options) == (
             code,
-            f"scripts/audit: nothing was looked up: {SKIPPED['skip_reason']}\n",
+            f"scripts/ci/audit: nothing was looked up: {SKIPPED['skip_reason']}\n",
         )
         ended, told = audit(tmp_path, [CLEAN], [CLEAN, SKIPPED], *options)
         assert (ended, "1 packages looked up, 0 known vulnerabilities\nnot looked up: a (" in told) == (
@@ -65,20 +65,23 @@ def test_a_pip_audit_that_fails_is_no_answer(tmp_path: Path) -> None:
     environment = {**os.environ, "PIP_AUDIT": str(tmp_path / "pip-audit")}
     for options, code in (((), 0), (("--strict",), 1)):
         done = subprocess.run(
-            [sys.executable, ROOT / "scripts" / "audit", *options],
+            [sys.executable, ROOT / "scripts" / "ci" / "audit", *options],
             capture_output=True,
             text=True,
             timeout=60,
             env=environment,
         )
-        assert (done.returncode, done.stdout) == (code, "scripts/audit: nothing was looked up: no network\n")
+        assert (done.returncode, done.stdout) == (
+            code,
+            "scripts/ci/audit: nothing was looked up: no network\n",
+        )
 
 
 @pytest.mark.slow
 def test_the_sbom_lists_every_pinned_package_that_is_installed(tmp_path: Path) -> None:
     file = tmp_path / "sbom.json"
     done = subprocess.run(
-        [ROOT / "scripts" / "sbom", file],
+        [ROOT / "scripts" / "ci" / "sbom", file],
         capture_output=True,
         text=True,
         timeout=170,

@@ -21,7 +21,7 @@ from trimodal.gateway.settings import GatewaySettings
 ROOT = Path(__file__).parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-DOCKERFILE = (ROOT / "Dockerfile").read_text()
+DOCKERFILE = (ROOT / "deploy" / "docker" / "Dockerfile").read_text()
 SERVING = ("serve-cpu", "serve-cuda", "serve-tensorrt")
 
 
@@ -250,7 +250,7 @@ def test_the_installed_extras_exist() -> None:
     ],
 )
 def test_the_image_tells_its_tensorrt(given: str, printed: str) -> None:
-    command = ["bash", ROOT / "docker" / "tensorrt_version"]
+    command = ["bash", ROOT / "deploy" / "docker" / "tensorrt_version"]
     told = subprocess.run(
         command,
         env={"TRT_VERSION": given, "PATH": "/usr/bin:/bin"},
@@ -262,7 +262,7 @@ def test_the_image_tells_its_tensorrt(given: str, printed: str) -> None:
 
 
 def test_an_image_without_tensorrt_ends_the_build_with_a_sentence() -> None:
-    command = ["bash", ROOT / "docker" / "tensorrt_version"]
+    command = ["bash", ROOT / "deploy" / "docker" / "tensorrt_version"]
     for given in ("", "11.1"):
         told = subprocess.run(
             command,
@@ -298,7 +298,7 @@ def health() -> Iterator[list[int]]:
 
 
 def healthy(port: int, *url: str) -> int:
-    command = [sys.executable, "-I", ROOT / "docker" / "healthy.py", *url]
+    command = [sys.executable, "-I", ROOT / "deploy" / "docker" / "healthy.py", *url]
     return subprocess.run(
         command, env={"TRIMODAL_HEALTH_PORT": str(port)}, capture_output=True, timeout=30
     ).returncode

@@ -131,7 +131,7 @@ def source_of(program: str) -> Path:
 def options_of(source: Path) -> set[str]:
     """All that the script may take as an option: texts with two dashes, and parameters of typer commands."""
     text = source.read_text()
-    if source.parent.name == "scripts":  # they hand their arguments on
+    if "scripts" in source.relative_to(ROOT).parts:  # they hand their arguments on
         options = set(re.findall(r"--[a-z][\w-]*", text))
         for module in re.findall(r"-m ([\w.]+)", text):
             options |= options_of(source_of(module)) if module.startswith("trimodal") else set()
@@ -236,7 +236,7 @@ def test_every_path_exists(page: Path) -> None:
     for text in quoted(page):
         path = text.split("::")[0].rstrip("/")
         if re.fullmatch(
-            r"(?:trimodal|tests|build|clients|scripts|docker|docs|model_repository|\.ci)/[\w./*-]+", path
+            r"(?:trimodal|tests|build|clients|scripts|deploy|docs|model_repository|\.ci)/[\w./*-]+", path
         ):
             if not list(ROOT.glob(path)):
                 problems.append(text)

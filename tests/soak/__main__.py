@@ -1,4 +1,4 @@
-"""Serves this repository's models under mixed load and looks whether anything grows: `scripts/soak`.
+"""Serves this repository's models under mixed load and looks whether anything grows: `scripts/ci/soak`.
 
 The exit status is 1 when a series is not flat or anything ended as it should not, else 0.
 """
@@ -31,7 +31,7 @@ from trimodal.report.html import write_html
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="scripts/soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="scripts/ci/soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--rate", type=float, default=1.0, help="times the usual load, but for live speech")
     parser.add_argument("--fake", action="store_true", help="fake engines: the serving path alone")

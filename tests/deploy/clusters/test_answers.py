@@ -95,7 +95,7 @@ def test_haproxy_takes_its_file(tmp_path: Path) -> None:
         ("bad", config.object["data"]["haproxy.cfg"].replace("use_backend metrics", "use_backend metric"), 1),
     ):
         (tmp_path / name).write_text(text)
-        command = [ROOT / "scripts" / "haproxy", "-c", "-f", tmp_path / name]
+        command = [ROOT / "scripts" / "ci" / "haproxy", "-c", "-f", tmp_path / name]
         done = subprocess.run(command, capture_output=True, text=True, timeout=170)
         if done.returncode == 69:
             pytest.skip(f"no haproxy here: {done.stderr.strip()[-200:]}")
@@ -136,11 +136,13 @@ def case(
 
 
 def promtool(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    """Runs that of PATH, or the one that scripts/promtool unpacked."""
+    """Runs that of PATH, or the one that scripts/ci/promtool unpacked."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     cached = Path(os.environ.get("TRIMODAL_CACHE") or Path(home) / "trimodal") / "promtool/usr/bin/promtool"
     if not shutil.which("promtool") and not cached.is_file():
-        fetched = subprocess.run([ROOT / "scripts" / "promtool"], capture_output=True, text=True, timeout=170)
+        fetched = subprocess.run(
+            [ROOT / "scripts" / "ci" / "promtool"], capture_output=True, text=True, timeout=170
+        )
         if fetched.returncode == 69:
             pytest.skip(f"no promtool here: {fetched.stderr.strip()[-200:]}")
     program = shutil.which("promtool") or str(cached)

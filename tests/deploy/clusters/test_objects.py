@@ -223,7 +223,7 @@ def test_what_was_not_run_says_so() -> None:
 
 
 def test_versions_are_those_of_the_images() -> None:
-    dockerfile = (ROOT / "Dockerfile").read_text()
+    dockerfile = (ROOT / "deploy" / "docker" / "Dockerfile").read_text()
     (vllm,) = set(re.findall(r"vllm==([\d.]+)", dockerfile))
     (tensorrt_llm,) = set(re.findall(r"tensorrt_llm==([\d.]+)", dockerfile))
     compose = COMPOSE["services"]["proxy"]["image"]

@@ -143,7 +143,7 @@ def test_images_are_those_that_compose_builds(profile: str) -> None:
 @by_profile
 def test_the_commands_of_images_are_kept_where_arguments_replace_them(profile: str) -> None:
     """`args` replaces the image's CMD: what stands there has to be here, too."""
-    dockerfile = (ROOT / "Dockerfile").read_text()
+    dockerfile = (ROOT / "deploy" / "docker" / "Dockerfile").read_text()
     found = re.search(rf"AS serve-{profile}\n(?:(?!^FROM ).*\n)*?CMD \[(.+)\]", dockerfile, re.MULTILINE)
     wanted = re.findall(r'"([^"]+)"', found[1]) if found else ["serve", "--verbose"]
     text = " ".join(server(shipped(profile))["args"]).replace("--set=", "--set ")

@@ -72,7 +72,7 @@ def pool_proxy(metrics: str, front: str, folder: Path) -> Iterator[str]:
         assert text.count(old) == 1
         text = text.replace(old, new)
     (folder / "haproxy.cfg").write_text(text)
-    command = [ROOT / "scripts" / "haproxy", "-db", "-f", folder / "haproxy.cfg"]
+    command = [ROOT / "scripts" / "ci" / "haproxy", "-db", "-f", folder / "haproxy.cfg"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         wait_until(lambda: process.poll() is not None or answers(port), "HAProxy")
