@@ -43,7 +43,7 @@ by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
 def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 200
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
 
 
 # Commands
@@ -379,12 +379,12 @@ def test_every_metric_named_is_one(page: Path) -> None:
 
 
 def test_the_figures_of_the_readme_stand_in_the_benchmarks() -> None:
-    figures = [row[1] for row in tables((ROOT / "README.md").read_text()) if "benchmarks.md#" in "".join(row)]
+    lines = [line for line in (ROOT / "README.md").read_text().splitlines() if "benchmarks.md#" in line]
+    figures = [number for line in lines for number in re.findall(r"\*\*([\d.,]+)", line)]
     assert len(figures) >= 3
     measured = (DOCS / "benchmarks.md").read_text()
-    for text in figures:
-        for number in re.findall(r"\*\*([\d.,]+)", text):
-            assert number in measured, f"{number} stands in no table of docs/benchmarks.md"
+    for number in figures:
+        assert number in measured, f"{number} stands in no table of docs/benchmarks.md"
 
 
 def test_every_bench_says_command_machine_and_date() -> None:

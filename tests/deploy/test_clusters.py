@@ -1,11 +1,9 @@
-"""What each query answers, and so how many servers KEDA asks for: by promtool; HAProxy reads its file."""
+"""Objects for KServe, KEDA, Gateway API and several GPUs: published schemas, and autoscalers' queries run."""
 
 from __future__ import annotations
 
 import copy
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,9 +11,73 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.clusters.objects import DEPLOY, ROOT, objects, queries
+from tests.deploy import published
+from tests.deploy.objects import DEPLOY, FOLDERS, Object, files, pods, queries
+from tests.deploy.test_programs import promtool
 
-SCRAPE = yaml.safe_load((DEPLOY / "keda" / "scrape.yml").read_text())
+# No package on npm has their schemas: only the pods inside them are checked.
+WITHOUT_SCHEMA = (
+    "ServingRuntime",
+    "InferenceService",
+    "InferencePool",
+    "InferenceObjective",
+    "LeaderWorkerSet",
+)
+
+
+def checked() -> list[tuple[str, Object]]:
+    """Where it stands, and the object: of kinds with a published schema, and the pods of others."""
+    found = []
+    for file, objects in files().items():
+        for one in objects:
+            where = f"{file} {one['kind']} {one['metadata']['name']}"
+            if one["kind"] not in WITHOUT_SCHEMA:
+                found.append((where, one))
+            for index, (labels, spec) in enumerate(pods(one)):
+                metadata = {"name": f"pod-{index}", "labels": labels}
+                found.append((where, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}))
+    return found
+
+
+def test_objects_are_found() -> None:
+    """Or the tests below could not fail."""
+    assert {file.split("/")[0] for file in files()} == set(FOLDERS)
+    kinds = {one["kind"] for objects in files().values() for one in objects}
+    assert {*WITHOUT_SCHEMA, "ScaledObject", "HTTPRoute", "Deployment", "StatefulSet"} <= kinds
+
+
+@pytest.mark.slow
+def test_objects_fit_the_schemas_of_kubernetes_keda_and_gateway_api() -> None:
+    assert len(checked()) > 30
+    assert not published.problems(checked())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "path", "wrong", "told"),
+    [
+        ("Deployment", ("replicas",), "three", "replicas must be integer"),
+        ("ScaledObject", ("fallback",), {"replicas": 2}, "fallback"),
+        ("Pod", ("containers", 0, "bogus"), True, "bogus"),
+        ("NetworkPolicy", ("ingress", 0, "from", 0), {"podSelecter": {}}, "podSelecter"),
+        ("HTTPRoute", ("rules", 0, "matches", 0, "path", "type"), "Prefix", "path/type must be equal"),
+    ],
+)
+def test_a_schema_refuses_an_object(kind: str, path: tuple[Any, ...], wrong: Any, told: str) -> None:
+    """An unknown name, a wrong type, a wrong value; deep inside, too."""
+    one = copy.deepcopy(next(object for _, object in checked() if object["kind"] == kind))
+    place = one["spec"]
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = wrong
+    assert told in "\n".join(published.problems([("wrong", one)]))
+
+
+@pytest.mark.parametrize("file", [file for file in files() if file.startswith("multi-gpu/")])
+def test_what_was_not_run_says_so(file: str) -> None:
+    assert (DEPLOY / file).read_text().startswith("# Not run. ")
+
+
 SERVERS = 2
 SERIES = {
     # Half of the requests wait less than 0.25 s, all of them less than 0.5 s: 9 of 10 within 0.45 s.
@@ -64,42 +126,13 @@ def test_queries_answer_what_the_servers_do(tmp_path: Path) -> None:
         case("kserve", every("trimodal-cuda", busy=True), {"0": 0.45, "1": 2.5}, "trimodal-cuda"),
         case("kserve, gone", [], {}, "trimodal-cuda"),
     ]
-    tests = {"rule_files": [], "evaluation_interval": "1m", "tests": cases}
-    (tmp_path / "tests.yml").write_text(yaml.safe_dump(tests))
-    done = promtool(tmp_path, "test", "rules", "tests.yml")
-    assert done.returncode == 0, done.stdout + done.stderr
-    wrong = (tmp_path / "tests.yml").read_text().replace("value: 3.0", "value: 4.0")
-    (tmp_path / "tests.yml").write_text(wrong)
-    assert promtool(tmp_path, "test", "rules", "tests.yml").returncode, "or it could not fail"
-
-
-@pytest.mark.slow
-def test_the_scrape_configuration_is_valid(tmp_path: Path) -> None:
-    """But for how pods are found: Debian's promtool is built without Kubernetes."""
-    config = copy.deepcopy(SCRAPE)
-    for job in config["scrape_configs"]:
-        del job["kubernetes_sd_configs"]
-    (tmp_path / "scrape.yml").write_text(yaml.safe_dump(config))
-    done = promtool(tmp_path, "check", "config", "--syntax-only", "scrape.yml")
-    assert done.returncode == 0, done.stdout + done.stderr
-    config["scrape_configs"][0]["relabel_configs"][0]["action"] = "keeps"
-    (tmp_path / "scrape.yml").write_text(yaml.safe_dump(config))
-    assert promtool(tmp_path, "check", "config", "--syntax-only", "scrape.yml").returncode
-
-
-@pytest.mark.slow
-def test_haproxy_takes_its_file(tmp_path: Path) -> None:
-    (config,) = (found for found in objects("ConfigMap") if "haproxy.cfg" in found.object["data"])
-    for name, text, code in (
-        ("good", config.object["data"]["haproxy.cfg"], 0),
-        ("bad", config.object["data"]["haproxy.cfg"].replace("use_backend metrics", "use_backend metric"), 1),
-    ):
-        (tmp_path / name).write_text(text)
-        command = [ROOT / "scripts" / "ci" / "haproxy", "-c", "-f", tmp_path / name]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=170)
-        if done.returncode == 69:
-            pytest.skip(f"no haproxy here: {done.stderr.strip()[-200:]}")
-        assert done.returncode == code, done.stdout + done.stderr
+    text = yaml.safe_dump({"rule_files": [], "evaluation_interval": "1m", "tests": cases})
+    assert "value: 3.0" in text
+    for tests, code in ((text, 0), (text.replace("value: 3.0", "value: 4.0"), 1)):
+        (tmp_path / "tests.yml").write_text(tests)
+        command = [promtool(), "test", "rules", "tests.yml"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert bool(done.returncode) == bool(code), done.stdout + done.stderr
 
 
 def up(release: str, index: int) -> dict[str, str]:
@@ -122,28 +155,13 @@ def case(
     name: str, series: list[dict[str, str]], asked: dict[str, float], scaled: str = "trimodal"
 ) -> dict[str, Any]:
     """A test of promtool: what the queries of one object answer after half an hour."""
-    ours = {full.split(":")[1]: query for full, query in queries().items() if full.split(":")[0] == scaled}
-    assert asked.keys() <= ours.keys()
+    assert asked.keys() <= queries()[scaled].keys()
     expected = [
         {
             "expr": f"round({query}, 0.0001)",  # sums of floats come in any order
             "eval_time": "30m",
             "exp_samples": [{"labels": "{}", "value": asked[key]}] if key in asked else [],
         }
-        for key, query in ours.items()
+        for key, query in queries()[scaled].items()
     ]
     return {"name": name, "interval": "1m", "input_series": series, "promql_expr_test": expected}
-
-
-def promtool(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    """Runs that of PATH, or the one that scripts/ci/promtool unpacked."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    cached = Path(os.environ.get("TRIMODAL_CACHE") or Path(home) / "trimodal") / "promtool/usr/bin/promtool"
-    if not shutil.which("promtool") and not cached.is_file():
-        fetched = subprocess.run(
-            [ROOT / "scripts" / "ci" / "promtool"], capture_output=True, text=True, timeout=170
-        )
-        if fetched.returncode == 69:
-            pytest.skip(f"no promtool here: {fetched.stderr.strip()[-200:]}")
-    program = shutil.which("promtool") or str(cached)
-    return subprocess.run([program, *args], cwd=folder, capture_output=True, text=True, timeout=60)
