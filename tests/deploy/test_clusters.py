@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.deploy import published
-from tests.deploy.objects import DEPLOY, FOLDERS, Object, files, pods, queries
+from tests.deploy.objects import DEPLOY, FOLDERS, PROFILES, Object, files, pods, queries, rendered
 from tests.deploy.test_programs import promtool
 
 # No package on npm has their schemas: only the pods inside them are checked.
@@ -71,6 +71,23 @@ def test_a_schema_refuses_an_object(kind: str, path: tuple[Any, ...], wrong: Any
         place = place[step]
     place[path[-1]] = wrong
     assert told in "\n".join(published.problems([("wrong", one)]))
+
+
+@pytest.mark.parametrize("where", [*PROFILES, *files()])
+def test_pods_keep_the_restricted_standard(where: str) -> None:
+    """Pod Security Admission's strictest level, and a root file system that nobody writes to."""
+    given = rendered(profile=where) if where in PROFILES else files()[where]
+    for spec in (spec for one in given for _, spec in pods(one)):
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+        kinds = {kind for volume in spec.get("volumes", ()) for kind in volume.keys() - {"name"}}
+        assert kinds <= {"configMap", "secret", "emptyDir", "persistentVolumeClaim"}
+        for one in [*spec.get("initContainers", ()), *spec["containers"]]:
+            security = {**spec.get("securityContext", {}), **one["securityContext"]}
+            assert security["runAsNonRoot"] is True
+            assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+            assert security["readOnlyRootFilesystem"] is True
+            assert security["allowPrivilegeEscalation"] is False
+            assert security["capabilities"] == {"drop": ["ALL"]}
 
 
 @pytest.mark.parametrize("file", [file for file in files() if file.startswith("multi-gpu/")])
