@@ -275,7 +275,7 @@ def test_every_page_is_reached_from_the_readme() -> None:
 def test_the_parameters_of_a_model_are_all_described(model: str) -> None:
     shown = {
         row[0].strip("`"): "" if row[1] == "empty" else row[1].strip("`").strip()
-        for row in tables(section(DOCS / "configuration.md", model))
+        for row in tables(section(DOCS / "parameters.md", model))
         if row[0] != "parameter"
     }
     assert shown == shipped(model)
