@@ -27,7 +27,6 @@ from trimodal.bench.targets.questions import Listed
 from trimodal.client import Client
 from trimodal.errors import OperatorError
 from trimodal.report.console import print_table
-from trimodal.report.html import write_html
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,7 +35,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rate", type=float, default=1.0, help="times the usual load, but for live speech")
     parser.add_argument("--fake", action="store_true", help="fake engines: the serving path alone")
     parser.add_argument("--json", type=Path, help="file for figures and series")
-    parser.add_argument("--html", type=Path, help="file for tables and plots")
     parser.add_argument("--log", type=Path, help="file for the server's log; default: not kept")
     chosen = parser.parse_args(arguments)
     console = Console(width=160)
@@ -45,9 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         findings = asyncio.run(_run(server, gateway, chosen))
     if chosen.json:
         write_json(chosen.json, findings.plain())
-    if chosen.html:
-        write_html(chosen.html, findings.report())
-    for table in (findings.table(), findings.requests()):
+    for table in (findings.table(), findings.requests(), findings.meanwhile()):
         print_table(table, console)
     for fault in findings.faults:
         console.print(f"✗ {fault}", markup=False, soft_wrap=True)
