@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.builders.scripts import importable
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest
 
 pytestmark = pytest.mark.build
-
-
-@pytest.fixture(autouse=True)
-def _scripts() -> Iterator[None]:
-    pytest.importorskip("onnx")
-    pytest.importorskip("torch")
-    with importable():
-        yield
 
 
 def whole(pixels: Any) -> Any:

@@ -13,18 +13,18 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
-import wave
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 from PIL import Image
 
 from tests.e2e.conftest import wait_until
 from tests.e2e.fakes import vision
 from tests.e2e.gateway.test_openai import gateway, program
+from tests.e2e.metrics import listens, total
 from trimodal.client import AskStream, Client, Delta, Heard, Saw, Timeouts
 from trimodal.errors import InvalidArgument, RequestError, Unavailable
 from trimodal.server.process import TritonServer
@@ -73,40 +73,17 @@ def files(tmp_path_factory):
     Image.new("RGB", (16, 12), (2, 200, 100)).save(folder / "two.png")
     for name, words in {"short": QUESTION, "long": [*QUESTION, 1.0] * 12}.items():
         samples, _ = speak(words)
-        with wave.open(str(folder / f"{name}.wav"), "wb") as file:
-            file.setnchannels(1)
-            file.setsampwidth(2)
-            file.setframerate(16_000)
-            file.writeframes((samples * 32767).astype("<i2").tobytes())
+        soundfile.write(folder / f"{name}.wav", samples, 16_000)
     return folder
-
-
-def listens(server: TritonServer) -> bool:
-    try:
-        active(server)
-    except OSError:
-        return False
-    return True
-
-
-def page(server: TritonServer) -> list[str]:
-    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics", timeout=10) as answer:
-        return answer.read().decode().splitlines()
 
 
 def active(server: TritonServer) -> dict[str, float]:
     """What is under way, by model."""
-    lines = page(server)
-    return {
-        name: sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(gauge))
-        for name, gauge in ACTIVE.items()
-    }
+    return {name: total(server, gauge) for name, gauge in ACTIVE.items()}
 
 
 def outcome(server: TritonServer, name: str) -> float:
-    begins = "trimodal_assistant_requests_total{"
-    found = (line for line in page(server) if line.startswith(begins) and f'"{name}"' in line)
-    return sum(float(line.rsplit(" ", 1)[1]) for line in found)
+    return total(server, "trimodal_assistant_requests_total", f'"{name}"')
 
 
 def asked(files: Path, stage: str) -> dict[str, object]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.e2e.fakes import png
+from tests.e2e.metrics import total
 from trimodal.client import Client
 from trimodal.errors import InvalidArgument
 from trimodal.server.process import TritonServer
@@ -132,6 +132,4 @@ async def test_a_probe_is_answered_and_counts_as_no_failure(client: Client, serv
 
 
 def failures(server: TritonServer) -> float:
-    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics", timeout=10) as page:
-        lines = page.read().decode().splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith("nv_inference_request_failure{"))
+    return total(server, "nv_inference_request_failure")

@@ -21,10 +21,10 @@ MANIFEST = {
 
 
 def script(*given, site=None, limit=600):
-    """Runs scripts/gpu_check without an environment of its own; `site` is TRIMODAL_SITE."""
+    """Runs scripts/ci/gpu_check without an environment of its own; `site` is TRIMODAL_SITE."""
     environment = {**os.environ, "TRIMODAL_NO_VENV": "1", "PYTHON": sys.executable}
     environment |= {"TRIMODAL_SITE": str(site)} if site else {}
-    command = [ROOT / "scripts" / "gpu_check", *given]
+    command = [ROOT / "scripts" / "ci" / "gpu_check", *given]
     return subprocess.run(command, capture_output=True, text=True, timeout=limit, env=environment)
 
 
@@ -363,7 +363,7 @@ def test_the_script_refuses_an_interpreter_that_does_not_fit():
     environment = {**os.environ, "PYTHON": "/bin/false"}
     for name in ("TRIMODAL_NO_VENV", "TRIMODAL_SITE"):
         environment.pop(name, None)
-    command = [ROOT / "scripts" / "gpu_check"]
+    command = [ROOT / "scripts" / "ci" / "gpu_check"]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 1
     assert ended.stderr.startswith("gpu_check: Python 3.11 or 3.12 with venv is needed")
@@ -375,6 +375,6 @@ def test_folders_of_wheels_come_first_on_the_path(tmp_path):
     python.write_text('#!/bin/sh\necho "$PYTHONPATH" "$@"\n')
     python.chmod(0o755)
     environment = {"PATH": os.environ["PATH"], "PYTHON": str(python), "TRIMODAL_SITE": "/a:/b"}
-    command = [ROOT / "scripts" / "gpu_check", "--parts", "facts"]
+    command = [ROOT / "scripts" / "ci" / "gpu_check", "--parts", "facts"]
     told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60).stdout
     assert told == f"/a:/b:{ROOT} -m trimodal.bench.gpu_check.__main__ --parts facts\n"

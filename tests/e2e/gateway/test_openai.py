@@ -23,7 +23,7 @@ from PIL import Image
 
 from tests.e2e import fakes as all_fakes
 from tests.e2e.conftest import BOUND, wait_until
-from tests.e2e.llm.test_cancel import metric
+from tests.e2e.metrics import total
 from trimodal.gateway.server import GatewayServer
 from trimodal.gateway.settings import GatewaySettings
 from trimodal.server.process import TritonServer
@@ -67,7 +67,7 @@ def client(url: str) -> Iterator[openai.OpenAI]:
 
 
 def idle(server: TritonServer) -> None:
-    wait_until(lambda: metric(server, "active_requests") == 0, "no active request")
+    wait_until(lambda: total(server, "trimodal_llm_active_requests") == 0, "no active request")
 
 
 def test_text_whole_and_streamed(client: openai.OpenAI) -> None:

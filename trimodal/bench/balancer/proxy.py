@@ -19,13 +19,13 @@ from trimodal.errors import ServerError
 from trimodal.server import ports
 
 ROOT = Path(__file__).parents[3]
-HAPROXY = ROOT / "scripts" / "haproxy"
+HAPROXY = ROOT / "scripts" / "ci" / "haproxy"
 CONFIG = ROOT / "deploy" / "haproxy" / "fleet.cfg"
 DRAIN = ROOT / "deploy" / "haproxy" / "drain"
 KEY = "a-key-of-this-bench"
 SERVERS = ("serve-1", "serve-2", "serve-3")
 KINDS = ("GRPC", "HTTP", "HEALTH", "GATEWAY")
-_UNAVAILABLE = 69  # scripts/haproxy: there is none
+_UNAVAILABLE = 69  # scripts/ci/haproxy: there is none
 _NOBODY = "127.0.0.1:9"
 _BOUND_S = 30.0
 

@@ -95,7 +95,7 @@ def checkpoint(directory: Path, config: Mapping[str, Any] = CONFIG_8B) -> Path:
         save_tokenizer(tokenizer, work, bos_token="<|reserved_0|>", eos_token="<|reserved_1|>")
         made = Manifest(
             task="llm", runtime="checkpoint", runtime_version="", precision="bf16", source="random 8B",
-            source_sha256="none", command="scripts/gpu_check --parts llm",
+            source_sha256="none", command="scripts/ci/gpu_check --parts llm",
             shapes={"max_position_embeddings": config["max_position_embeddings"]},
         )  # fmt: skip
         write_manifest(work, made)
