@@ -60,7 +60,7 @@ def fleet(
             raise SettingsError("--trace FILE or --rate REQUESTS_A_SECOND: one of them is needed")
         for option, path in (("--html", html), ("--plot", plot)):
             if path:
-                from trimodal.cli.bench.common import check_writable
+                from trimodal.cli.common import check_writable
                 from trimodal.report.plots import check_plots
 
                 check_plots(option)
