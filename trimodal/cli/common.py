@@ -61,6 +61,12 @@ def read_key(file: Path | None, variable: str) -> str:
     return key
 
 
+def check_writable(option: str, path: Path) -> None:
+    """Raises: typer.BadParameter: an hour of figures must not end in a file that cannot be written."""
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise typer.BadParameter(f"{option} {path}: no file can be written there")
+
+
 @contextmanager
 def one_sentence(command: str = "trimodal", code: int = 1) -> Iterator[None]:
     """Ends the command with an exit code and one sentence when something of ours is refused or fails."""

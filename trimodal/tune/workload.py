@@ -88,7 +88,7 @@ def targets(config: Any, client: Client, transport: Transport, workload: Workloa
     """
     kind, model, timeout = kind_of(config), str(config.name), workload.timeout
     if kind == "vision":
-        from trimodal.bench.vision.sides import jpegs
+        from trimodal.bench.common.samples import jpegs
 
         files = jpegs(*workload.image_size)
         vision = Vision(client, files, batch=workload.batch, timeout=timeout, model=model)
@@ -99,7 +99,7 @@ def targets(config: Any, client: Client, transport: Transport, workload: Workloa
         one: Callable[..., Target] = GrpcLlm if kind == "llm" else Embedding
         return lambda number: one(client, questions.reseeded(number), timeout=timeout, model=model)
     if kind == "speech":
-        from trimodal.bench.speech.utterances import read_utterances
+        from trimodal.bench.common.samples import read_utterances
 
         recordings = [one.samples for one in read_utterances(workload.samples)]
         speech = Speech(client, recordings, pace=workload.pace, timeout=max(timeout, 60.0), model=model)

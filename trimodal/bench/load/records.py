@@ -27,7 +27,7 @@ UNSENT = "unsent"  # as many were under way as the generator may have
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What one request did. Times in seconds: of the event loop's clock, in a `Run` from its begin.
+    """What one request did. Times in seconds: of the event loop's clock, in a `LoadRun` from its begin.
 
     Attributes:
         number: of the request within its run, from 0.

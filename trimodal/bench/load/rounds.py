@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from trimodal.bench.load.generator import Run, Send, run
+from trimodal.bench.load.generator import LoadRun, Send, run
 from trimodal.bench.load.plan import Case, LoadPlan
 from trimodal.bench.load.statistics import Summary, summarise
 
+# Reads what the server counted before a round; what it returns reads again after it: what was counted in it.
+Counted = Callable[[], Awaitable[Callable[[], Awaitable[Mapping[str, float]]]]]
 # Runs one round of a case.
-Side = Callable[[Case, int], Awaitable[Run]]
+Side = Callable[[Case, int], Awaitable[LoadRun]]
 
 
 @dataclass
@@ -20,7 +22,7 @@ class Result:
 
     case: Case
     side: str
-    runs: list[Run] = field(default_factory=list)
+    runs: list[LoadRun] = field(default_factory=list)
     more: Mapping[str, float] = field(default_factory=dict)
     summary: Summary | None = None
 
@@ -32,7 +34,7 @@ def sending(plan: LoadPlan, send: Callable[[Case, int], Send], stop: asyncio.Eve
         send: of the case and the round: what sends a request.
     """
 
-    async def side(case: Case, number: int) -> Run:
+    async def side(case: Case, number: int) -> LoadRun:
         length = plan.length
         return await run(
             send(case, number),
@@ -52,14 +54,13 @@ async def run_cases(
     plan: LoadPlan,
     sides: Mapping[str, Side],
     *,
-    counted: Callable[[], Awaitable[Callable[[], Awaitable[Mapping[str, float]]]]] | None = None,
+    counted: Counted | None = None,
     tell: Callable[[str], object] = lambda text: None,
 ) -> list[Result]:
     """All cases; of each all rounds, of each all sides. A run that was stopped is the last one.
 
     Args:
-        counted: called before a round of the first side; what it returns is called after, and gives what
-            the server counted.
+        counted: called before each round of the first side.
         tell: takes a line of progress.
     """
     results: list[Result] = []

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.bench.load.records import Record
+from trimodal.bench.targets.llm import follow
 from trimodal.bench.targets.questions import Source
 from trimodal.bench.targets.taking import Taking, taken
-from trimodal.client import Client, Delta
+from trimodal.client import Client
 
 
 class Assistant:
@@ -49,16 +50,6 @@ class Assistant:
                 model=self._model,
                 max_tokens=question.max_tokens,
             )
-            async for item in stream:
-                if isinstance(item, Delta) and item.text:
-                    taking.piece()
-                usage = stream.usage
-                taking.input_tokens, taking.cached_tokens = usage.prompt, usage.cached
-                taking.output_tokens = usage.completion
-                if question.cancel_after and len(taking.pieces) >= question.cancel_after:
-                    if not stream.finish_reason:
-                        taking.cancelled = True
-                        stream.cancel()
-                    return
+            await follow(stream, taking, question.cancel_after)
 
         return await taken(ask)

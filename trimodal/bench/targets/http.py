@@ -20,6 +20,7 @@ from trimodal.errors import (
     InternalError,
     InvalidArgument,
     RequestError,
+    ServerError,
     SettingsError,
     TrimodalError,
     Unavailable,
@@ -38,7 +39,8 @@ class HttpLlm:
     Args:
         url: http or https; without a path that of generate_stream for the model.
         key: of OpenAI's API.
-        ignore_eos: asks vLLM's and SGLang's servers for answers of exactly max_tokens.
+        ignore_eos: asks servers that know it (vLLM, SGLang, llama.cpp) for answers of exactly max_tokens.
+        option: that gave the address, for the sentence of an error.
 
     Raises:
         SettingsError: it is no such address.
@@ -53,13 +55,14 @@ class HttpLlm:
         key: str = "",
         timeout: float = 60.0,
         ignore_eos: bool = False,
+        option: str = "--url",
     ) -> None:
-        self.url, self.openai = read_url(url, model)
+        self.url, self.openai = read_url(url, model, option)
+        self.ignore_eos = ignore_eos
         self._questions = questions
         self._model = model
         self._key = key
         self._timeout = timeout
-        self._more = {"ignore_eos": True} if ignore_eos else {}
         self._opened: aiohttp.ClientSession | None = None
 
     async def send(self, number: int) -> Record:
@@ -82,6 +85,23 @@ class HttpLlm:
         taking = Taking()
         await self._ask(taking, text, 1, 0)
         return taking.input_tokens
+
+    async def choose_model(self) -> None:
+        """Takes OpenAI's API's first model where it has none of this name. Raises: ServerError."""
+        import aiohttp
+
+        if not self.openai:
+            return
+        url = self.url.removesuffix("/chat/completions") + "/models"
+        try:
+            async with self._session().get(url) as response:
+                listed = [str(one["id"]) for one in json.loads(await response.text())["data"]]
+        except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
+            raise ServerError(f"no server at {url}: {error}") from None
+        except (ValueError, KeyError, TypeError):
+            return  # it lists none: it takes any name, or says why not
+        if listed and self._model not in listed:
+            self._model = listed[0]
 
     async def aclose(self) -> None:
         if self._opened:
@@ -112,15 +132,16 @@ class HttpLlm:
             taking.output_tokens = len(taking.pieces)  # a server that tells no usage: a token in each piece
 
     def _body(self, text: str, max_tokens: int) -> dict[str, Any]:
+        more = {"ignore_eos": True} if self.ignore_eos else {}
         if not self.openai:
-            return {"text_input": text, "max_tokens": max_tokens, **self._more}
+            return {"text_input": text, "max_tokens": max_tokens, **more}
         return {
             "model": self._model,
             "messages": [{"role": "user", "content": text}],
             "max_tokens": max_tokens,
             "stream": True,
             "stream_options": {"include_usage": True},
-            **self._more,
+            **more,
         }
 
     def _session(self) -> aiohttp.ClientSession:
@@ -136,17 +157,17 @@ class HttpLlm:
         return self._opened
 
 
-def read_url(url: str, model: str) -> tuple[str, bool]:
+def read_url(url: str, model: str, option: str = "--url") -> tuple[str, bool]:
     """The address that requests go to, and whether it is OpenAI's API. Raises: SettingsError."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SettingsError(f"--url {url}: http://host:port or host:port is needed")
+        raise SettingsError(f"{option} {url}: http://host:port or host:port is needed")
     path = parts.path.rstrip("/")
     if path.endswith("/v1"):
         path += "/chat/completions"
     if path.endswith("/completions"):
         if not path.endswith("/chat/completions"):
-            raise SettingsError(f"--url {url}: of OpenAI's API only /v1/chat/completions is known")
+            raise SettingsError(f"{option} {url}: of OpenAI's API only /v1/chat/completions is known")
         return parts._replace(path=path).geturl(), True
     return parts._replace(path=path or f"/v2/models/{model}/generate_stream").geturl(), False
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from trimodal.audio.values import SAMPLE_RATE, Samples
+from trimodal.audio.values import SAMPLE_RATE, Samples, Word
 from trimodal.bench.load.records import Record
 from trimodal.bench.targets.taking import Taking, taken
 from trimodal.client import Client, LiveUpdate
@@ -26,6 +26,9 @@ class Speech:
         recordings: float32[n] at 16 kHz, in turn.
         pace: 1 plays as fast as it was spoken, 4 four times as fast; 0 as fast as the server takes it, where
             words have no lag.
+
+    Attributes:
+        texts: number of a request that was answered → its committed words.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class Speech:
         self._pace = pace
         self._timeout = timeout
         self._model = model
+        self.texts: dict[int, str] = {}
 
     async def send(self, number: int) -> Record:
         samples = self._recordings[number % len(self._recordings)]
@@ -53,6 +57,7 @@ class Speech:
 
         async def play(taking: Taking) -> None:
             taking.audio_s = len(samples) / SAMPLE_RATE
+            words: list[Word] = []
             options = {"timeout": self._timeout, "model": self._model, "policy": self._policy}
             async with self._client.listen(**options) as stream:  # type: ignore[arg-type]
                 for at in range(0, len(samples), self._chunk):
@@ -60,14 +65,17 @@ class Speech:
                     if self._pace:
                         spoken = (at + len(chunk)) / SAMPLE_RATE / self._pace
                         await asyncio.sleep(max(0.0, taking.sent + spoken - clock()))
-                    self._note(taking, await stream.send(chunk), clock() - taking.sent)
-                self._note(taking, await stream.end(), clock() - taking.sent)
+                    words += self._note(taking, await stream.send(chunk), clock() - taking.sent)
+                words += self._note(taking, await stream.end(), clock() - taking.sent)
+            self.texts[number] = "".join(word.text for word in words)
 
         return await taken(play)
 
-    def _note(self, taking: Taking, update: LiveUpdate, now: float) -> None:
+    def _note(self, taking: Taking, update: LiveUpdate, now: float) -> Sequence[Word]:
+        """Takes an answer that came at `now` in; its committed words."""
         if update.committed or (update.tentative.strip() and not taking.pieces):
             taking.piece()
         taking.output_tokens += len(update.committed)
         if self._pace:
             taking.lags += [now - word.end / self._pace for word in update.committed]
+        return update.committed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trimodal.bench.common.closed_loop import some
+from trimodal.bench.common.samples import batch_of
 from trimodal.bench.load.records import Record
 from trimodal.bench.targets.taking import Taking, taken
 from trimodal.client import Client
@@ -29,7 +29,7 @@ class Vision:
         self._model = model
 
     async def send(self, number: int) -> Record:
-        images = some(self._files, number, self._batch)
+        images = batch_of(self._files, number, self._batch)
 
         async def ask(taking: Taking) -> None:
             taking.items = self._batch

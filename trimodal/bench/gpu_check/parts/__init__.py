@@ -1,1 +1,0 @@
-"""Measures one thing each: facts, vision, embedding, speech, llm, interference."""
