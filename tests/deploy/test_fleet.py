@@ -15,7 +15,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-
 from trimodal.bench.balancer.proxy import KEY, NoHaproxy, Proxy, running
 
 BOUND = 30.0

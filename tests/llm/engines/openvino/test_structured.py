@@ -13,9 +13,9 @@ from typing import Any
 import jsonschema
 import pytest
 from pydantic import TypeAdapter
+from trimodal.bench.llm.structured import MOST_BYTES, answer, draw_schema, run
 
 from tests.llm.engines.openvino.test_engine import VERSION
-from trimodal.bench.llm.structured import MOST_BYTES, answer, draw_schema, run
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Sampling, open_engine
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.structured.constraint import constraint
