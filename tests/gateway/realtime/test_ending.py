@@ -20,7 +20,7 @@ from tests.gateway.realtime.conftest import Dial, Peer, pcm, transcription, wait
 from trimodal.client.errors import ConnectError
 from trimodal.client.transports.fake import llm_outputs, scripted
 from trimodal.client.transports.fake_speech import FakeSpeech
-from trimodal.gateway.realtime import outbox, pace
+from trimodal.gateway.realtime import outbox
 from trimodal.gateway.realtime import session as sessions
 from trimodal.gateway.server import GatewayServer
 from trimodal.gateway.settings import GatewaySettings
@@ -189,8 +189,8 @@ def test_a_client_that_sends_too_fast_waits(
     serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its socket is not read; nothing of it is dropped."""
-    monkeypatch.setattr(pace, "BURST_BYTES", 1)
-    monkeypatch.setattr(pace, "BYTES_PER_S", 100 * pace.EVENT_BYTES)
+    monkeypatch.setattr(sessions, "BURST_BYTES", 1)
+    monkeypatch.setattr(sessions, "BYTES_PER_S", 100 * sessions.EVENT_BYTES)
     peer = opened(dial(serve(), "intent=transcription"))
     began = time.monotonic()
     for _ in range(100):

@@ -17,9 +17,10 @@ from trimodal.client.errors import ConnectError, ConnectionLost
 from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport
 from trimodal.client.values import Model
 from trimodal.errors import InvalidArgument, RequestError, TrimodalError
+from trimodal.gateway.tables import WatchedFile
 from trimodal.gateway.upstreams.affinity import beginning, most_running, ranked
 from trimodal.gateway.upstreams.asking import Answer, Asking, nobody
-from trimodal.gateway.upstreams.file import UpstreamsFile
+from trimodal.gateway.upstreams.file import read_upstreams
 from trimodal.gateway.upstreams.server import Upstream
 
 logger = logging.getLogger(__name__)
@@ -44,12 +45,12 @@ class Upstreams:
 
     def __init__(self, servers: Sequence[str] | Path, connect: Callable[[str], Transport]) -> None:
         self._connect = connect
-        self._file: UpstreamsFile | None = None
+        self._file: WatchedFile[dict[str, bool]] | None = None
         self._servers: dict[str, Upstream] = {}
         self._leaving: list[Upstream] = []
         if isinstance(servers, Path):
-            self._file = UpstreamsFile(servers)
-            self._set(self._file.draining)
+            self._file = WatchedFile(servers, read_upstreams)
+            self._set(self._file.contents)
         else:
             self._set(dict.fromkeys(servers, False))
         self._speech: dict[Any, Upstream] = {}
@@ -97,8 +98,8 @@ class Upstreams:
         return state.get(model, False) if model else bool(state) and all(state.values())
 
     async def models(self, timeouts: Timeouts) -> list[Model]:
-        asked = [server.transport.models(timeouts) for server in self._able()]
-        answers = await asyncio.gather(*asked, return_exceptions=True)
+        questions = [server.transport.models(timeouts) for server in self._able()]
+        answers = await asyncio.gather(*questions, return_exceptions=True)
         lists = [one for one in answers if not isinstance(one, BaseException)]
         if not lists:
             raise nobody()
@@ -128,7 +129,7 @@ class Upstreams:
         try:
             while True:
                 if self._file and self._file.changed():
-                    self._set(self._file.draining)
+                    self._set(self._file.contents)
                 for server in self._servers.values():
                     if server not in looks or looks[server].done():  # never two at a time
                         looks[server] = asyncio.ensure_future(server.look(timeouts))

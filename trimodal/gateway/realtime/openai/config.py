@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trimodal.gateway.errors import ApiError, invalid_body, unsupported
+from trimodal.gateway.errors import ApiError, invalid, invalid_body, unsupported
 from trimodal.gateway.realtime.hearing.decoder import G711_RATE, PCM
 from trimodal.gateway.realtime.hearing.words import SPEECH
 
@@ -74,7 +74,7 @@ class _Session(_Fields):
 
     @property
     def tentative(self) -> bool:
-        """Whether words are told that may still change."""
+        """Whether words are sent that may still change."""
         return bool(self.include)
 
 
@@ -119,7 +119,7 @@ def first_config(intent: str | None, model: str | None) -> Config:
 def updated(config: Config, update: object) -> Config:
     """The configuration with what a session.update changes. Raises: ApiError."""
     if not isinstance(update, dict):
-        raise ApiError(400, "session: an object is needed", param="session")
+        raise invalid("session: an object is needed")
     kind = update.get("type")
     if kind == "transcription":
         before: Config = config if isinstance(config, TranscriptionSession) else TranscriptionSession()
@@ -128,19 +128,17 @@ def updated(config: Config, update: object) -> Config:
         before = config if isinstance(config, ConversationSession) else ConversationSession()
         return read(ConversationSession, _merged(before.model_dump(), update), "session")
     code = "invalid_value" if kind else "missing_required_parameter"
-    raise ApiError(
-        400, "session.type: 'transcription' or 'realtime' is needed", param="session.type", code=code
-    )
+    raise invalid("session.type: 'transcription' or 'realtime' is needed", code=code)
 
 
 def body(config: Config) -> dict[str, Any]:
-    """The configuration as session.created and session.updated tell it."""
-    told = config.model_dump(mode="json")
+    """The configuration as session.created and session.updated have it."""
+    shown = config.model_dump(mode="json")
     if config.audio.input.format.type != PCM:
-        del told["audio"]["input"]["format"]["rate"]
+        del shown["audio"]["input"]["format"]["rate"]
     if not config.include:
-        del told["include"]
-    return told
+        del shown["include"]
+    return shown
 
 
 Fields = TypeVar("Fields", bound=BaseModel)
