@@ -16,20 +16,6 @@ from trimodal.errors import InternalError, InvalidArgument, Unavailable
 
 CHAT = [{"role": "user", "content": "what is a lambda?"}]
 WORDS = len(ANSWER.split())
-LOOSE = {
-    "type": "json_schema",
-    "json_schema": {"name": "a", "strict": True, "schema": {"type": "object", "properties": {"b": {}}}},
-}
-
-
-def _nested(levels: int) -> dict[str, object]:
-    schema: dict[str, object] = {}
-    for _ in range(levels):
-        schema = {"items": schema}
-    return schema
-
-
-DEEP = {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": _nested(200)}}
 
 
 def test_a_whole_answer(serve: Serve) -> None:
@@ -135,99 +121,6 @@ def test_what_is_sent_to_triton(serve: Serve) -> None:
     assert request.id == "mine-1"
 
 
-def test_nobody_names_a_tenant_or_a_tier(serve: Serve) -> None:
-    served = serve()
-    for field in ("tenant", "tier", "priority"):
-        with pytest.raises(openai.BadRequestError, match=field):
-            served.openai().chat.completions.create(model="llm", messages=CHAT, extra_body={field: "1"})
-    assert served.triton.requests == []
-
-
-@pytest.mark.parametrize(
-    ("change", "param"),
-    [
-        ({"messages": []}, "messages"),
-        ({"messages": [{"role": "robot", "content": "a"}]}, "messages[0].role"),
-        ({"messages": [{"role": "user", "content": 3}]}, "messages[0].content"),
-        ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "messages[0].content[0]"),
-        ({"max_tokens": 0}, "max_tokens"),
-        ({"max_tokens": "9"}, "max_tokens"),
-        ({"temperature": 2.5}, "temperature"),
-        ({"top_p": 0}, "top_p"),
-        ({"n": 0}, "n"),
-        ({"n": 17}, "n"),
-        ({"stream_options": {"include_usage": True}}, "stream_options"),
-        ({"model": ""}, "model"),
-        ({"no_such_field": 1}, "no_such_field"),
-        ({"top_logprobs": 2}, "top_logprobs"),
-        ({"tools": []}, "tools"),
-        ({"tools": [{"type": "web"}]}, "tools[0].type"),
-        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name"),
-        ({"tool_choice": "required"}, "tool_choice"),
-        ({"parallel_tool_calls": True}, "parallel_tool_calls"),
-        ({"response_format": {"type": "xml"}}, "response_format.type"),
-        ({"response_format": {"type": "json_schema"}}, "response_format"),
-        (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}},
-            "response_format.json_schema.schema",
-        ),
-        (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "a b", "schema": {}}}},
-            "response_format.json_schema.name",
-        ),
-        ({"response_format": LOOSE}, "response_format.json_schema"),
-        ({"response_format": DEEP}, "response_format.json_schema.schema"),
-        ({"messages": [{"role": "tool", "content": "a"}]}, "messages[0]"),
-        ({"messages": [{"role": "user", "content": "a", "tool_call_id": "b"}]}, "messages[0]"),
-        ({"presence_penalty": 2.5}, "presence_penalty"),
-        ({"min_p": 1.1}, "min_p"),
-        ({"repetition_penalty": 0}, "repetition_penalty"),
-        ({"logit_bias": {"1": 5}}, "logit_bias"),
-        ({"modalities": ["audio"]}, "modalities"),
-        ({"store": True}, "store"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
-)
-def test_a_wrong_field_is_named(serve: Serve, change: dict[str, object], param: str | None) -> None:
-    served = serve()
-    body = {"model": "llm", "messages": CHAT, **change}
-    answer = httpx.post(f"{served.url}/v1/chat/completions", json=body)
-    error = answer.json()["error"]
-    assert (answer.status_code, error["type"], error["param"]) == (400, "invalid_request_error", param)
-    assert error["message"]
-    assert served.triton.requests == []
-
-
-ONE = b'{"model": "llm", "messages": [{"role": "user", "content": "a"}], '
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (b"", "is empty"),
-        (b"{", "not valid JSON"),
-        (b"[1]", ""),
-        (b"null", ""),
-        (b"[" * 100_000, ""),
-        (
-            b'{"model": "llm", "messages": [{"role": "user", "content": "a"}], "seed": ' + b"9" * 9999 + b"}",
-            "",
-        ),
-        (
-            b'{"model": "llm", "messages": [{"role": "user", "content": "a"}], "temperature": NaN}',
-            "temperature",
-        ),
-        (b"\xff\xfe", ""),
-    ],
-    ids=["empty", "cut", "list", "null", "deep", "digits", "nan", "not UTF-8"],
-)
-def test_a_body_that_is_no_request(serve: Serve, body: bytes, message: str) -> None:
-    headers = {"content-type": "application/json"}
-    answer = httpx.post(f"{serve().url}/v1/chat/completions", content=body, headers=headers)
-    assert answer.status_code == 400
-    assert message in str(answer.json()["error"])
-
-
 def refusing(error: Exception) -> FakeTransport:
     async def model(request):  # type: ignore[no-untyped-def]
         raise error
@@ -324,18 +217,6 @@ def test_text_completions(serve: Serve) -> None:
     chunks = list(client.completions.create(model="llm", prompt="a", stream=True))
     assert "".join(chunk.choices[0].text for chunk in chunks) == ANSWER
     assert chunks[-1].choices[0].finish_reason == "stop"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"prompt": []}, {"prompt": [1, 2]}, {"suffix": "x"}, {"logprobs": 21}, {"best_of": 3}, {"prompt": None}],
-    ids=str,
-)
-def test_a_completion_that_cannot_be(serve: Serve, change: dict[str, object]) -> None:
-    body = {"model": "llm", "prompt": "a", **change}
-    answer = httpx.post(f"{serve().url}/v1/completions", json=body)
-    assert answer.status_code == 400
-    assert answer.json()["error"]["param"].startswith(next(iter(change)))
 
 
 def test_a_deadline_that_passed_is_told_beside_openais_reason(serve: Serve) -> None:

@@ -27,14 +27,6 @@ def user(*parts: object) -> dict[str, object]:
     return {"role": "user", "content": content}
 
 
-def picture(**fields: object) -> dict[str, object]:
-    return user({"type": "image_url", "image_url": fields})
-
-
-def spoken(data: str) -> dict[str, object]:
-    return user({"type": "input_audio", "input_audio": {"data": data, "format": "wav"}})
-
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_question_about_a_picture_and_a_recording(serve: Serve, stream: bool) -> None:
     served = serve()
@@ -99,26 +91,6 @@ def test_words_alone_go_to_the_model_that_is_named(serve: Serve) -> None:
     for model in ("llm", "assistant"):
         served.openai().chat.completions.create(model=model, messages=[user("one", "two")])
     assert [request.model for request in served.triton.requests] == ["llm", "assistant"]
-
-
-@pytest.mark.parametrize(
-    ("message", "param"),
-    [
-        (user(IMAGE, IMAGE), "messages[0].content[1]"),
-        (user(AUDIO, AUDIO), "messages[0].content[1]"),
-        ({"role": "system", "content": [IMAGE]}, "messages[0].content[0]"),
-        (picture(url="http://a/b.png"), "messages[0].content[0].image_url.url"),
-        (spoken("*"), "messages[0].content[0].input_audio.data"),
-        (spoken("AAAA"), "messages[0]"),
-        (picture(), "messages[0].content[0].image_url.url"),
-    ],
-    ids=["two pictures", "two recordings", "of the system", "an address", "base64", "no audio", "no url"],
-)
-def test_a_wrong_part_is_named(serve: Serve, message: object, param: str) -> None:
-    served = serve()
-    answer = httpx.post(f"{served.url}/v1/chat/completions", json={"model": "llm", "messages": [message]})
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
-    assert served.triton.requests == []
 
 
 def test_the_last_word_must_be_the_users(serve: Serve) -> None:

@@ -122,39 +122,6 @@ def test_offsets_count_characters_also_where_tokens_are_parts_of_them(serve: Ser
     assert choice.logprobs.text_offset == [0, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("change", "param"),
-    [
-        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
-        ({"logprobs": True, "top_logprobs": -1}, "top_logprobs"),
-        ({"logprobs": 2}, "logprobs"),
-        ({"top_logprobs": 2}, "top_logprobs"),
-        ({"top_logprobs": 2, "logprobs": False}, "top_logprobs"),
-    ],
-)
-def test_what_a_chat_may_not_ask_for(serve: Serve, change: dict[str, object], param: str) -> None:
-    served = serve()
-    body = {"model": "llm", "messages": CHAT, **change}
-    answer = httpx.post(f"{served.url}/v1/chat/completions", json=body)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
-    assert served.triton.requests == []
-
-
-@pytest.mark.parametrize(
-    ("change", "param"),
-    [
-        ({"logprobs": 21}, "logprobs"),
-        ({"logprobs": True}, "logprobs"),
-        ({"logprobs": 0, "echo": True}, "echo"),
-    ],
-)
-def test_what_a_text_may_not_ask_for(serve: Serve, change: dict[str, object], param: str) -> None:
-    served = serve()
-    answer = httpx.post(f"{served.url}/v1/completions", json={"model": "llm", "prompt": "a", **change})
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
-    assert served.triton.requests == []
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("endpoint", "asked", "param"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 
-import httpx
 import openai
 import pytest
 
@@ -92,33 +91,6 @@ def test_an_answer_that_is_cut_is_incomplete(serve: Serve) -> None:
     assert (answer.status, answer.incomplete_details.reason) == ("incomplete", "max_output_tokens")
     *_, last = client.responses.create(model="llm", input="hi", stream=True)
     assert (last.type, last.response.output_text) == ("response.incomplete", "half")
-
-
-@pytest.mark.parametrize(
-    ("fields", "field"),
-    [
-        ({"previous_response_id": "resp_1"}, "previous_response_id"),
-        ({"store": True}, "store"),
-        ({"background": True}, "background"),
-        ({"conversation": "conv_1"}, "conversation"),
-        ({"tools": [{"type": "web_search"}]}, "tools"),
-        ({"text": {"format": {"type": "json_object"}}}, "text.format.type"),
-        ({"input": []}, "input"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "a"}]}]}, "input"),
-        ({"input": [{"role": "robot", "content": "hi"}]}, "input"),
-        ({"max_output_tokens": 0}, "max_output_tokens"),
-        ({"temperature": "hot"}, "temperature"),
-        ({"nonsense": 1}, "nonsense"),
-    ],
-)
-def test_what_cannot_be_is_named(serve: Serve, fields: dict[str, object], field: str) -> None:
-    served = serve()
-    body = {"model": "llm", "input": "hi", **fields}
-    for stream in (False, True):
-        answer = httpx.post(f"{served.url}/v1/responses", json={**body, "stream": stream})
-        assert answer.status_code == 400
-        assert answer.json()["error"]["param"].startswith(field)
-    assert served.triton.requests == []
 
 
 def test_refusals_and_failures_of_the_server(serve: Serve) -> None:
