@@ -1,7 +1,4 @@
-"""What no request may look like: each is refused within a second, with its status, in OpenAI's shape.
-
-None harms another.
-"""
+"""What no request may look like: each is refused with its status, in OpenAI's shape, and harms no other."""
 
 from __future__ import annotations
 
@@ -30,7 +27,6 @@ EMBEDDING = {"model": "embedding", "input": "hi"}
 RESPONSE = {"model": "llm", "input": "hi"}
 PICTURE = "data:image/png;base64,AAAA"
 LABELS = {"model": "vision", "input": PICTURE}
-WITHIN_S = 1.0
 JSON = {"content-type": "application/json"}
 PATHS = {"chat": "/v1/chat/completions", "text": "/v1/completions", "embed": "/v1/embeddings",
          "respond": "/v1/responses", "label": "/v1/images/classifications",
@@ -59,7 +55,7 @@ def sound(data: str, format: str = "wav") -> dict[str, object]:
 
 
 def image(*url: object) -> dict[str, object]:
-    return {"type": "image_url", "image_url": {"url": one for one in url}}
+    return {"type": "image_url", "image_url": {"url": url[0]} if url else {}}
 
 
 def nested(levels: int) -> dict[str, object]:
@@ -146,7 +142,7 @@ def chats() -> Iterator[Bad]:
         ("a form of two words", form(name="a b", schema={}), "response_format.json_schema.name"),
         ("a strict form that is not", form(name="a", strict=True, schema={"type": "object"}),
          "response_format.json_schema"),
-        ("a deep form", form(name="a", strict=True, schema=nested(200)), "response_format.json_schema.schema"),
+        ("a deep form", form(name="a", schema=nested(200)), "response_format.json_schema.schema"),
         ("a tool without its call", {"messages": [{"role": "tool", "content": "a"}]}, "messages[0]"),
         ("a user's call", {"messages": [{"role": "user", "content": "a", "tool_call_id": "b"}]},
          "messages[0]"),
@@ -243,9 +239,7 @@ def forms() -> Iterator[Bad]:
     ]
     for name, contents, says in recordings:
         upload = {"data": speech, "files": {"file": ("a.wav", contents)}}
-        yield Bad(
-            f"recording: {name}", "hear", 400, "file", form=upload, asked=name == "no numbers", says=says
-        )
+        yield Bad(f"recording: {name}", "hear", 400, "file", form=upload, says=says)
     fields: list[tuple[str, dict[str, str], str]] = [
         ("unknown format of text", {"response_format": "doc"}, "response_format"),
         ("an empty model of speech", {"model": ""}, "model"),
@@ -339,11 +333,7 @@ def test_it_is_refused(served: tuple[str, dict[str, str], FakeTransport], bad: B
     headers |= bad.headers if isinstance(bad.headers, dict) else {}
     with httpx.Client(base_url=url, timeout=LIMIT_S) as client:
         content = bad.form or ({"json": bad.body} if bad.raw is None else {"content": bad.raw})
-        asked: dict[str, Any] = {"url": PATHS[bad.where], "headers": headers, "timeout": WITHIN_S, **content}
-        try:
-            answer = client.post(**asked)
-        except httpx.TimeoutException:  # a busy machine may be late once, a slow refusal always is
-            answer = client.post(**asked)
+        answer = client.post(PATHS[bad.where], headers=headers, **content)
         assert answer.status_code == bad.status, answer.text
         error = answer.json()["error"]
         assert set(error) == {"message", "type", "param", "code"}
