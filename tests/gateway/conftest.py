@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import certifi
 import numpy as np
@@ -20,6 +22,14 @@ from trimodal.gateway.settings import GatewaySettings
 
 ANSWER = "An answer with naïve café, 日本語 and 😀 in it."
 LIMIT_S = 20.0
+CHAT = [{"role": "user", "content": "hi"}]
+
+
+def wait_until(holds: Callable[[], object], what: str) -> None:
+    until = time.monotonic() + LIMIT_S
+    while not holds():
+        assert time.monotonic() < until, what
+        time.sleep(0.01)
 
 
 @dataclass(frozen=True)
@@ -34,6 +44,10 @@ class Running:
         values = {"max_retries": 0, "timeout": LIMIT_S, **options}
         client = openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, **values)  # type: ignore[arg-type]
         return self.clients.enter_context(client)
+
+    def chat(self, key: str = "none", **fields: object) -> Any:
+        """What the model llm answers to "hi"."""
+        return self.openai(key).chat.completions.create(model="llm", messages=CHAT, **fields)  # type: ignore[call-overload]
 
     def openai_async(self, key: str = "none") -> openai.AsyncOpenAI:
         return openai.AsyncOpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=LIMIT_S)

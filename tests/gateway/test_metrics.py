@@ -12,12 +12,11 @@ import openai
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.gateway.conftest import LIMIT_S, Running, Serve, fake_triton
+from tests.gateway.conftest import CHAT, LIMIT_S, Running, Serve, fake_triton
 from trimodal.client.transports.fake import scripted
 from trimodal.errors import Unavailable
 from trimodal.gateway.keys import Key, add_key
 
-CHAT = [{"role": "user", "content": "hi"}]
 ENDPOINT = "/v1/chat/completions"
 
 
@@ -85,7 +84,7 @@ def test_an_error_in_the_middle_of_a_stream(serve: Serve) -> None:
 
     served = serve(fake_triton(llm=breaks))
     with pytest.raises(openai.APIError, match="shutting down"):
-        list(served.openai().chat.completions.create(model="llm", messages=CHAT, stream=True))
+        list(served.chat(stream=True))
     found = until(served, ("refusals_total", "overloaded", ENDPOINT), 1)
     assert found["requests_total", ENDPOINT, "llm", "200", ""] == 1, "its head was sent"
 

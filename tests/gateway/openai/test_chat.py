@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 
 import httpx
 import openai
 import pytest
 
-from tests.gateway.conftest import ANSWER, Serve, fake_triton
+from tests.gateway.conftest import ANSWER, CHAT, Serve, fake_triton, wait_until
 from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
 from trimodal.errors import InternalError, InvalidArgument, Unavailable
 
-CHAT = [{"role": "user", "content": "what is a lambda?"}]
 WORDS = len(ANSWER.split())
 
 
@@ -41,7 +39,7 @@ def test_a_whole_answer(serve: Serve) -> None:
 
 
 def test_a_stream(serve: Serve) -> None:
-    chunks = list(serve().openai().chat.completions.create(model="llm", messages=CHAT, stream=True))
+    chunks = list(serve().chat(stream=True))
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == ANSWER
     assert chunks[0].choices[0].delta.role == "assistant"
     assert [chunk.choices[0].finish_reason for chunk in chunks] == [None] * (len(chunks) - 1) + ["stop"]
@@ -51,11 +49,7 @@ def test_a_stream(serve: Serve) -> None:
 
 def test_usage_at_the_end_of_a_stream(serve: Serve) -> None:
     options = {"include_usage": True}
-    *_, last = (
-        serve()
-        .openai()
-        .chat.completions.create(model="llm", messages=CHAT, stream=True, stream_options=options)
-    )
+    *_, last = serve().chat(stream=True, stream_options=options)
     assert (last.choices, last.usage.prompt_tokens, last.usage.completion_tokens) == ([], 8, WORDS)
 
 
@@ -69,7 +63,7 @@ def test_the_stream_ends_with_done_and_is_not_kept_back_by_proxies(serve: Serve)
 
 def test_a_stream_tells_where_its_time_went(serve: Serve) -> None:
     served = serve(fake_triton(llm=scripted(ANSWER, step=0.01)))
-    *_, last = served.openai().chat.completions.create(model="llm", messages=CHAT, stream=True)
+    *_, last = served.chat(stream=True)
     told = last.trimodal
     assert 10 <= told["ttft_ms"] < told["total_ms"]
     assert told["total_ms"] >= 10 * WORDS
@@ -84,11 +78,11 @@ async def test_many_at_once(serve: Serve) -> None:
 
 def test_several_choices_have_seeds_of_their_own(serve: Serve) -> None:
     served = serve()
-    answer = served.openai().chat.completions.create(model="llm", messages=CHAT, n=3, seed=7, temperature=0.5)
+    answer = served.chat(n=3, seed=7, temperature=0.5)
     assert [choice.index for choice in answer.choices] == [0, 1, 2]
     assert [int(request.inputs["seed"][0]) for request in served.triton.requests] == [7, 8, 9]
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (8, 3 * WORDS)
-    chunks = list(served.openai().chat.completions.create(model="llm", messages=CHAT, n=2, stream=True))
+    chunks = list(served.chat(n=2, stream=True))
     for index in (0, 1):
         mine = [one.choices[0] for one in chunks if one.choices[0].index == index]
         assert "".join(choice.delta.content or "" for choice in mine) == ANSWER
@@ -142,7 +136,7 @@ def test_a_refusal_has_its_status_also_of_a_stream(
     serve: Serve, error: Exception, status: int, kind: str, stream: bool
 ) -> None:
     with pytest.raises(openai.APIStatusError) as caught:
-        serve(refusing(error)).openai().chat.completions.create(model="llm", messages=CHAT, stream=stream)
+        serve(refusing(error)).chat(stream=stream)
     assert caught.value.status_code == status
     assert caught.value.type == kind
     if status == 503:
@@ -158,7 +152,7 @@ def test_an_unknown_model_and_a_server_that_is_gone(serve: Serve) -> None:
         served.openai().chat.completions.create(model="other", messages=CHAT)
     served.triton.reachable = False
     with pytest.raises(openai.InternalServerError, match="no model server takes requests") as caught:
-        served.openai().chat.completions.create(model="llm", messages=CHAT)
+        served.chat()
     assert (caught.value.status_code, caught.value.response.headers["retry-after"]) == (503, "1")
     assert "nowhere" not in str(caught.value), "the address behind is no client's business"
 
@@ -203,10 +197,7 @@ def test_a_client_that_leaves_ends_the_generation(serve: Serve, stream: bool, fi
     asked = httpx.stream("POST", f"{served.url}/v1/chat/completions", json=body, timeout=0.4)
     with contextlib.suppress(httpx.TimeoutException), asked as answer:
         next(answer.iter_raw())
-    until = time.monotonic() + 5
-    while not served.triton.cancelled and time.monotonic() < until:
-        time.sleep(0.01)
-    assert len(served.triton.cancelled) == 1
+    wait_until(lambda: len(served.triton.cancelled) == 1, "the generation ends")
 
 
 def test_text_completions(serve: Serve) -> None:
@@ -221,6 +212,6 @@ def test_text_completions(serve: Serve) -> None:
 
 def test_a_deadline_that_passed_is_told_beside_openais_reason(serve: Serve) -> None:
     served = serve(fake_triton(llm=scripted("some words", finish_reason="deadline")))
-    answer = served.openai().chat.completions.create(model="llm", messages=CHAT)
+    answer = served.chat()
     assert answer.choices[0].finish_reason == "length"
     assert answer.trimodal["finish_reason"] == "deadline"

@@ -7,14 +7,13 @@ import json
 import httpx
 import pytest
 
-from tests.gateway.conftest import ANSWER, Serve, fake_triton
+from tests.gateway.conftest import ANSWER, CHAT, Serve, fake_triton
 from tests.gateway.openai.test_conversation import IMAGE, user
 from tests.gateway.openai.test_tools import CALL, TOOL
 from trimodal.client.transports.fake import llm_outputs, scripted
 from trimodal.client.transports.tensors import strings
 from trimodal.errors import InvalidArgument
 
-CHAT = [{"role": "user", "content": "hi"}]
 WORDS = len(ANSWER.split())
 
 
@@ -66,7 +65,7 @@ def test_tokens_of_calls_are_those_that_the_model_wrote(serve: Serve, stream: bo
 def test_who_does_not_ask_gets_none_and_asks_the_model_for_none(serve: Serve) -> None:
     served = serve()
     for more in ({}, {"logprobs": False}):
-        answer = served.openai().chat.completions.create(model="llm", messages=CHAT, **more)
+        answer = served.chat(**more)
         assert answer.choices[0].logprobs is None
     answer = served.openai().completions.create(model="llm", prompt="a")
     assert answer.choices[0].logprobs is None

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 
 import openai
 import pytest
 
-from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fake_triton
+from tests.gateway.conftest import ANSWER, Serve, fake_triton, wait_until
 from trimodal.client.transports.base import Request
 from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
 from trimodal.errors import InvalidArgument, Unavailable
@@ -117,7 +116,4 @@ def test_leaving_ends_the_generation(serve: Serve) -> None:
     stream = served.openai().responses.create(model="llm", input="hi", stream=True)
     next(iter(stream))
     stream.close()
-    until = time.monotonic() + LIMIT_S
-    while not served.triton.cancelled:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: served.triton.cancelled, "the generation ends")

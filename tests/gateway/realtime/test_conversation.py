@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 
 import pytest
 
-from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fake_triton
-from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer, wait_until
+from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fake_triton, wait_until
+from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer
 from trimodal.client.errors import ConnectionLost
 from trimodal.client.transports.fake import FakeTransport, scripted
 from trimodal.errors import Unavailable
@@ -87,10 +86,8 @@ def test_speaking_ends_the_answer_that_runs(serve: Serve, dial: Dial) -> None:
     peer.append(1.0, level=0.0)
     peer.until("response.output_text.delta")
     peer.append(0.3)
-    began = time.monotonic()
     peer.until("input_audio_buffer.speech_started")
     done = peer.until("response.done")["response"]
-    assert time.monotonic() - began < 2.0, "measured in the bench; here only that it does not end by itself"
     assert done["status"] == "cancelled"
     assert done["status_details"] == {"type": "cancelled", "reason": "turn_detected"}
     assert done["output"][0]["status"] == "incomplete"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from tests.gateway.conftest import LIMIT_S, Running, Serve, fake_triton
-from tests.gateway.realtime.conftest import Dial, Event, Peer, pcm, transcription, wait_until
+from tests.gateway.conftest import LIMIT_S, Running, Serve, fake_triton, wait_until
+from tests.gateway.realtime.conftest import Dial, Event, Peer, pcm, transcription
 from trimodal.client.transports.fake_speech import FakeSpeech
 from trimodal.gateway.keys import Key, add_key
 from trimodal.gateway.realtime import session as sessions

@@ -8,8 +8,8 @@ import base64
 import numpy as np
 import pytest
 
-from tests.gateway.conftest import LIMIT_S, Serve, fake_triton
-from tests.gateway.realtime.conftest import WORDS, Dial, pcm, transcription, wait_until
+from tests.gateway.conftest import LIMIT_S, Serve, fake_triton, wait_until
+from tests.gateway.realtime.conftest import WORDS, Dial, pcm, transcription
 from trimodal.errors import InvalidArgument, Unavailable
 
 PREFIX = "conversation.item.input_audio_transcription"

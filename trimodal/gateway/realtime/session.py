@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections.abc import Callable
 
 from trimodal.client.client import Client
 from trimodal.gateway.access import Access, Caller
@@ -28,18 +29,18 @@ _CHECK_S = 0.25
 class Pace:
     """Slows a client down that sends faster than anybody speaks: a bucket of bytes that fills steadily."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._left = float(BURST_BYTES)
-        self._at = time.monotonic()
+        self._at = clock()
 
-    async def take(self, size: int) -> None:
-        """Waits until an event of this size may be handled."""
-        now = time.monotonic()
+    def wait_s(self, size: int) -> float:
+        """Seconds until an event of this size, which is counted now, may be handled."""
+        now = self._clock()
         self._left = min(BURST_BYTES, self._left + (now - self._at) * BYTES_PER_S)
         self._at = now
         self._left -= max(size, EVENT_BYTES)
-        if self._left < 0:
-            await asyncio.sleep(-self._left / BYTES_PER_S)
+        return max(0.0, -self._left / BYTES_PER_S)
 
 
 class Session:
@@ -133,7 +134,7 @@ class Session:
         async with self._handling:
             if taken.is_set() or self.outbox.ending:
                 return
-            await self._pace.take(len(text or ""))
+            await asyncio.sleep(self._pace.wait_s(len(text or "")))
             self._active_at = time.monotonic()
             event: Event = {}
             try:
