@@ -178,49 +178,6 @@ def test_items_have_their_places(serve: Serve, dial: Dial) -> None:
     assert [one["content"] for one in messages(running.triton)] == ["first", "one", "after one", "two"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "fields", "param", "code"),
-    [
-        ("conversation.item.create", {}, "item", None),
-        ("conversation.item.create", {"item": {"type": "function_call"}}, "item.type",
-         "unsupported_parameter"),
-        ("conversation.item.create", {"item": item("x", role="tool")}, "item.role", None),
-        ("conversation.item.create", {"item": item("x", id=7)}, "item.id", None),
-        ("conversation.item.create", {"item": item("x", content=[])}, "item.content", None),
-        ("conversation.item.create", {"item": item("x", content=[{"type": "input_audio"}])},
-         "item.content[0].type", "unsupported_parameter"),
-        ("conversation.item.create", {"item": item("x", content=[{"type": "input_text"}])},
-         "item.content[0].text", None),
-        ("conversation.item.create", {"item": item("x" * 70_000)}, "item.content", None),
-        ("conversation.item.create", {"item": item("x"), "previous_item_id": "no"}, "previous_item_id",
-         "item_not_found"),
-        ("conversation.item.delete", {"item_id": "no"}, "item_id", "item_not_found"),
-        ("conversation.item.retrieve", {}, "item_id", "item_not_found"),
-        ("conversation.item.truncate", {}, "type", "unknown_event"),
-        ("response.create", {"response": 7}, "response", None),
-        ("response.create", {"response": {"output_modalities": ["audio"]}}, "response.output_modalities",
-         "unsupported_parameter"),
-        ("response.create", {"response": {"tools": [{}]}}, "response.tools", "unsupported_parameter"),
-        ("session.update", {"session": {"type": "realtime", "output_modalities": ["audio"]}},
-         "session.output_modalities", "unsupported_parameter"),
-        ("session.update", {"session": {"type": "realtime", "audio": {"output": {"voice": "marin"}}}},
-         "session.audio.output", "unsupported_parameter"),
-        ("session.update", {"session": {"type": "realtime", "model": "gpt-realtime"}}, "session.model",
-         "model_not_found"),
-    ],
-)  # fmt: skip
-def test_what_is_not_taken_is_named(
-    serve: Serve, dial: Dial, kind: str, fields: Event, param: str, code: str | None
-) -> None:
-    peer = dial(serve(), "model=llm")
-    peer.receive()
-    peer.send(kind, **fields, event_id="mine")
-    error = peer.receive()["error"]
-    assert (error["param"], error["code"], error["event_id"]) == (param, code, "mine")
-    peer.send("conversation.item.create", item=item("still open"))
-    peer.until("conversation.item.done")
-
-
 def failed(peer: Peer) -> Event:
     peer.send("conversation.item.create", item=item("hi"))
     peer.send("response.create")

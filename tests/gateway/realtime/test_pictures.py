@@ -261,35 +261,6 @@ def test_nothing_to_answer(serve: Serve, dial: Dial, items: list[Event]) -> None
     assert requests(running) == []
 
 
-@pytest.mark.parametrize(
-    ("content", "role", "param"),
-    [
-        ([{"type": "input_image"}], "user", "[0].image_url"),
-        ([{"type": "input_image", "image_url": 7}], "user", "[0].image_url"),
-        ([{"type": "input_image", "image_url": {"url": url()}}], "user", "[0].image_url"),
-        ([{"type": "input_image", "image_url": "http://a/b.png"}], "user", "[0].image_url"),
-        ([{"type": "input_image", "image_url": "data:image/png;base64,*"}], "user", "[0].image_url"),
-        ([{"type": "input_image", "image_url": url(b"")}], "user", "[0].image_url"),
-        ([{**part(), "detail": "best"}], "user", "[0].detail"),
-        ([{**part(), "detail": []}], "user", "[0].detail"),
-        ([part(), part()], "user", "[1]"),
-        ([part()], "system", "[0].type"),
-        ([part()], "assistant", "[0].type"),
-    ],
-)
-def test_a_wrong_picture_is_named(
-    serve: Serve, dial: Dial, content: list[Event], role: str, param: str
-) -> None:
-    running = serve()
-    peer = dial(running, "model=llm")
-    peer.receive()
-    peer.send("conversation.item.create", item=item("", role=role, content=content), event_id="mine")
-    error = peer.receive()["error"]
-    assert (error["param"], error["event_id"]) == (f"item.content{param}", "mine")
-    answered(peer, item("still open"))
-    assert [one.model for one in requests(running)] == ["llm"]
-
-
 def test_the_oldest_pictures_are_forgotten(serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversation, "MAX_PICTURE_BYTES", 2 * len(FILE))
     running = serve()
