@@ -19,7 +19,7 @@ from trimodal.client.values import Model
 from trimodal.errors import InvalidArgument, RequestError, TrimodalError
 from trimodal.gateway.tables import WatchedFile
 from trimodal.gateway.upstreams.affinity import beginning, most_running, ranked
-from trimodal.gateway.upstreams.asking import Answer, Asking, nobody
+from trimodal.gateway.upstreams.failover import Failover, FailoverResponses, no_server
 from trimodal.gateway.upstreams.file import read_upstreams
 from trimodal.gateway.upstreams.server import Upstream
 
@@ -88,9 +88,9 @@ class Upstreams:
 
     async def stream(self, request: Request, timeouts: Timeouts) -> Responses:
         key = beginning(request) if len(self._servers) > 1 else b""
-        answer = Answer(Asking(self._order(request.model, key), request, timeouts))
-        await answer.open()
-        return answer
+        responses = FailoverResponses(Failover(self._order(request.model, key), request, timeouts))
+        await responses.open()
+        return responses
 
     async def ready(self, model: str, timeouts: Timeouts) -> bool:
         await self.looked()
@@ -102,18 +102,18 @@ class Upstreams:
         answers = await asyncio.gather(*questions, return_exceptions=True)
         lists = [one for one in answers if not isinstance(one, BaseException)]
         if not lists:
-            raise nobody()
+            raise no_server()
         models = {model.name: model for found in lists for model in found}
         return [models[name] for name in sorted(models)]
 
     async def max_batch_size(self, model: str, timeouts: Timeouts) -> int:
-        asking = Asking(self._order(model), Request(model, {}), timeouts)
+        failover = Failover(self._order(model), Request(model, {}), timeouts)
         while True:
-            server = asking.next()
+            server = failover.next()
             try:
                 return await server.transport.max_batch_size(model, timeouts)
             except TrimodalError as error:
-                asking.failed(server, error)
+                failover.failed(server, error)
 
     async def aclose(self) -> None:
         if self._watching is not None:
@@ -212,13 +212,13 @@ class Upstreams:
 
     async def _ask(self, request: Request, timeouts: Timeouts) -> tuple[Tensors, Upstream]:
         """The answer to a request that gives one, and whose it is."""
-        asking = Asking(self._order(request.model), request, timeouts)
+        failover = Failover(self._order(request.model), request, timeouts)
         while True:
-            server = asking.next()
+            server = failover.next()
             server.running += 1
             try:
-                return await server.transport.infer(asking.request, asking.timeouts), server
+                return await server.transport.infer(failover.request, failover.timeouts), server
             except TrimodalError as error:
-                asking.failed(server, error)
+                failover.failed(server, error)
             finally:
                 server.running -= 1

@@ -3,7 +3,7 @@
 Events are arrivals, ends of runs of steps (`trimodal/plan/fleet/engine.py`), looks of the autoscaler, starts,
 failures and ends of drains. A request goes from the balancer to the queue of one replica. What a replica
 refuses, and what it had not told anything of when it died, goes to another one, as with the gateway
-(`trimodal/gateway/upstreams/asking.py`), which learns of a death at once.
+(`trimodal/gateway/upstreams/failover.py`), which learns of a death at once.
 
 The same plan, workload and seed give the same outcome.
 """
