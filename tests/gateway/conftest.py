@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,8 @@ import numpy as np
 import openai
 import pytest
 
-from trimodal.client.transports.fake import FakeTransport, labelled, llm_outputs, scripted
+from trimodal.client.transports.base import Request, Tensors
+from trimodal.client.transports.fake import FakeTransport, Streaming, labelled, llm_outputs, scripted
 from trimodal.client.transports.fake_speech import FakeSpeech
 from trimodal.client.transports.tensors import strings
 from trimodal.gateway.server import GatewayServer
@@ -68,6 +69,17 @@ def fake_triton(**models: object) -> FakeTransport:
     return FakeTransport(**{**usual, **models})  # type: ignore[arg-type]
 
 
+def fails(error: Exception, *words: str) -> Streaming:
+    """A model that says the words, then fails."""
+
+    async def model(request: Request) -> AsyncIterator[Tensors]:
+        for count, word in enumerate(words, 1):
+            yield llm_outputs(word, completion_tokens=count)
+        raise error
+
+    return model
+
+
 async def assistant(request):  # type: ignore[no-untyped-def]
     """Hears "what is this" in any audio, sees a seven in any picture, and answers."""
     inputs = request.inputs
@@ -107,6 +119,12 @@ def start_gateway(running: ExitStack, triton: FakeTransport, **settings: object)
     url = server.listen()
     running.enter_context(server.serving())
     return url
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Of API keys; it is not there yet."""
+    return tmp_path / "keys.toml"
 
 
 @pytest.fixture

@@ -16,11 +16,6 @@ from trimodal.gateway.keys import Key, add_key, revoke_key
 from trimodal.gateway.settings import GatewaySettings
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "keys.toml"
-
-
 def test_the_key_sets_tenant_and_tier(serve: Serve, file: Path) -> None:
     secret = add_key(file, Key(name="a", tenant="team", tier="premium"))
     served = serve(keys=file)

@@ -9,8 +9,8 @@ import httpx
 import openai
 import pytest
 
-from tests.gateway.conftest import ANSWER, CHAT, Serve, fake_triton, wait_until
-from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
+from tests.gateway.conftest import ANSWER, CHAT, Serve, fails, fake_triton, wait_until
+from trimodal.client.transports.fake import llm_outputs, scripted
 from trimodal.errors import InternalError, InvalidArgument, Unavailable
 
 WORDS = len(ANSWER.split())
@@ -115,14 +115,6 @@ def test_what_is_sent_to_triton(serve: Serve) -> None:
     assert request.id == "mine-1"
 
 
-def refusing(error: Exception) -> FakeTransport:
-    async def model(request):  # type: ignore[no-untyped-def]
-        raise error
-        yield {}
-
-    return fake_triton(llm=model)
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("error", "status", "kind"),
@@ -136,7 +128,7 @@ def test_a_refusal_has_its_status_also_of_a_stream(
     serve: Serve, error: Exception, status: int, kind: str, stream: bool
 ) -> None:
     with pytest.raises(openai.APIStatusError) as caught:
-        serve(refusing(error)).chat(stream=stream)
+        serve(fake_triton(llm=fails(error))).chat(stream=stream)
     assert caught.value.status_code == status
     assert caught.value.type == kind
     if status == 503:
@@ -172,12 +164,8 @@ def test_openais_client_tries_again_when_told_to(serve: Serve) -> None:
 
 
 def test_an_error_in_mid_stream_is_an_event(serve: Serve) -> None:
-    async def fails(request):  # type: ignore[no-untyped-def]
-        yield llm_outputs("one")
-        raise InternalError("the engine ran out of KV blocks for this request")
-
-    client = serve(fake_triton(llm=fails)).openai()
-    stream = client.chat.completions.create(model="llm", messages=CHAT, stream=True)
+    broken = fails(InternalError("the engine ran out of KV blocks for this request"), "one")
+    stream = serve(fake_triton(llm=broken)).chat(stream=True)
     assert [next(stream).choices[0].delta.content for _ in range(2)] == ["", "one"]
     with pytest.raises(openai.APIError, match="KV blocks"):
         next(stream)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -100,8 +101,7 @@ def test_the_last_word_must_be_the_users(serve: Serve) -> None:
         )
 
 
-def test_a_key_without_the_assistant_sends_no_pictures(serve: Serve, tmp_path) -> None:  # type: ignore[no-untyped-def]
-    file = tmp_path / "keys.toml"
+def test_a_key_without_the_assistant_sends_no_pictures(serve: Serve, file: Path) -> None:  # type: ignore[no-untyped-def]
     secret = add_key(file, Key(name="a", models=("llm",)))
     with pytest.raises(openai.PermissionDeniedError, match="'assistant'"):
         serve(keys=file).openai(secret).chat.completions.create(model="llm", messages=[user("a", IMAGE)])

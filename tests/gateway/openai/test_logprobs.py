@@ -7,7 +7,7 @@ import json
 import httpx
 import pytest
 
-from tests.gateway.conftest import ANSWER, CHAT, Serve, fake_triton
+from tests.gateway.conftest import ANSWER, CHAT, Serve, fails, fake_triton
 from tests.gateway.openai.test_conversation import IMAGE, user
 from tests.gateway.openai.test_tools import CALL, TOOL
 from trimodal.client.transports.fake import llm_outputs, scripted
@@ -132,10 +132,7 @@ def test_offsets_count_characters_also_where_tokens_are_parts_of_them(serve: Ser
 def test_more_than_the_engine_has_is_refused_by_the_fields_name(
     serve: Serve, endpoint: str, asked: dict[str, object], param: str, stream: bool
 ) -> None:
-    async def llm(request):  # type: ignore[no-untyped-def]
-        raise InvalidArgument("top_logprobs is 5: engine 'openvino' tells 0 at most")
-        yield {}
-
+    llm = fails(InvalidArgument("top_logprobs is 5: engine 'openvino' tells 0 at most"))
     body = {"model": "llm", "stream": stream, **asked}
     answer = httpx.post(f"{serve(fake_triton(llm=llm)).url}/v1/{endpoint}", json=body)
     error = answer.json()["error"]

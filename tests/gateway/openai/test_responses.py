@@ -7,9 +7,9 @@ import json
 import openai
 import pytest
 
-from tests.gateway.conftest import ANSWER, Serve, fake_triton, wait_until
+from tests.gateway.conftest import ANSWER, Serve, fails, fake_triton, wait_until
 from trimodal.client.transports.base import Request
-from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
+from trimodal.client.transports.fake import llm_outputs, scripted
 from trimodal.errors import InvalidArgument, Unavailable
 
 WORDS = len(ANSWER.split())
@@ -93,19 +93,12 @@ def test_an_answer_that_is_cut_is_incomplete(serve: Serve) -> None:
 
 
 def test_refusals_and_failures_of_the_server(serve: Serve) -> None:
-    async def refused(request):  # type: ignore[no-untyped-def]
-        raise InvalidArgument("max_tokens is 9 and the limit is 8")
-        yield
-
-    async def breaks(request):  # type: ignore[no-untyped-def]
-        yield llm_outputs("half", "")
-        raise Unavailable("the engine is gone")
-
+    refused = fails(InvalidArgument("max_tokens is 9 and the limit is 8"))
     client = serve(fake_triton(llm=refused)).openai()
     for stream in (False, True):
         with pytest.raises(openai.BadRequestError, match="max_tokens is 9"):
             client.responses.create(model="llm", input="hi", stream=stream)
-    client = serve(FakeTransport(llm=breaks)).openai()
+    client = serve(fake_triton(llm=fails(Unavailable("the engine is gone"), "half"))).openai()
     stream_ = client.responses.create(model="llm", input="hi", stream=True)
     with pytest.raises(openai.APIError, match="the engine is gone"):
         list(stream_)

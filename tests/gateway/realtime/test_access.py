@@ -32,8 +32,7 @@ def status(dial: Dial, running: Running, query: str = "", **options: object) -> 
     return 101
 
 
-def test_keys_come_in_a_header_or_as_a_subprotocol(serve: Serve, dial: Dial, tmp_path: Path) -> None:
-    file = tmp_path / "keys.toml"
+def test_keys_come_in_a_header_or_as_a_subprotocol(serve: Serve, dial: Dial, file: Path) -> None:
     secret = add_key(file, Key(name="one"))
     running = serve(keys=file)
     assert status(dial, running, **bearer(secret)) == 101
@@ -44,8 +43,7 @@ def test_keys_come_in_a_header_or_as_a_subprotocol(serve: Serve, dial: Dial, tmp
     assert status(dial, running, **offered("tm-wrong")) == 401
 
 
-def test_a_key_holds_for_its_models_only(serve: Serve, dial: Dial, tmp_path: Path) -> None:
-    file = tmp_path / "keys.toml"
+def test_a_key_holds_for_its_models_only(serve: Serve, dial: Dial, file: Path) -> None:
     texts = add_key(file, Key(name="texts", models=("llm",)))
     speech = add_key(file, Key(name="speech", models=("speech",)))
     running = serve(keys=file)
@@ -67,8 +65,7 @@ def test_unknown_models_are_refused_before_anything(serve: Serve, dial: Dial) ->
     assert status(dial, serve(), "model=gpt-realtime") == 404
 
 
-def test_a_revoked_key_ends_its_session_(serve: Serve, dial: Dial, tmp_path: Path) -> None:
-    file = tmp_path / "keys.toml"
+def test_a_revoked_key_ends_its_session_(serve: Serve, dial: Dial, file: Path) -> None:
     secret = add_key(file, Key(name="one"))
     running = serve(keys=file)
     peer = dial(running, "intent=transcription", **bearer(secret))
@@ -82,8 +79,7 @@ def test_a_revoked_key_ends_its_session_(serve: Serve, dial: Dial, tmp_path: Pat
     wait_until(lambda: not streams, "the stream ends")
 
 
-def test_a_response_counts_as_a_request_of_its_key(serve: Serve, dial: Dial, tmp_path: Path) -> None:
-    file = tmp_path / "keys.toml"
+def test_a_response_counts_as_a_request_of_its_key(serve: Serve, dial: Dial, file: Path) -> None:
     secret = add_key(file, Key(name="one", requests_per_minute=2, max_streams=1))
     peer = dial(serve(keys=file), "model=llm", **bearer(secret))
     content = [{"type": "input_text", "text": "hi"}]

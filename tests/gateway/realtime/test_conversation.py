@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fake_triton, wait_until
+from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fails, fake_triton, wait_until
 from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer
 from trimodal.client.errors import ConnectionLost
 from trimodal.client.transports.fake import FakeTransport, scripted
@@ -190,11 +190,7 @@ def test_a_refused_answer_leaves_the_session_open(serve: Serve, dial: Dial) -> N
     triton = fake_triton()
     llm = triton.functions["llm"]
 
-    async def busy(request):  # type: ignore[no-untyped-def]
-        raise Unavailable("the queue is full")
-        yield
-
-    triton.functions["llm"] = busy
+    triton.functions["llm"] = fails(Unavailable("the queue is full"))
     peer = dial(serve(triton), "model=llm")
     assert failed(peer)["code"] == "overloaded"
     assert peer.receive()["type"] == "error"
@@ -204,11 +200,7 @@ def test_a_refused_answer_leaves_the_session_open(serve: Serve, dial: Dial) -> N
 
 
 def test_a_server_that_dies_ends_the_session(serve: Serve, dial: Dial) -> None:
-    async def dies(request):  # type: ignore[no-untyped-def]
-        raise ConnectionLost("gone")
-        yield
-
-    peer = dial(serve(fake_triton(llm=dies)), "model=llm")
+    peer = dial(serve(fake_triton(llm=fails(ConnectionLost("gone")))), "model=llm")
     assert failed(peer)["code"] == "upstream_failed"
     assert peer.receive()["error"]["code"] == "upstream_failed"
     assert peer.closed() == (1011, "the model server did not answer")

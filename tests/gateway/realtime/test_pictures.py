@@ -271,8 +271,7 @@ def test_the_oldest_pictures_are_forgotten(serve: Serve, dial: Dial, monkeypatch
     ]  # fmt: skip
 
 
-def test_a_key_without_the_assistant_sends_no_pictures(serve: Serve, dial: Dial, tmp_path: Path) -> None:
-    file = tmp_path / "keys.toml"
+def test_a_key_without_the_assistant_sends_no_pictures(serve: Serve, dial: Dial, file: Path) -> None:
     texts = add_key(file, Key(name="texts", models=("llm",)))
     running = serve(keys=file)
     with pytest.raises(InvalidStatus, match="403"):
@@ -287,8 +286,7 @@ def test_a_key_without_the_assistant_sends_no_pictures(serve: Serve, dial: Dial,
     assert [one.model for one in requests(running)] == ["llm"]
 
 
-def test_a_key_for_the_assistant_alone(serve: Serve, dial: Dial, tmp_path: Path) -> None:
-    file = tmp_path / "keys.toml"
+def test_a_key_for_the_assistant_alone(serve: Serve, dial: Dial, file: Path) -> None:
     secret = add_key(file, Key(name="asks", models=("assistant",)))
     running = serve(keys=file)
     assert status(dial, running, "model=llm", **bearer(secret)) == 403

@@ -1,7 +1,7 @@
 """Sends one request to servers, one after the other, until one answers.
 
-A request that failed before anything of its answer was sent on is sent elsewhere, once for each server and within its
-deadlines, unless it is the request's own fault.
+A request that failed before any of its answer was passed on is sent elsewhere, once to each server and within
+its deadlines, unless it is the request's own fault.
 """
 
 from __future__ import annotations

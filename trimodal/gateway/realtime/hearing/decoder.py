@@ -13,7 +13,7 @@ from trimodal.gateway.errors import invalid
 from trimodal.gateway.realtime.hearing.resampler import Resampler
 
 PCM, PCMU, PCMA = "audio/pcm", "audio/pcmu", "audio/pcma"
-G711_RATE = 8_000
+_G711_RATE = 8_000
 _FULL_SCALE = np.float32(32_768)
 
 
@@ -57,7 +57,7 @@ class Decoder:
 
     def __init__(self, kind: str = PCM, rate: int = 16_000) -> None:
         self._table = _G711.get(kind)
-        self._rate = rate if self._table is None else G711_RATE
+        self._rate = rate if self._table is None else _G711_RATE
         self._resample = Resampler(self._rate)
 
     def __call__(self, data: bytes) -> Samples:

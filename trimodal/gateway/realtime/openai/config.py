@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimodal.gateway.errors import ApiError, invalid, invalid_body, unsupported
-from trimodal.gateway.realtime.hearing.decoder import G711_RATE, PCM
+from trimodal.gateway.realtime.hearing.decoder import PCM
 from trimodal.gateway.realtime.hearing.words import SPEECH
 
 # Of `include`, ours: OpenAI's API has no words that may still change.
@@ -38,10 +38,6 @@ class Format(_Fields):
 
     type: Literal["audio/pcm", "audio/pcmu", "audio/pcma"] = "audio/pcm"
     rate: Literal[8_000, 16_000, 24_000] = 24_000
-
-    @property
-    def bytes_per_s(self) -> int:
-        return 2 * self.rate if self.type == PCM else G711_RATE
 
 
 class Transcription(_Fields):
