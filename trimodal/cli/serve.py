@@ -181,9 +181,9 @@ def serve(settings: ServeCommand) -> None:
         warn_of_open_ports(settings.host)
         stack.callback(signals.ignore)
         options = settings.options(operator_key=read_key(settings.operator_key_file, OPERATOR_KEY) or None)
-        front = None
+        built_in = None
         if settings.gateway:
-            front = Front(
+            built_in = BuiltInGateway(
                 host=settings.gateway_host,
                 port=settings.gateway_port,
                 keys=settings.keys,
@@ -191,14 +191,14 @@ def serve(settings: ServeCommand) -> None:
                 cors_origins=settings.cors_origins,
                 drain_timeout_s=settings.drain_timeout,
             )
-            stack.callback(front.close)
+            stack.callback(built_in.close)
         try:
             server = stack.enter_context(serving(options, signals, verbose=settings.verbose))
         except Interrupted:
             typer.echo("Stopped while loading.", err=True)
             return
-        if front:
-            typer.echo(stack.enter_context(front.serving(server, signals)))
+        if built_in:
+            typer.echo(stack.enter_context(built_in.serving(server, signals)))
         typer.echo("Ready. Press Ctrl-C to stop.")
         wait_for_signal(server, signals, verbose=settings.verbose, restart=settings.restart)
 
@@ -215,7 +215,7 @@ def warn_of_open_ports(host: str) -> None:
         )
 
 
-class Front:
+class BuiltInGateway:
     """The gateway of `trimodal serve --gateway`: its settings and port are checked before the models load.
 
     Raises: OperatorError.

@@ -249,8 +249,8 @@ class Client:
             encoded = strings([utf8("texts", text) for text in part]).reshape(-1, 1)
             return vectors(await self._infer(model, {"text_input": encoded}, timeout), len(part), model)
 
-        found = await in_batches(texts, await self.max_batch_size(model), ask)
-        return np.stack(found)
+        rows = await in_batches(texts, await self.max_batch_size(model), ask)
+        return np.stack(rows)
 
     def listen(
         self, *, timeout: float | None = None, model: str = "speech", **listening: Unpack[Listening]

@@ -44,7 +44,7 @@ from trimodal.gateway.settings import GatewaySettings
 from trimodal.gateway.upstreams.pool import Upstreams
 
 
-class Generation(Protocol):
+class PendingAnswer(Protocol):
     """A checked request whose answer comes whole or as events."""
 
     async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
@@ -81,13 +81,13 @@ class Gateway:
         return WholeAnswer(make, caller.request_id, lambda: self._use(caller), content_type)
 
     def answer(
-        self, caller: Caller, generation: Generation, *, stream: bool, done: bool = True, **whole: str
+        self, caller: Caller, pending: PendingAnswer, *, stream: bool, done: bool = True, **whole: str
     ) -> Response:
         """An answer as a stream of events or in one piece; `done`: whether "[DONE]" ends the stream."""
         if not stream:
-            return self.whole(caller, generation.whole, **whole)
+            return self.whole(caller, pending.whole, **whole)
         return EventAnswer(
-            generation.events,
+            pending.events,
             caller.request_id,
             lambda: self._use(caller),
             allowed=lambda: self.access.holds(caller.key),
@@ -165,20 +165,20 @@ def add_generation(app: FastAPI, gateway: Gateway) -> None:
     @app.post("/v1/chat/completions")
     async def chat(request: Request, body: ChatRequest) -> Response:
         caller = gateway.admit(request, body.model)
-        generation = Chat(body, gateway.client_for(caller), caller, gateway.findings)
-        return gateway.answer(caller, generation, stream=body.stream)
+        pending = Chat(body, gateway.client_for(caller), caller, gateway.findings)
+        return gateway.answer(caller, pending, stream=body.stream)
 
     @app.post("/v1/completions")
     async def completions(request: Request, body: CompletionRequest) -> Response:
         caller = gateway.admit(request, body.model)
-        generation = Completion(body, gateway.client_for(caller), caller)
-        return gateway.answer(caller, generation, stream=body.stream)
+        pending = Completion(body, gateway.client_for(caller), caller)
+        return gateway.answer(caller, pending, stream=body.stream)
 
     @app.post("/v1/responses")
     async def respond(request: Request, body: ResponseRequest) -> Response:
         caller = gateway.admit(request, body.model)
-        generation = Reply(body, gateway.client_for(caller), caller)
-        return gateway.answer(caller, generation, stream=body.stream, done=False)
+        pending = Reply(body, gateway.client_for(caller), caller)
+        return gateway.answer(caller, pending, stream=body.stream, done=False)
 
     @app.post("/v1/embeddings")
     async def embed(request: Request, body: EmbeddingRequest) -> Response:

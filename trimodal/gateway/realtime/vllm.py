@@ -15,8 +15,8 @@ from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.errors import ApiError, as_api_error, invalid
 from trimodal.gateway.realtime.events import Event, end_where_fatal, unknown_event
 from trimodal.gateway.realtime.hearing.decoder import Decoder, audio_bytes
-from trimodal.gateway.realtime.hearing.turn import HELD_S, Turn
-from trimodal.gateway.realtime.hearing.words import SPEECH, Transcript
+from trimodal.gateway.realtime.hearing.turn import HELD_S, AudioTurn
+from trimodal.gateway.realtime.hearing.words import SPEECH, TurnText
 from trimodal.gateway.realtime.outbox import Outbox
 
 
@@ -30,7 +30,8 @@ class VllmDialect:
         self._decoder = Decoder()
         self._validated = False
         self._tentative = False
-        self._turn, self._started = Turn(client, {}), False  # what is appended now, and whether it is heard
+        self._turn = AudioTurn(client, {})  # what is appended now
+        self._started = False  # whether that turn is heard
         self._task: asyncio.Task[None] | None = None  # hears the turn that was started last
 
     @property
@@ -93,16 +94,16 @@ class VllmDialect:
             self._started = True
             self._task = asyncio.ensure_future(self._hear(self._turn, self._task))
         elif self._task is not None and self._task.done():  # it failed: this begins another
-            self._turn, self._started = Turn(self._client, {}), False
+            self._turn, self._started = AudioTurn(self._client, {}), False
             self._commit(final)
         if self._started and self._turn.ended:
-            self._turn, self._started = Turn(self._client, {}), False
+            self._turn, self._started = AudioTurn(self._client, {}), False
 
-    async def _hear(self, turn: Turn, before: asyncio.Task[None] | None) -> None:
+    async def _hear(self, turn: AudioTurn, before: asyncio.Task[None] | None) -> None:
         """Tells what is heard in a turn, after the one before it."""
         if before is not None:
             await before
-        transcript = Transcript()
+        transcript = TurnText()
         try:
             async with aclosing(turn.updates()) as updates:
                 async for update in updates:

@@ -7,7 +7,7 @@ from trimodal.client.values import LiveUpdate
 SPEECH = "speech"  # the model
 
 
-class Transcript:
+class TurnText:
     """The text of one turn.
 
     Args:

@@ -14,8 +14,8 @@ from trimodal.gateway.errors import ApiError, as_api_error, invalid
 from trimodal.gateway.realtime.events import end_where_fatal, put_error
 from trimodal.gateway.realtime.hearing.decoder import Decoder
 from trimodal.gateway.realtime.hearing.detection import Speech, Started, TurnDetector
-from trimodal.gateway.realtime.hearing.turn import Turn
-from trimodal.gateway.realtime.hearing.words import Transcript
+from trimodal.gateway.realtime.hearing.turn import AudioTurn
+from trimodal.gateway.realtime.hearing.words import TurnText
 from trimodal.gateway.realtime.openai.config import Config, ConversationSession, ResponseParams, ServerVad
 from trimodal.gateway.realtime.openai.conversation import Conversation
 from trimodal.gateway.realtime.openai.items import new_id
@@ -28,7 +28,7 @@ class _Utterance:
     """One turn: the item that it becomes, its audio, and the task that tells its words."""
 
     item_id: str
-    turn: Turn
+    turn: AudioTurn
     task: asyncio.Task[None]
 
 
@@ -152,7 +152,7 @@ class InputBuffer:
         listening: Listening = (
             {} if wanted is None else {"language": wanted.language, "prompt": wanted.prompt}
         )
-        identity, turn = new_id("item"), Turn(self._client, listening)
+        identity, turn = new_id("item"), AudioTurn(self._client, listening)
         shown, tentative = wanted is not None, self._config.tentative
         task = asyncio.ensure_future(self._tell(identity, turn, at, shown=shown, tentative=tentative))
         self._telling.add(task)
@@ -170,9 +170,9 @@ class InputBuffer:
         if utterance.task.done():  # it failed before, and the client knows
             self._conversation.heard(utterance.item_id, "")
 
-    async def _tell(self, identity: str, turn: Turn, at: int, *, shown: bool, tentative: bool) -> None:
+    async def _tell(self, identity: str, turn: AudioTurn, at: int, *, shown: bool, tentative: bool) -> None:
         """Tells the words of a turn until its end, then has them answered."""
-        transcript = Transcript(at / SAMPLE_RATE)
+        transcript = TurnText(at / SAMPLE_RATE)
         item = {"item_id": identity, "content_index": 0}
         kind = "conversation.item.input_audio_transcription"
         try:

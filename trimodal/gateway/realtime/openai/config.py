@@ -33,14 +33,14 @@ class _Fields(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Format(_Fields):
+class AudioFormat(_Fields):
     """`rate` is of PCM; G.711 has one."""
 
     type: Literal["audio/pcm", "audio/pcmu", "audio/pcma"] = "audio/pcm"
     rate: Literal[8_000, 16_000, 24_000] = 24_000
 
 
-class Transcription(_Fields):
+class TranscriptionSettings(_Fields):
     model: Literal["speech"] = "speech"
     language: str | None = Field(default=None, max_length=16)
     prompt: str | None = None
@@ -55,14 +55,14 @@ class ServerVad(_Fields):
     interrupt_response: bool = True
 
 
-class Input(_Fields):
-    format: Format = Format()
-    transcription: Transcription | None = Transcription()
+class AudioInput(_Fields):
+    format: AudioFormat = AudioFormat()
+    transcription: TranscriptionSettings | None = TranscriptionSettings()
     turn_detection: ServerVad | None = ServerVad(type="server_vad")
 
 
 class Audio(_Fields):
-    input: Input = Input()
+    input: AudioInput = AudioInput()
 
 
 class _Session(_Fields):
