@@ -98,8 +98,8 @@ def _add_command(task: str, what: str) -> None:
 
     # What this command does not know is for the script.
     settings = {"allow_extra_args": True, "ignore_unknown_options": True}
-    told = f"Build {what}. Other arguments: `trimodal build {task} -- --help` lists them."
-    build.command(task, help=told, context_settings=settings)(command)
+    description = f"Build {what}. Other arguments: `trimodal build {task} -- --help` lists them."
+    build.command(task, help=description, context_settings=settings)(command)
 
 
 _add_command("llm", "a causal language model")

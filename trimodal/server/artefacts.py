@@ -93,8 +93,8 @@ def check_artefacts(models: Iterable[Model], gpus: Sequence[Gpu]) -> None:
     sentences: dict[str, list[str]] = {}
     missing: dict[Path, str] = {}  # what a model opens, others may read: one line for all of them
     whole: set[Path] = set()
-    found = [artefact for model in models for artefact in artefacts_of(model)]
-    for artefact in sorted(found, key=lambda one: one.runtime is None):
+    artefacts = [artefact for model in models for artefact in artefacts_of(model)]
+    for artefact in sorted(artefacts, key=lambda one: one.runtime is None):
         try:
             manifest = check_artefact(artefact, gpus)
             if artefact.directory not in whole:
@@ -123,9 +123,9 @@ def check_artefact(artefact: Artefact, gpus: Sequence[Gpu] | None) -> Manifest:
     parameters = artefact.model.parameters
     gpu_fit.check_checkpoint(directory, manifest, parameters.get("checkpoint_sha256", ""))
     gpu_fit.check_precision(directory, manifest, parameters.get("precision", ""))
-    found = library_version(artefact)
-    if found is not None and not gpu_libraries.same_version(manifest.runtime_version, found):
-        gpu_fit.check_version(directory, manifest, found)
+    installed = library_version(artefact)
+    if installed is not None and not gpu_libraries.same_version(manifest.runtime_version, installed):
+        gpu_fit.check_version(directory, manifest, installed)
     if gpus is not None:
         gpu_fit.check_gpu(directory, manifest, list(gpus))
     if artefact.by_triton:

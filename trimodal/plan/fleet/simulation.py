@@ -2,7 +2,7 @@
 
 Events are arrivals and ends of runs of steps (`trimodal/plan/fleet/engine.py`). A request goes from the
 balancer to the queue of one replica; what that refuses goes to the one with the fewest requests that has
-room, as with the gateway (`trimodal/gateway/upstreams/asking.py`).
+room, as with the gateway (`trimodal/gateway/upstreams/failover.py`).
 
 The same fleet, arrivals and seed give the same outcome.
 """

@@ -1,7 +1,7 @@
-"""Asks servers for one request, one after the other, until one answers.
+"""Sends one request to servers, one after the other, until one answers.
 
-A request that failed before it told anything is asked again elsewhere, once for each server and within its
-deadlines, unless it is the request's own fault.
+A request that failed before any of its answer was passed on is sent elsewhere, once to each server and within
+its deadlines, unless it is the request's own fault.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trimodal.gateway.upstreams.server import Upstream
 _DEADLINES = ("ttft_deadline_ms", "deadline_ms")
 
 
-class Asking:
+class Failover:
     """One request and the servers that it may go to, each once."""
 
     def __init__(self, order: Sequence[Upstream], request: Request, timeouts: Timeouts) -> None:
@@ -29,7 +29,7 @@ class Asking:
         self.timeouts = timeouts
         self._order: Iterator[Upstream] = iter(order)
         self._began = time.monotonic()
-        self._problem: TrimodalError = nobody()
+        self._problem: TrimodalError = no_server()
         self._last: Upstream | None = None
 
     def next(self) -> Upstream:
@@ -71,26 +71,28 @@ class Asking:
             self.timeouts = replace(self.timeouts, total=self.timeouts.total - gone)
 
 
-class Answer:
+class FailoverResponses:
     """The responses to one request, from whichever server gives them."""
 
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
+    def __init__(self, failover: Failover) -> None:
+        self._failover = failover
         self._server: Upstream | None = None
         self._responses: Responses | None = None
         self._told = self._cancelled = False
 
     async def open(self) -> None:
-        """Sends the request to the first server that takes it. Raises: as `Asking`."""
+        """Sends the request to the first server that takes it. Raises: as `Failover`."""
         while True:
-            server = self._asking.next()
+            server = self._failover.next()
             self._hold(server)
             try:
-                self._responses = await server.transport.stream(self._asking.request, self._asking.timeouts)
+                self._responses = await server.transport.stream(
+                    self._failover.request, self._failover.timeouts
+                )
                 return
             except TrimodalError as error:
                 self._hold(None)
-                self._asking.failed(server, error)
+                self._failover.failed(server, error)
             except BaseException:
                 self._hold(None)
                 raise
@@ -104,7 +106,7 @@ class Answer:
                 self._hold(None)
                 if self._told or self._cancelled or server is None:
                     raise
-                self._asking.failed(server, error)
+                self._failover.failed(server, error)
                 await self.open()
                 if self._cancelled:  # meanwhile
                     self.cancel()
@@ -153,5 +155,5 @@ def _tells(outputs: Tensors) -> bool:
     return any(name in outputs and bool(outputs[name][0]) for name in ("text_output", "finish_reason"))
 
 
-def nobody() -> Unavailable:
+def no_server() -> Unavailable:
     return Unavailable("no model server takes requests now", 1.0)

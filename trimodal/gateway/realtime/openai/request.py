@@ -1,4 +1,4 @@
-"""Asks the model that answers a talk: the llm, or the assistant where there are pictures."""
+"""Prepares the request that answers a talk: to the llm, or to the assistant where there are pictures."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.openai.chat import ASSISTANT
 from trimodal.gateway.openai.generation import Stream, findings_body, note_body
-from trimodal.gateway.realtime.openai.conversation import Said
+from trimodal.gateway.realtime.openai.conversation import ConversationMessage
 from trimodal.gateway.realtime.openai.items import Picture
 
 # How the assistant's refusals of a picture begin: the model's that sees, and its own.
 _REFUSALS = ("saw: ", "image")
 
 
-class Asked:
-    """An answer to a talk, sent when its texts are read."""
+class PreparedRequest:
+    """A request that answers a talk; it is sent when its texts are read."""
 
-    def __init__(self, stream: Stream, question: Said) -> None:
+    def __init__(self, stream: Stream, question: ConversationMessage) -> None:
         self.stream = stream
         self._question = question
 
     @property
     def findings(self) -> dict[str, dict[str, Any]]:
-        """What the assistant was told and saw, as the field "trimodal" of an event; nothing of the llm."""
-        told = findings_body(self.stream)
-        if told:  # the assistant itself has heard nothing: it was given the words
-            told["trimodal"]["heard"] = self._question.text if self._question.heard else ""
-        return told
+        """What was heard and what the assistant saw, as the field "trimodal" of an event; {}: of the llm."""
+        body = findings_body(self.stream)
+        if body:  # the assistant itself has heard nothing: it was given the words
+            body["trimodal"]["heard"] = self._question.text if self._question.heard else ""
+        return body
 
     @property
     def note(self) -> dict[str, Any]:
@@ -55,10 +55,15 @@ class Asked:
             raise
 
 
-async def ask(
-    client: Client, caller: Caller, model: str, instructions: str, said: Sequence[Said], options: Options
-) -> Asked:
-    """Asks about a talk: the session's model, or with pictures the assistant.
+async def prepare(
+    client: Client,
+    caller: Caller,
+    model: str,
+    instructions: str,
+    talk: Sequence[ConversationMessage],
+    options: Options,
+) -> PreparedRequest:
+    """Prepares a request to the session's model, or with pictures to the assistant.
 
     Without a picture the llm gets what the assistant would hand on to it: as shipped, what was heard just
     as it was heard. Where an operator has changed the assistant's template or system message, a session of
@@ -69,16 +74,16 @@ async def ask(
             model that would be asked.
         RequestError, TransportError: an earlier picture could not be looked at.
     """
-    if not any(one.role != "system" for one in said):
+    if not any(one.role != "system" for one in talk):
         raise ApiError(400, "there is nothing to answer: nothing was said or written yet")
-    *earlier, question = said
-    if model != ASSISTANT and not any(one.picture for one in said):
+    *earlier, question = talk
+    if model != ASSISTANT and not any(one.picture for one in talk):
         check_model(caller, model)
-        messages = [Message(role=one.role, content=one.text) for one in said]
+        messages = [Message(role=one.role, content=one.text) for one in talk]
         if instructions:
             messages.insert(0, Message(role="system", content=instructions))
         stream = client.stream(messages=messages, model=model, request_id=caller.request_id, **options)
-        return Asked(stream, question)
+        return PreparedRequest(stream, question)
     check_model(caller, ASSISTANT)
     if question.role != "user" or not question.text:
         raise ApiError(400, "there is nothing to answer: a user's words must be the last of the talk")
@@ -86,7 +91,7 @@ async def ask(
     history = [_turn(one) for one in earlier]
     if instructions:
         history.insert(0, Turn(role="system", content=instructions))
-    asked = client.ask(
+    answer = client.ask(
         # As text, what was heard makes the same prompt as its audio would, and is not heard once more.
         question.text,
         image=question.picture.contents if question.picture else None,
@@ -94,7 +99,7 @@ async def ask(
         request_id=caller.request_id,
         **options,
     )
-    return Asked(asked, question)
+    return PreparedRequest(answer, question)
 
 
 async def _look(client: Client, pictures: Sequence[Picture]) -> None:
@@ -118,5 +123,6 @@ def _refused(picture: Picture, error: InvalidArgument) -> ApiError:
     return ApiError(400, f"item '{picture.item_id}' is forgotten: {why}", param="item.content")
 
 
-def _turn(said: Said) -> Turn:
-    return Turn(role=said.role, content=said.text, labels=said.picture.labels if said.picture else ())
+def _turn(message: ConversationMessage) -> Turn:
+    labels = message.picture.labels if message.picture else ()
+    return Turn(role=message.role, content=message.text, labels=labels)
