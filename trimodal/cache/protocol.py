@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from trimodal.cache.audit.values import Audit
-from trimodal.cache.semantic.decision import Decision
+from trimodal.cache.decision import Decision
 from trimodal.cache.values import Hit, Question
 
 
@@ -43,7 +42,7 @@ class Audits(Protocol):
     def share(self) -> float:
         """Audits take at most so much of the tokens that the engine computes for clients."""
 
-    def hit(self, question: Question, decision: Decision) -> Audit | None:
+    def hit(self, question: Question) -> bool:
         """Draws whether a hit is audited: its question is then to be generated once more."""
 
     def missed(self, question: Question, decision: Decision) -> None:
@@ -52,7 +51,7 @@ class Audits(Protocol):
     def answered(self, question: Question, answer: str, finish_reason: str) -> bool:
         """Takes the answer that a client got; whether it is for an audit."""
 
-    def finish(self, audit: Audit, answer: str, finish_reason: str) -> None:
+    def finish(self, decision: Decision, answer: str, finish_reason: str) -> None:
         """Takes the fresh answer of an audit."""
 
     def dropped(self, reason: str) -> None:

@@ -290,8 +290,8 @@ class LlmService:
     def _audit(self, state: RequestState, lookup: Lookup, hit: Hit) -> None:
         """Perhaps has a request generated later that a hit has answered."""
         assert self._cache
-        if self._idle_audits and hit.kind == "semantic" and (audit := self._cache.audit(state, lookup)):
-            self._idle_audits.offer(state, audit)
+        if self._idle_audits and hit.kind == "semantic" and (decision := self._cache.audit(state, lookup)):
+            self._idle_audits.offer(state, decision)
 
     def _go_past_cache(self, state: RequestState, lookup: Lookup) -> None:
         """Serves a request whose lookup found nothing, or was skipped or given up."""

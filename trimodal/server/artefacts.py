@@ -58,9 +58,8 @@ class Artefact:
         if runtime is None:
             return "build it first"
         if self.task == "judge":  # trained, and not made of a checkpoint alone
-            command = "python build/judge.py"
-        else:
-            command = f"trimodal build {self.task} CHECKPOINT --runtime {SCRIPTS.get(runtime, runtime)}"
+            return "install it with: pip install 'trimodal[cache]' (or train one: build/judge/build.py)"
+        command = f"trimodal build {self.task} CHECKPOINT --runtime {SCRIPTS.get(runtime, runtime)}"
         prefix, name = PREFIXES.get(runtime, runtime), self.directory.name
         if name.startswith(f"{prefix}-"):
             command += f" --precision {name[len(prefix) + 1 :]}"
@@ -85,7 +84,7 @@ def artefacts_of(model: Model) -> list[Artefact]:
     kind = parameters.get("speculation")
     if kind in ("draft", "eagle3") and (draft := parameters.get("draft_artefact", DRAFTS.get(kind))):
         names.append(draft)
-    return [Artefact(model, (version / name).resolve(), task, runtime) for name in names]
+    return [Artefact(model, model.artefact_directory(name), task, runtime) for name in names]
 
 
 def check_artefacts(models: Iterable[Model], gpus: Sequence[Gpu]) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 from tests.llm.doubles.sinks import Collector, FakeServer
 from trimodal.cache.bounded_calls import DaemonThreads
+from trimodal.cache.decision import Decision
 from trimodal.cache.protocol import Audits
-from trimodal.cache.semantic.decision import Decision
 from trimodal.cache.values import Entry, Hit, Question
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.request.request import GenerationRequest

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Iterator
 
-from trimodal.cache.audit.values import Audit
+from trimodal.cache.decision import Decision
 from trimodal.cache.keys import question
 from trimodal.cache.protocol import Answers, Lookup
 from trimodal.cache.values import Hit, Question
@@ -78,12 +78,12 @@ class CacheLookup:
             # What others can write to may hold an answer whose finish_reason never ends a request.
             yield hit if hit and hit.entry.finish_reason in _COMPLETE else None
 
-    def audit(self, state: RequestState, lookup: Lookup) -> Audit | None:
-        """Draws whether the semantic hit that answered a request is audited. Never raises."""
+    def audit(self, state: RequestState, lookup: Lookup) -> Decision | None:
+        """The semantic hit that answered a request, if it is drawn for an audit. Never raises."""
         audits, decision = self.answers.audits, lookup.decision
         try:
-            if audits and decision and state.question and _may_be_audited(state):
-                return audits.hit(state.question, decision)
+            if audits and state.question and _may_be_audited(state) and audits.hit(state.question):
+                return decision
         except Exception:
             logger.exception("a hit could not be drawn for an audit")
         return None
