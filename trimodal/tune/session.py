@@ -150,7 +150,7 @@ class LiveSystem:
             raise SettingsError(f"{settings.objective.name} is not a figure of model {settings.model}")
         return judged
 
-    async def _send(self, target: Target, warmup: float) -> generator.Run:
+    async def _send(self, target: Target, warmup: float) -> generator.LoadRun:
         settings = self._settings
         return await generator.run(
             target.send,

@@ -36,7 +36,7 @@ from trimodal.bench.targets.llm import GrpcLlm
 from trimodal.bench.targets.questions import Mix, Questions, read_lines
 from trimodal.client.timing import percentile
 from trimodal.errors import SettingsError
-from trimodal.llm.engines.card_limits import card_limits
+from trimodal.llm.engines.artefact import card_limits
 from trimodal.llm.request.terms import MAX_TTFT_DEADLINE_MS
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tiers import Tier, read_tiers
