@@ -1,4 +1,4 @@
-"""Computes Whisper in torch: features to caches, and tokens to logits with caches of fixed capacity.
+"""Defines Whisper in torch: features to caches, and tokens to logits with caches of fixed capacity.
 
 Parameters are named as transformers names them, less "model."; export.py traces these modules. New keys and
 values are outputs: the caller writes them into the cache, so a run copies none of it.
@@ -98,11 +98,8 @@ class Encoder(nn.Module):
         for layer in each(self.layers):
             normed, attention = layer.self_attn_layer_norm(hidden), layer.self_attn
             query, key, value = attention.query(normed), attention.key(normed), attention.value(normed)
-            if torch.onnx.is_in_onnx_export():  # Plain products: compilers find the attention in them.
-                mixed = (query @ key.transpose(2, 3)).softmax(-1) @ value
-            else:  # Flash attention: no [positions, positions] in memory.
-                mixed = functional.scaled_dot_product_attention(query, key, value, scale=1.0)
-            hidden = hidden + attention.out(mixed)
+            # Plain products: compilers find the attention in them.
+            hidden = hidden + attention.out((query @ key.transpose(2, 3)).softmax(-1) @ value)
             hidden = hidden + layer.feed_forward(hidden)
         normed_hidden: Tensor = self.layer_norm(hidden)
         return normed_hidden
@@ -169,8 +166,9 @@ class Decoder(nn.Module):
         embedded = self.embed_tokens.weight
         last = self.layer_norm(hidden.index_select(1, wanted)).flatten(0, 1)
         # With a bias a graph has Gemm, which shares the embeddings' weights: no transposed copy.
-        bias = torch.zeros(len(embedded)) if torch.onnx.is_in_onnx_export() else None
-        logits = functional.linear(last, embedded, bias).unflatten(0, (tokens.shape[0], -1))
+        logits = functional.linear(last, embedded, torch.zeros(len(embedded))).unflatten(
+            0, (tokens.shape[0], -1)
+        )
         return logits.float(), torch.cat(alignment, 1).float(), *made
 
 
