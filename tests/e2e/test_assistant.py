@@ -21,9 +21,9 @@ import pytest
 import soundfile
 from PIL import Image
 
-from tests.e2e.conftest import wait_until
+from tests.e2e.conftest import run_python, wait_until
 from tests.e2e.fakes import vision
-from tests.e2e.gateway.test_openai import gateway, program
+from tests.e2e.gateway.test_openai import gateway
 from tests.e2e.metrics import listens, total
 from trimodal.client import AskStream, Client, Delta, Heard, Saw, Timeouts
 from trimodal.errors import InvalidArgument, RequestError, Unavailable
@@ -266,27 +266,23 @@ async def test_an_engine_that_dies_in_the_middle_is_named(own_server: Callable[.
 @pytest.mark.slow
 def test_the_programs(server: TritonServer, files: Path) -> None:
     given = ["--image", files / "two.png", "--audio", files / "short.wav", "--url", server.grpc_url]
-    copied = run(CLIENTS / "ask.py", *given)
+    copied = run_python(CLIENTS / "ask.py", *given)
     assert copied.returncode == 0, copied.stderr
     findings, timing = copied.stderr.rstrip().rsplit("\n", 1)
     assert set(findings.split("\n")) - {""} >= {"heard: what is a lambda", "saw: class 2 (1.00)"}
     assert json.loads(timing)["total"] > 0
-    command = run("-m", "trimodal.cli.app", "ask", *given, "--json", "--stats", "--max-tokens", 10)
+    command = run_python("-m", "trimodal.cli.app", "ask", *given, "--json", "--stats", "--max-tokens", 10)
     *items, summary = [json.loads(line) for line in command.stdout.splitlines()]
     assert {item["stage"] for item in items} == {"heard", "saw", "answer"}
     assert summary["text"] == "".join(item["delta"] for item in items if item["stage"] == "answer")
     assert summary["text"] == copied.stdout[: len(summary["text"])]
     assert "heard in" in command.stderr
-    refused = run(CLIENTS / "ask.py", "a", "--image", files / "short.wav", "--url", server.grpc_url)
+    refused = run_python(CLIENTS / "ask.py", "a", "--image", files / "short.wav", "--url", server.grpc_url)
     assert refused.returncode == 1
     assert "saw: image: not a JPEG, PNG or WebP file" in refused.stderr
     assert "Traceback" not in refused.stderr
-    assert run(CLIENTS / "ask.py", "--audio", files / "two.png", "--url", server.grpc_url).returncode == 1
-
-
-def run(*command: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *map(str, command)], capture_output=True, check=False, timeout=60, encoding="utf-8"
+    assert (
+        run_python(CLIENTS / "ask.py", "--audio", files / "two.png", "--url", server.grpc_url).returncode == 1
     )
 
 
@@ -303,10 +299,12 @@ def test_a_program_that_asks_through_the_gateway(server: TritonServer, files: Pa
     with gateway(server.grpc_url) as url:
         api = ("--url", f"{url}/v1")
         voice, picture = files / "short.wav", files / "two.png"
-        asked = program("openai_picture_and_voice.py", "--image", picture, "--audio", voice, *api)
+        asked = run_python(
+            CLIENTS / "openai_picture_and_voice.py", "--image", picture, "--audio", voice, *api
+        )
         assert asked.returncode == 0, asked.stderr
         assert re.match(rf"heard: {' '.join(QUESTION)}\nsaw: .* \(\d\.\d\d\)\n", asked.stderr)
         assert asked.stdout.strip()
-        refused = program("openai_picture_and_voice.py", "--image", voice, "--text", "a", *api)
+        refused = run_python(CLIENTS / "openai_picture_and_voice.py", "--image", voice, "--text", "a", *api)
     assert refused.returncode == 1
     assert "not a JPEG, PNG or WebP file" in refused.stderr

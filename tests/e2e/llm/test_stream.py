@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import wait_until
+from tests.e2e.conftest import run_python, wait_until
 from tests.e2e.fakes import LLM, MODELS, SCRIPT
 from tests.e2e.metrics import total
 from trimodal.client import Client, ConnectError, ConnectionLost, ModelNotFound, Timeout, Timeouts
@@ -198,25 +198,19 @@ async def test_a_server_that_dies_is_an_error_and_not_a_hang(own_server):
             await client.complete("x")
 
 
-def run(*command):
-    return subprocess.run(
-        [sys.executable, *map(str, command)], capture_output=True, check=False, timeout=60, encoding="utf-8"
-    )
-
-
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
 async def test_the_copyable_programs(server, client, protocol):
     program = CLIENTS / f"chat_{protocol}.py"
     url = server.grpc_url if protocol == "grpc" else server.http_url
     wanted = await client.complete("hello 日", max_tokens=90)
-    done = run(program, "hello 日", "--max-tokens", 90, "--url", url)
+    done = run_python(program, "hello 日", "--max-tokens", 90, "--url", url)
     assert (done.returncode, done.stdout) == (0, wanted.text), done.stderr
     assert "[length" in done.stderr
-    refused = run(program, "x", "--max-tokens", 0, "--url", url)
+    refused = run_python(program, "x", "--max-tokens", 0, "--url", url)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "max_tokens is 0" in refused.stderr
     assert "Traceback" not in refused.stderr
-    nobody = run(program, "x", "--url", "127.0.0.1:1")
+    nobody = run_python(program, "x", "--url", "127.0.0.1:1")
     assert nobody.returncode == 1
     assert "Traceback" not in nobody.stderr
 
@@ -249,7 +243,7 @@ def test_ctrl_c_ends_the_answer_on_the_server(server, program):
 
 async def test_the_command(server, client):
     wanted = await client.complete("hello", max_tokens=40)
-    done = run(
+    done = run_python(
         "-m", "trimodal.cli.app", "chat", "hello", "--max-tokens", 40, "--url", server.grpc_url, "--json"
     )
     *deltas, summary = [json.loads(line) for line in done.stdout.splitlines()]
