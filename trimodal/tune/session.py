@@ -176,7 +176,7 @@ class LiveBench:
             raise SettingsError(f"{plan.objective.name} is not a figure of model {plan.model}")
         return judged
 
-    async def _send(self, target: Target, warmup: float) -> generator.Run:
+    async def _send(self, target: Target, warmup: float) -> generator.LoadRun:
         plan = self._plan
         return await generator.run(
             target.send,

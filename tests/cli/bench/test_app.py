@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from tests.bench.common.recordings import write_recordings
 from tests.vision.pictures import artefact
-from trimodal.bench.common.samples import Utterance
+from trimodal.bench.common.samples import Recording
 from trimodal.cli.app import app
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
@@ -88,7 +88,7 @@ def said(result: Result) -> str:
         ("overload --prompts /nowhere.txt", "cannot be read"),
         ("overload --plot /nowhere/plot.png", "--plot /nowhere/plot.png: no file can be written there"),
         ("overload --plot plot.xyz", "--plot plot.xyz: a name that ends with .png is needed"),
-        ("overload --set engine", "--set engine: parameter=value is needed"),
+        ("overload --set engine", "--set llm.engine: write it as model.parameter=value"),
         ("overload --set colour=red", "unknown parameter 'colour'"),
     ],
 )
@@ -208,7 +208,7 @@ def test_live_streams_on_the_fake_recogniser(report: Any, tmp_path: Path) -> Non
     utterances = []
     for sentence in sentences:
         samples, words = speak(sentence.split())
-        utterances.append(Utterance(samples, sentence, tuple(words)))
+        utterances.append(Recording(samples, sentence, tuple(words)))
     fake = ("--set", "speech_recognize.engine=fake", "--set", "speech.vad=energy", "--policy", "vad")
     load = ("--streams", "1", "--streams", "3", "--stream-seconds", "2", "--requests", "3")
     found = report("speech", "--samples", write_recordings(tmp_path, utterances), *fake, *load)

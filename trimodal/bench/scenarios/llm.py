@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trimodal.bench.bare.llm import BareEngine, encoder, served_settings
-from trimodal.bench.load.generator import LoadRun, Send
+from trimodal.bench.load.generator import Send
 from trimodal.bench.load.plan import Case
 from trimodal.bench.load.records import Record
-from trimodal.bench.load.rounds import Result, Side, run_cases, sending
+from trimodal.bench.load.rounds import Result, Side, run_cases, sending, split
 from trimodal.bench.load.statistics import summarise
 from trimodal.bench.report.tables import TOKENS
 from trimodal.bench.scenarios.server import (
@@ -137,20 +137,17 @@ class _Served:
         """Splits each result by whether the answer came from the cache."""
         found: list[Result] = []
         for result in results:
-            found.append(result)
-            for side in ("hits", "misses"):
-                runs = [self._part(result, number, run, side) for number, run in enumerate(result.runs)]
-                if any(run.records for run in runs):
-                    summary = summarise(runs, self._test.plan.slo)
-                    found.append(Result(result.case, side, runs, {}, summary))
-        return found
 
-    def _part(self, result: Result, number: int, run: LoadRun, side: str) -> LoadRun:
-        target = self._targets[result.case.name, number]
-        notes = target.notes if isinstance(target, GrpcLlm) else {}
-        hits = {number for number, note in notes.items() if note.cache}
-        chosen = (record for record in run.records if (record.number in hits) == (side == "hits"))
-        return replace(run, records=tuple(chosen))
+            def kind_of(number: int, record: Record, result: Result = result) -> str:
+                target = self._targets[result.case.name, number]
+                note = target.notes.get(record.number) if isinstance(target, GrpcLlm) else None
+                return "hits" if note and note.cache else "misses"
+
+            found.append(result)
+            for side, runs in sorted(split(result, kind_of).items()):
+                summary = summarise(runs, self._test.plan.slo)
+                found.append(Result(result.case, side, runs, {}, summary))
+        return found
 
     def described(self) -> list[tuple[str, str]]:
         mix = self._scenario.mix

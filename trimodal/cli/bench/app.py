@@ -160,7 +160,8 @@ def speech(
         changes.setdefault("speech_recognize", {})["artefact"] = str(artefact.resolve())
     chosen = cast("PolicyName", policy) if policy else None
     scenario = SpeechScenario(samples, stream_seconds, chosen, chunk_ms / 1e3, pace)
-    test = LoadTest(load.plan(streams), profile=profile, changes=changes)
+    # The first streams count: a stream has been played to warm up, and the next begin only when these end.
+    test = LoadTest(load.plan(streams, warm_up=0.0), profile=profile, changes=changes)
     run_load("speech", load, test, partial(run_speech, speech=scenario))
 
 

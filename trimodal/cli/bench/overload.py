@@ -57,6 +57,7 @@ def overload(
     Typical: trimodal bench overload --load 1 --load 5 --seconds 30 --json overload.json
     """
     from trimodal.bench.scenarios.overload import SCHEDULERS, TIERS, OverloadScenario
+    from trimodal.server.overlay import parse_changes
 
     for name in scheduler:
         if name not in SCHEDULERS:
@@ -66,6 +67,8 @@ def overload(
             check_writable(name, path)
     if plot and plot.suffix != ".png":
         raise typer.BadParameter(f"--plot {plot}: a name that ends with .png is needed")
+    with one_sentence("bench"):
+        changes = parse_changes(f"llm.{text}" for text in set_).get("llm", {})
     scenario = OverloadScenario(
         loads=tuple(sorted(set(load))),
         seconds=seconds,
@@ -80,7 +83,7 @@ def overload(
         patience=patience,
         most_open=most_open,
         seed=seed,
-        changes=dict(_parameter(text) for text in set_),
+        changes=changes,
     )
     _run(scenario, plot, json)
 
@@ -117,13 +120,6 @@ def _run(scenario: OverloadScenario, plot: Path | None, json: Path | None) -> No
             capacity = {"requests_per_s": found.capacity, "closed_loop": found.measured}
             write_json(json, {"capacity": capacity, "cases": cases, "statements": found.statements})
         end(next((run.stopped for one in found.levels for run in one.runs if run.stopped), ""))
-
-
-def _parameter(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise typer.BadParameter(f"--set {text}: parameter=value is needed")
-    return key, value
 
 
 def _weights(text: str) -> dict[str, float]:
