@@ -158,11 +158,12 @@ def test_the_fake_engines_delays_are_measured_beside_it(report: Any, tmp_path: P
 def test_another_server_takes_turns_and_answers_as_long(report: Any) -> None:
     changes = {"llm": {"engine": "fake", "fake_step_ms": "20", "fake_prefill_us": "0"}}
     with TritonServer(ServerOptions.on_free_ports("llm", changes=changes)) as other:
-        url = f"http://{other.http_url}"
         load = ("--streams", "2", "--requests", "6", "--rounds", "2", "--max-tokens", "uniform:4-9")
-        found = report("llm", *FAKE_LLM, "--set", "fake_step_ms=5", *load, "--beside", url)
+        found = report(
+            "llm", *FAKE_LLM, "--set", "fake_step_ms=5", *load, "--beside", f"http://{other.http_url}"
+        )
     served, beside = found["cases"]
-    assert (served["side"], beside["side"]) == ("served", url)
+    assert (served["side"], beside["side"]) == ("served", other.http_url)
     assert served["ok"] == beside["ok"] == 12
     assert beside["output_tokens_per_s"] < served["output_tokens_per_s"]
 

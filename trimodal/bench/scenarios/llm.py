@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from trimodal.bench.bare.llm import BareEngine, encoder, served_settings
 from trimodal.bench.load.generator import Send
@@ -75,7 +76,8 @@ async def run_llm(test: LoadTest, scenario: LlmScenario) -> Measurement:
         for url in scenario.beside:
             other = await _open_beside(url, test)
             stack.push_async_callback(other.aclose)
-            sides[url] = sending(test.plan, _beside(other, served), test.stop)
+            host = urlsplit(url).netloc
+            sides[url if host in sides else host] = sending(test.plan, _beside(other, served), test.stop)
         results = await run_cases(test.plan, sides, counted=counted(server), tell=test.tell)
     title = "Language model with its answer cache" if scenario.cache else "Language model"
     if scenario.cache:

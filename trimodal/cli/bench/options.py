@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trimodal.bench.targets.questions import Mix
     from trimodal.server.options import Profile
 
-SIDES, LOAD, SERVER, REPORT = "Side by side", "Load", "Server", "Report"
+REQUESTS, SIDES, LOAD, SERVER, REPORT = "Requests", "Side by side", "Load", "Server", "Report"
 WARM_UP_S = 2.0
 
 
@@ -35,7 +35,7 @@ class LoadOptions:
 
     load: Annotated[str, _option(panel=LOAD, help="closed, constant, poisson, gamma or trace.")] = ""
     rate: Annotated[
-        list[float], _option(panel=LOAD, help="Requests a second of an open loop; repeatable: a sweep.")
+        list[float], _option(panel=LOAD, help="Requests a second of an open loop; repeatable.")
     ] = ()  # type: ignore[assignment]
     burstiness: Annotated[
         float, _option(panel=LOAD, help="Of gamma arrivals: 1 is Poisson, less comes in bursts.")
