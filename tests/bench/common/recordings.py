@@ -6,7 +6,7 @@ import numpy as np
 import soundfile
 
 from trimodal.audio.values import SAMPLE_RATE, Word
-from trimodal.bench.common.samples import Utterance
+from trimodal.bench.common.samples import Recording
 
 
 def utterance(text, seconds=1.0, level=0.1):
@@ -14,7 +14,7 @@ def utterance(text, seconds=1.0, level=0.1):
     parts = text.split()
     length = seconds / len(parts)
     words = tuple(Word(f" {part}", at * length, (at + 1) * length, 1.0) for at, part in enumerate(parts))
-    return Utterance(np.full(round(seconds * SAMPLE_RATE), level, np.float32), text, words)
+    return Recording(np.full(round(seconds * SAMPLE_RATE), level, np.float32), text, words)
 
 
 def write_recordings(directory, utterances):

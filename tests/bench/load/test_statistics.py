@@ -62,7 +62,6 @@ def test_goodput_counts_good_requests_and_cancelled_ones_are_no_errors() -> None
     assert summary.goodput == pytest.approx(1 / 10)
     assert summary.good_share == pytest.approx(1 / 4)
     assert summary.error_rate == pytest.approx(2 / 4)
-    assert summary.timeout_rate == pytest.approx(1 / 4)
     assert summary.unsent == 1
     assert summary.errors == {"timeout: late": 1, "unsent: ": 1}
     each, p50, errors = summary.verdicts
@@ -146,4 +145,3 @@ def test_the_wait_for_this_client_is_told() -> None:
     summary = summarise(run_of([record(0, 0.0, 2.0, sent=0.5)], 2.0, loop_lag=0.01, cpu_share=0.5))
     assert summary.send_lag_ms == pytest.approx(500.0)
     assert (summary.loop_lag_ms, summary.cpu_share) == (10.0, 0.5)
-    assert summary.metrics["service_ms"].mean == pytest.approx(1500.0)

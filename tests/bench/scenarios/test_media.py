@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.bench.load.records import record, run_of
-from trimodal.bench.common.samples import Spoken
+from trimodal.bench.common.samples import Recording
 from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.statistics import summarise
@@ -14,7 +14,7 @@ from trimodal.errors import SettingsError
 
 
 def test_word_errors_are_of_answered_streams_and_what_was_said_in_them() -> None:
-    spoken = [Spoken(np.zeros(1, np.float32), text, ()) for text in ("one two", "three four")]
+    spoken = [Recording(np.zeros(1, np.float32), text, ()) for text in ("one two", "three four")]
     records = [record(0), record(1), record(2), record(3, outcome="unavailable")]
     run = run_of(records, 10.0)
     result = Result(LoadPlan().cases[0], "served", [run], {}, summarise(run, more={"windows_per_run": 2.0}))

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from tests.bench.common.recordings import write_recordings
 from tests.vision.pictures import artefact
-from trimodal.bench.common.samples import Utterance
+from trimodal.bench.common.samples import Recording
 from trimodal.cli.app import app
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
@@ -88,7 +88,7 @@ def said(result: Result) -> str:
         ("overload --prompts /nowhere.txt", "cannot be read"),
         ("overload --plot /nowhere/plot.png", "--plot /nowhere/plot.png: no file can be written there"),
         ("overload --plot plot.xyz", "--plot plot.xyz: a name that ends with .png is needed"),
-        ("overload --set engine", "--set engine: parameter=value is needed"),
+        ("overload --set engine", "--set llm.engine: write it as model.parameter=value"),
         ("overload --set colour=red", "unknown parameter 'colour'"),
     ],
 )
@@ -158,11 +158,12 @@ def test_the_fake_engines_delays_are_measured_beside_it(report: Any, tmp_path: P
 def test_another_server_takes_turns_and_answers_as_long(report: Any) -> None:
     changes = {"llm": {"engine": "fake", "fake_step_ms": "20", "fake_prefill_us": "0"}}
     with TritonServer(ServerOptions.on_free_ports("llm", changes=changes)) as other:
-        url = f"http://{other.http_url}"
         load = ("--streams", "2", "--requests", "6", "--rounds", "2", "--max-tokens", "uniform:4-9")
-        found = report("llm", *FAKE_LLM, "--set", "fake_step_ms=5", *load, "--beside", url)
+        found = report(
+            "llm", *FAKE_LLM, "--set", "fake_step_ms=5", *load, "--beside", f"http://{other.http_url}"
+        )
     served, beside = found["cases"]
-    assert (served["side"], beside["side"]) == ("served", url)
+    assert (served["side"], beside["side"]) == ("served", other.http_url)
     assert served["ok"] == beside["ok"] == 12
     assert beside["output_tokens_per_s"] < served["output_tokens_per_s"]
 
@@ -208,7 +209,7 @@ def test_live_streams_on_the_fake_recogniser(report: Any, tmp_path: Path) -> Non
     utterances = []
     for sentence in sentences:
         samples, words = speak(sentence.split())
-        utterances.append(Utterance(samples, sentence, tuple(words)))
+        utterances.append(Recording(samples, sentence, tuple(words)))
     fake = ("--set", "speech_recognize.engine=fake", "--set", "speech.vad=energy", "--policy", "vad")
     load = ("--streams", "1", "--streams", "3", "--stream-seconds", "2", "--requests", "3")
     found = report("speech", "--samples", write_recordings(tmp_path, utterances), *fake, *load)

@@ -45,29 +45,15 @@ def jpegs(width: int, height: int, count: int = PICTURES) -> list[bytes]:
 
 
 @dataclass(frozen=True)
-class Utterance:
-    """One recording: float32 samples at 16 kHz, what was said, and its words with their times."""
+class Recording:
+    """Speech: float32 samples at 16 kHz, what is said in it, and its words with their times."""
 
     samples: Samples
     text: str
     words: tuple[Word, ...]
 
 
-@dataclass(frozen=True)
-class Spoken:
-    """A stream's audio and the truth about it.
-
-    Attributes:
-        samples: float32[n], 16 kHz mono.
-        words: all that is said, seconds from the stream's begin.
-    """
-
-    samples: Samples
-    text: str
-    words: tuple[Word, ...]
-
-
-def read_utterances(directory: Path) -> list[Utterance]:
+def read_utterances(directory: Path) -> list[Recording]:
     """Reads the recordings that samples.json in `directory` lists: file, text, words as [word, start, end].
 
     Raises:
@@ -83,7 +69,7 @@ def read_utterances(directory: Path) -> list[Utterance]:
             if rate != SAMPLE_RATE or samples.ndim != 1 or len(samples) > MAX_WINDOW_S * SAMPLE_RATE:
                 raise ValueError(f"{entry['file']} is not 16 kHz mono of at most {MAX_WINDOW_S:g} s")
             words = tuple(Word(f" {word}", start, end, 1.0) for word, start, end in entry["words"])
-            found.append(Utterance(samples, entry["text"], words))
+            found.append(Recording(samples, entry["text"], words))
     except (OSError, KeyError, TypeError, ValueError, soundfile.LibsndfileError) as error:
         raise OperatorError(f"--samples {listing}: {type(error).__name__}: {error}") from None
     if not found:
@@ -91,7 +77,7 @@ def read_utterances(directory: Path) -> list[Utterance]:
     return found
 
 
-def speak(utterances: Sequence[Utterance], seconds: float, seed: int) -> Spoken:
+def speak(utterances: Sequence[Recording], seconds: float, seed: int) -> Recording:
     """Utterances in random order with pauses around them: at most `seconds`, but one utterance at least.
 
     The same arguments give the same stream.
@@ -113,16 +99,16 @@ def speak(utterances: Sequence[Utterance], seconds: float, seed: int) -> Spoken:
         texts.append(one.text)
         parts += [one.samples, gap]
         at += len(one.samples) + len(gap)
-    return Spoken(np.concatenate(parts), " ".join(texts), tuple(words))
+    return Recording(np.concatenate(parts), " ".join(texts), tuple(words))
 
 
-def spoken_streams(directory: Path, seconds: float) -> list[Spoken]:
+def spoken_streams(directory: Path, seconds: float) -> list[Recording]:
     """Different streams of a directory's recordings, each at most `seconds` long. Raises: OperatorError."""
     utterances = read_utterances(directory)
     return [speak(utterances, seconds, seed) for seed in range(STREAMS)]
 
 
-def _shuffled(utterances: Sequence[Utterance], rng: random.Random) -> Iterator[Utterance]:
+def _shuffled(utterances: Sequence[Recording], rng: random.Random) -> Iterator[Recording]:
     """Endless; none comes again before all others were there."""
     while True:
         yield from rng.sample(utterances, len(utterances))

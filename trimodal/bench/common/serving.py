@@ -14,7 +14,7 @@ from trimodal.client import Client
 from trimodal.errors import ServerError
 from trimodal.paths import default_engines, default_repository
 from trimodal.repository import Model
-from trimodal.server.options import Edit, Profile, ServerOptions
+from trimodal.server.options import Profile, ServerOptions
 from trimodal.server.overlay import overlay
 from trimodal.server.process import TritonServer
 from trimodal.settings import S, parse_parameters
@@ -25,7 +25,6 @@ def bench_options(
     models: Sequence[str],
     profile: Profile,
     changes: Mapping[str, Mapping[str, str]],
-    edit: Edit | None = None,
 ) -> Iterator[ServerOptions]:
     """Options of a server on free ports whose `repository` has these changes in its files already.
 
@@ -34,17 +33,9 @@ def bench_options(
     """
     with tempfile.TemporaryDirectory(prefix="trimodal-bench-") as folder:
         target = Path(folder) / "models"
-        overlay(default_repository(), target, changes, profile, edit, default_engines())
+        overlay(default_repository(), target, changes, profile, engines=default_engines())
         options = ServerOptions.on_free_ports(*models, repository=target, profile=profile)
         yield replace(options, engines=None)
-
-
-def built(model: Model, artefact: str) -> Path:
-    """Where the server finds an artefact: absolute, else in the engines' volume, else in the repository."""
-    engines = default_engines()
-    if engines and (found := engines.expanduser().resolve() / model.name / artefact).is_dir():
-        return found
-    return (model.version_directory / artefact).resolve()
 
 
 def settings_of(cls: type[S], model: Model, changes: Mapping[str, str] | None = None) -> S:

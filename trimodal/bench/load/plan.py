@@ -76,17 +76,9 @@ class LoadPlan:
             raise SettingsError("--seconds and --requests: one of them")
 
     @property
-    def length(self) -> dict[str, float]:
-        """Seconds, requests and warm-up as the generator takes them."""
-        if self.requests:
-            return {"requests": self.requests, "warmup": self.warmup}
-        seconds = self.seconds or (0.0 if self.load == "trace" else SECONDS)
-        return {"seconds": seconds, "warmup": self.warmup if seconds else 0.0}
-
-    @property
-    def bare_seconds(self) -> float:
-        """Of a round of an engine without a server, which is asked for no number of requests."""
-        return self.length.get("seconds") or SECONDS
+    def duration(self) -> float:
+        """Seconds of a run; 0: until `requests` are answered, or the trace ends."""
+        return 0.0 if self.requests else self.seconds or (0.0 if self.load == "trace" else SECONDS)
 
     @property
     def expected(self) -> int:
@@ -95,8 +87,7 @@ class LoadPlan:
 
     @property
     def cases(self) -> list[Case]:
-        length = self.length
-        seconds = length.get("seconds", 0.0) + self.warmup
+        seconds = self.duration + self.warmup
         known = int(self.requests + self.warmup) if self.requests else 0
         if self.load == "trace":
             dues = [one.at for one in self.trace]

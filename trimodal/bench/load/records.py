@@ -1,7 +1,6 @@
 """Defines what one request did, and the metrics of it.
 
     latency   due → end of the answer
-    service   sent → end of the answer
     ttft      due → first piece
     itl       each gap between two pieces
     tpot      (end − first piece) / (output tokens − 1)
@@ -59,10 +58,6 @@ class Record:
         return self.ended - self.due
 
     @property
-    def service(self) -> float:
-        return self.ended - self.sent
-
-    @property
     def ttft(self) -> float | None:
         """None: no piece came."""
         return self.pieces[0] - self.due if self.pieces else None
@@ -93,7 +88,6 @@ class Record:
 # Metric → its values of one request in seconds: none, one, or one for each gap or word.
 METRICS: Mapping[str, Callable[[Record], tuple[float, ...]]] = {
     "latency": lambda record: (record.latency,),
-    "service": lambda record: (record.service,),
     "ttft": lambda record: () if record.ttft is None else (record.ttft,),
     "itl": lambda record: record.itl,
     "tpot": lambda record: () if record.tpot is None else (record.tpot,),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trimodal.bench.load.generator import LoadRun, Send, run
 from trimodal.bench.load.plan import Case, LoadPlan
+from trimodal.bench.load.records import Record
 from trimodal.bench.load.statistics import Summary, summarise
 
 # Reads what the server counted before a round; what it returns reads again after it: what was counted in it.
@@ -27,6 +28,19 @@ class Result:
     summary: Summary | None = None
 
 
+def split(result: Result, kind_of: Callable[[int, Record], str]) -> dict[str, list[LoadRun]]:
+    """The rounds of a result by kind of request; `kind_of`: of the round and the request."""
+    found: dict[str, list[list[Record]]] = {}
+    for number, done in enumerate(result.runs):
+        for record in done.records:
+            parts = found.setdefault(kind_of(number, record), [[] for _ in result.runs])
+            parts[number].append(record)
+    return {
+        kind: [replace(done, records=tuple(part)) for done, part in zip(result.runs, parts, strict=True)]
+        for kind, parts in found.items()
+    }
+
+
 def sending(plan: LoadPlan, send: Callable[[Case, int], Send], stop: asyncio.Event | None = None) -> Side:
     """A side that the generator sends to.
 
@@ -35,13 +49,12 @@ def sending(plan: LoadPlan, send: Callable[[Case, int], Send], stop: asyncio.Eve
     """
 
     async def side(case: Case, number: int) -> LoadRun:
-        length = plan.length
         return await run(
             send(case, number),
             case.arrivals(plan.seed + number),
-            seconds=length.get("seconds", 0.0),
-            requests=int(length.get("requests", 0)),
-            warmup=length["warmup"],
+            seconds=plan.duration,
+            requests=plan.requests,
+            warmup=plan.warmup if plan.duration or plan.requests else 0.0,
             max_in_flight=plan.max_in_flight,
             drain_s=plan.timeout + plan.lasts + 5.0,
             stop=stop,

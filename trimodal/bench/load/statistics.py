@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimodal.bench.load.generator import LoadRun
-from trimodal.bench.load.records import CANCELLED, METRICS, OK, TIMEOUT, UNSENT, Record
+from trimodal.bench.load.records import CANCELLED, METRICS, OK, UNSENT, Record
 from trimodal.bench.load.slo import ERROR_RATE, NO_SLO, Bound, Slo
 
 PERCENTS = (50.0, 90.0, 95.0, 99.0)
@@ -83,8 +83,8 @@ class Summary:
     Attributes:
         requests: that were due in the window, and `ok` of them answered.
         outcomes: outcome → requests; `errors`: sentence → requests, the most frequent ones.
-        error_rate: share of requests, without those cancelled on purpose, that were not answered;
-            `timeout_rate` and `unsent`, which the generator had no room for, are parts of it.
+        error_rate: share of requests, without those cancelled on purpose, that were not answered; those are
+            in it for which the generator had no room, `unsent`.
         in_flight: requests under way, on average.
         audio_s_per_s: seconds of audio answered a second: RTFx.
         tokens_per_s_per_user: of one answer after its first token, the median of all.
@@ -99,7 +99,6 @@ class Summary:
     outcomes: Mapping[str, int]
     errors: Mapping[str, int]
     error_rate: float
-    timeout_rate: float
     unsent: int
     unfinished: int
     in_flight: float
@@ -149,6 +148,7 @@ def summarise(
     good = sum(map(slo.good, counted)) if slo.of_requests else None
     rates = Rates(rounds, slo)
     metrics = _metrics(answered, slo)
+    tpot = metrics["tpot_ms"].get("p50") if "tpot_ms" in metrics else None
     return Summary(
         seconds=seconds,
         requests=len(counted),
@@ -156,7 +156,6 @@ def summarise(
         outcomes=dict(outcomes),
         errors=_errors(counted),
         error_rate=error_rate,
-        timeout_rate=outcomes[TIMEOUT] / judged,
         unsent=outcomes[UNSENT],
         unfinished=sum(run.unfinished for run in rounds),
         in_flight=rates.in_flight,
@@ -165,7 +164,7 @@ def summarise(
         input_tokens_per_s=rates.input_tokens_per_s,
         output_tokens_per_s=rates.output_tokens_per_s,
         audio_s_per_s=rates.audio_s_per_s,
-        tokens_per_s_per_user=_speed(answered),
+        tokens_per_s_per_user=1e3 / tpot if tpot else None,
         cached_share=_cached_share(answered),
         goodput=None if good is None else rates.good_per_s,
         good_share=None if good is None else good / judged,
@@ -195,12 +194,6 @@ def _metrics(answered: Sequence[Record], slo: Slo) -> dict[str, Distribution]:
         for name, values in METRICS.items()
     }
     return {f"{name}_ms": one for name, one in found.items() if one}
-
-
-def _speed(answered: Sequence[Record]) -> float | None:
-    """Tokens a second after the first one, of the median answer."""
-    tpots = sorted(tpot for record in answered if (tpot := record.tpot))
-    return 1 / tpots[len(tpots) // 2] if tpots else None
 
 
 def _cached_share(answered: Sequence[Record]) -> float | None:

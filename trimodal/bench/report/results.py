@@ -211,7 +211,7 @@ def _timelines(unit: Unit, results: Sequence[Result]) -> list[Figure]:
                     rows,
                     x="seconds",
                     kinds=kinds,
-                    caption=_every(records, shown),
+                    caption=f"{len(shown)} of {len(records)} requests, a line for each.",
                 )
             )
     return figures
@@ -227,8 +227,3 @@ def _stages(record: Record, streams: bool) -> list[tuple[float, float, str]]:
         return [*stages, (record.sent, record.ended, "waiting")]
     first = record.pieces[0]
     return [*stages, (record.sent, first, "until the first piece"), (first, record.ended, "pieces")]
-
-
-def _every(records: Sequence[Record], shown: Sequence[Record]) -> str:
-    step = -(-len(records) // max(1, len(shown)))
-    return "A line for each request." if step == 1 else f"A line for every {step}th request."

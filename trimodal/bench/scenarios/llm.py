@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from trimodal.bench.bare.llm import BareEngine, encoder, served_settings
-from trimodal.bench.load.generator import LoadRun, Send
+from trimodal.bench.load.generator import Send
 from trimodal.bench.load.plan import Case
 from trimodal.bench.load.records import Record
-from trimodal.bench.load.rounds import Result, Side, run_cases, sending
+from trimodal.bench.load.rounds import Result, Side, run_cases, sending, split
 from trimodal.bench.load.statistics import summarise
 from trimodal.bench.report.tables import TOKENS
 from trimodal.bench.scenarios.server import (
@@ -75,7 +76,8 @@ async def run_llm(test: LoadTest, scenario: LlmScenario) -> Measurement:
         for url in scenario.beside:
             other = await _open_beside(url, test)
             stack.push_async_callback(other.aclose)
-            sides[url] = sending(test.plan, _beside(other, served), test.stop)
+            host = urlsplit(url).netloc
+            sides[url if host in sides else host] = sending(test.plan, _beside(other, served), test.stop)
         results = await run_cases(test.plan, sides, counted=counted(server), tell=test.tell)
     title = "Language model with its answer cache" if scenario.cache else "Language model"
     if scenario.cache:
@@ -137,20 +139,17 @@ class _Served:
         """Splits each result by whether the answer came from the cache."""
         found: list[Result] = []
         for result in results:
-            found.append(result)
-            for side in ("hits", "misses"):
-                runs = [self._part(result, number, run, side) for number, run in enumerate(result.runs)]
-                if any(run.records for run in runs):
-                    summary = summarise(runs, self._test.plan.slo)
-                    found.append(Result(result.case, side, runs, {}, summary))
-        return found
 
-    def _part(self, result: Result, number: int, run: LoadRun, side: str) -> LoadRun:
-        target = self._targets[result.case.name, number]
-        notes = target.notes if isinstance(target, GrpcLlm) else {}
-        hits = {number for number, note in notes.items() if note.cache}
-        chosen = (record for record in run.records if (record.number in hits) == (side == "hits"))
-        return replace(run, records=tuple(chosen))
+            def kind_of(number: int, record: Record, result: Result = result) -> str:
+                target = self._targets[result.case.name, number]
+                note = target.notes.get(record.number) if isinstance(target, GrpcLlm) else None
+                return "hits" if note and note.cache else "misses"
+
+            found.append(result)
+            for side, runs in sorted(split(result, kind_of).items()):
+                summary = summarise(runs, self._test.plan.slo)
+                found.append(Result(result.case, side, runs, {}, summary))
+        return found
 
     def described(self) -> list[tuple[str, str]]:
         mix = self._scenario.mix

@@ -11,11 +11,11 @@ from pathlib import Path
 from trimodal.audio.values import SAMPLE_RATE, PolicyName
 from trimodal.audio.word_errors import word_error_rate
 from trimodal.bench.bare.process import BareProcess, open_embedding, open_vision
-from trimodal.bench.common.samples import Spoken, jpegs, spoken_streams
+from trimodal.bench.common.samples import Recording, jpegs, spoken_streams
 from trimodal.bench.common.serving import settings_of
 from trimodal.bench.load.generator import LoadRun, Send
 from trimodal.bench.load.lengths import Lengths
-from trimodal.bench.load.plan import Case
+from trimodal.bench.load.plan import SECONDS, Case
 from trimodal.bench.load.records import OK
 from trimodal.bench.load.rounds import Result, Side, run_cases, sending
 from trimodal.bench.report.tables import AUDIO, IMAGES, TEXTS, TOKENS, Unit
@@ -85,7 +85,7 @@ async def _run(
 
 def _alone(test: LoadTest, process: BareProcess) -> Side:
     async def side(case: Case, number: int) -> LoadRun:
-        return await process.run(batch=int(case.size), seconds=test.plan.bare_seconds)
+        return await process.run(batch=int(case.size), seconds=test.plan.duration or SECONDS)
 
     return side
 
@@ -177,7 +177,7 @@ async def run_speech(test: LoadTest, speech: SpeechScenario) -> Measurement:
     return found
 
 
-def _add_word_errors(result: Result, texts: Sequence[dict[int, str]], spoken: Sequence[Spoken]) -> None:
+def _add_word_errors(result: Result, texts: Sequence[dict[int, str]], spoken: Sequence[Recording]) -> None:
     """Adds the word error rate of answered streams, against what was said in them."""
     heard = [
         (spoken[record.number % len(spoken)].text, of_round[record.number])

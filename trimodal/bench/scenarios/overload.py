@@ -28,7 +28,7 @@ from trimodal.bench.load.arrivals import Closed
 from trimodal.bench.load.generator import run
 from trimodal.bench.load.lengths import parse_lengths
 from trimodal.bench.load.plan import Case, LoadPlan
-from trimodal.bench.load.rounds import Result, run_cases, sending
+from trimodal.bench.load.rounds import Result, run_cases, sending, split
 from trimodal.bench.load.slo import Bound, Slo
 from trimodal.bench.load.statistics import Rates, summarise
 from trimodal.bench.scenarios.server import LoadTest, client_of, server_under_test
@@ -156,15 +156,14 @@ async def run_overload(
         }
         results = await run_cases(plan, sides, tell=tell)
     levels, of_tiers = by_tier(results, capacity, tiers, lambda case, n: asked[case.name].at(n).tier)
-    told = statements(levels, of_tiers, tiers)
-    return Overload(capacity, measured, levels, of_tiers, told)
+    return Overload(capacity, measured, levels, of_tiers, statements(levels, of_tiers, tiers))
 
 
 async def _capacity(target: GrpcLlm, questions: Questions, settings: LlmSettings, seconds: float) -> float:
     """Answers a second of a closed loop in which there is always one that waits for a slot."""
     gpu = current_gpu()
     batch = settings.max_num_seqs or card_limits([gpu] if gpu else []).max_num_seqs
-    asking = target.asking(questions, {"ttft_deadline_ms": MAX_TTFT_DEADLINE_MS})
+    asking = target.asking(questions, ttft_deadline_ms=MAX_TTFT_DEADLINE_MS)
     seconds = min(15.0, max(1.0, seconds / 2))
     done = await run(asking.send, Closed(2 * batch), seconds=seconds, warmup=seconds / 4)
     return Rates([done]).requests_per_s
@@ -185,15 +184,10 @@ def by_tier(
     levels, parts = [], []
     for result in results:
         load = f"{result.case.size / capacity:.3g}×"
+        of_tiers = split(result, lambda _, record, case=result.case: tier_of(case, record.number))  # type: ignore[misc]
         mine = []
         for name, tier in tiers.items():
-            runs = [
-                replace(
-                    run, records=tuple(one for one in run.records if tier_of(result.case, one.number) == name)
-                )
-                for run in result.runs
-            ]
-            if any(run.counted for run in runs):
+            if runs := of_tiers.get(name):
                 case = cases.setdefault(f"{load} {name}", replace(result.case, name=f"{load} {name}"))
                 mine.append(Result(case, result.side, runs, {}, summarise(runs, slo_of(tier))))
         case = cases.setdefault(load, replace(result.case, name=load))

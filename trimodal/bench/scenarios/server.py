@@ -128,19 +128,14 @@ def facts(
 ) -> list[tuple[str, str]]:
     """Says what was measured, how, when and where."""
     plan = test.plan
-    length = plan.length
-    long = (
-        f"{length['requests']:g} requests"
-        if "requests" in length
-        else (f"{length['seconds']:g} s" if length["seconds"] else "to the trace's end")
-    )
-    unit = "requests" if "requests" in length else "s"
+    unit = "requests" if plan.requests else "s"
+    long = f"{plan.requests or plan.duration:g} {unit}" if plan.requests or plan.duration else "to its end"
     changed = [f"{model}.{key}={text}" for model, some in test.changes.items() for key, text in some.items()]
     found = [
         ("server", f"started for this run, profile {test.profile}" if server.models else test.url),
         *more,
         ("load", ", ".join(case.name for case in plan.cases)),
-        ("length", f"{long} a case, {plan.rounds} round(s), after a warm-up of {length['warmup']:g} {unit}"),
+        ("length", f"{long} a case, {plan.rounds} round(s), after a warm-up of {plan.warmup:g} {unit}"),
         ("objectives", plan.slo.text or "none"),
         ("timeout", f"{plan.timeout:g} s a request"),
         ("settings", ", ".join(changed)),

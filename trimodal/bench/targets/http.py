@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from copy import copy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -33,10 +34,11 @@ _STATUS: Mapping[int, type[RequestError]] = {429: Unavailable, 503: Unavailable}
 _MOST_ERROR = 400
 
 
+@dataclass
 class HttpLlm:
     """A server at `url`: …/v1/chat/completions (or …/v1) is OpenAI's API, all else generate_stream.
 
-    Args:
+    Attributes:
         url: http or https; without a path that of generate_stream for the model.
         key: of OpenAI's API.
         ignore_eos: asks servers that know it (vLLM, SGLang, llama.cpp) for answers of exactly max_tokens.
@@ -46,27 +48,20 @@ class HttpLlm:
         SettingsError: it is no such address.
     """
 
-    def __init__(
-        self,
-        url: str,
-        questions: Source,
-        *,
-        model: str = "llm",
-        key: str = "",
-        timeout: float = 60.0,
-        ignore_eos: bool = False,
-        option: str = "--url",
-    ) -> None:
-        self.url, self.openai = read_url(url, model, option)
-        self.ignore_eos = ignore_eos
-        self._questions = questions
-        self._model = model
-        self._key = key
-        self._timeout = timeout
+    url: str
+    questions: Source
+    model: str = "llm"
+    key: str = ""
+    timeout: float = 60.0
+    ignore_eos: bool = False
+    option: str = "--url"
+
+    def __post_init__(self) -> None:
+        self.url, self.openai = read_url(self.url, self.model, self.option)
         self._opened: aiohttp.ClientSession | None = None
 
     async def send(self, number: int) -> Record:
-        question = self._questions.at(number)
+        question = self.questions.at(number)
 
         async def ask(taking: Taking) -> None:
             await self._ask(taking, question.text, question.max_tokens, question.cancel_after)
@@ -77,7 +72,7 @@ class HttpLlm:
         """The same over the same connections, with other questions; the first one is to be closed last."""
         self._session()
         other = copy(self)
-        other._questions = questions
+        other.questions = questions
         return other
 
     async def count(self, text: str) -> int:
@@ -100,8 +95,8 @@ class HttpLlm:
             raise ServerError(f"no server at {url}: {error}") from None
         except (ValueError, KeyError, TypeError):
             return  # it lists none: it takes any name, or says why not
-        if listed and self._model not in listed:
-            self._model = listed[0]
+        if listed and self.model not in listed:
+            self.model = listed[0]
 
     async def aclose(self) -> None:
         if self._opened:
@@ -125,7 +120,7 @@ class HttpLlm:
         except aiohttp.ClientConnectorError as error:
             raise ConnectError(f"no server at {self.url}: {error.os_error.strerror or error}") from None
         except asyncio.TimeoutError:
-            raise Timeout(f"the server at {self.url} did not finish within {self._timeout:g} s") from None
+            raise Timeout(f"the server at {self.url} did not finish within {self.timeout:g} s") from None
         except aiohttp.ClientError as error:
             raise ConnectionLost(f"the server at {self.url} went away: {error}") from None
         if not taking.output_tokens:
@@ -136,7 +131,7 @@ class HttpLlm:
         if not self.openai:
             return {"text_input": text, "max_tokens": max_tokens, **more}
         return {
-            "model": self._model,
+            "model": self.model,
             "messages": [{"role": "user", "content": text}],
             "max_tokens": max_tokens,
             "stream": True,
@@ -148,10 +143,10 @@ class HttpLlm:
         import aiohttp
 
         if self._opened is None:
-            headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+            headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
             self._opened = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),
-                timeout=aiohttp.ClientTimeout(total=self._timeout),
+                timeout=aiohttp.ClientTimeout(total=self.timeout),
                 headers=headers,
             )
         return self._opened

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trimodal.bench.load.records import Record
@@ -29,42 +29,32 @@ async def follow(stream: BaseStream[Any], taking: Taking, cancel_after: int) -> 
             return
 
 
+@dataclass
 class GrpcLlm:
     """The model over gRPC.
 
-    Args:
-        options: of every request, as `Client.stream` takes them.
-
     Attributes:
+        options: of every request, as `Client.stream` takes them.
         notes: number of a request that was answered → how its answer came about.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        questions: Source,
-        *,
-        model: str = "llm",
-        timeout: float = 60.0,
-        options: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._client = client
-        self._questions = questions
-        self._model = model
-        self._timeout = timeout
-        self._options = dict(options or {})
-        self.notes: dict[int, Note] = {}
+    client: Client
+    questions: Source
+    model: str = "llm"
+    timeout: float = 60.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    notes: dict[int, Note] = field(default_factory=dict)
 
     async def send(self, number: int) -> Record:
-        question = self._questions.at(number)
+        question = self.questions.at(number)
 
         async def ask(taking: Taking) -> None:
-            options = self._options | ({"tier": question.tier} if question.tier else {})
-            stream = self._client.stream(
+            options = dict(self.options) | ({"tier": question.tier} if question.tier else {})
+            stream = self.client.stream(
                 question.text,
                 max_tokens=question.max_tokens,
-                timeout=self._timeout,
-                model=self._model,
+                timeout=self.timeout,
+                model=self.model,
                 **options,
             )
             await follow(stream, taking, question.cancel_after)
@@ -73,13 +63,11 @@ class GrpcLlm:
 
         return await taken(ask)
 
-    def asking(self, questions: Source, options: Mapping[str, Any] | None = None) -> GrpcLlm:
+    def asking(self, questions: Source, **options: Any) -> GrpcLlm:
         """The same, with other questions and further options."""
-        other = copy(self)
-        other._questions, other._options, other.notes = questions, self._options | dict(options or {}), {}
-        return other
+        return replace(self, questions=questions, options={**self.options, **options}, notes={})
 
     async def count(self, text: str) -> int:
         """Tokens of the prompt that the model makes of this text."""
-        stream = self._client.stream(text, max_tokens=1, timeout=self._timeout, model=self._model)
+        stream = self.client.stream(text, max_tokens=1, timeout=self.timeout, model=self.model)
         return (await stream.answer()).usage.prompt

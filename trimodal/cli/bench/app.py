@@ -120,10 +120,10 @@ def embedding(
     from trimodal.bench.scenarios.media import run_embedding
     from trimodal.bench.scenarios.server import LoadTest
 
-    each = lengths(words, "--words")
+    measure = partial(run_embedding, words=lengths(words, "--words"), bare=bare)
     profile, changes = load.started("embedding")
     test = LoadTest(load.plan(concurrency, sides=bare), profile=profile, changes=changes)
-    run_load("embedding", load, test, partial(run_embedding, words=each, bare=bare))
+    run_load("embedding", load, test, measure)
 
 
 @bench.command()
@@ -158,9 +158,10 @@ def speech(
     profile, changes = load.started()
     if artefact:
         changes.setdefault("speech_recognize", {})["artefact"] = str(artefact.resolve())
-    chosen = cast("PolicyName", policy) if policy else None
+    chosen = cast("PolicyName | None", policy or None)
     scenario = SpeechScenario(samples, stream_seconds, chosen, chunk_ms / 1e3, pace)
-    test = LoadTest(load.plan(streams), profile=profile, changes=changes)
+    # The first streams count: a stream has been played to warm up, and the next begin only when these end.
+    test = LoadTest(load.plan(streams, warm_up=0.0), profile=profile, changes=changes)
     run_load("speech", load, test, partial(run_speech, speech=scenario))
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -16,10 +16,11 @@ from trimodal.cli.common import check_writable, one_sentence
 if TYPE_CHECKING:
     from trimodal.bench.load.lengths import Lengths
     from trimodal.bench.load.plan import LoadPlan
+    from trimodal.bench.load.traces import Traced
     from trimodal.bench.targets.questions import Mix
     from trimodal.server.options import Profile
 
-SIDES, LOAD, SERVER, REPORT = "Side by side", "Load", "Server", "Report"
+REQUESTS, SIDES, LOAD, SERVER, REPORT = "Requests", "Side by side", "Load", "Server", "Report"
 WARM_UP_S = 2.0
 
 
@@ -34,7 +35,7 @@ class LoadOptions:
 
     load: Annotated[str, _option(panel=LOAD, help="closed, constant, poisson, gamma or trace.")] = ""
     rate: Annotated[
-        list[float], _option(panel=LOAD, help="Requests a second of an open loop; repeatable: a sweep.")
+        list[float], _option(panel=LOAD, help="Requests a second of an open loop; repeatable.")
     ] = ()  # type: ignore[assignment]
     burstiness: Annotated[
         float, _option(panel=LOAD, help="Of gamma arrivals: 1 is Poisson, less comes in bursts.")
@@ -95,29 +96,28 @@ class LoadOptions:
         if self.waterfall and (not self.html or self.url.startswith("http")):
             raise typer.BadParameter("--waterfall is a part of --html's report, of a server asked over gRPC")
 
-    def plan(self, clients: list[int], *, sides: bool = False) -> LoadPlan:
+    def plan(self, clients: list[int], *, sides: bool = False, warm_up: float = WARM_UP_S) -> LoadPlan:
         """What is sent: so many clients where the load is closed loops. Ends the command where it is wrong.
 
         Args:
             sides: several are measured, in turns.
+            warm_up: seconds, where the user says nothing else.
         """
         from trimodal.bench.load.plan import LoadPlan
         from trimodal.bench.load.slo import parse_slo
-        from trimodal.bench.load.traces import read_trace
 
         load: Any = self.load or ("trace" if self.trace else "poisson" if self.rate else "closed")
         timed = not self.requests and load != "trace"
         seconds = self.seconds or (10.0 if sides and timed else 0.0)
-        warmup = self.warmup if self.warmup is not None else (WARM_UP_S if timed else 0.0)
         with one_sentence("bench"):
             return LoadPlan(
                 load=load,
                 sizes=tuple(clients) if load == "closed" else tuple(self.rate),
                 burstiness=self.burstiness,
-                trace=read_trace(self.trace, self.trace_speed, self.trace_scale) if self.trace else (),
+                trace=self.traced,
                 seconds=seconds,
                 requests=self.requests,
-                warmup=warmup,
+                warmup=(warm_up if timed else 0.0) if self.warmup is None else self.warmup,
                 max_in_flight=self.max_in_flight,
                 rounds=self.rounds or (3 if sides else 1),
                 timeout=self.timeout,
@@ -149,13 +149,18 @@ class LoadOptions:
 
     def mix(self, prompt: Lengths, answer: Lengths, prompts: Path | None = None, **more: Any) -> Mix:
         """What is asked; `more` as `Mix` has it. Ends the command where a file cannot be read."""
-        from trimodal.bench.load.traces import read_trace
         from trimodal.bench.targets.questions import Mix, read_lines
 
         with one_sentence("bench"):
-            trace = read_trace(self.trace, self.trace_speed, self.trace_scale) if self.trace else ()
             lines = read_lines(prompts) if prompts else ()
-        return Mix(prompt, answer, lines=lines, trace=trace, scale=self.trace_scale, **more)
+            return Mix(prompt, answer, lines=lines, trace=self.traced, scale=self.trace_scale, **more)
+
+    @cached_property
+    def traced(self) -> Sequence[Traced]:
+        """The trace's requests. Raises: SettingsError."""
+        from trimodal.bench.load.traces import read_trace
+
+        return read_trace(self.trace, self.trace_speed, self.trace_scale) if self.trace else ()
 
 
 def with_load(command: Callable[..., None]) -> Callable[..., None]:

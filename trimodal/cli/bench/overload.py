@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from trimodal.cli.bench.options import REPORT, SERVER
+from trimodal.cli.bench.options import REPORT, REQUESTS, SERVER
 from trimodal.cli.common import check_writable, one_sentence
 
 if TYPE_CHECKING:
     from trimodal.bench.scenarios.overload import OverloadScenario
-
-REQUESTS = "Requests"
 
 
 def overload(
@@ -57,6 +56,7 @@ def overload(
     Typical: trimodal bench overload --load 1 --load 5 --seconds 30 --json overload.json
     """
     from trimodal.bench.scenarios.overload import SCHEDULERS, TIERS, OverloadScenario
+    from trimodal.server.overlay import parse_changes
 
     for name in scheduler:
         if name not in SCHEDULERS:
@@ -66,6 +66,8 @@ def overload(
             check_writable(name, path)
     if plot and plot.suffix != ".png":
         raise typer.BadParameter(f"--plot {plot}: a name that ends with .png is needed")
+    with one_sentence("bench"):
+        changes = parse_changes(f"llm.{text}" for text in set_).get("llm", {})
     scenario = OverloadScenario(
         loads=tuple(sorted(set(load))),
         seconds=seconds,
@@ -80,7 +82,7 @@ def overload(
         patience=patience,
         most_open=most_open,
         seed=seed,
-        changes=dict(_parameter(text) for text in set_),
+        changes=changes,
     )
     _run(scenario, plot, json)
 
@@ -105,35 +107,26 @@ def _run(scenario: OverloadScenario, plot: Path | None, json: Path | None) -> No
             print_table(goodput_table(title, results), console)
         if failed := error_table(found.levels):
             print_table(failed, console)
-        shown = ", ".join(f"{name} {rate:.2f}" for name, rate in found.measured.items())
-        console.print(f"capacity {found.capacity:.2f} requests/s; closed loop: {shown}")
-        for sentence in [*found.statements, *doubts(found.levels)]:
+        rates = ", ".join(f"{name} {rate:.2f}" for name, rate in found.measured.items())
+        capacity = f"capacity {found.capacity:.2f} requests/s; closed loop: {rates}"
+        for sentence in [capacity, *found.statements, *doubts(found.levels)]:
             console.print(sentence, markup=False)
         if plot:
             draw(found, plot)
         if json:
-            results = [*found.levels, *found.tiers]
-            cases = [{**names_of(one), **one.summary.plain()} for one in results if one.summary]
-            capacity = {"requests_per_s": found.capacity, "closed_loop": found.measured}
-            write_json(json, {"capacity": capacity, "cases": cases, "statements": found.statements})
+            judged = [(one, one.summary) for one in (*found.levels, *found.tiers) if one.summary]
+            cases = [{**names_of(one), **summary.plain()} for one, summary in judged]
+            known = {"requests_per_s": found.capacity, "closed_loop": found.measured}
+            write_json(json, {"capacity": known, "cases": cases, "statements": found.statements})
         end(next((run.stopped for one in found.levels for run in one.runs if run.stopped), ""))
-
-
-def _parameter(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise typer.BadParameter(f"--set {text}: parameter=value is needed")
-    return key, value
 
 
 def _weights(text: str) -> dict[str, float]:
     weights: dict[str, float] = {}
     for part in text.split(","):
         name, _, weight = (piece.strip() for piece in part.partition("="))
-        try:
+        with suppress(ValueError):
             weights[name] = float(weight)
-        except ValueError:
-            weights[name] = 0.0
-        if not (name and 0 < weights[name] < float("inf")):
+        if not (name and 0 < weights.get(name, 0.0) < float("inf")):
             raise typer.BadParameter(f"--mix {part}: tier=weight is needed, with a weight above 0")
     return weights
