@@ -59,7 +59,7 @@ class Outbox:
         self._news.set()
 
     def end(self, code: int, reason: str) -> None:
-        """No more events: who has read them all closes the socket so. The first reason counts."""
+        """Takes no more events; a socket that has sent them all closes with this. The first call counts."""
         self.ending = self.ending or Close(code, reason)
         self._news.set()
 
