@@ -77,10 +77,10 @@ def read_manifest(directory: Path, *, task: str, runtime: str | None) -> Manifes
     """
     path = directory / MANIFEST
     if not path.is_file():
-        raise ArtefactError(
-            f"no built {task} engine in {directory}: build one first "
-            f"(build/{task}_*.py --help, or ./scripts/demo)"
-        )
+        remedy = f"build one first (build/{task}_*.py --help, or ./scripts/demo)"
+        if task == "judge":
+            remedy = "install one with: pip install 'trimodal[cache]'"
+        raise ArtefactError(f"no built {task} engine in {directory}: {remedy}")
     try:
         manifest = Manifest.model_validate_json(path.read_bytes())  # Bytes that are no text are damage, too.
     except OSError as error:

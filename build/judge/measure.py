@@ -19,7 +19,8 @@ from trimodal.build_support import operator_errors, progress, report
 from trimodal.cache.calibration import FILE, Calibration
 from trimodal.errors import OperatorError, SettingsError
 from trimodal.manifest import read_manifest
-from trimodal.paths import artefact_root, judge_artefact
+from trimodal.paths import artefact_root, default_repository
+from trimodal.repository import read_model
 
 if TYPE_CHECKING:
     from judge.figures import Floats, Scored
@@ -158,8 +159,8 @@ def arguments() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("pairs", nargs="*", type=Path, help="JSON lines of labelled pairs (the project's sealed ones)")
-    add("--artefact", type=Path, help="a built judge (onnx-int8)")
-    add("--embedder", type=Path, help="a built embedder (onnx-fp32)")
+    add("--artefact", type=Path, help="a built judge (the served one)")
+    add("--embedder", type=Path, help="a built embedder (the served one)")
     add("--max-false-hit", type=float, default=0.01, help="bound that the threshold is to keep (0.01)")
     add("--calibration", type=Path, metavar="FILE", help="another one than the judge's own")
     add("--calibrate", type=Path, metavar="FILE", help="calibrate on the pairs and write it to this file")
@@ -169,9 +170,16 @@ def arguments() -> argparse.Namespace:
         parser.error("--calibrate needs pairs: what is calibrated on the sealed ones cannot be measured")
     if options.calibrate and options.calibration:
         parser.error("--calibrate and --calibration: one of them")
-    options.artefact = options.artefact or judge_artefact(artefact_root("judge"), "onnx-int8")
-    options.embedder = options.embedder or artefact_root("embedding") / "onnx-fp32"
+    options.artefact = options.artefact or built("judge")
+    options.embedder = options.embedder or built("embedding")
     return options
+
+
+def built(model: str) -> Path:
+    """What a server on the processor opens for this model."""
+    known = read_model(default_repository(), model, "cpu")
+    own = artefact_root(model) / known.artefact
+    return own if own.is_dir() else known.artefact_directory(known.artefact)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from judge.blocks import own_blocks
-from judge.disguise import disguise
+from judge.disguise.disguise import disguise
 from judge.lines import own_lines
 from judge.mix import Mixture, Parts, mix, without_copies
 from judge.pairs import DATA, Example, read_files

@@ -6,9 +6,11 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 
 import numpy as np
 
+from tests.doubles.pb_utils import Tensor, TritonError
 from trimodal.cache.answers import AnswerCache, CacheOptions
 from trimodal.cache.calibration import Calibration
 from trimodal.cache.keys import question
@@ -34,6 +36,25 @@ class FakeEmbedder:
         for word in text.lower().split():
             vector[int.from_bytes(hashlib.sha256(word.encode()).digest()[:4], "big") % self._dimension] += 1
         return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+class TritonStub:
+    """The stub of another model: answers every call with `output` or `error`, and keeps what was asked."""
+
+    Tensor, TritonError = Tensor, TritonError
+
+    def __init__(self, output=None, error=None):
+        self.asked = []
+        self.output = output
+        told = error and SimpleNamespace(code=lambda: error.code, message=error.message)
+        self.response = SimpleNamespace(has_error=lambda: error is not None, error=lambda: told)
+
+    def InferenceRequest(self, **request):  # noqa: N802
+        self.asked.append(request)
+        return SimpleNamespace(exec=lambda: self.response)
+
+    def get_output_tensor_by_name(self, response, name):
+        return Tensor(name, self.output)
 
 
 class ScriptedStore:

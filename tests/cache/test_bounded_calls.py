@@ -96,9 +96,8 @@ class TestDaemonThreads:
     def test_close_leaves_a_thread_behind_that_hangs(self, hang):
         threads = DaemonThreads(1, "test", jobs=4)
         assert threads.submit(hang)
-        began = time.monotonic()
-        threads.close(0.01)
-        assert time.monotonic() - began < 30
+        threads.close(0.01)  # returns, though `hang` goes on
+        assert threads.unfinished == 1
 
 
 class TestCircuitBreaker:

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from tests.cache.doubles import calibration
-from trimodal.cache.answers import AnswerCache, CacheOptions
-from trimodal.cache.protocol import NoAnswers
+from trimodal.cache.answers import AnswerCache, CacheOptions, NoAnswers
 from trimodal.cache.stores.base import default_store
 from trimodal.errors import OperatorError
 from trimodal.llm import answer_cache

@@ -120,7 +120,7 @@ def test_the_judge_is_found_where_its_wheel_is_installed(unpacked: Path, judge: 
         )
 
     assert found(unpacked, judge).stdout.strip() == str(judge / "trimodal_judge" / "onnx-int8")
-    assert "no built engine judge/1/onnx-int8: install it with: pip install 'trimodal[cache]'" in (
+    assert "no built engine judge/1/onnx-int8: get one with: pip install 'trimodal[cache]'" in (
         found(unpacked).stderr
     )
 

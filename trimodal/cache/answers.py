@@ -6,18 +6,19 @@ A lookup never raises: what is slow, down or damaged is a miss with a counter.
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from trimodal.cache.audit.auditor import Auditor
 from trimodal.cache.bounded_calls import Bypassed, DaemonThreads, Guarded, TimedCalls
 from trimodal.cache.calibration import Calibration
 from trimodal.cache.decision import Decider, Decision
 from trimodal.cache.embedder import Embedder, QuestionVectors
 from trimodal.cache.judge import Judge
 from trimodal.cache.metrics import CacheMetrics
-from trimodal.cache.protocol import Audits
 from trimodal.cache.stores.base import Limits, Store, open_store
 from trimodal.cache.values import Entry, Hit, Question
 from trimodal.cache.write_behind import DIGEST, WriteBehind
@@ -87,7 +88,7 @@ class AnswerCache:
         judge: Judge | None = None,
         calibration: Calibration | None = None,
         store: Store | None = None,
-        audits: Audits | None = None,
+        audits: Auditor | None = None,
     ) -> None:
         self._options, self.metrics, self.audits = options, metrics, audits
         self.threads = DaemonThreads(_THREADS, "llm-lookup", _MAX_LOOKUPS)
@@ -247,6 +248,44 @@ class AnswerLookup:
     def _bypassed(self, reason: str) -> None:
         self._cache.metrics.bypassed(reason)
         self._cache.metrics.looked_up(self._layer, "bypass", time.perf_counter() - self._began)
+
+
+class NoLookup:
+    """Finds nothing at once."""
+
+    until = math.inf
+    begun = True
+    decision = None
+
+    def exact(self) -> None: ...
+
+    def semantic(self) -> None: ...
+
+    def give_up(self, now: float) -> bool:
+        return False
+
+
+class NoAnswers:
+    """Stores nothing: requests only share what is under way. Needs no threads."""
+
+    audits = None
+
+    def lookup(self, question: Question) -> NoLookup:
+        return NoLookup()
+
+    def submit(self, job: Callable[..., None], *args: Any) -> bool:
+        job(*args)
+        return True
+
+    def keep(self, question: Question, answer: str, finish_reason: str, completion_tokens: int) -> None:
+        """Nothing is kept."""
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+Lookup = AnswerLookup | NoLookup
+Answers = AnswerCache | NoAnswers
 
 
 def _cut_key(question: Question) -> str:

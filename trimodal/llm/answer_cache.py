@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from trimodal.cache.answers import AnswerCache, CacheOptions
+from trimodal.cache.answers import AnswerCache, Answers, CacheOptions, NoAnswers
 from trimodal.cache.audit.auditor import Auditor
 from trimodal.cache.audit.compare import Embed, Same
 from trimodal.cache.audit.metrics import AuditMetrics
@@ -14,7 +14,6 @@ from trimodal.cache.embedder import TritonEmbedder, embedder_checkpoint
 from trimodal.cache.judge import TritonJudge, built_judge, calibration_of
 from trimodal.cache.keys import join, pack
 from trimodal.cache.metrics import CacheMetrics
-from trimodal.cache.protocol import Answers, NoAnswers
 from trimodal.cache.stores.base import default_store
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import MANIFEST

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from trimodal.cache.protocol import Answers, Lookup
+from trimodal.cache.answers import Answers, Lookup
 from trimodal.cache.values import Hit
 from trimodal.errors import Cancelled, InternalError, RequestError, Unavailable
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process

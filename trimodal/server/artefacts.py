@@ -57,13 +57,14 @@ class Artefact:
         runtime = self.runtime
         if runtime is None:
             return "build it first"
-        if self.task == "judge":  # trained, and not made of a checkpoint alone
-            return "install it with: pip install 'trimodal[cache]' (or train one: build/judge/build.py)"
         command = f"trimodal build {self.task} CHECKPOINT --runtime {SCRIPTS.get(runtime, runtime)}"
+        if self.task == "judge":  # trained, and not made of a checkpoint alone
+            command = "pip install 'trimodal[cache]', or python build/judge/build.py"
         prefix, name = PREFIXES.get(runtime, runtime), self.directory.name
         if name.startswith(f"{prefix}-"):
             command += f" --precision {name[len(prefix) + 1 :]}"
-        return f"build one with: {command}"
+        way = "get" if self.task == "judge" else "build"
+        return f"{way} one with: {command}"
 
     @property
     def by_triton(self) -> bool:

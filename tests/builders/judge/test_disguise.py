@@ -11,7 +11,7 @@ import pytest
 from tests.builders.scripts import Later, importable
 
 disguises, words, surface, sources = (
-    Later(f"judge.{name}") for name in ("disguise", "disguise.words", "disguise.surface", "sources")
+    Later(f"judge.{name}") for name in ("disguise.disguise", "disguise.words", "disguise.surface", "sources")
 )
 NEGATIONS = (
     r"n['’]t\b|\b(?:not|no|never|without|none|nothing|nobody|neither|cannot)\b"

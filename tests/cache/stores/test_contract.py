@@ -111,7 +111,7 @@ def test_without_a_vector_it_is_for_get_alone(store: Store) -> None:
     assert store.get(scope(), "b") == entry("without")
 
 
-def test_nothing_is_found_across_places(store: Store) -> None:
+def test_nothing_is_found_across_scopes(store: Store) -> None:
     # Fields that run together, whatever separates them: "a" + "bc" and "ab" + "c".
     fields = [
         ("f" * 16, "0" * 16),

@@ -175,11 +175,9 @@ def test_a_slow_server_is_not_waited_for(server: StandIn, monkeypatch: pytest.Mo
 
 def test_nothing_at_the_address() -> None:
     store = open_store("qdrant+http://127.0.0.1:1", LIMITS)
-    started = time.monotonic()
     for call in calls(store):  # type: ignore[arg-type]
         with pytest.raises(StoreError, match="refused"):
             call()
-    assert time.monotonic() - started < 60
     store.close()
 
 
@@ -252,7 +250,7 @@ def test_a_poisoned_value_is_a_miss_and_dropped(packed: object) -> None:
         assert store.get(scope(), "k") == entry("again")
 
 
-def test_another_places_value_is_a_miss() -> None:
+def test_another_scopes_value_is_a_miss() -> None:
     local = local_client()
     store = qdrant.QdrantStore(local, local, "trimodal", LIMITS, Clock())
     store.put(scope(tenant="a"), "k", entry("of a"), axis(0))

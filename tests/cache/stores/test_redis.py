@@ -136,7 +136,7 @@ def test_a_poisoned_value_is_a_miss_and_dropped(store: RedisStore, raw: redis.Re
     assert store.get(scope(), "k0") == entry("again")
 
 
-def test_another_places_value_is_a_miss(store: RedisStore, raw: redis.Redis) -> None:
+def test_another_scopes_value_is_a_miss(store: RedisStore, raw: redis.Redis) -> None:
     store.put(scope(tenant="a"), "k", entry("of a"), axis(0))
     stolen = raw.get(f"{Names.of(scope(tenant='a')).answer}k")
     raw.set(f"{Names.of(scope(tenant='b')).answer}k", stolen)
@@ -195,7 +195,7 @@ def test_a_stream_that_began_anew_is_read_from_its_start(store: RedisStore, raw:
     assert store.nearest(scope(), axis(1), 4) == [(1.0, entry())]
 
 
-def test_a_large_place_is_read_in_steps(
+def test_a_large_scope_is_read_in_steps(
     shared: RedisServer, store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number, vector in enumerate(random_vectors(50)):

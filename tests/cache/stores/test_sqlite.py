@@ -177,7 +177,7 @@ def test_a_poisoned_row_is_a_miss(path: Path) -> None:
         assert [kept.answer for _, kept in store.nearest(scope(), axis(0), 4)] == ["1", "4"]
 
 
-def test_a_large_place_is_read_in_steps(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_scope_is_read_in_steps(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "CHUNK", 10)
     monkeypatch.setattr(sqlite, "SCOPE_ROWS", 50)
     vectors = random_vectors(100)

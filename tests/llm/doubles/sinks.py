@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from tests.llm.doubles.engine_thread import start_thread
-from trimodal.cache.protocol import Answers
+from trimodal.cache.answers import Answers
 from trimodal.errors import RequestError
 from trimodal.llm.engine_core.client import EngineCoreClient
 from trimodal.llm.engines.fake import FakeEngine

@@ -13,9 +13,8 @@ from tests.cache.doubles import FakeEmbedder, ScriptedJudge, ScriptedStore, cali
 from tests.llm.doubles.answers import Answers, ask
 from tests.llm.doubles.sinks import FakeServer, counts, eventually
 from tests.llm.frontend.test_request_state import state_of
-from trimodal.cache.answers import AnswerCache, CacheOptions
+from trimodal.cache.answers import AnswerCache, CacheOptions, NoAnswers
 from trimodal.cache.metrics import CacheMetrics
-from trimodal.cache.protocol import NoAnswers
 from trimodal.cache.values import Entry, Hit
 from trimodal.llm.frontend.cache_lookup import CacheLookup
 from trimodal.llm.settings import LlmSettings

@@ -6,9 +6,9 @@ import json
 import logging
 from collections.abc import Iterator
 
+from trimodal.cache.answers import Answers, Lookup
 from trimodal.cache.decision import Decision
 from trimodal.cache.keys import question
-from trimodal.cache.protocol import Answers, Lookup
 from trimodal.cache.values import Hit, Question
 from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.settings import LlmSettings

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from trimodal.cache.audit.auditor import Auditor
 from trimodal.cache.decision import Decision
-from trimodal.cache.protocol import Audits
 from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engine_core.supervisor import EngineSupervisor
 from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
@@ -69,7 +69,7 @@ class IdleAudits:
 
     def __init__(
         self,
-        audits: Audits,
+        audits: Auditor,
         engine: EngineSupervisor,
         tokenizer: Tokenizer,
         ids: Callable[[], int],

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from trimodal.cache.protocol import Lookup
+from trimodal.cache.answers import Lookup
 from trimodal.cache.values import Hit, Question
 from trimodal.errors import RequestError, Unavailable
 from trimodal.llm.detokenizer import TextStream
