@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from trimodal.bench.balancer.proxy import CONFIG, HAPROXY, KEY, NoHaproxy, Proxy, running
+from tests.e2e.fleet.proxy import CONFIG, HAPROXY, KEY, NoHaproxy, Proxy, running
 
 BOUND = 30.0
 TEXT = "/v2/models/llm/generate"
