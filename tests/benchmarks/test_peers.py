@@ -42,6 +42,7 @@ def test_an_image_is_fitted_as_ours_is(size: tuple[int, int], spec: InputSpec) -
 
 @pytest.mark.slow
 @pytest.mark.build
+@pytest.mark.timeout(600)  # the first import of transformers, on a busy machine
 @pytest.mark.filterwarnings("default")  # of libraries that only the peer uses
 def test_answers_have_as_many_tokens_as_were_asked_for(tmp_path: Path) -> None:
     script = [sys.executable, "build/random_checkpoint.py", "llama-tiny", "--out", str(tmp_path / "tiny")]
