@@ -15,7 +15,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from trimodal.bench.balancer.proxy import KEY, NoHaproxy, Proxy, running
+
+from tests.e2e.fleet.proxy import KEY, NoHaproxy, Proxy, running
 
 BOUND = 30.0
 TEXT = "/v2/models/llm/generate"

@@ -134,7 +134,8 @@ def options_of(source: Path) -> set[str]:
     if "scripts" in source.relative_to(ROOT).parts:  # they hand their arguments on
         options = set(re.findall(r"--[a-z][\w-]*", text))
         for module in re.findall(r"-m ([\w.]+)", text):
-            options |= options_of(source_of(module)) if module.startswith("trimodal") else set()
+            if module.startswith(("trimodal", "benchmarks")):
+                options |= options_of(source_of(module))
         return options
     tree = ast.parse(text)
     found = set()

@@ -264,7 +264,6 @@ async def test_a_spoken_question_has_the_answer_that_chat_gives(serve: Callable[
 @pytest.mark.build
 @pytest.mark.parametrize("by", ["response.cancel", "speech"])
 def test_an_interrupted_answer_frees_assistant_and_llm(serve: Callable[..., TritonServer], by: str) -> None:
-    """How soon is measured by trimodal.bench.interruption."""
     endless = {"engine": "fake", "fake_step_ms": "20", "fake_answer": "word " * 400}
     server = serve(("assistant",), changes={"llm": endless})
     content = [

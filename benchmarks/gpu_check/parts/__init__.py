@@ -1,0 +1,1 @@
+"""Measures one thing each: facts, vision, embedding, speech, llm, interference."""
