@@ -1,9 +1,9 @@
 """Measures this machine's GPU in parts: facts, vision, embedding, speech, llm, interference.
 
-    scripts/ci/gpu_check                               with a GPU: makes an environment for itself
-    scripts/ci/gpu_check --device cpu                  a rehearsal: the same steps and files, small numbers
-    TRIMODAL_NO_VENV=1 scripts/ci/gpu_check            with this machine's python3 and what is installed for it
-    TRIMODAL_SITE=DIR:DIR scripts/ci/gpu_check         likewise, and with wheels unpacked into these folders
+    scripts/ci/gpu_check                       with a GPU: makes an environment for itself
+    scripts/ci/gpu_check --device cpu          a rehearsal: the same steps and files, small numbers
+    TRIMODAL_NO_VENV=1 scripts/ci/gpu_check    with this machine's python3 and what is installed for it
+    TRIMODAL_SITE=DIR:DIR scripts/ci/gpu_check  likewise, and with wheels unpacked into these folders
     scripts/ci/gpu_check --parts facts,llm --limit-s 300
 
 Each part runs in a process of its own and is ended at its time limit; what it had measured stays. A step

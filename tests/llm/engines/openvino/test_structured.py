@@ -13,7 +13,6 @@ from typing import Any
 import jsonschema
 import pytest
 from pydantic import TypeAdapter
-from trimodal.bench.llm.structured import MOST_BYTES, answer, draw_schema, run
 
 from tests.llm.engines.openvino.drawn_schemas import MOST_BYTES, answer, draw_schema, prompt_of, run, show
 from tests.llm.engines.openvino.test_engine import VERSION
