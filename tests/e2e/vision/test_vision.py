@@ -20,7 +20,7 @@ from tests.vision.pictures import encode, exif, noise, png_claiming, quarters, w
 from trimodal.server.process import TritonServer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build]
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DEMO = ROOT / "build" / "demo" / "vision"
 SAMPLES = sorted((DEMO / "samples").iterdir())
 TRUTH = [file.stem.split("-")[1] for file in SAMPLES]

@@ -19,7 +19,7 @@ import tritonclient.grpc as grpcclient
 from trimodal.repository import read_model
 from trimodal.runtimes.gpu_device import current_gpu
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MODEL = read_model(ROOT / "model_repository", "vision_classify", "tensorrt")
 SIZES = sorted({1, *MODEL.config.dynamic_batching.preferred_batch_size, MODEL.config.max_batch_size})
 REQUESTS = 12  # twice the period of 3 event sets over 2 sets of buffers
