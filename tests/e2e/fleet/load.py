@@ -89,7 +89,7 @@ def speech(seed: int, words: int) -> tuple[Samples, list[str]]:
 
 
 @dataclass
-class Heard:
+class LiveTranscript:
     """What became of one live stream."""
 
     words: list[Word] = field(default_factory=list)
@@ -101,7 +101,7 @@ class Heard:
         return [word.text for word in self.words]
 
 
-async def listen(at: Clients, samples: Samples, *, resume: bool = True) -> Heard:
+async def listen(at: Clients, samples: Samples, *, resume: bool = True) -> LiveTranscript:
     """Speaks in real time, each stream with an x-trimodal-session of its own.
 
     A stream that is lost is begun again, from the end of its last final word: that takes a client that
@@ -110,7 +110,7 @@ async def listen(at: Clients, samples: Samples, *, resume: bool = True) -> Heard
     Raises:
         TrimodalError: it was refused or lost, and is not to be resumed, or too often.
     """
-    heard = Heard()
+    heard = LiveTranscript()
     clock = asyncio.get_running_loop().time
     began, size = clock(), round(CHUNK_S * SAMPLE_RATE)
     for _ in range(_TRIES):
@@ -136,7 +136,7 @@ async def listen(at: Clients, samples: Samples, *, resume: bool = True) -> Heard
     raise TimeoutError(f"a live stream was begun {_TRIES} times")
 
 
-def _take(heard: Heard, words: tuple[Word, ...], offset: float, now: float) -> None:
+def _take(heard: LiveTranscript, words: tuple[Word, ...], offset: float, now: float) -> None:
     for word in words:
         heard.words.append(Word(word.text, word.start + offset, word.end + offset, word.probability))
         heard.lags.append(now - heard.words[-1].end)
