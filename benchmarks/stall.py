@@ -30,7 +30,7 @@ async def measure(requests: int) -> list[float]:
     async with serving(options) as (_, client):
         send = Embedding(client, Listed([Question("a request", 1)])).send
         done = await run(send, Closed(1), requests=requests, warmup=1)
-    return [record.service for record in done.counted]
+    return [record.latency for record in done.counted]
 
 
 def main(requests: Annotated[int, typer.Option(min=1, max=1_000_000)] = 3000) -> None:

@@ -20,7 +20,7 @@ import typer
 from rich.console import Console
 
 from trimodal.cache.stores.base import Limits, Owner, Store, StoreError, open_store
-from trimodal.cache.values import Entry, Place
+from trimodal.cache.values import CacheScope, Entry
 from trimodal.client.timing import percentile
 from trimodal.errors import OperatorError
 from trimodal.report.console import make_table
@@ -28,7 +28,7 @@ from trimodal.report.console import make_table
 DIMENSION = 384
 LIMITS = Limits(max_entries=1_000_000, timeout_s=10.0)
 # A fingerprint that no model has: clearing it touches no real answers.
-SCOPE = Place("benchmark of stores", "bench", "bench", "bench")
+SCOPE = CacheScope("benchmark of stores", "bench", "bench", "bench")
 
 
 def rows(url: str, sizes: list[int], calls: int) -> Iterator[list[str]]:

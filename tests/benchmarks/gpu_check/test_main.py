@@ -15,7 +15,7 @@ from benchmarks.gpu_check.steps import PARTS, Options
 from tests.project.pages import ROOT
 from trimodal.errors import ArtefactError, ServerError
 
-SCRIPT = ROOT / "scripts" / "gpu_check"
+SCRIPT = ROOT / "scripts" / "ci" / "gpu_check"
 MANIFEST = {
     "task": "vision", "runtime": "onnxruntime", "runtime_version": "1", "precision": "fp16",
     "source": "resnet50", "source_sha256": "none", "command": "python build/x.py",

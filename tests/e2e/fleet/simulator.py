@@ -21,10 +21,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from trimodal.plan.fleet.figures import ReplicaFigures
-from trimodal.plan.fleet.plans import Plan
-from trimodal.plan.fleet.tally import Objective
-from trimodal.plan.fleet.traces import Arrival
 
 from trimodal.bench.common.serving import serving
 from trimodal.bench.load.arrivals import Closed, poisson
@@ -38,8 +34,11 @@ from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.errors import OperatorError, ServerError
 from trimodal.gateway.upstreams.pool import Upstreams
 from trimodal.plan.fleet.from_bench import Point, describe_replica
+from trimodal.plan.fleet.outcome import Objective
+from trimodal.plan.fleet.replica import ReplicaFigures
 from trimodal.plan.fleet.simulation import simulate
-from trimodal.plan.fleet.workload import Recorded
+from trimodal.plan.fleet.spec import FleetSpec
+from trimodal.plan.fleet.workload import Arrival
 from trimodal.report.console import make_table
 from trimodal.server.options import ServerOptions
 
@@ -175,8 +174,8 @@ async def compare(
         for number, one in enumerate(asked)
         if number in tokens
     ]
-    plan = Plan(name="servers", replica=figures, replicas=len(addresses), policy="affinity")
-    simulated = simulate(plan, Recorded(trace), Objective(TTFT_S, TPOT_S), addresses=addresses)
+    spec = FleetSpec(name="servers", replica=figures, replicas=len(addresses), policy="affinity")
+    simulated = simulate(spec, trace, Objective(TTFT_S, TPOT_S), addresses=addresses)
     found = summarise(real)
     ttft = found.metrics["ttft_ms"].percentiles
     good = sum(
