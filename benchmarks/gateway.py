@@ -85,8 +85,8 @@ def row(streams: int, side: Side) -> list[str]:
     ttft, gaps = (found.metrics.get(name) for name in ("ttft_ms", "itl_ms"))
     before = side.after.summary().metrics["ttft_ms"] if side.after else None
     assert ttft is not None
-    times = {percent: ttft.percentiles[percent].value for percent in PERCENTS}
-    added = {one: times[one] - before.percentiles[one].value for one in PERCENTS} if before else {}
+    times = {percent: ttft.percentiles[percent] for percent in PERCENTS}
+    added = {one: times[one] - before.percentiles[one] for one in PERCENTS} if before else {}
     pieces = sum(len(record.pieces) for run in side.runs for record in run.records)
     return [
         str(streams),
@@ -94,7 +94,7 @@ def row(streams: int, side: Side) -> list[str]:
         str(found.ok),
         *(f"{value:.1f}" for value in times.values()),
         *(f"{added[percent]:+.1f}" if added else "" for percent in PERCENTS),
-        *(f"{gaps.percentiles[percent].value:.1f}" if gaps else "" for percent in PERCENTS),
+        *(f"{gaps.percentiles[percent]:.1f}" if gaps else "" for percent in PERCENTS),
         f"{found.output_tokens_per_s:,.0f}",
         f"{pieces / side.cpu_s:,.0f}" if side.cpu_s else "",
     ]

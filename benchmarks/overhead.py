@@ -51,7 +51,7 @@ def main(
     cells = [f"{one.requests_per_s:.1f}", f"{one.output_tokens_per_s:.0f}", f"{one.cpu_share:.0%}"]
     for name, known in {"ttft_ms": ttft_ms, "itl_ms": gap_ms, "tpot_ms": gap_ms}.items():
         percentiles = one.metrics[name].percentiles
-        cells += [f"{percentiles[percent].value - known:+.2f}" for percent in ("p50", "p99")]
+        cells += [f"{percentiles[percent] - known:+.2f}" for percent in ("p50", "p99")]
     table.add_row(str(streams), *cells)
     Console(highlight=False, width=130).print(table)
 

@@ -133,7 +133,7 @@ def main(
         if summary.errors:
             raise SystemExit(f"{name}: {next(iter(summary.errors))}")
         lag = summary.metrics["lag_ms"]
-        p50, p95 = (lag.percentiles[percent].value for percent in ("p50", "p95"))
+        p50, p95 = (lag.percentiles[percent] for percent in ("p50", "p95"))
         direct = direct or p95
         table.add_row(name, str(lag.count), f"{p50:.0f}", f"{p95:.0f}", f"{p95 - direct:+.0f}")
     Console(highlight=False).print(table)

@@ -16,13 +16,12 @@ import numpy as np
 from tests.soak import processes
 from tests.soak.load import STREAM_S, STREAMS, Kind
 from tests.soak.slopes import Series
-from trimodal.bench.common.serving import metrics_page
 from trimodal.bench.load import generator
 from trimodal.bench.load.arrivals import Closed, poisson
 from trimodal.bench.load.records import METRICS, Record
 from trimodal.bench.load.statistics import nearest_rank
-from trimodal.bench.targets.counters import read_page
 from trimodal.errors import TrimodalError
+from trimodal.top.page import Page, fetch
 from trimodal.tune.live import LiveServer
 
 LOOK_S = 5.0
@@ -202,12 +201,16 @@ async def _look(soaked: Soak, server: Server) -> None:
             soaked.add("processor", "server", spent / every)
         before = now
         try:
-            page = read_page(await asyncio.to_thread(metrics_page, server.metrics))
-            soaked.add("KV blocks", "held by requests", page.get(KV, 0.0))
-            soaked.add("requests", "active in llm", page.get(ACTIVE, 0.0))
+            page = await _metrics(server)
+            soaked.add("KV blocks", "held by requests", page.total(KV) or 0.0)
+            soaked.add("requests", "active in llm", page.total(ACTIVE) or 0.0)
         except TrimodalError:
             pass  # the next look tells whether the server is gone
         await asyncio.sleep(LOOK_S - soaked.now % LOOK_S)
+
+
+async def _metrics(server: Server) -> Page:
+    return await asyncio.to_thread(fetch, f"http://{server.metrics}/metrics", timeout=10.0)
 
 
 async def _reload(soaked: Soak, server: Server) -> None:
@@ -246,10 +249,10 @@ async def _settled(server: Server, patience: float = 10.0) -> dict[str, float]:
     until = time.monotonic() + patience
     while True:
         try:
-            page = read_page(await asyncio.to_thread(metrics_page, server.metrics))
+            page = await _metrics(server)
         except TrimodalError as error:
-            return {str(error): 1.0}
-        left = {name: page[name] for name in BUSY if page.get(name)}
+            return {f"metrics page: {error}": 1.0}
+        left = {name: value for name in BUSY if (value := page.total(name))}
         if not left or time.monotonic() > until:
             return left
         await asyncio.sleep(0.5)

@@ -28,8 +28,7 @@ def run(latencies: list[float], failed: int = 0) -> LoadRun:
 def summary_of(one: LoadRun, slo: str, maximize: str | None = None, minimize: str | None = None) -> Summary:
     bounds = parse_slo(slo)
     objective = parse_objective(maximize, minimize, bounds, 3.6)
-    cost = objective.cost_per_hour
-    return summarise(one, bounds_to_compute(bounds, objective), cost_per_hour=cost)
+    return summarise(one, bounds_to_compute(bounds, objective))
 
 
 def worth(one: LoadRun, slo: str = "", maximize: str | None = None, minimize: str | None = None) -> Round:

@@ -29,7 +29,6 @@ th.name, td.name { text-align: left; } th:first-child, td:first-child { padding-
 td.yes { color: #00734f; } td.no { color: #b3261e; font-weight: 600; }
 .warnings { background: #fff6e5; border-left: 4px solid #e0a100; border-radius: 4px; padding: 8px 14px;
   margin: 12px 0; font-size: 14px; } .warnings p { max-width: none; }
-figure.wide { grid-column: 1 / -1; }
 tbody tr:hover { background: var(--wash); }
 .note, figcaption { color: var(--soft); font-size: 13px; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(500px, 100%), 1fr)); gap: 20px; }
@@ -96,5 +95,4 @@ def _cell(kind: str, text: str) -> str:
 def _figure(figure: Figure) -> str:
     # The only markup that is taken as it is: `draw` of report.plots made it.
     caption = f"<figcaption>{escape(figure.caption)}</figcaption>" if figure.caption else ""
-    wide = ' class="wide"' if figure.wide else ""
-    return f"<figure{wide}><b>{escape(figure.title)}</b>{figure.svg}{caption}</figure>"
+    return f"<figure><b>{escape(figure.title)}</b>{figure.svg}{caption}</figure>"

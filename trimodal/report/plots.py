@@ -7,7 +7,6 @@ import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from trimodal.errors import SettingsError
@@ -48,9 +47,8 @@ def draw(
     caption: str = "",
     width: float = 6.4,
     height: float = 3.6,
-    wide: bool = False,
 ) -> Figure:
-    """A figure whose one pair of axes `paint` draws into; sizes in inches, `wide`: as the whole page."""
+    """A figure whose one pair of axes `paint` draws into; sizes in inches."""
     import matplotlib
     from matplotlib.figure import Figure as Canvas
 
@@ -59,29 +57,7 @@ def draw(
         paint(canvas.subplots())
         file = io.StringIO()
         canvas.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return Figure(title, _element(file.getvalue()), caption, wide)
-
-
-def save(path: Path, panels: Sequence[tuple[str, Callable[[Any], None]]], *, height: float = 3.6) -> None:
-    """Writes panels, side by side, as a PNG; each is a title and what paints its axes.
-
-    Raises:
-        SettingsError: it cannot be written.
-    """
-    import matplotlib
-    from matplotlib.figure import Figure as Canvas
-
-    with matplotlib.rc_context(_STYLE):
-        canvas = Canvas(figsize=(5.4 * len(panels), height), layout="constrained")
-        for axes, (title, paint) in zip(
-            canvas.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
-        ):
-            axes.set_title(title)
-            paint(axes)
-        try:
-            canvas.savefig(path, dpi=130, format="png")
-        except OSError as error:
-            raise SettingsError(f"{path}: cannot be written: {error.strerror}") from None
+    return Figure(title, _element(file.getvalue()), caption)
 
 
 def _element(svg: str) -> str:
@@ -151,48 +127,6 @@ def lines(
         axes.legend()
 
     return draw(title, paint, caption=caption)
-
-
-def bars(
-    title: str,
-    rows: Sequence[tuple[str, Sequence[tuple[float, float, str]]]],
-    *,
-    x: str,
-    caption: str = "",
-    kinds: Sequence[str] = (),
-) -> Figure:
-    """Horizontal bars along time: a row for each thing, in it pieces (begin, end, kind); kinds have colours.
-
-    Args:
-        kinds: in the order of the legend; empty: as they come.
-    """
-    known = list(dict.fromkeys([*kinds, *(kind for _, pieces in rows for _, _, kind in pieces)]))
-    colours = dict(zip(known, itertools.cycle(COLOURS), strict=False))
-
-    def paint(axes: Any) -> None:
-        thick = 0.7 if len(rows) <= 60 else 1.0
-        for kind in known:
-            ends = [
-                (row, begin, end)
-                for row, (_, pieces) in enumerate(rows)
-                for begin, end, of in pieces
-                if of == kind
-            ]
-            if ends:
-                at, begins, until = zip(*ends, strict=True)
-                widths = [end - begin for begin, end in zip(begins, until, strict=True)]
-                axes.barh(at, widths, left=begins, height=thick, color=colours[kind], label=kind, lw=0)
-        axes.set(xlabel=x, ylim=(len(rows) - 0.4, -0.6))
-        if len(rows) <= 30:
-            axes.set_yticks(range(len(rows)), [name for name, _ in rows])
-        else:
-            axes.set_ylabel("requests, in order")
-        axes.grid(axis="y", visible=False)
-        if known:
-            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-
-    height = max(1.8, min(6.0, 0.7 + 0.17 * len(rows)))
-    return draw(title, paint, caption=caption, width=11.5, height=height, wide=True)
 
 
 def _logarithmic(axes: Any, values: Sequence[float]) -> None:

@@ -24,12 +24,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture as an `<svg>` element. `caption`: what to see in it; `wide`: it has a row of its own."""
+    """A picture as an `<svg>` element. `caption`: what to see in it."""
 
     title: str
     svg: str
     caption: str = ""
-    wide: bool = False
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,8 @@ class Objective:
             found = getattr(summary, RATES[self.name][0])
             return None if found is None else float(found)
         if self.statistic is None:
-            return summary.costs.per_1000_requests if summary.costs else None
+            rate = summary.requests_per_s
+            return self.cost_per_hour / 3600 / rate * 1000 if rate else None
         metric = summary.metrics.get(f"{self.statistic.metric}_ms")
         return metric.get(self.statistic.statistic) if metric else None
 
@@ -124,8 +125,7 @@ def judge(summary: Summary, slo: Slo, objective: Objective) -> Round | None:
         "client_cpu_share": summary.cpu_share,
     }
     for name, found in summary.metrics.items():
-        for statistic, estimate in found.percentiles.items():
-            figures[label(name, statistic)] = estimate.value
+        figures |= {label(name, statistic): one for statistic, one in found.percentiles.items()}
     for bound, verdict in zip(slo.bounds, summary.verdicts, strict=False):
         if verdict.value is not None:
             figures[figure_of(bound)] = verdict.value

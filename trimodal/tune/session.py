@@ -141,7 +141,7 @@ class LiveSystem:
             finally:
                 await transport.aclose()
         slo = bounds_to_compute(settings.slo, settings.objective)
-        summary = summarise(run, slo, cost_per_hour=settings.objective.cost_per_hour)
+        summary = summarise(run, slo)
         if not summary.ok:
             why = next(iter(summary.errors), run.stopped or "no request was answered")
             raise self._failed(f"no request succeeded: {why}")

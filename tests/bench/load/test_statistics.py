@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import random
-from statistics import mean
 
-import numpy as np
 import pytest
 
 from tests.bench.load.records import answer, record, run_of
@@ -15,19 +13,18 @@ from trimodal.client.timing import percentile
 def test_known_delays_come_out() -> None:
     records = [answer(0.1 * n, 0.2 + 0.001 * n, [0.05] * 9, number=n) for n in range(100)]
     summary = summarise(run_of(records, 10.0))
-    assert summary.metrics["ttft_ms"].percentiles["p50"].value == pytest.approx(249.0)
+    assert summary.metrics["ttft_ms"].percentiles["p50"] == pytest.approx(249.0)
     assert summary.metrics["itl_ms"].count == 900
-    assert summary.metrics["itl_ms"].percentiles["p99"].value == pytest.approx(50.0)
+    assert summary.metrics["itl_ms"].percentiles["p99"] == pytest.approx(50.0)
     assert summary.metrics["tpot_ms"].mean == pytest.approx(50.0)
-    assert summary.tokens_per_s_per_user == pytest.approx(20.0)
 
 
 def test_percentiles_are_nearest_rank_as_the_clients() -> None:
     values = [random.Random(n).random() for n in range(777)]
-    found = distribution([[value] for value in values])
+    found = distribution(values)
     assert found
     for percent in (50.0, 90.0, 95.0, 99.0):
-        assert found.percentiles[f"p{percent:g}"].value == percentile(values, percent)
+        assert found.percentiles[f"p{percent:g}"] == percentile(values, percent)
 
 
 def test_requests_at_the_windows_edges_count_for_their_part() -> None:
@@ -62,7 +59,6 @@ def test_goodput_counts_good_requests_and_cancelled_ones_are_no_errors() -> None
     assert summary.goodput == pytest.approx(1 / 10)
     assert summary.good_share == pytest.approx(1 / 4)
     assert summary.error_rate == pytest.approx(2 / 4)
-    assert summary.unsent == 1
     assert summary.errors == {"timeout: late": 1, "unsent: ": 1}
     each, p50, errors = summary.verdicts
     assert (each.value, each.met) == (0.5, False)
@@ -89,56 +85,10 @@ def test_a_percentile_that_no_default_has_can_be_bound() -> None:
 
 
 def test_a_run_without_any_answer_has_no_figures_and_does_not_fail() -> None:
-    nothing = summarise(run_of([], 1.0), parse_slo("ms<=5,p99_ms<=5"), cost_per_hour=1.0)
+    nothing = summarise(run_of([], 1.0), parse_slo("ms<=5,p99_ms<=5"))
     assert nothing.metrics == {}
     assert not any(verdict.met for verdict in nothing.verdicts)
-    assert nothing.costs
-    assert nothing.costs.per_1000_requests is None
     assert summarise(run_of([record(outcome="internal", error="x")], 1.0)).error_rate == 1.0
-
-
-def test_costs_are_of_what_was_answered() -> None:
-    records = [answer(float(n), 0.1, [0.1], input_tokens=6, audio_s=0.5) for n in range(10)]
-    costs = summarise(run_of(records, 10.0), cost_per_hour=3.6).costs
-    assert costs
-    assert costs.per_1000_requests == pytest.approx(1.0)  # 0.001 a second, one request a second
-    assert costs.per_million_output_tokens == pytest.approx(500.0)
-    assert costs.per_million_tokens == pytest.approx(125.0)
-    assert costs.per_audio_hour == pytest.approx(7.2)
-
-
-def test_intervals_hold_the_true_percentile_as_often_as_they_say() -> None:
-    rng = np.random.default_rng(7)
-    true = float(np.log(2.0))  # the median of an exponential
-    held = 0
-    for _ in range(40):
-        found = distribution([[value] for value in rng.exponential(size=100)])
-        assert found
-        estimate = found.percentiles["p50"]
-        assert estimate.low is not None
-        assert estimate.high is not None
-        held += estimate.low <= true <= estimate.high
-    assert held >= 34
-
-
-def test_gaps_of_one_answer_do_not_make_an_interval_narrow() -> None:
-    rng = np.random.default_rng(1)
-    alike = [[value] * 50 for value in rng.exponential(size=60)]
-    together, alone = distribution(alike), distribution([[value] for value in sum(alike, [])])
-    assert together
-    assert alone
-    wide, narrow = together.percentiles["p50"], alone.percentiles["p50"]
-    assert wide.high
-    assert narrow.high
-    assert wide.high - (wide.low or 0) > 1.5 * (narrow.high - (narrow.low or 0)) > 0
-
-
-def test_few_requests_have_no_upper_bound_of_a_high_percentile() -> None:
-    found = distribution([[float(value)] for value in range(100)])
-    assert found
-    assert found.percentiles["p99"].high is None
-    assert found.percentiles["p90"].high is not None
-    assert mean(range(100)) == found.mean
 
 
 def test_the_wait_for_this_client_is_told() -> None:

@@ -7,8 +7,8 @@ import pytest
 from trimodal.bench.load.traces import Traced, read_trace
 from trimodal.errors import SettingsError
 
-AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
-2023-11-16 18:15:46.6805900,374,44
+HEAD = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+AZURE = f"""{HEAD}2023-11-16 18:15:46.6805900,374,44
 2023-11-16 18:15:50.9951690,396,109
 2023-11-16 18:15:46.7805900,91,1
 """
@@ -23,11 +23,16 @@ def written(folder: Path, text: str) -> Path:
     return file
 
 
-def test_azures_columns_are_read_in_the_order_of_arrival(tmp_path: Path) -> None:
-    first, second, third = read_trace(written(tmp_path, AZURE))
+@pytest.mark.parametrize("zone", ["", "+00:00"])
+def test_azures_columns_are_read_in_the_order_of_arrival(zone: str, tmp_path: Path) -> None:
+    first, second, third = read_trace(written(tmp_path, AZURE.replace("00,", f"00{zone},")))
     assert (first.at, first.input_tokens, first.output_tokens) == (0.0, 374, 44)
     assert (second.input_tokens, third.input_tokens) == (91, 396)
     assert (second.at, third.at) == pytest.approx((0.1, 4.314579), abs=1e-6)
+
+
+def test_azures_times_may_be_seconds(tmp_path: Path) -> None:
+    assert [one.at for one in read_trace(written(tmp_path, f"{HEAD}0,1,2\n2.5,1,2\n"))] == [0.0, 2.5]
 
 
 def test_mooncakes_lines_keep_the_blocks_that_prompts_share(tmp_path: Path) -> None:
@@ -43,21 +48,21 @@ def test_a_trace_can_be_sped_up_and_made_smaller(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "sentence"),
     [
-        ("", "lacks TIMESTAMP"),
-        ("a,b\n1,2\n", "lacks TIMESTAMP, ContextTokens"),
-        ("TIMESTAMP,ContextTokens,GeneratedTokens\n", "no request"),
-        ("TIMESTAMP,ContextTokens,GeneratedTokens\nnoon,1,2\n", "line 2"),
-        ("TIMESTAMP,ContextTokens,GeneratedTokens\n1,2\n", "line 2"),
-        ("TIMESTAMP,ContextTokens,GeneratedTokens\n1,2,-3\n", "line 2: a length of -3"),
-        ('{"timestamp": 1}\n', "line 1: lacks 'input_length'"),
-        ('{"timestamp": 1, "input_length": 2, "output_length": 3}\n{"x"\n', "line 2"),
-        ('{"timestamp": NaN, "input_length": 2, "output_length": 3}\n', "line 1: a time of nan"),
+        ("", "no request in it: a CSV with the columns TIMESTAMP, "),
+        (HEAD, "no request"),
+        ("a,b\n1,2\n", "line 2: TIMESTAMP Field required"),
+        (f"{HEAD}noon,1,2\n", "line 2: TIMESTAMP"),
+        (f"{HEAD}1,2\n", "line 2: GeneratedTokens"),
+        (f"{HEAD}1,2,3\n1,2,-3\n", "line 3: GeneratedTokens .*greater than or equal to 0"),
+        ('{"timestamp": 1}\n', "line 1: input_length Field required"),
+        ('{"timestamp": 1, "input_length": 2, "output_length": 3}\n\n{"x"\n', "line 3: .*JSON"),
+        ('{"timestamp": NaN, "input_length": 2, "output_length": 3}\n', "line 1: timestamp"),
     ],
 )
-def test_what_is_no_trace_is_refused_with_its_line(text: str, told: str, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=told):
+def test_what_is_no_trace_is_refused_with_its_line(text: str, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=sentence):
         read_trace(written(tmp_path, text))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from tests.doubles.virtual_clock import run_virtually
 from trimodal.bench.load.generator import Send
@@ -46,15 +46,6 @@ def results_of(plan: LoadPlan, **sides: Callable[..., Send]) -> list[Result]:
     """Runs the plan on these sides."""
 
     async def main() -> list[Result]:
-        return await run_cases(
-            plan, {name: sending(plan, side) for name, side in sides.items()}, counted=counting
-        )
+        return await run_cases(plan, {name: sending(plan, side) for name, side in sides.items()})
 
     return run_virtually(main())
-
-
-async def counting() -> Callable[[], Awaitable[dict[str, float]]]:
-    async def after() -> dict[str, float]:
-        return {"prefix_cached_share": 0.25}
-
-    return after

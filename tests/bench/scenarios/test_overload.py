@@ -1,10 +1,9 @@
-"""How a level is split by tier and what is said of it, on requests that are written down here."""
+"""How a level is split by tier, on requests that are written down here."""
 
 from __future__ import annotations
 
 import random
 import statistics
-from typing import Any
 
 import pytest
 
@@ -12,8 +11,11 @@ from tests.bench.load.records import answer, record, run_of
 from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.rounds import Result
-from trimodal.bench.report.tables import error_table, goodput_table
-from trimodal.bench.scenarios.overload import STOP, by_tier, fake_answer, statements
+from trimodal.bench.load.slo import NO_SLO
+from trimodal.bench.load.statistics import summarise
+from trimodal.bench.report.results import report
+from trimodal.bench.report.tables import TOKENS, error_table, ratio_table
+from trimodal.bench.scenarios.overload import STOP, by_tier, fake_answer
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import EngineRequest, Sampling
 from trimodal.llm.settings import LlmSettings
@@ -26,86 +28,38 @@ MET = answer(0.0, 0.3, [0.1])
 REFUSED = {"outcome": "unavailable", "error": "256 requests wait already"}
 
 
-def split(levels: dict[float, list[Record]], side: str = "deadline") -> tuple[list[Result], list[Result]]:
-    """Levels of 10 s at these multiples of the capacity; every fourth request is of tier free."""
-    cases = LoadPlan("poisson", tuple(CAPACITY * load for load in levels)).cases
-    results = []
-    for case, records in zip(cases, levels.values(), strict=True):
-        numbered = [one.since(0.0, number, one.due) for number, one in enumerate(records)]
-        results.append(Result(case, side, [run_of(numbered, 10.0)]))
+def judged(records: list[Record], *sides: str) -> list[Result]:
+    """A level of 10 s at the capacity, on these sides; every fourth request is of tier free."""
+    case = LoadPlan("poisson", (CAPACITY,)).cases[0]
+    numbered = [one.since(0.0, number, one.due) for number, one in enumerate(records)]
+    done = run_of(numbered, 10.0)
+    results = [Result(case, side, [done], summarise(done)) for side in sides]
     return by_tier(results, CAPACITY, TIERS, lambda case, number: "premium" if number % 4 else "free")
 
 
-def said(levels: dict[float, list[Record]]) -> list[str]:
-    return statements(*split(levels), TIERS)
-
-
-def test_each_tier_is_judged_by_its_own_bounds() -> None:
+def test_each_tier_is_judged_by_its_own_bounds_and_the_level_by_the_sum() -> None:
     late, uneven = answer(0.0, 0.7, [0.1]), answer(0.0, 0.3, [0.3])
-    levels, parts = split({1: [late, MET, late, uneven, uneven, record(**REFUSED)]})
-    free, premium = {one.case.name: one.summary for one in parts}.values()
-    assert {one.case.name for one in parts} == {"1× premium", "1× free"}
-    premium, free = (one.summary for one in sorted(parts, key=lambda one: one.case.name, reverse=True))
-    assert premium
-    assert free
-    assert (premium.requests, premium.goodput, premium.good_share) == (4, pytest.approx(0.1), 0.25)
-    assert (free.requests, free.goodput) == (2, pytest.approx(0.2))
-    (level,) = levels
-    assert level.summary
-    assert level.summary.goodput == pytest.approx(0.3)
-    assert level.summary.good_share == pytest.approx(3 / 6)
-    row = goodput_table("All tiers", levels).rows[0]
-    assert row[:6] == ["1×", "deadline", "6", "5", "0.30", "50%"]
-    told = error_table(levels)
-    assert told
-    assert told.rows[0][3:] == ["256 requests wait already", "1"]
+    level, free, premium = judged([late, MET, late, uneven, uneven, record(**REFUSED)], "deadline")
+    assert (level.label, free.label, premium.label) == ("deadline", "deadline free", "deadline premium")
+    one = premium.summary
+    assert (one.requests, one.goodput, one.good_share) == (4, pytest.approx(0.1), 0.25)
+    assert (free.summary.requests, free.summary.goodput) == (2, pytest.approx(0.2))
+    assert (level.summary.goodput, level.summary.good_share) == (pytest.approx(0.3), 3 / 6)
+    refused = error_table([level, free, premium])
+    assert refused
+    assert [row[3:] for row in refused.rows] == [["256 requests wait already", "1"]]
 
 
-def test_both_sides_are_of_the_same_case() -> None:
-    plan = LoadPlan("poisson", (CAPACITY,)).cases
-    results = [Result(plan[0], side, [run_of([MET], 10.0)]) for side in ("deadline", "fifo")]
-    levels, parts = by_tier(results, CAPACITY, TIERS, lambda case, number: "premium")
-    assert levels[0].case is levels[1].case
-    assert parts[0].case is parts[1].case
-
-
-def refused(seconds: float) -> Record:
-    return record(latency=seconds, **REFUSED)
-
-
-@pytest.mark.parametrize(
-    ("levels", "sentences"),
-    [
-        (
-            {1: [MET] * 10, 10: [*[MET] * 9, refused(0.049)]},
-            [
-                "met: goodput at 10× is 0.90/s, 0.90 of its peak of 1.00/s at 1× (goal: 0.9)",
-                "met: p99 TTFT of 10× premium is 300 ms (bound: 500 ms)",
-                "met: the slowest refusal came 49.0 ms after its request was due (goal: below 50)",
-            ],
-        ),
-        (
-            {1: [MET] * 10, 10: [*[MET] * 7, answer(0.0, 0.9), MET, refused(0.051)]},
-            [
-                "MISSED: goodput at 10× is 0.80/s, 0.80 of its peak of 1.00/s at 1× (goal: 0.9)",
-                "MISSED: p99 TTFT of 10× premium is 900 ms (bound: 500 ms)",
-                "MISSED: the slowest refusal came 51.0 ms after its request was due (goal: below 50)",
-            ],
-        ),
-        (
-            # Who waits in vain counts as longer than all others.
-            {1: [MET] * 10, 2: [*[MET] * 9, record(outcome="timeout")]},
-            [
-                "met: goodput at 2× is 0.90/s, 0.90 of its peak of 1.00/s at 1× (goal: 0.9)",
-                "MISSED: p99 TTFT of 2× premium is beyond all bounds (bound: 500 ms)",
-            ],
-        ),
-        ({0.01: [], 0.02: []}, []),
-        ({1: [MET]}, []),
-    ],
-)
-def test_goals_are_met_or_missed(levels: Any, sentences: list[str]) -> None:
-    assert said(levels) == sentences
+def test_both_sides_are_of_the_same_case_and_tiers_are_not_held_against_each_other() -> None:
+    results = judged([MET] * 8, "deadline", "fifo")
+    assert {one.case.name for one in results} == {"1×"}
+    ratios = ratio_table(TOKENS, results)
+    assert ratios
+    assert [row[:2] for row in ratios.rows] == [["1×", "deadline / fifo"]]
+    assert (
+        "Best goodput: 0.80 requests/s that keep the bounds"
+        in report("", TOKENS, results, NO_SLO, []).summary
+    )
 
 
 def test_answers_of_the_fake_engine_end_at_random_with_their_mean() -> None:

@@ -139,7 +139,7 @@ async def calibrate(client: Client, seconds: float) -> tuple[ReplicaFigures, flo
             return await send(client, chat, rng.randint(*ANSWER_TOKENS))
 
         found = summarise(await run(ask, Closed(clients), seconds=seconds, warmup=1.0))
-        tpot, ttft = (found.metrics[name].percentiles["p50"].value / 1e3 for name in ("tpot_ms", "ttft_ms"))
+        tpot, ttft = (found.metrics[name].percentiles["p50"] / 1e3 for name in ("tpot_ms", "ttft_ms"))
         computed = found.input_tokens_per_s * (1 - (found.cached_share or 0.0))
         prompt = computed / found.requests_per_s
         points.append(Point(found.output_tokens_per_s * tpot, tpot, ttft, prompt, computed, found.in_flight))
@@ -184,8 +184,8 @@ async def compare(
     )
     pairs = (
         (found.cached_share or 0.0, simulated.hit_rate),
-        (ttft["p50"].value, simulated.ttft_ms["p50"]),
-        (ttft["p95"].value, simulated.ttft_ms["p95"]),
+        (ttft["p50"], simulated.ttft_ms["p50"]),
+        (ttft["p95"], simulated.ttft_ms["p95"]),
         (good / trace[-1].at, simulated.good / trace[-1].at),
     )
     return dict(zip(FIGURES, pairs, strict=True))

@@ -45,8 +45,8 @@ def case(clients: int, prompt: int, output: int = 100, **changes: Any) -> dict[s
         "cached_share": 0.0,
         "in_flight": clients,
         "metrics": {
-            "tpot_ms": {"percentiles": {"p50": {"value": 1e3 * tpot}}},
-            "ttft_ms": {"percentiles": {"p50": {"value": 1e3 * ttft}}},
+            "tpot_ms": {"percentiles": {"p50": 1e3 * tpot}},
+            "ttft_ms": {"percentiles": {"p50": 1e3 * ttft}},
         },
         **changes,
     }

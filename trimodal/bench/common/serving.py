@@ -1,8 +1,7 @@
-"""Starts servers for benches, reads their settings and their metrics page."""
+"""Starts servers for benches, and reads their settings."""
 
 from __future__ import annotations
 
-import http.client
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from trimodal.client import Client
-from trimodal.errors import ServerError
 from trimodal.paths import default_engines, default_repository
 from trimodal.repository import Model
 from trimodal.server.options import Profile, ServerOptions
@@ -58,15 +56,3 @@ async def serving(options: ServerOptions, **client: Any) -> AsyncIterator[tuple[
     with TritonServer(options) as server:
         async with Client(server.grpc_url, **client) as connected:
             yield server, connected
-
-
-def metrics_page(server: str) -> str:
-    """Fetches the metrics page at `host:port`. Raises ServerError: it does not answer."""
-    connection = http.client.HTTPConnection(server, timeout=10.0)
-    try:
-        connection.request("GET", "/metrics")
-        return connection.getresponse().read().decode()
-    except (OSError, http.client.HTTPException) as error:
-        raise ServerError(f"the metrics page at {server} does not answer: {error}") from None
-    finally:
-        connection.close()

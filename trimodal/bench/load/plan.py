@@ -53,7 +53,6 @@ class LoadPlan:
     timeout: float = 60.0
     lasts: float = 0.0
     slo: Slo = NO_SLO
-    cost_per_hour: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -3,42 +3,52 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from trimodal.bench.load.generator import LoadRun, Send, run
 from trimodal.bench.load.plan import Case, LoadPlan
 from trimodal.bench.load.records import Record
+from trimodal.bench.load.slo import Slo
 from trimodal.bench.load.statistics import Summary, summarise
 
-# Reads what the server counted before a round; what it returns reads again after it: what was counted in it.
-Counted = Callable[[], Awaitable[Callable[[], Awaitable[Mapping[str, float]]]]]
 # Runs one round of a case.
 Side = Callable[[Case, int], Awaitable[LoadRun]]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Result:
-    """The rounds of one case on one side. `more`: what the server counted in the last one."""
+    """The rounds of one case on one side. `part`: the kind of requests that it is of; empty: all."""
 
     case: Case
     side: str
-    runs: list[LoadRun] = field(default_factory=list)
-    more: Mapping[str, float] = field(default_factory=dict)
-    summary: Summary | None = None
+    runs: Sequence[LoadRun]
+    summary: Summary
+    part: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"{self.side} {self.part}".strip()
 
 
-def split(result: Result, kind_of: Callable[[int, Record], str]) -> dict[str, list[LoadRun]]:
-    """The rounds of a result by kind of request; `kind_of`: of the round and the request."""
-    found: dict[str, list[list[Record]]] = {}
+def split(
+    result: Result, part_of: Callable[[int, Record], str], slo_of: Callable[[str], Slo]
+) -> list[Result]:
+    """The parts of a result, each judged by objectives of its own.
+
+    Args:
+        part_of: of the round and the request.
+    """
+    parts: dict[str, list[list[Record]]] = {}
     for number, done in enumerate(result.runs):
         for record in done.records:
-            parts = found.setdefault(kind_of(number, record), [[] for _ in result.runs])
-            parts[number].append(record)
-    return {
-        kind: [replace(done, records=tuple(part)) for done, part in zip(result.runs, parts, strict=True)]
-        for kind, parts in found.items()
-    }
+            rounds = parts.setdefault(part_of(number, record), [[] for _ in result.runs])
+            rounds[number].append(record)
+    found = []
+    for part, rounds in sorted(parts.items()):
+        runs = [replace(done, records=tuple(some)) for done, some in zip(result.runs, rounds, strict=True)]
+        found.append(replace(result, runs=runs, summary=summarise(runs, slo_of(part)), part=part))
+    return found
 
 
 def sending(plan: LoadPlan, send: Callable[[Case, int], Send], stop: asyncio.Event | None = None) -> Side:
@@ -64,37 +74,25 @@ def sending(plan: LoadPlan, send: Callable[[Case, int], Send], stop: asyncio.Eve
 
 
 async def run_cases(
-    plan: LoadPlan,
-    sides: Mapping[str, Side],
-    *,
-    counted: Counted | None = None,
-    tell: Callable[[str], object] = lambda text: None,
+    plan: LoadPlan, sides: Mapping[str, Side], tell: Callable[[str], object] = lambda text: None
 ) -> list[Result]:
     """All cases; of each all rounds, of each all sides. A run that was stopped is the last one.
 
     Args:
-        counted: called before each round of the first side.
         tell: takes a line of progress.
     """
     results: list[Result] = []
     for case in plan.cases:
-        found = [Result(case, side) for side in sides]
+        runs: dict[str, list[LoadRun]] = {}
+        stopped = False
         for number in range(plan.rounds):
-            for result in found:
-                tell(f"{case.name}, {result.side}, round {number + 1} of {plan.rounds}")
-                after = await counted() if counted and result is found[0] else None
-                done = await sides[result.side](case, number)
-                result.runs.append(done)
-                if after:
-                    result.more = await after()
-                if done.stopped:
-                    return _summed(plan, [*results, *found])
-        results += found
-    return _summed(plan, results)
-
-
-def _summed(plan: LoadPlan, results: list[Result]) -> list[Result]:
-    measured = [result for result in results if result.runs]
-    for result in measured:
-        result.summary = summarise(result.runs, plan.slo, cost_per_hour=plan.cost_per_hour, more=result.more)
-    return measured
+            for side, measure in sides.items():
+                if not stopped:
+                    tell(f"{case.name}, {side}, round {number + 1} of {plan.rounds}")
+                    done = await measure(case, number)
+                    runs.setdefault(side, []).append(done)
+                    stopped = bool(done.stopped)
+        results += [Result(case, side, done, summarise(done, plan.slo)) for side, done in runs.items()]
+        if stopped:
+            break
+    return results

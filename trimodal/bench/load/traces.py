@@ -10,20 +10,20 @@ alike begin with the same text.
 from __future__ import annotations
 
 import csv
-import json
-import math
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, ValidationError
 
 from trimodal.errors import SettingsError
 
-AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
-MOONCAKE = ("timestamp", "input_length", "output_length")
 BLOCK_TOKENS = 512  # of one of Mooncake's hash_ids
 MOST_LINES = 500_000
+Length = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,27 @@ class Traced:
     input_tokens: int
     output_tokens: int
     blocks: tuple[int, ...] = ()
+
+
+class _Azure(BaseModel):
+    TIMESTAMP: datetime
+    ContextTokens: Length
+    GeneratedTokens: Length
+
+    def traced(self) -> Traced:
+        # Without a zone it is taken as UTC: a local one would jump when clocks change.
+        at = self.TIMESTAMP if self.TIMESTAMP.tzinfo else self.TIMESTAMP.replace(tzinfo=timezone.utc)
+        return Traced(at.timestamp(), self.ContextTokens, self.GeneratedTokens)
+
+
+class _Mooncake(BaseModel):
+    timestamp: float = Field(allow_inf_nan=False)
+    input_length: Length
+    output_length: Length
+    hash_ids: tuple[int, ...] | None = None
+
+    def traced(self) -> Traced:
+        return Traced(self.timestamp / 1e3, self.input_length, self.output_length, self.hash_ids or ())
 
 
 def read_trace(path: Path, speed: float = 1.0, scale: float = 1.0) -> list[Traced]:
@@ -48,16 +69,17 @@ def read_trace(path: Path, speed: float = 1.0, scale: float = 1.0) -> list[Trace
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = [line for _, line in zip(range(MOST_LINES + 2), file, strict=False)]
+            lines = list(itertools.islice(file, MOST_LINES + 2))
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"--trace {path}: cannot be read: {error}") from None
     if len(lines) > MOST_LINES + 1:
         raise SettingsError(f"--trace {path}: {MOST_LINES} requests at most")
-    first = next((line for line in lines if line.strip()), "")
-    found = _mooncake(path, lines) if first.lstrip().startswith("{") else _azure(path, lines)
+    found = sorted(_requests(path, lines), key=lambda one: one.at)
     if not found:
-        raise SettingsError(f"--trace {path}: no request in it")
-    found.sort(key=lambda one: one.at)
+        raise SettingsError(
+            f"--trace {path}: no request in it: a CSV with the columns {', '.join(_Azure.model_fields)} or "
+            f"JSON lines with {', '.join(_Mooncake.model_fields)} is needed"
+        )
     begin = found[0].at
     return [
         Traced(
@@ -70,61 +92,19 @@ def read_trace(path: Path, speed: float = 1.0, scale: float = 1.0) -> list[Trace
     ]
 
 
-def _azure(path: Path, lines: Sequence[str]) -> list[Traced]:
-    rows = csv.DictReader(lines)
-    if missing := [name for name in AZURE if name not in (rows.fieldnames or ())]:
-        raise SettingsError(
-            f"--trace {path}: line 1 lacks {', '.join(missing)}: a CSV with the columns "
-            f"{', '.join(AZURE)} or JSON lines with {', '.join(MOONCAKE)} is needed"
-        )
+def _requests(path: Path, lines: Sequence[str]) -> list[Traced]:
     found = []
-    for row in rows:
+    rows: Iterable[tuple[int, Any]] = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    first = next((line for _, line in rows), "")
+    if not first.lstrip().startswith("{"):
+        numbers, texts = [number for number, _ in rows], [line for _, line in rows]
+        rows = zip(numbers[1:], csv.DictReader(texts), strict=False)
+    for number, row in rows:
         try:
-            at = _seconds(row["TIMESTAMP"])
-            found.append(Traced(at, _length(row["ContextTokens"]), _length(row["GeneratedTokens"])))
-        except (ValueError, TypeError, OverflowError) as error:
-            raise SettingsError(f"--trace {path}: line {rows.line_num}: {error}") from None
+            kind = _Mooncake.model_validate_json if isinstance(row, str) else _Azure.model_validate
+            found.append(kind(row).traced())
+        except ValidationError as error:
+            problem = error.errors()[0]
+            where = ".".join(map(str, problem["loc"]))
+            raise SettingsError(f"--trace {path}: line {number}: {where} {problem['msg']}") from None
     return found
-
-
-def _seconds(text: str) -> float:
-    """Of a date, "2023-11-16 18:15:46.6805900", of which Python reads six decimals; or of a number."""
-    try:
-        return _finite(text)
-    except ValueError:
-        whole, dot, decimals = text.strip().rstrip("Z").partition(".")
-        digits, plus, zone = decimals.partition("+")
-        fraction = float(f"0.{digits}") if dot else 0.0
-        moment = datetime.fromisoformat(f"{whole}{plus}{zone}")
-        # Without a zone it is taken as UTC: a local one would jump when clocks change.
-        return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp() + fraction
-
-
-def _mooncake(path: Path, lines: Iterable[str]) -> list[Traced]:
-    found = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-            at, given, made = (row[name] for name in MOONCAKE)
-            blocks = tuple(int(one) for one in row.get("hash_ids") or ())
-            found.append(Traced(_finite(at) / 1e3, _length(given), _length(made), blocks))
-        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-            shown = f"lacks {error}" if isinstance(error, KeyError) else str(error)
-            raise SettingsError(f"--trace {path}: line {number}: {shown}") from None
-    return found
-
-
-def _length(value: Any) -> int:
-    length = int(value)
-    if not 0 <= length <= 10_000_000:
-        raise ValueError(f"a length of {length} tokens")
-    return length
-
-
-def _finite(value: Any) -> float:
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError(f"a time of {number}")
-    return number

@@ -13,15 +13,13 @@ from trimodal.bench.bare.llm import BareEngine, encoder, served_settings
 from trimodal.bench.load.generator import Send
 from trimodal.bench.load.plan import Case
 from trimodal.bench.load.records import Record
-from trimodal.bench.load.rounds import Result, Side, run_cases, sending, split
-from trimodal.bench.load.statistics import summarise
+from trimodal.bench.load.rounds import Side, run_cases, sending, split
 from trimodal.bench.report.tables import TOKENS
 from trimodal.bench.scenarios.server import (
     LoadTest,
     Measurement,
     ServerUnderTest,
     client_of,
-    counted,
     facts,
     server_under_test,
 )
@@ -37,18 +35,14 @@ class LlmScenario:
     """What is asked of a language model, and what it is held against.
 
     Attributes:
-        http: over HTTP's generate_stream rather than gRPC, where a server is started.
         bare: also its engine alone.
         beside: addresses of other servers, of OpenAI's API or generate_stream.
-        ignore_eos: asks for answers of exactly max_tokens.
         cache: "exact" or "semantic": the answer cache is on, and hits and misses are told apart.
     """
 
     mix: Mix
-    http: bool = False
     bare: bool = False
     beside: Sequence[str] = ()
-    ignore_eos: bool = False
     cache: str = ""
 
 
@@ -78,10 +72,13 @@ async def run_llm(test: LoadTest, scenario: LlmScenario) -> Measurement:
             stack.push_async_callback(other.aclose)
             host = urlsplit(url).netloc
             sides[url if host in sides else host] = sending(test.plan, _beside(other, served), test.stop)
-        results = await run_cases(test.plan, sides, counted=counted(server), tell=test.tell)
+        results = await run_cases(test.plan, sides, test.tell)
     title = "Language model with its answer cache" if scenario.cache else "Language model"
     if scenario.cache:
-        results = served.by_hit(results)
+        whole, slo = results, test.plan.slo
+        results = []
+        for one in whole:
+            results += [one, *split(one, served.hit_or_miss(one.case), lambda part: slo)]
     return Measurement(title, TOKENS, results, facts(test, server, served.described()))
 
 
@@ -100,8 +97,7 @@ class _Served:
     def __init__(self, test: LoadTest, scenario: LlmScenario, server: ServerUnderTest) -> None:
         self._test = test
         self._scenario = scenario
-        self._http = scenario.http or test.url.startswith("http")
-        self._url = test.url or f"http://{server.http_url}"
+        self._http = test.url.startswith("http")
         self._model = test.model or "llm"
         self._client = None if self._http else client_of(test, server)
         self._questions = Questions(scenario.mix, test.plan.seed)
@@ -135,21 +131,15 @@ class _Served:
 
         return send
 
-    def by_hit(self, results: Sequence[Result]) -> list[Result]:
-        """Splits each result by whether the answer came from the cache."""
-        found: list[Result] = []
-        for result in results:
+    def hit_or_miss(self, case: Case) -> Callable[[int, Record], str]:
+        """Tells of a round and a request of the case whether the answer came from the cache."""
 
-            def kind_of(number: int, record: Record, result: Result = result) -> str:
-                target = self._targets[result.case.name, number]
-                note = target.notes.get(record.number) if isinstance(target, GrpcLlm) else None
-                return "hits" if note and note.cache else "misses"
+        def part_of(number: int, record: Record) -> str:
+            target = self._targets[case.name, number]
+            note = target.notes.get(record.number) if isinstance(target, GrpcLlm) else None
+            return "hits" if note and note.cache else "misses"
 
-            found.append(result)
-            for side, runs in sorted(split(result, kind_of).items()):
-                summary = summarise(runs, self._test.plan.slo)
-                found.append(Result(result.case, side, runs, {}, summary))
-        return found
+        return part_of
 
     def described(self) -> list[tuple[str, str]]:
         mix = self._scenario.mix
@@ -159,7 +149,6 @@ class _Served:
             asked = f"lengths of the trace, over {way}"
         shares = {
             f"begin with the same {mix.shared_tokens} tokens": mix.shared_share if mix.shared_tokens else 0.0,
-            "are left by the client": mix.cancel_share,
             "were asked before": mix.repeat_share,
         }
         asked += "".join(f"; {share:.0%} {what}" for what, share in shares.items() if share)
@@ -169,14 +158,8 @@ class _Served:
         timeout = self._test.plan.timeout
         if self._client:
             return GrpcLlm(self._client, self._questions, model=self._model, timeout=timeout)
-        return HttpLlm(
-            self._url,
-            self._questions,
-            model=self._model,
-            key=self._test.key,
-            timeout=timeout,
-            ignore_eos=self._scenario.ignore_eos,
-        )
+        key = self._test.key
+        return HttpLlm(self._test.url, self._questions, model=self._model, key=key, timeout=timeout)
 
     async def aclose(self) -> None:
         if isinstance(self._first, HttpLlm):

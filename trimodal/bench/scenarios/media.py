@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,6 @@ from trimodal.bench.scenarios.server import (
     Measurement,
     ServerUnderTest,
     client_of,
-    counted,
     facts,
     server_under_test,
 )
@@ -78,7 +77,7 @@ async def _run(
         sides: dict[str, Side] = {"served": sending(test.plan, sender, test.stop)}
         if bare:
             sides["bare"] = _alone(test, stack.enter_context(bare(server)))
-        results = await run_cases(test.plan, sides, counted=counted(server), tell=test.tell)
+        results = await run_cases(test.plan, sides, test.tell)
     more = [("model", test.model or models[0]), ("requests", asked)]
     return Measurement(title, unit, results, facts(test, server, more))
 
@@ -168,16 +167,16 @@ async def run_speech(test: LoadTest, speech: SpeechScenario) -> Measurement:
     how = "as fast as it is taken" if not speech.pace else f"at {speech.pace:g} times real time"
     asked = f"streams of {speech.seconds:g} s, chunks of {1e3 * speech.chunk_s:g} ms, {how}"
     found = await _run(test, SPEECH, "Live speech", AUDIO, asked, make)
+    results = []
     for result in found.results:
-        texts = [
-            targets[f"{test.plan.seed} {result.case.name} {number}"].texts
-            for number in range(len(result.runs))
-        ]
-        _add_word_errors(result, texts, spoken)
-    return found
+        names = (f"{test.plan.seed} {result.case.name} {number}" for number in range(len(result.runs)))
+        results.append(with_word_errors(result, [targets[name].texts for name in names], spoken))
+    return replace(found, results=results)
 
 
-def _add_word_errors(result: Result, texts: Sequence[dict[int, str]], spoken: Sequence[Recording]) -> None:
+def with_word_errors(
+    result: Result, texts: Sequence[Mapping[int, str]], spoken: Sequence[Recording]
+) -> Result:
     """Adds the word error rate of answered streams, against what was said in them."""
     heard = [
         (spoken[record.number % len(spoken)].text, of_round[record.number])
@@ -185,10 +184,10 @@ def _add_word_errors(result: Result, texts: Sequence[dict[int, str]], spoken: Se
         for record in run.counted
         if record.outcome == OK
     ]
-    if heard and result.summary:
-        rate = word_error_rate([said for said, _ in heard], [text for _, text in heard])
-        more = {**result.summary.more, "word_error_rate": rate}
-        result.summary = replace(result.summary, more=more)
+    if not heard:
+        return result
+    rate = word_error_rate([said for said, _ in heard], [text for _, text in heard])
+    return replace(result, summary=replace(result.summary, word_error_rate=rate))
 
 
 async def run_assistant(

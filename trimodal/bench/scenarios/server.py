@@ -5,23 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
-from trimodal.bench.common.serving import bench_options, metrics_page, serving
+from trimodal.bench.common.serving import bench_options, serving
 from trimodal.bench.load.plan import LoadPlan
-from trimodal.bench.load.rounds import Counted, Result
+from trimodal.bench.load.rounds import Result
 from trimodal.bench.report.tables import Unit
-from trimodal.bench.targets.counters import between, read_page
 from trimodal.client import Client, Timeouts
 from trimodal.errors import SettingsError
 from trimodal.repository import Model, select_models
 from trimodal.server.options import Profile
 
-SETTLE_S = 0.3  # metrics are carried to the page every 50 ms
 _CONNECTIONS = 4
 
 
@@ -32,7 +30,6 @@ class LoadTest:
     Attributes:
         url: of a server that runs already; empty: one is started.
         model: its name on the server; empty: this project's.
-        metrics: host:port of the metrics page, where `url` is given.
         changes: model → parameter → text, for a server that is started.
         stop: ends the run when it is set.
         tell: takes a line of progress.
@@ -42,7 +39,6 @@ class LoadTest:
     url: str = ""
     model: str = ""
     key: str = ""
-    metrics: str = ""
     profile: Profile = "cpu"
     changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     stop: asyncio.Event | None = None
@@ -58,11 +54,9 @@ class LoadTest:
 
 @dataclass(frozen=True)
 class ServerUnderTest:
-    """A running server: addresses as host:port; `models`: of one that was started for this run."""
+    """A running server, at host:port of gRPC; `models`: of one that was started for this run."""
 
     grpc_url: str
-    http_url: str = ""
-    metrics_url: str = ""
     models: Mapping[str, Model] = field(default_factory=dict)
 
 
@@ -84,14 +78,13 @@ async def server_under_test(test: LoadTest, *models: str) -> AsyncIterator[Serve
         OperatorError: a setting is wrong, or the server does not start.
     """
     if test.url:
-        yield ServerUnderTest("" if test.url.startswith("http") else test.grpc_url, metrics_url=test.metrics)
+        yield ServerUnderTest("" if test.url.startswith("http") else test.grpc_url)
         return
     # The changes are in the repository's files, so a bare engine reads them too.
     with bench_options(models, test.profile, test.changes) as options:
         selected = select_models(options.repository, options.models, options.profile)
         async with serving(options) as (started, _):
-            urls = started.grpc_url, started.http_url, started.metrics_url
-            yield ServerUnderTest(*urls, selected)
+            yield ServerUnderTest(started.grpc_url, selected)
 
 
 def client_of(test: LoadTest, server: ServerUnderTest) -> Client:
@@ -101,26 +94,6 @@ def client_of(test: LoadTest, server: ServerUnderTest) -> Client:
         return Client(url, timeouts=Timeouts(silence=test.plan.timeout), connections=_CONNECTIONS)
     except ValueError as error:
         raise SettingsError(f"--url {test.url}: {error}") from None
-
-
-def counted(server: ServerUnderTest) -> Counted | None:
-    """For `run_cases`: reads the metrics page before and after a round. None: no page is known."""
-    if not server.metrics_url:
-        return None
-
-    async def page() -> dict[str, float]:
-        return read_page(await asyncio.to_thread(metrics_page, server.metrics_url))
-
-    async def before() -> Callable[[], Awaitable[Mapping[str, float]]]:
-        first = await page()
-
-        async def after() -> Mapping[str, float]:
-            await asyncio.sleep(SETTLE_S)
-            return between(first, await page())
-
-        return after
-
-    return before
 
 
 def facts(

@@ -40,7 +40,6 @@ class Mix:
 
     Attributes:
         shared_share, shared_tokens: so many prompts begin with the same text of this length.
-        cancel_share: so many are left by the client before they end.
         repeat_share: so many are questions that were asked before.
         lines: asked in turn, instead of random words.
         tiers: tier → weight among the requests.
@@ -52,7 +51,6 @@ class Mix:
     answer: Lengths
     shared_share: float = 0.0
     shared_tokens: int = 0
-    cancel_share: float = 0.0
     repeat_share: float = 0.0
     lines: Sequence[str] = ()
     tiers: Mapping[str, float] = field(default_factory=dict)
@@ -129,10 +127,9 @@ class Questions:
         if mix.trace:
             traced = mix.trace[number % len(mix.trace)]
             prompt, answer, blocks = traced.input_tokens, traced.output_tokens, traced.blocks
-        cancel = rng.randint(1, max(1, answer // 2)) if rng.random() < mix.cancel_share else 0
         tier = rng.choices(list(mix.tiers), list(mix.tiers.values()))[0] if mix.tiers else ""
         if mix.lines:
-            return Question(mix.lines[number % len(mix.lines)], answer, cancel, tier)
+            return Question(mix.lines[number % len(mix.lines)], answer, tier=tier)
         begin = ""
         if mix.shared_tokens and rng.random() < mix.shared_share:
             begin = self._made(random.Random(f"shared {self._seed}"), self._count(mix.shared_tokens))
@@ -143,7 +140,7 @@ class Questions:
             begin = " ".join(self._made(random.Random(f"block {block}"), size) for block in blocks[:-1])
             prompt = max(1, prompt - round(BLOCK_TOKENS * mix.scale) * (len(blocks) - 1))
         own = self._made(rng, self._count(prompt - (0 if begin else self._added)))
-        return Question(f"{begin} {own}".strip(), answer, cancel, tier)
+        return Question(f"{begin} {own}".strip(), answer, tier=tier)
 
     def _count(self, tokens: float) -> int:
         return max(1, round(tokens / self._per_word))

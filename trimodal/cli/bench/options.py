@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, wraps
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trimodal.cli.common import check_writable, one_sentence
+from trimodal.cli.bench.run import check_files, run_load
+from trimodal.cli.common import one_sentence
 
 if TYPE_CHECKING:
-    from trimodal.bench.load.lengths import Lengths
     from trimodal.bench.load.plan import LoadPlan
     from trimodal.bench.load.traces import Traced
+    from trimodal.bench.scenarios.server import LoadTest, Measurement
     from trimodal.bench.targets.questions import Mix
-    from trimodal.server.options import Profile
 
-REQUESTS, SIDES, LOAD, SERVER, REPORT = "Requests", "Side by side", "Load", "Server", "Report"
+SIDES, LOAD, SERVER, REPORT = "Side by side", "Load", "Server", "Report"
 WARM_UP_S = 2.0
 
 
@@ -31,7 +30,7 @@ def _option(*names: str, panel: str, help: str, **more: Any) -> Any:
 
 @dataclass
 class LoadOptions:
-    """What every load test is told on the command line; `with_load` adds it to a command."""
+    """What every load test is told on the command line."""
 
     load: Annotated[str, _option(panel=LOAD, help="closed, constant, poisson, gamma or trace.")] = ""
     rate: Annotated[
@@ -68,92 +67,17 @@ class LoadOptions:
         str, _option(panel=SERVER, help="host:port of gRPC of a running server; else one is started.")
     ] = ""
     model: Annotated[str, _option(panel=SERVER, help="Its name on the server.")] = ""
-    server_metrics: Annotated[
-        str, _option(panel=SERVER, help="host:port of its metrics page, with --url: caches, speculation.")
-    ] = ""
     profile: Annotated[str, _option(panel=SERVER, help="Of a started server: cpu, cuda, tensorrt.")] = "cpu"
     set_: Annotated[
         list[str], _option("--set", panel=SERVER, help="model.parameter=value of its config; repeatable.")
     ] = ()  # type: ignore[assignment]
     slo: Annotated[str, _option(panel=REPORT, help="As ttft_ms<=500,p99_ms<=2000,error_rate<=0.01.")] = ""
-    cost_per_hour: Annotated[
-        float, _option(panel=REPORT, min=0, help="Of the machine, for the cost of requests and tokens.")
-    ] = 0.0
     html: Annotated[Path | None, _option(panel=REPORT, help="Report with plots, in one file.")] = None
-    waterfall: Annotated[
-        bool,
-        _option(panel=REPORT, help="With --html: where one more request's time goes (trimodal explain)."),
-    ] = False
     json: Annotated[Path | None, _option(panel=REPORT, help="All figures.")] = None
-    csv: Annotated[Path | None, _option(panel=REPORT, help="A line for each case and side.")] = None
     jsonl: Annotated[Path | None, _option(panel=REPORT, help="A line for each request.")] = None
 
-    def check(self) -> None:
-        """Raises: typer.BadParameter now, not after an hour: a file cannot be written."""
-        for name in ("html", "json", "csv", "jsonl"):
-            if path := getattr(self, name):
-                check_writable(f"--{name}", path)
-        if self.waterfall and (not self.html or self.url.startswith("http")):
-            raise typer.BadParameter("--waterfall is a part of --html's report, of a server asked over gRPC")
-
-    def plan(self, clients: list[int], *, sides: bool = False, warm_up: float = WARM_UP_S) -> LoadPlan:
-        """What is sent: so many clients where the load is closed loops. Ends the command where it is wrong.
-
-        Args:
-            sides: several are measured, in turns.
-            warm_up: seconds, where the user says nothing else.
-        """
-        from trimodal.bench.load.plan import LoadPlan
-        from trimodal.bench.load.slo import parse_slo
-
-        load: Any = self.load or ("trace" if self.trace else "poisson" if self.rate else "closed")
-        timed = not self.requests and load != "trace"
-        seconds = self.seconds or (10.0 if sides and timed else 0.0)
-        with one_sentence("bench"):
-            return LoadPlan(
-                load=load,
-                sizes=tuple(clients) if load == "closed" else tuple(self.rate),
-                burstiness=self.burstiness,
-                trace=self.traced,
-                seconds=seconds,
-                requests=self.requests,
-                warmup=(warm_up if timed else 0.0) if self.warmup is None else self.warmup,
-                max_in_flight=self.max_in_flight,
-                rounds=self.rounds or (3 if sides else 1),
-                timeout=self.timeout,
-                slo=parse_slo(self.slo),
-                cost_per_hour=self.cost_per_hour,
-                seed=self.seed,
-            )
-
-    def started(
-        self, model: str = "", artefact: Path | None = None
-    ) -> tuple[Profile, dict[str, dict[str, str]]]:
-        """Profile and changed parameters of a server that is started. Ends the command where one is wrong.
-
-        Args:
-            model: whose parameters need no name in front.
-            artefact: another built engine for it.
-        """
-        from trimodal.server.options import parse_profile
-        from trimodal.server.overlay import parse_changes
-
-        named = (
-            text if "." in text.partition("=")[0] or not model else f"{model}.{text}" for text in self.set_
-        )
-        with one_sentence("bench"):
-            changes = parse_changes(named)
-            if artefact:
-                changes.setdefault(model, {})["artefact"] = str(artefact.resolve())
-            return parse_profile(self.profile), changes
-
-    def mix(self, prompt: Lengths, answer: Lengths, prompts: Path | None = None, **more: Any) -> Mix:
-        """What is asked; `more` as `Mix` has it. Ends the command where a file cannot be read."""
-        from trimodal.bench.targets.questions import Mix, read_lines
-
-        with one_sentence("bench"):
-            lines = read_lines(prompts) if prompts else ()
-            return Mix(prompt, answer, lines=lines, trace=self.traced, scale=self.trace_scale, **more)
+    def __post_init__(self) -> None:
+        check_files(html=self.html, json=self.json, jsonl=self.jsonl)
 
     @cached_property
     def traced(self) -> Sequence[Traced]:
@@ -162,43 +86,85 @@ class LoadOptions:
 
         return read_trace(self.trace, self.trace_speed, self.trace_scale) if self.trace else ()
 
+    def mix(
+        self, prompt_tokens: str, max_tokens: str, least: int = 8, prompts: Path | None = None, **more: Any
+    ) -> Mix:
+        """What is asked; `more` as `Mix` has it. Ends the command where it is wrong.
 
-def with_load(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options of `LoadOptions` beside its own; it gets them as `load`."""
-    own = inspect.signature(command, eval_str=True)
-    hints = get_type_hints(LoadOptions, include_extras=True)
-    shared: Mapping[str, inspect.Parameter] = inspect.signature(LoadOptions).parameters
-    added = [
-        parameter.replace(
-            kind=inspect.Parameter.KEYWORD_ONLY,
-            annotation=hints[name],
-            default=[] if parameter.default == () else parameter.default,
+        Args:
+            least: tokens of a prompt.
+        """
+        from trimodal.bench.load.lengths import parse_lengths
+        from trimodal.bench.targets.questions import Mix, read_lines
+
+        with one_sentence("bench"):
+            prompt = parse_lengths(prompt_tokens, "--prompt-tokens", least)
+            answer = parse_lengths(max_tokens, "--max-tokens", 2)
+            lines = read_lines(prompts) if prompts else ()
+            return Mix(prompt, answer, lines=lines, trace=self.traced, scale=self.trace_scale, **more)
+
+    def run(
+        self,
+        clients: list[int],
+        measure: Callable[[LoadTest], Awaitable[Measurement]],
+        model: str = "",
+        *,
+        sides: bool = False,
+        warm_up: float = WARM_UP_S,
+        key: str = "",
+    ) -> None:
+        """Runs the load test and shows it. Ends the command where an option is wrong.
+
+        Args:
+            clients: cases where the load is closed loops.
+            model: whose parameters need no name in front.
+            sides: several are measured, in turns.
+            warm_up: seconds, where the user says nothing else.
+        """
+        from trimodal.bench.scenarios.server import LoadTest
+        from trimodal.server.options import parse_profile
+        from trimodal.server.overlay import parse_changes
+
+        changes = (
+            text if "." in text.partition("=")[0] or not model else f"{model}.{text}" for text in self.set_
         )
-        for name, parameter in shared.items()
-    ]
-    kept = [one for name, one in own.parameters.items() if name != "load"]
+        with one_sentence("bench"):
+            test = LoadTest(
+                self._plan(clients, warm_up, sides=sides),
+                url=self.url,
+                model=self.model,
+                key=key,
+                profile=parse_profile(self.profile),
+                changes=parse_changes(changes),
+            )
+        run_load(
+            lambda stop, tell: measure(replace(test, stop=stop, tell=tell)),
+            test.plan.slo,
+            self.html,
+            self.json,
+            self.jsonl,
+        )
 
-    @wraps(command)
-    def called(**given: Any) -> None:
-        load = LoadOptions(**{name: given.pop(name) for name in shared})
-        load.check()
-        command(**given, load=load)
+    def _plan(self, clients: list[int], warm_up: float, *, sides: bool) -> LoadPlan:
+        from trimodal.bench.load.plan import LoadPlan
+        from trimodal.bench.load.slo import parse_slo
 
-    called.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
-    # typer reads these too, and `wraps` copied the command's own.
-    called.__annotations__ = {one.name: one.annotation for one in (*kept, *added)}
-    return called
-
-
-def lengths(text: str, option: str, least: int = 1) -> Lengths:
-    """A distribution of lengths. Raises: typer.BadParameter."""
-    from trimodal.bench.load.lengths import parse_lengths
-    from trimodal.errors import SettingsError
-
-    try:
-        return parse_lengths(text, option, least)
-    except SettingsError as error:
-        raise typer.BadParameter(str(error)) from None
+        load: Any = self.load or ("trace" if self.trace else "poisson" if self.rate else "closed")
+        timed = not self.requests and load != "trace"
+        return LoadPlan(
+            load=load,
+            sizes=tuple(clients) if load == "closed" else tuple(self.rate),
+            burstiness=self.burstiness,
+            trace=self.traced,
+            seconds=self.seconds or (10.0 if sides and timed else 0.0),
+            requests=self.requests,
+            warmup=(warm_up if timed else 0.0) if self.warmup is None else self.warmup,
+            max_in_flight=self.max_in_flight,
+            rounds=self.rounds or (3 if sides else 1),
+            timeout=self.timeout,
+            slo=parse_slo(self.slo),
+            seed=self.seed,
+        )
 
 
 def shared_prefix(text: str) -> dict[str, float]:

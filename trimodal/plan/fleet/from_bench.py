@@ -115,7 +115,7 @@ def _prefill(points: Sequence[Point], budget: int, file: Path) -> tuple[float, f
 def _point(file: Path, where: str, case: Any) -> Point:
     try:
         tpot, ttft = (
-            float(case["metrics"][name]["percentiles"]["p50"]["value"]) / 1e3
+            float(case["metrics"][name]["percentiles"]["p50"]) / 1e3
             for name in ("tpot_ms", "ttft_ms")
         )
         computed = float(case["input_tokens_per_s"]) * (1 - float(case.get("cached_share") or 0.0))
