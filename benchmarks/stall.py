@@ -16,7 +16,7 @@ import typer
 from trimodal.bench.common.serving import serving
 from trimodal.bench.load.arrivals import Closed
 from trimodal.bench.load.generator import run
-from trimodal.bench.targets.embedding import Embedding
+from trimodal.bench.targets.media import Embedding
 from trimodal.bench.targets.questions import Listed, Question
 from trimodal.client.timing import percentile
 from trimodal.server.options import ServerOptions

@@ -14,14 +14,12 @@ from trimodal.audio.values import Samples
 from trimodal.bench.common.samples import jpegs, spoken_streams
 from trimodal.bench.load.generator import Send
 from trimodal.bench.load.records import CANCELLED, OK, Record
-from trimodal.bench.targets.assistant import Assistant
-from trimodal.bench.targets.embedding import Embedding
 from trimodal.bench.targets.http import HttpLlm
 from trimodal.bench.targets.llm import GrpcLlm
+from trimodal.bench.targets.media import Assistant, Embedding, Vision
 from trimodal.bench.targets.questions import Listed, Question
 from trimodal.bench.targets.speech import Speech
 from trimodal.bench.targets.taking import Taking, taken
-from trimodal.bench.targets.vision import Vision
 from trimodal.client import Client
 from trimodal.demo.acts import BURST, HANDBOOK
 from trimodal.speech.engines.fake import VOCABULARY, speak

@@ -12,12 +12,11 @@ import numpy as np
 from trimodal.bench.load.arrivals import Arrivals, Closed, poisson
 from trimodal.bench.load.lengths import parse_lengths
 from trimodal.bench.load.records import Record
-from trimodal.bench.targets.embedding import Embedding
 from trimodal.bench.targets.llm import GrpcLlm
+from trimodal.bench.targets.media import Embedding, Vision
 from trimodal.bench.targets.questions import Mix, Questions
 from trimodal.bench.targets.speech import Speech
 from trimodal.bench.targets.taking import Taking, Target, taken
-from trimodal.bench.targets.vision import Vision
 from trimodal.client import Client
 from trimodal.client.transports.base import Request, Timeouts, Transport
 from trimodal.errors import SettingsError

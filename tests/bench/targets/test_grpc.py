@@ -12,8 +12,8 @@ import pytest
 from tests.doubles.virtual_clock import run_virtually
 from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.bench.load.records import Record
-from trimodal.bench.targets.embedding import Embedding
 from trimodal.bench.targets.llm import GrpcLlm
+from trimodal.bench.targets.media import Embedding
 from trimodal.bench.targets.questions import Listed, Question
 from trimodal.bench.targets.speech import Speech
 from trimodal.bench.targets.taking import Target, check
@@ -29,28 +29,24 @@ async def three_pieces(request: Request) -> AsyncIterator[Any]:
     yield llm_outputs("c", "stop", prompt_tokens=7, completion_tokens=3)
 
 
-def asked(
-    question: Question, model: Any = three_pieces, **options: Any
-) -> tuple[Record, FakeTransport, GrpcLlm]:
+def asked(question: Question, model: Any = three_pieces, **options: Any) -> tuple[Record, FakeTransport]:
     transport = FakeTransport(llm=model)
     target = GrpcLlm(Client(transport=transport), Listed([question]), **options)
-    return run_virtually(target.send(0)), transport, target
+    return run_virtually(target.send(0)), transport
 
 
-def test_pieces_tokens_and_the_note_of_an_answer_are_kept() -> None:
-    record, transport, target = asked(Question("why?", 3, tier="premium"), options={"stop": "."})
+def test_pieces_and_tokens_of_an_answer_are_kept() -> None:
+    record, transport = asked(Question("why?", 3, tier="premium"), options={"stop": "."})
     assert (record.outcome, len(record.pieces)) == ("ok", 3)
     assert (record.input_tokens, record.output_tokens) == (7, 3)
-    assert list(target.notes) == [0]
     inputs = transport.requests[0].inputs
     assert inputs["tier"][0] == b"premium"
     assert inputs["stop"][0] == b"."
-    assert target.asking(Listed([Question("what?", 3)])).notes == {}
 
 
 def test_a_client_that_leaves_is_no_error() -> None:
-    record, _, target = asked(Question("why?", 3, cancel_after=2))
-    assert (record.outcome, len(record.pieces), target.notes) == ("cancelled", 2, {})
+    record, _ = asked(Question("why?", 3, cancel_after=2))
+    assert (record.outcome, len(record.pieces)) == ("cancelled", 2)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,10 @@ def said(result: Result) -> str:
         ("llm --seconds 3 --requests 3", "one of them"),
         ("llm --streams 5000", "a closed loop of 5000 clients: 1 to 4096"),
         ("llm --prompt-tokens zipf:3", "--prompt-tokens zipf:3: 64, uniform:"),
-        ("llm --prompt-tokens 4", "--prompt-tokens 4: 8 to"),
+        (
+            "llm --prompt-tokens 4",
+            "lognormal:400,0.6 is needed, from 8 to",
+        ),
         ("llm --shared-prefix 2:3", "--shared-prefix 2:3: SHARE:TOKENS"),
         ("llm --prompts /nowhere.txt", "--prompts /nowhere.txt: cannot be read"),
         ("llm --prompts /dev/null", "--prompts /dev/null: no line with text"),

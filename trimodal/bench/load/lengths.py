@@ -31,17 +31,16 @@ class Lengths:
     text: str
     kind: str
     first: float
-    second: float = 0.0
+    second: float
     least: int = 1
 
     def draw(self, rng: random.Random) -> int:
         """Returns one length."""
-        if self.kind == "uniform":
+        if self.kind in ("fixed", "uniform"):
             return rng.randint(int(self.first), int(self.second))
-        value = self.first
         if self.kind == "normal":
             value = rng.gauss(self.first, self.second)
-        elif self.kind == "lognormal":
+        else:
             value = self.first * math.exp(rng.gauss(0.0, self.second))
         return min(MOST, max(self.least, round(value)))
 
@@ -58,21 +57,13 @@ def parse_lengths(text: str, option: str, least: int = 1) -> Lengths:
     """
     kind, colon, rest = text.strip().partition(":")
     if not colon:
-        kind, rest = "fixed", kind
-    numbers = rest.split("-" if kind == "uniform" else ",")
+        kind, rest = "fixed", f"{kind}-{kind}"
     try:
-        first, second = [float(number) for number in numbers] if len(numbers) == 2 else (float(rest), 0.0)
+        first, second = map(float, rest.split("," if kind in ("normal", "lognormal") else "-"))
     except ValueError:
         first = second = math.nan
-    given = 1 if kind == "fixed" else 2
-    if kind not in ("fixed", "uniform", "normal", "lognormal") or len(numbers) != given:
-        raise SettingsError(f"{option} {text}: {FORMS} is needed")
-    if not (math.isfinite(first) and math.isfinite(second) and second >= 0):
-        raise SettingsError(f"{option} {text}: {FORMS} is needed")
-    if not least <= first <= MOST:
-        raise SettingsError(f"{option} {text}: {least} to {MOST} is needed, not {first:g}")
-    if kind == "uniform" and not first <= second <= MOST:
-        raise SettingsError(f"{option} {text}: the second number must be {first:g} to {MOST}")
-    if kind == "lognormal" and second > 5:
-        raise SettingsError(f"{option} {text}: the second number is of the logarithm: 5 at most")
+    most = {"fixed": MOST, "uniform": MOST, "normal": MOST, "lognormal": 5}.get(kind, math.nan)
+    lowest = 0 if "normal" in kind else first
+    if not (least <= first <= MOST and lowest <= second <= most):
+        raise SettingsError(f"{option} {text}: {FORMS} is needed, from {least} to {MOST}")
     return Lengths(text.strip(), kind, first, second, least)

@@ -36,6 +36,7 @@ class Record:
         error: its sentence.
         items: images, texts or windows in it.
         audio_s: seconds of audio that it sent.
+        cache: the cache's layer that answered; empty: none.
         lags: seconds from the end of each word in the audio until it was told.
     """
 
@@ -52,6 +53,7 @@ class Record:
     items: int = 1
     audio_s: float = 0.0
     lags: tuple[float, ...] = ()
+    cache: str = ""
 
     @property
     def latency(self) -> float:

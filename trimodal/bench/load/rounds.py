@@ -31,22 +31,14 @@ class Result:
         return f"{self.side} {self.part}".strip()
 
 
-def split(
-    result: Result, part_of: Callable[[int, Record], str], slo_of: Callable[[str], Slo]
-) -> list[Result]:
-    """The parts of a result, each judged by objectives of its own.
-
-    Args:
-        part_of: of the round and the request.
-    """
-    parts: dict[str, list[list[Record]]] = {}
-    for number, done in enumerate(result.runs):
-        for record in done.records:
-            rounds = parts.setdefault(part_of(number, record), [[] for _ in result.runs])
-            rounds[number].append(record)
+def split(result: Result, part_of: Callable[[Record], str], slo_of: Callable[[str], Slo]) -> list[Result]:
+    """The parts of a result, each judged by objectives of its own."""
     found = []
-    for part, rounds in sorted(parts.items()):
-        runs = [replace(done, records=tuple(some)) for done, some in zip(result.runs, rounds, strict=True)]
+    for part in sorted({part_of(record) for done in result.runs for record in done.records}):
+        runs = [
+            replace(done, records=tuple(one for one in done.records if part_of(one) == part))
+            for done in result.runs
+        ]
         found.append(replace(result, runs=runs, summary=summarise(runs, slo_of(part)), part=part))
     return found
 

@@ -78,8 +78,12 @@ async def run_llm(test: LoadTest, scenario: LlmScenario) -> Measurement:
         whole, slo = results, test.plan.slo
         results = []
         for one in whole:
-            results += [one, *split(one, served.hit_or_miss(one.case), lambda part: slo)]
+            results += [one, *split(one, _hit_or_miss, lambda part: slo)]
     return Measurement(title, TOKENS, results, facts(test, server, served.described()))
+
+
+def _hit_or_miss(record: Record) -> str:
+    return "hits" if record.cache else "misses"
 
 
 def _changes(test: LoadTest, scenario: LlmScenario, folder: Path) -> dict[str, str]:
@@ -102,7 +106,6 @@ class _Served:
         self._client = None if self._http else client_of(test, server)
         self._questions = Questions(scenario.mix, test.plan.seed)
         self._first = self._target()
-        self._targets: dict[tuple[str, int], GrpcLlm | HttpLlm] = {}
         self._lengths: dict[tuple[str, int], dict[int, int]] = {}
 
     async def open(self) -> None:
@@ -121,7 +124,7 @@ class _Served:
         return self._lengths.get((case.name, number), {})
 
     def sender(self, case: Case, number: int) -> Send:
-        target = self._targets[case.name, number] = self._first.asking(self.questions(case, number))
+        target = self._first.asking(self.questions(case, number))
         lengths = self._lengths.setdefault((case.name, number), {})
 
         async def send(request: int) -> Record:
@@ -130,16 +133,6 @@ class _Served:
             return record
 
         return send
-
-    def hit_or_miss(self, case: Case) -> Callable[[int, Record], str]:
-        """Tells of a round and a request of the case whether the answer came from the cache."""
-
-        def part_of(number: int, record: Record) -> str:
-            target = self._targets[case.name, number]
-            note = target.notes.get(record.number) if isinstance(target, GrpcLlm) else None
-            return "hits" if note and note.cache else "misses"
-
-        return part_of
 
     def described(self) -> list[tuple[str, str]]:
         mix = self._scenario.mix

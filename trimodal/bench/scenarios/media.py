@@ -27,12 +27,10 @@ from trimodal.bench.scenarios.server import (
     facts,
     server_under_test,
 )
-from trimodal.bench.targets.assistant import Assistant
-from trimodal.bench.targets.embedding import Embedding
+from trimodal.bench.targets.media import Assistant, Embedding, Vision
 from trimodal.bench.targets.questions import Mix, Questions
 from trimodal.bench.targets.speech import Speech
 from trimodal.bench.targets.taking import Target, check
-from trimodal.bench.targets.vision import Vision
 from trimodal.client import Client
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.errors import OperatorError, SettingsError

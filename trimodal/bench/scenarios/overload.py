@@ -20,6 +20,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from trimodal.bench.bare.llm import served_settings
@@ -27,6 +28,7 @@ from trimodal.bench.load.arrivals import Closed
 from trimodal.bench.load.generator import run
 from trimodal.bench.load.lengths import parse_lengths
 from trimodal.bench.load.plan import Case, LoadPlan
+from trimodal.bench.load.records import Record
 from trimodal.bench.load.rounds import Result, run_cases, sending, split
 from trimodal.bench.load.slo import Bound, Slo
 from trimodal.bench.load.statistics import Rates
@@ -139,10 +141,7 @@ async def _capacity(target: GrpcLlm, questions: Questions, settings: LlmSettings
 
 
 def by_tier(
-    results: Sequence[Result],
-    capacity: float,
-    tiers: Mapping[str, Tier],
-    tier_of: Callable[[Case, int], str],
+    results: Sequence[Result], capacity: float, tiers: Mapping[str, Tier], tier_of: Callable[[Case, int], str]
 ) -> list[Result]:
     """Each result, and its tiers behind it, judged by their own bounds; its goodput is the sum of theirs.
 
@@ -151,18 +150,19 @@ def by_tier(
     """
     found = []
     for result in results:
-        case = result.case
-        named = replace(result, case=replace(case, name=f"{case.size / capacity:.3g}×"))
-        parts = split(
-            named,
-            lambda _, record, case=case: tier_of(case, record.number),
-            lambda tier: slo_of(tiers[tier]),  # type: ignore[misc]
-        )
+        case = replace(result.case, name=f"{result.case.size / capacity:.3g}×")
+        part_of = partial(_tier, tier_of, result.case)
+        parts = split(replace(result, case=case), part_of, lambda tier: slo_of(tiers[tier]))
         goodput = sum(part.summary.goodput or 0.0 for part in parts)
         good = sum((part.summary.good_share or 0.0) * part.summary.requests for part in parts)
-        share = good / max(1, named.summary.requests)
-        found += [replace(named, summary=replace(named.summary, goodput=goodput, good_share=share)), *parts]
+        share = good / max(1, result.summary.requests)
+        summary = replace(result.summary, goodput=goodput, good_share=share)
+        found += [replace(result, case=case, summary=summary), *parts]
     return found
+
+
+def _tier(tier_of: Callable[[Case, int], str], case: Case, record: Record) -> str:
+    return tier_of(case, record.number)
 
 
 def slo_of(tier: Tier) -> Slo:

@@ -20,7 +20,6 @@ from trimodal.client.errors import ConnectError, ConnectionLost, ProtocolError, 
 from trimodal.errors import (
     InternalError,
     InvalidArgument,
-    RequestError,
     ServerError,
     SettingsError,
     TrimodalError,
@@ -30,7 +29,6 @@ from trimodal.errors import (
 if TYPE_CHECKING:
     import aiohttp
 
-_STATUS: Mapping[int, type[RequestError]] = {429: Unavailable, 503: Unavailable}
 _MOST_ERROR = 400
 
 
@@ -221,5 +219,6 @@ def _refused(status: int, body: str) -> TrimodalError:
     except (ValueError, AttributeError):
         text = body.strip() or "no reason given"
     text = f"HTTP {status}: {text[:_MOST_ERROR]}"
-    fallback = InternalError if status >= 500 else InvalidArgument
-    return _STATUS.get(status, fallback)(text)
+    if status in (429, 503):
+        return Unavailable(text)
+    return InternalError(text) if status >= 500 else InvalidArgument(text)

@@ -11,7 +11,6 @@ from trimodal.bench.targets.questions import Source
 from trimodal.bench.targets.taking import Taking, taken
 from trimodal.client import Client, Delta
 from trimodal.client.streams.answer import BaseStream
-from trimodal.client.values import Note
 
 
 async def follow(stream: BaseStream[Any], taking: Taking, cancel_after: int) -> None:
@@ -35,7 +34,6 @@ class GrpcLlm:
 
     Attributes:
         options: of every request, as `Client.stream` takes them.
-        notes: number of a request that was answered → how its answer came about.
     """
 
     client: Client
@@ -43,7 +41,6 @@ class GrpcLlm:
     model: str = "llm"
     timeout: float = 60.0
     options: Mapping[str, Any] = field(default_factory=dict)
-    notes: dict[int, Note] = field(default_factory=dict)
 
     async def send(self, number: int) -> Record:
         question = self.questions.at(number)
@@ -59,13 +56,13 @@ class GrpcLlm:
             )
             await follow(stream, taking, question.cancel_after)
             if not taking.cancelled:
-                self.notes[number] = stream.note
+                taking.cache = stream.note.cache
 
         return await taken(ask)
 
     def asking(self, questions: Source, **options: Any) -> GrpcLlm:
         """The same, with other questions and further options."""
-        return replace(self, questions=questions, options={**self.options, **options}, notes={})
+        return replace(self, questions=questions, options={**self.options, **options})
 
     async def count(self, text: str) -> int:
         """Tokens of the prompt that the model makes of this text."""

@@ -29,6 +29,7 @@ class Taking:
         self.input_tokens = self.output_tokens = self.cached_tokens = 0
         self.items = 1
         self.audio_s = 0.0
+        self.cache = ""
         self.cancelled = False
 
     def piece(self) -> None:
@@ -51,6 +52,7 @@ class Taking:
             items=self.items,
             audio_s=self.audio_s,
             lags=tuple(self.lags),
+            cache=self.cache,
         )
 
 

@@ -167,7 +167,7 @@ class LoadOptions:
         )
 
 
-def shared_prefix(text: str) -> dict[str, float]:
+def shared_prefix(text: str) -> dict[str, Any]:
     """`SHARE:TOKENS` as fields of a `Mix`. Raises: typer.BadParameter."""
     if not text:
         return {}

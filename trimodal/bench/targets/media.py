@@ -1,4 +1,4 @@
-"""Asks the assistant about images, in text or in speech, and streams its answer."""
+"""Asks for the labels of images, for the vectors of texts, and the assistant about images and speech."""
 
 from __future__ import annotations
 
@@ -6,11 +6,52 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trimodal.audio.values import SAMPLE_RATE, Samples
+from trimodal.bench.common.samples import batch_of
 from trimodal.bench.load.records import Record
 from trimodal.bench.targets.llm import follow
 from trimodal.bench.targets.questions import Source
 from trimodal.bench.targets.taking import Taking, taken
 from trimodal.client import Client
+
+
+@dataclass
+class Vision:
+    """The vision pipeline, `batch` of `files` (JPEG) in each request."""
+
+    client: Client
+    files: Sequence[bytes]
+    batch: int = 1
+    timeout: float = 60.0
+    model: str = "vision"
+
+    async def send(self, number: int) -> Record:
+        images = batch_of(self.files, number, self.batch)
+
+        async def ask(taking: Taking) -> None:
+            taking.items = self.batch
+            await self.client.classify(images, timeout=self.timeout, model=self.model)
+            taking.piece()
+
+        return await taken(ask)
+
+
+@dataclass
+class Embedding:
+    """The embedding model, a text in each request."""
+
+    client: Client
+    questions: Source
+    timeout: float = 60.0
+    model: str = "embedding"
+
+    async def send(self, number: int) -> Record:
+        text = self.questions.at(number).text
+
+        async def ask(taking: Taking) -> None:
+            await self.client.embed([text], timeout=self.timeout, model=self.model)
+            taking.piece()
+
+        return await taken(ask)
 
 
 @dataclass
