@@ -20,7 +20,7 @@ _STYLES = {"worse": "red", "better": "green", "changed": "yellow", "known": "yel
 def print_comparison(
     comparison: Comparison, before: RecordedRun, after: RecordedRun, console: Console, other: str = ""
 ) -> None:
-    """Knobs, findings, times by task, and a last line; `other` names the server when `before` is no baseline."""
+    """Knobs, findings, times by task, counts; `other` names the server when `before` is no baseline."""
     name = other or f"baseline of {before.recorded_at}"
     console.print(f"{name}: {len(before.cases)} cases; now {len(after.cases)} cases")
     for knob in comparison.knobs:

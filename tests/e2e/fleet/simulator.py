@@ -16,12 +16,12 @@ import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from tests.e2e.fleet.calibration import Point, describe_replica
 from trimodal.bench.common.serving import serving
 from trimodal.bench.load.arrivals import Closed, poisson
 from trimodal.bench.load.generator import run
@@ -33,11 +33,9 @@ from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.errors import OperatorError, ServerError
 from trimodal.gateway.upstreams.pool import Upstreams
-from trimodal.plan.fleet.from_bench import Point, describe_replica
 from trimodal.plan.fleet.outcome import Objective
-from trimodal.plan.fleet.replica import ReplicaFigures
 from trimodal.plan.fleet.simulation import simulate
-from trimodal.plan.fleet.spec import FleetSpec
+from trimodal.plan.fleet.spec import FleetSpec, ReplicaFigures
 from trimodal.plan.fleet.workload import Arrival
 from trimodal.report.console import make_table
 from trimodal.server.options import ServerOptions
@@ -149,7 +147,7 @@ async def calibrate(client: Client, seconds: float) -> tuple[ReplicaFigures, flo
     whole = await client.complete(messages=_chat("x" * DOCUMENT_CHARS, "x"), max_tokens=1)
     ending = await client.complete(messages=[{"role": "user", "content": "x"}], max_tokens=1)
     document = whole.usage.prompt - ending.usage.prompt
-    return describe_replica(points, given, Path("calibration")), most, document
+    return describe_replica(points, given), most, document
 
 
 async def compare(
