@@ -23,7 +23,7 @@ Of a replica (`docs/fleet/h100.toml`); names are those of the llm model's parame
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -35,7 +35,6 @@ from trimodal.settings import describe
 _MOST = 1 << 24
 Policy = Literal["round_robin", "least_connections", "affinity"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
-Count = Annotated[int, Field(ge=1, le=10_000)]
 
 
 class ReplicaFigures(BaseModel):
@@ -93,7 +92,7 @@ class FleetSpec(BaseModel):
 
     name: str = Field(min_length=1, max_length=80)
     replica: ReplicaFigures
-    replicas: Count = 1
+    replicas: int = Field(1, ge=1, le=10_000)
     policy: Policy = "affinity"
 
 
