@@ -16,7 +16,7 @@ from tests.e2e.conftest import wait_until
 from tests.e2e.fakes import LLM, png
 from trimodal.cli.app import app
 from trimodal.client.errors import ConnectError
-from trimodal.regress.run.identity import identify
+from trimodal.regress.identity import identify
 from trimodal.server.process import TritonServer
 
 pytestmark = pytest.mark.e2e
@@ -31,7 +31,7 @@ CASES = [
         "expect": {"contains": "quick"},
     },
     {"id": "refused", "task": "llm", "input": {"prompt": "x", "max_tokens": 100000}},
-    {"id": "vector", "task": "embedding", "input": {"text": "é"}, "repeat": 2},
+    {"id": "vector", "task": "embedding", "input": {"text": "é"}},
 ]
 
 
@@ -66,25 +66,22 @@ def test_what_is_recorded(baseline: Path) -> None:
     assert run["server"]["name"] == "triton"
     assert run["server"]["models"]["llm"]["parameters"]["engine"] == "fake"
     cases = run["cases"]
-    assert [len(cases[name]["observations"]) for name in ("prompt", "chat", "refused", "vector")] == [
-        4,
-        4,
-        4,
-        3,
-    ]
-    (answer,) = cases["prompt"]["answers"]
+    assert [len(case["observations"]) for case in cases.values()] == [4] * 4
+    answer = cases["prompt"]["observations"][0]["answer"]
     assert answer["finish_reason"] == "length"
     assert "quick brown" in answer["text"]
-    (refused,) = cases["refused"]["answers"]
+    refused = cases["refused"]["observations"][0]["answer"]
     assert refused["error"] == "INVALID_ARG"
     assert "max_tokens" in refused["text"]
-    assert np.linalg.norm(cases["vector"]["answers"][0]["vector"]) == pytest.approx(1, abs=1e-3)
+    assert np.linalg.norm(cases["vector"]["observations"][0]["answer"]["vector"]) == pytest.approx(
+        1, abs=1e-3
+    )
     assert all(row["tokens"] == 120 and row["ttft"] > 0 for row in cases["prompt"]["observations"])
 
 
 @pytest.mark.slow
 def test_the_same_server_again(golden: Path, server: TritonServer, baseline: Path) -> None:
-    done = regress(golden, server.grpc_url, "--concurrency", 2, "--json")
+    done = regress(golden, server.grpc_url, "--json")
     assert done.exit_code == 0, done.stderr + done.stdout
     data = json.loads(done.stdout)
     assert (data["worse"], data["findings"], data["knobs"], data["compared"]) == (False, [], [], 4)

@@ -25,12 +25,6 @@ LLAMA_70B = LLAMA_8B | {
     "num_hidden_layers": 80,
     "num_attention_heads": 64,
 }
-LLAMA_405B = LLAMA_8B | {
-    "hidden_size": 16384,
-    "intermediate_size": 53248,
-    "num_hidden_layers": 126,
-    "num_attention_heads": 128,
-}
 LLAMA_2_7B = LLAMA_8B | {
     "intermediate_size": 11008,
     "num_key_value_heads": 32,

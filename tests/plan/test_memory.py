@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plan.model_shapes import LLAMA_2_7B, LLAMA_8B, LLAMA_70B, LLAMA_405B, QWEN_235B, architecture
+from tests.plan.model_shapes import LLAMA_2_7B, LLAMA_8B, LLAMA_70B, QWEN_235B, architecture
 from trimodal.errors import SettingsError
 from trimodal.plan.cards import Card, find_card
 from trimodal.plan.memory import (
@@ -44,11 +44,6 @@ def test_kv_bytes_a_token_of_llama_70b(tmp_path: Path) -> None:
     assert kv_bytes_per_token(model, KvPrecision.auto) == 327_680
     assert kv_bytes_per_token(model, KvPrecision.auto) * 4096 == 1_342_177_280
     assert kv_bytes_per_token(model, KvPrecision.fp8) == 163_840
-
-
-def test_kv_bytes_a_token_of_llama_405b(tmp_path: Path) -> None:
-    # https://tooljolt.com/tools/llama-3-1-405b-kv-cache-calculator: 504.0 KB at FP16
-    assert kv_bytes_per_token(architecture(tmp_path, LLAMA_405B), KvPrecision.auto) == 504 * 1024
 
 
 def test_kv_bytes_a_token_of_llama_2_7b_as_tensorrt_llm_allocates_them(tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ def test_every_snippet_imports_and_calls_what_exists(page: Path) -> None:
 
 
 def test_the_cases_shown_of_a_golden_set_are_valid() -> None:
-    from trimodal.regress.golden import schema
+    from trimodal.regress import schema
 
     adapter = next(value for value in vars(schema).values() if type(value).__name__ == "TypeAdapter")
     for text in blocks(DOCS / "regress.md", "json"):

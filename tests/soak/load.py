@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.e2e.gateway.calls.chat import HANDBOOK
 from tests.vision.pictures import encode, noise, png_claiming
 from trimodal.audio.values import Samples
 from trimodal.bench.common.samples import jpegs, spoken_streams
@@ -21,7 +22,7 @@ from trimodal.bench.targets.questions import Listed, Question
 from trimodal.bench.targets.speech import Speech
 from trimodal.bench.targets.taking import Taking, taken
 from trimodal.client import Client
-from trimodal.demo.acts import BURST, HANDBOOK
+from trimodal.demo.acts import BURST
 from trimodal.speech.engines.fake import VOCABULARY, speak
 
 SPEECH = Path(__file__).parents[2] / "build" / "demo" / "speech"

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from trimodal.plan.architecture import Architecture
     from trimodal.plan.memory import Deployment, Sizing
 
-# Title, key and decimal places of what is shown where a price is given.
-_COSTS = (("US$ an hour", "usd_per_hour", 2), ("US$ a million tokens", "usd_per_million_tokens", 3))
-_ENGINE, _COST = "Engine", "Cost"
+_ENGINE = "Engine"
 plan = typer.Typer(help="Say what fits on a GPU, and how many replicas a load needs.", no_args_is_help=True)
 plan.command()(fleet)
 plan.command()(replica)
@@ -51,20 +49,9 @@ def llm(
         help="Of the free memory (tensorrt_llm) or of all memory (vllm).",
         rich_help_panel=_ENGINE,
     ),
-    tokens_per_second: float = typer.Option(
-        0, min=0, max=1e9, help="Of all GPUs together, for the cost.", rich_help_panel=_COST
-    ),
-    price: float = typer.Option(
-        0, min=0, max=1e6, help="US$ an hour of one GPU: adds the cost.", rich_help_panel=_COST
-    ),
     json_: bool = typer.Option(False, "--json", help="Machine-readable, bytes in full."),
 ) -> None:
-    """Weights, KV cache and sequences of a language model on one GPU or on each known one.
-
-    With --price also what an hour costs, with --tokens-per-second a million tokens.
-    """
-    if tokens_per_second and not price:
-        raise typer.BadParameter("--tokens-per-second needs --price")
+    """Weights, KV cache and sequences of a language model on one GPU or on each known one."""
     import json
 
     from trimodal.build_support import operator_errors
@@ -90,7 +77,7 @@ def llm(
             )
             for each in ([find_card(name) for name in card] or CARDS)
         ]
-        rows = [_row(model, each, size(model, each), tokens_per_second, price) for each in deployments]
+        rows = [_row(model, each, size(model, each)) for each in deployments]
     if json_:
         head = {"architecture": model.name, "parameters": model.parameters, "sliding_window": model.window}
         typer.echo(json.dumps(head | {"cards": rows}, indent=2))
@@ -102,10 +89,9 @@ def llm(
         raise typer.Exit(1)
 
 
-def _row(
-    model: Architecture, deployment: Deployment, sizing: Sizing, rate: float, price: float
-) -> dict[str, Any]:
-    from trimodal.plan.advice import advise, cost_per_million, longest
+def _row(model: Architecture, deployment: Deployment, sizing: Sizing) -> dict[str, Any]:
+    from trimodal.plan.advice import advise
+    from trimodal.plan.memory import longest
 
     return {
         "card": deployment.card.name,
@@ -125,8 +111,6 @@ def _row(
         "kv_sequences": sizing.sequences,
         "longest_sequence": longest(sizing, model),
         "stream_bound_tokens_per_second": round(sizing.stream_bound, 1),
-        "usd_per_hour": round(price * deployment.gpus, 3) if price else None,
-        "usd_per_million_tokens": round(cost_per_million(deployment, price, rate), 4) if rate else None,
         "fits": not sizing.problems,
         "problems": list(sizing.problems),
         "remedies": advise(model, deployment),
@@ -152,9 +136,6 @@ def _print_one(source: str, model: Architecture, row: dict[str, Any]) -> None:
         "longest sequence": f"{row['longest_sequence']:,}",
         "one stream, at most (memory traffic)": f"{row['stream_bound_tokens_per_second']:.0f} tokens/s",
     }
-    for title, key, places in _COSTS:
-        if row[key] is not None:
-            shown[title] = f"{row[key]:.{places}f}"
     title = f"{source} on {row['gpus']} × {row['card']}: {row['precision']}, KV {row['kv_precision']}"
     report(title, shown)
     _say(model, row)
@@ -170,7 +151,6 @@ def _print_cards(source: str, model: Architecture, rows: list[dict[str, Any]]) -
     from trimodal.build_support import report
 
     first = rows[0]
-    costs = [cost for cost in _COSTS if first[cost[1]] is not None]
     header = ["GPU", "weights", "KV pool", "sequences", "longest", "stream tok/s ≤", "fits"]
     body = [
         [
@@ -181,13 +161,12 @@ def _print_cards(source: str, model: Architecture, rows: list[dict[str, Any]]) -
             row["longest_sequence"],
             f"{row['stream_bound_tokens_per_second']:.0f}",
             row["fits"],
-            *(f"{row[key]:.{places}f}" for _, key, places in costs),
         ]
         for row in rows
     ]
     title = f"{source}: {model.parameters:,} parameters, {first['precision']}, KV {first['kv_precision']}"
     title += f" ({first['kv_bytes_per_token']:,} bytes a token), sequences of {first['max_seq_len']} tokens"
-    report(title, body, header=[*header, *(title for title, _, _ in costs)])
+    report(title, body, header=header)
     for row in rows:
         _say(model, row)
 

@@ -1,6 +1,6 @@
 """`trimodal regress`: a golden set against a running server.
 
-Exit code 0: nothing is worse; 1: something is; 2: it could not run, or times could not be judged.
+Exit code 0: nothing is worse; 1: something is; 2: it could not run.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,8 +18,7 @@ import typer
 from trimodal.cli import common
 
 if TYPE_CHECKING:
-    from trimodal.regress.golden.cases import Case
-    from trimodal.regress.run.rounds import Pace
+    from trimodal.regress.cases import Case
     from trimodal.regress.values import RecordedRun
 
 
@@ -31,7 +31,6 @@ def regress(
         None, help="Second server, asked in turn: compare with it, not with a stored run."
     ),
     repeat: int = typer.Option(10, min=1, max=1000, help="Counted requests a case; one comes before them."),
-    concurrency: int = typer.Option(1, min=1, max=256, help="Requests at once."),
     latency_tolerance: float = typer.Option(0.2, min=0, max=100, help="Share by which times may grow."),
     min_overlap: float = typer.Option(
         1.0, min=0, max=1, help="Least likeness of a changed answer; 1: none may change."
@@ -42,28 +41,25 @@ def regress(
     """Ask a server a golden set and compare with a stored run."""
     from rich.console import Console
 
-    from trimodal.regress.compare.compare import check, compare, refusals
-    from trimodal.regress.compare.findings import Limits
-    from trimodal.regress.compare.significance import require_scipy
-    from trimodal.regress.golden.cases import read_cases
-    from trimodal.regress.report import as_data, print_comparison, print_findings
-    from trimodal.regress.run.rounds import Pace
-    from trimodal.regress.values import baseline_path, check_writable, read_baseline, write_baseline
+    from trimodal.regress.cases import read_cases
+    from trimodal.regress.compare import check, compare, refusals
+    from trimodal.regress.report import print_comparison, print_findings
+    from trimodal.regress.significance import require_scipy
+    from trimodal.regress.values import check_writable, read_baseline, write_baseline
 
     if versus is not None and (record or baseline):
         raise typer.BadParameter("--versus needs no baseline: leave out --record and --baseline")
     console = Console(highlight=False, markup=False, stderr=as_json)
-    limits = Limits(latency=latency_tolerance, overlap=min_overlap)
     with common.one_sentence(code=2):
         cases = read_cases(golden)
-        path = baseline or baseline_path(golden)
+        path = baseline or golden.with_name(f"{golden.stem}.baseline.json")
         if record:
             check_writable(path, golden)
         else:
             require_scipy()
         stored = None if record or versus else read_baseline(path)
         urls = [against] if versus is None else [against, versus]
-        after, *others = common.run(_ask(urls, cases, Pace(repeat, concurrency, timeout)))
+        after, *others = common.run(_ask(urls, cases, repeat, timeout))
         before = others[0] if others else stored
         if before is None:
             write_baseline(path, after)
@@ -75,26 +71,26 @@ def regress(
             if as_json:
                 typer.echo(json.dumps({"baseline": str(path), "broken": [one.case for one in findings]}))
             raise typer.Exit(1 if findings else 0)
-        comparison = compare(cases, before, after, limits)
+        comparison = compare(cases, before, after, latency_tolerance, min_overlap)
     if as_json:
-        typer.echo(json.dumps(as_data(comparison, before, after), ensure_ascii=False))
+        typer.echo(json.dumps({"worse": comparison.worse, **asdict(comparison)}, ensure_ascii=False))
     else:
         print_comparison(comparison, before, after, console, versus or "")
-    raise typer.Exit(1 if comparison.worse else 2 if comparison.doubtful else 0)
+    raise typer.Exit(1 if comparison.worse else 0)
 
 
-async def _ask(urls: list[str], cases: list[Case], pace: Pace) -> list[RecordedRun]:
+async def _ask(urls: list[str], cases: list[Case], repeat: int, timeout: float) -> list[RecordedRun]:
     from contextlib import AsyncExitStack
 
-    from trimodal.regress.run import identity
-    from trimodal.regress.run.rounds import Side, run_cases
+    from trimodal.regress import identity
+    from trimodal.regress.rounds import Side, run_cases
 
     async with AsyncExitStack() as stack:
         sides = []
         for url in urls:
-            client = await stack.enter_async_context(common.connect(url, silence=pace.timeout))
-            sides.append(Side(client, partial(identity.identify, url, timeout=pace.timeout)))
-        return await run_cases(sides, cases, pace, _progress())
+            client = await stack.enter_async_context(common.connect(url, silence=timeout))
+            sides.append(Side(client, partial(identity.identify, url, timeout=timeout)))
+        return await run_cases(sides, cases, repeat, timeout, _progress())
 
 
 def _progress() -> Callable[[int, int], None]:

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from trimodal.demo import acts
-from trimodal.demo.chat import Reply, ask, question
+from trimodal.demo.chat import ask, question
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,9 @@ class Question:
 
 
 async def assistant(api: AsyncOpenAI, console: Console, folder: Path) -> bool:
-    """Asks each question and shows how long the stages of the one with a voice and a picture took."""
     console.rule("[bold]Text, image and voice: the assistant")
     said = _texts(folder)
     good = True
-    replies = []
     for asked in questions(topics(folder)):
         image, audio = (folder / file if file else None for file in (asked.image, asked.audio))
         _show_question(console, asked)
@@ -46,7 +44,6 @@ async def assistant(api: AsyncOpenAI, console: Console, folder: Path) -> bool:
             show=lambda text: acts.write(console, text),
             show_findings=lambda findings: _show_findings(console, findings),
         )
-        replies.append(reply)
         timing = reply.timing
         first = 1e3 * (timing.ttft or 0.0)
         console.print(
@@ -56,7 +53,6 @@ async def assistant(api: AsyncOpenAI, console: Console, folder: Path) -> bool:
         right = reply.note.get("heard", "") == heard and bool(re.fullmatch(asked.answer, reply.text))
         console.print("[green]✓ right[/green]\n" if right else "[red]✗ wrong[/red]\n")
         good &= right
-    _times(console, replies[1])
     return good
 
 
@@ -113,11 +109,3 @@ def _show_findings(console: Console, findings: dict[str, Any]) -> None:
         seen = ", ".join(f"{escape(one['label'])} ({one['score']:.2f})" for one in labels[:3])
         console.print(f"[bold]seen[/bold]      {seen}")
     console.print("[bold]answer[/bold]    ", end="")
-
-
-def _times(console: Console, reply: Reply) -> None:
-    title = "a voice and a picture at once: how long each stage took, milliseconds"
-    stages = reply.note["stages_ms"]
-    table = acts.table(title, "heard", "saw", "first text", "all")
-    table.add_row(*(f"{stages[name] or 0:.0f}" for name in ("heard", "saw", "ttft", "total")))
-    console.print(table)

@@ -21,8 +21,6 @@ class Reply:
 
     text: str = ""
     finish_reason: str = ""
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
     completion_tokens: int = 0
     note: dict[str, Any] = field(default_factory=dict)
     timing: Timing = field(default_factory=Timing)
@@ -67,9 +65,6 @@ async def ask(
                 show(choice.delta.content)
             reply.finish_reason = choice.finish_reason or reply.finish_reason
         if chunk.usage:
-            reply.prompt_tokens = chunk.usage.prompt_tokens
-            details = chunk.usage.prompt_tokens_details
-            reply.cached_tokens = (details and details.cached_tokens) or 0
             reply.completion_tokens = chunk.usage.completion_tokens
     watch.end()
     reply.timing = watch.read(reply.completion_tokens)
@@ -82,13 +77,14 @@ def question(text: str | None, image: Path | None = None, audio: Path | None = N
     if text:
         parts.append({"type": "text", "text": text})
     if image:
-        kind = {".jpg": "jpeg"}.get(image.suffix, image.suffix[1:])
-        parts.append(
-            {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{_base64(image)}"}}
-        )
+        parts.append({"type": "image_url", "image_url": {"url": data_url(image)}})
     if audio:
         parts.append({"type": "input_audio", "input_audio": {"data": _base64(audio), "format": "wav"}})
     return {"role": "user", "content": parts}
+
+
+def data_url(file: Path) -> str:
+    return f"data:;base64,{_base64(file)}"
 
 
 def _base64(file: Path) -> str:

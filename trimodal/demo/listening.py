@@ -1,4 +1,4 @@
-"""Hears speech in the demo: a recording as a whole, one at the pace of speech, then several speakers at once.
+"""Hears live speech in the demo: one speaker, then several at once.
 
 Lag is what a listener waits: audio sent so far, by the clock, less the end of a
 word, at the moment when its delta has come through the gateway.
@@ -27,7 +27,6 @@ from trimodal.client.timing import percentile
 from trimodal.demo import acts
 from trimodal.errors import TrimodalError
 
-MEETING = "15-meeting.wav"
 CHUNK_S = 0.1
 PAUSE_S = 0.7  # between two recordings of a talk
 SPEAKERS = 4
@@ -51,22 +50,15 @@ class Talk:
     heard: str = ""
     lags: list[float] = field(default_factory=list)
 
-    @property
-    def seconds(self) -> float:
-        """Its length."""
-        return len(self.samples) / SAMPLE_RATE
-
 
 async def speech(api: AsyncOpenAI, console: Console, folder: Path) -> bool:
-    """A recording as a whole, one talk with its words as they arrive, then four at once."""
-    console.rule("[bold]Audio: recordings and live speech")
+    """One talk with its words as they arrive, then four at once."""
+    console.rule("[bold]Audio: live speech")
     recordings = json.loads((folder / "samples.json").read_text())
-    meeting = next(one for one in recordings if one["file"] == MEETING)
-    whole = await _transcribed(api, console, folder, meeting)
     clean = [one for one in recordings if one["noise_db"] is None]
     first = talk(folder, clean[: len(clean) // 3])
     console.print(
-        f"streaming {first.seconds:.0f} s of synthetic voices that training never heard, at their own pace:\n"
+        "streaming synthetic voices that training never heard, at their own pace:\n"
         "words as they become final, and in brackets what may still change"
     )
     await listen(api, first, console)
@@ -79,25 +71,10 @@ async def speech(api: AsyncOpenAI, console: Console, folder: Path) -> bool:
     together = _wer(talks)
     lags = [lag for one in talks for lag in one.lags]
     table = acts.table(f"{SPEAKERS} speakers at once", "lag p50", "lag p95", "words", "word error rate")
-    words = sum(len(one.text.split()) for one in talks)
     lag = (f"{percentile(lags, p):.2f} s" for p in (50, 95))
-    table.add_row(*lag, str(words), f"{together:.1%}")
+    table.add_row(*lag, str(sum(len(one.text.split()) for one in talks)), f"{together:.1%}")
     console.print(table)
-    return max(whole, wer, together) <= MAX_WER
-
-
-async def _transcribed(api: AsyncOpenAI, console: Console, folder: Path, recording: dict[str, str]) -> float:
-    """Sends a file as a whole, and shows what was heard; its word error rate."""
-    file = folder / recording["file"]
-    began = time.perf_counter()
-    told = await api.audio.transcriptions.create(model="speech", file=file, response_format="verbose_json")
-    seconds = time.perf_counter() - began
-    wer = word_error_rate([recording["text"]], [told.text])
-    console.print(f"[bold]{file.name}[/bold], {told.duration:.0f} s, as a whole:")
-    for segment in told.segments or ():
-        console.print(f"  {segment.start:5.1f} s  {segment.text.strip()}", markup=False)
-    console.print(f"heard in {seconds:.1f} s, word error rate {wer:.1%}\n")
-    return wer
+    return max(wer, together) <= MAX_WER
 
 
 def talk(folder: Path, recordings: list[dict[str, str]]) -> Talk:

@@ -192,6 +192,11 @@ def size(model: Architecture, deployment: Deployment) -> Sizing:
     )
 
 
+def longest(sizing: Sizing, model: Architecture) -> int:
+    """Tokens of the longest single sequence that the pool and the model take."""
+    return min(sizing.tokens, model.max_positions or sizing.tokens)
+
+
 def check_parallel(model: Architecture, tp: int, pp: int) -> None:
     """Raises: SettingsError when the heads cannot be shared out over tp GPUs, or the layers over pp."""
     if tp < 1 or model.heads % tp:

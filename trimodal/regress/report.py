@@ -1,49 +1,32 @@
-"""Reports a comparison, as tables for a person and as plain data for a program."""
+"""Reports a comparison, as tables."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trimodal.regress.compare.compare import Comparison
-from trimodal.regress.compare.findings import VERDICTS, Finding
-from trimodal.regress.compare.latencies import Latency
-from trimodal.regress.values import RecordedRun
+from trimodal.regress.compare import Comparison
+from trimodal.regress.latencies import Latency
+from trimodal.regress.values import VERDICTS, Finding, RecordedRun
 
-_STYLES = {"worse": "red", "doubtful": "red", "better": "green", "changed": "yellow", "known": "yellow"}
+_STYLES = {"worse": "red", "better": "green", "changed": "yellow", "known": "yellow"}
 
 
 def print_comparison(
     comparison: Comparison, before: RecordedRun, after: RecordedRun, console: Console, other: str = ""
 ) -> None:
-    """Knobs, findings, times by task, and a last line that says what came of it.
-
-    Args:
-        other: the server that `before` is of, if it is no stored run.
-    """
+    """Knobs, findings, times by task, counts; `other` names the server when `before` is no baseline."""
     name = other or f"baseline of {before.recorded_at}"
-    console.print(
-        f"{name}: {len(before.cases)} cases, {_count(before)} requests; "
-        f"now {len(after.cases)} cases, {_count(after)} requests"
-    )
-    if comparison.doubt:
-        console.print(f"times cannot be judged: {comparison.doubt}")
+    console.print(f"{name}: {len(before.cases)} cases; now {len(after.cases)} cases")
     for knob in comparison.knobs:
         console.print(Text(f"  {knob}"))
     print_findings(comparison.findings, console)
     _print_groups([one for one in comparison.latencies if not one.case], console)
-    if repeat := comparison.repeat_needed:
-        console.print(
-            f"too few requests to see the times of a single case change: that takes --repeat {repeat}, "
-            "in both runs"
-        )
     console.print(summary(comparison.findings, comparison.compared))
 
 
@@ -67,31 +50,14 @@ def summary(findings: Sequence[Finding], compared: int) -> str:
     return f"{compared} cases compared: {', '.join(told) or 'nothing changed'}"
 
 
-def as_data(comparison: Comparison, before: RecordedRun, after: RecordedRun) -> dict[str, Any]:
-    """Makes the comparison plain data; times in milliseconds."""
-    runs = {"before": _about(before), "after": _about(after)}
-    return {"worse": comparison.worse, **asdict(comparison), **runs}
-
-
-def _about(run: RecordedRun) -> dict[str, Any]:
-    return {
-        "recorded_at": run.recorded_at,
-        "concurrency": run.concurrency,
-        "server": run.server.model_dump(),
-        "cases": len(run.cases),
-        "requests": _count(run),
-    }
-
-
 def _print_groups(groups: Sequence[Latency], console: Console) -> None:
     if not groups:
         return
-    table = _table(("all cases of", "time"), ("before", "now", "ratio", "95 %", "p"))
+    table = _table(("all cases of", "time"), ("before", "now", "ratio", "p"))
     for one in groups:
         style = _STYLES.get(one.verdict or "", "")
         times = f"{one.before:.2f} ms", f"{one.after:.2f} ms", Text(f"{one.ratio:.2f}", style=style)
-        interval = f"{one.low:.2f}-{one.high:.2f}"
-        table.add_row(one.name.removeprefix("all "), one.metric, *times, interval, _p(one.p))
+        table.add_row(one.name.removeprefix("all "), one.metric, *times, _p(one.p))
     console.print(table)
 
 
@@ -100,10 +66,6 @@ def _table(left: Sequence[str], right: Sequence[str]) -> Table:
     for column in (*left, *right):
         table.add_column(column, overflow="fold", justify="right" if column in right else "left")
     return table
-
-
-def _count(run: RecordedRun) -> int:
-    return sum(len(record.observations) for record in run.cases.values())
 
 
 def _p(value: float | None) -> str:

@@ -1,16 +1,19 @@
-"""`trimodal plan fleet` and `trimodal plan replica` as they are called."""
+"""`trimodal plan fleet` as it is called."""
 
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
+from statistics import fmean, median
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from tests.plan.fleet.test_from_bench import case
+from trimodal.bench.load.lengths import parse_lengths
 from trimodal.cli.app import app
+from trimodal.cli.operate.fleet import OUTPUT_TOKENS, PROMPT_TOKENS
 
 REPLICA = """
 step_ms = [[1, 10.0], [32, 20.0]]
@@ -92,26 +95,12 @@ def test_prompts_of_a_trace_that_begin_alike_share_what_all_of_them_have(plans: 
     assert together["hit_rate"] == pytest.approx(19 * 1024 / (20 * 2000), rel=0.01)
 
 
-def test_a_description_from_a_bench(tmp_path: Path) -> None:
-    bench, out = tmp_path / "bench.json", tmp_path / "r.toml"
-    bench.write_text(json.dumps({"cases": [case(1, 200), case(4, 200)]}))
-    code, _, err = call("replica", bench, "--set", "num_kv_blocks=900", "-o", out)
-    assert (code, err) == (0, "")
-    assert "num_kv_blocks = 900" in out.read_text()
-    (tmp_path / "plans.toml").write_text('replica = "r.toml"\n[[plan]]\nname = "one"\n')
-    (one,) = figures(tmp_path / "plans.toml", "--rate", "5", "--seconds", "10", *SHORT)
-    assert one["answered"] == one["requests"] > 0
-    code, out_text, _ = call("replica", bench, "--set", "num_kv_blocks=900")
-    assert out_text == out.read_text()
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         ((), "--trace FILE or --rate REQUESTS_A_SECOND: one of them is needed"),
         (("--rate", "5", "--trace", "t.csv"), "one of them is needed"),
         (("--rate", "5", "--burstiness", "0"), "--burstiness 0: above 0"),
-        (("--rate", "5", "--lengths", "short"), "--lengths short: known are azure-conversation"),
         (("--rate", "5", "--prompt-tokens", "many"), "--prompt-tokens many"),
         (("--rate", "5", "--prefixes", "7"), "--prefixes 7: COUNT:TOKENS"),
         (("--rate", "5", "--prefixes", "7:0"), "COUNT and TOKENS from 1"),
@@ -127,8 +116,9 @@ def test_what_is_wrong_is_one_sentence(plans: Path, arguments: tuple[str, ...], 
     assert "Traceback" not in err
 
 
-def test_a_wrong_field_of_a_replica(tmp_path: Path) -> None:
-    bench = tmp_path / "bench.json"
-    bench.write_text(json.dumps({"cases": [case(1, 200)]}))
-    assert "parameter 'num_kv_blocks'" in call("replica", bench)[2]
-    assert "--set x: FIELD=VALUE is needed" in call("replica", bench, "--set", "x")[2]
+def test_default_lengths_are_as_published() -> None:
+    rng = random.Random(1)
+    for text, middle, mean in ((PROMPT_TOKENS, 1020, 1155), (OUTPUT_TOKENS, 129, 211)):
+        drawn = [parse_lengths(text, "it").draw(rng) for _ in range(60_000)]
+        assert fmean(drawn) == pytest.approx(mean, rel=0.05)
+        assert median(drawn) == pytest.approx(middle, rel=0.03)

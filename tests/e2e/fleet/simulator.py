@@ -35,9 +35,8 @@ from trimodal.errors import OperatorError, ServerError
 from trimodal.gateway.upstreams.pool import Upstreams
 from trimodal.plan.fleet.from_bench import Point, describe_replica
 from trimodal.plan.fleet.outcome import Objective
-from trimodal.plan.fleet.replica import ReplicaFigures
 from trimodal.plan.fleet.simulation import simulate
-from trimodal.plan.fleet.spec import FleetSpec
+from trimodal.plan.fleet.spec import FleetSpec, ReplicaFigures
 from trimodal.plan.fleet.workload import Arrival
 from trimodal.report.console import make_table
 from trimodal.server.options import ServerOptions

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from trimodal.plan.fleet.outcome import Objective
-from trimodal.plan.fleet.replica import ReplicaFigures
 from trimodal.plan.fleet.simulation import Simulation
-from trimodal.plan.fleet.spec import FleetSpec
+from trimodal.plan.fleet.spec import FleetSpec, ReplicaFigures
 from trimodal.plan.fleet.workload import Arrival
 
 

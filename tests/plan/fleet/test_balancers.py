@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 
+from tests.plan.fleet.given import replica
 from trimodal.gateway.upstreams.affinity import most_running, ranked
-from trimodal.plan.fleet.balancers import Balancer
+from trimodal.plan.fleet.balancers import Balancer, Replica
+from trimodal.plan.fleet.engine import Engine
 
 
-@dataclass(eq=False)
-class Server:
-    address: str
-    running: int = 0
-
-
-def servers(count: int) -> list[Server]:
-    return [Server(f"replica-{number}:8001") for number in range(count)]
+def servers(count: int) -> list[Replica]:
+    return [Replica(f"replica-{number}:8001", Engine(replica())) for number in range(count)]
 
 
 def test_round_robin_goes_in_turn() -> None:

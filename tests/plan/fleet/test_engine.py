@@ -8,15 +8,14 @@ import pytest
 
 from tests.plan.fleet.given import replica
 from trimodal.plan.fleet.engine import Engine, PrefixCache, Sequence
-from trimodal.plan.fleet.replica import ReplicaFigures
+from trimodal.plan.fleet.spec import ReplicaFigures
 
 
 class Driven:
     """An engine that is sent requests at set times; what ended when, by name."""
 
-    def __init__(self, figures: ReplicaFigures, **more: object) -> None:
-        self.gaps: list[tuple[float, int]] = []
-        self.engine = Engine(figures, gaps=lambda gap, count: self.gaps.append((gap, count)))
+    def __init__(self, figures: ReplicaFigures) -> None:
+        self.engine = Engine(figures)
         self.figures = figures
         self.ended: dict[Sequence, float] = {}
 
@@ -40,7 +39,6 @@ def test_one_request_alone() -> None:
     driven.run(one)
     assert one.first == pytest.approx(1.0 + 0.010 + 0.010)
     assert driven.ended[one] == pytest.approx(one.first + 4 * 0.010)
-    assert sum(count for _, count in driven.gaps) == 4
 
 
 def test_a_long_prompt_is_computed_in_chunks() -> None:
@@ -51,13 +49,12 @@ def test_a_long_prompt_is_computed_in_chunks() -> None:
 
 
 def test_chunks_leave_room_for_those_that_decode() -> None:
-    """While another decodes, a step has 255 tokens for the prompt, and the other's gaps hold the prompt."""
+    """While another decodes, a step has 255 tokens for the prompt."""
     driven = Driven(replica())
     one, other = Sequence(0.0, 100, 100), Sequence(0.1, 511, 1)
     driven.run(one, other)
     # Steps of `one` end at 20, 30, … 100 ms: the prompt is in the three from 100 ms on (255, 255, 1).
     assert other.first == pytest.approx(0.1 + 0.010 + 3 * 0.010 + 511e-4, abs=0.011)
-    assert max(gap for gap, _ in driven.gaps) == pytest.approx(0.010 + 255e-4)
     assert driven.ended[one] == pytest.approx(0.020 + 99 * 0.010 + 511e-4)
 
 
@@ -151,10 +148,3 @@ def test_what_was_used_longest_ago_leaves_the_cache() -> None:
     assert cache.blocks == 8
     cache.keep("large", 40)
     assert cache.blocks == 0
-
-
-def test_without_a_cache_nothing_is_kept() -> None:
-    driven = Driven(replica(prefix_cache_blocks=0))
-    first, again = Sequence(0.0, 200, 2, "a", 128), Sequence(5.0, 200, 2, "a", 128)
-    driven.run(first, again)
-    assert again.cached == 0

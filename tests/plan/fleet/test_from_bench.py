@@ -16,7 +16,7 @@ from trimodal.bench.report.tables import names_of
 from trimodal.errors import SettingsError
 from trimodal.gateway.tables import read_tables
 from trimodal.plan.fleet.from_bench import as_toml, describe_replica, read_points
-from trimodal.plan.fleet.replica import ReplicaFigures
+from trimodal.plan.fleet.spec import ReplicaFigures
 
 PREFILL, OVERHEAD = 50e-6, 0.004
 BUDGET = 500

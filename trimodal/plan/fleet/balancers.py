@@ -11,27 +11,25 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Generic, Literal, Protocol, TypeVar, get_args
 
 from trimodal.gateway.upstreams.affinity import most_running, ranked
+from trimodal.plan.fleet.engine import Engine
+from trimodal.plan.fleet.spec import Policy
+from trimodal.plan.fleet.workload import Key
 
-Policy = Literal["round_robin", "least_connections", "affinity"]
-POLICIES: tuple[Policy, ...] = get_args(Policy)
-Key = str | int  # of a prompt's beginning
 
-
-class Backend(Protocol):
-    """What is known of a replica: its name, and the requests that were sent to it and have not ended."""
+@dataclass(slots=True, eq=False)
+class Replica:
+    """One replica; `running`: requests that were sent to it and have not ended."""
 
     address: str
-    running: int
+    engine: Engine
+    running: int = 0
 
 
-Replica = TypeVar("Replica", bound=Backend)
-
-
-class Balancer(Generic[Replica]):
+class Balancer:
     """Picks one of the replicas by a policy."""
 
     def __init__(self, policy: Policy, replicas: Sequence[Replica], rng: random.Random) -> None:
@@ -39,19 +37,17 @@ class Balancer(Generic[Replica]):
         self._named = {replica.address: replica for replica in replicas}
         self._ranks: dict[Key, list[str]] = {}
         self._turn, self._rng = -1, rng
-        picks = {"round_robin": self._next, "least_connections": self._least, "affinity": self._near}
-        self._pick = picks[policy]
+        self._pick = self._near if policy == "affinity" else self._in_turn
+        self._least = policy == "least_connections"
 
     def pick(self, prefix: Key | None) -> Replica:
         """The replica for a request whose prompt begins with `prefix`; None: a beginning of its own."""
         return self._pick(prefix)
 
-    def _next(self, prefix: Key | None) -> Replica:
+    def _in_turn(self, prefix: Key | None) -> Replica:
         self._turn = (self._turn + 1) % len(self._replicas)
-        return self._replicas[self._turn]
-
-    def _least(self, prefix: Key | None) -> Replica:
-        self._turn = (self._turn + 1) % len(self._replicas)
+        if not self._least:
+            return self._replicas[self._turn]
         in_turn = self._replicas[self._turn :] + self._replicas[: self._turn]
         return min(in_turn, key=attrgetter("running"))
 

@@ -22,12 +22,11 @@ event, whatever their number.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from trimodal.plan.fleet.balancers import Key
-from trimodal.plan.fleet.replica import ReplicaFigures
+from trimodal.plan.fleet.spec import ReplicaFigures
+from trimodal.plan.fleet.workload import Key
 
 
 class PrefixCache:
@@ -92,25 +91,18 @@ class Sequence:
 class Engine:
     """The engine of one replica with the queue in front of it. Times are seconds of the simulation.
 
-    Args:
-        gaps: takes each gap between tokens, with how many there are of it.
-
     Attributes:
         ends: when the run of steps under way ends; None: idle. version: counts its changes.
         slot_s: seconds in steps, times the batch slots that were taken.
         waiting, decoding: requests.
     """
 
-    def __init__(
-        self, figures: ReplicaFigures, gaps: Callable[[float, int], object] = lambda gap, count: None
-    ) -> None:
+    def __init__(self, figures: ReplicaFigures) -> None:
         self._figures = figures
         self._times = figures.step_times()
         self._prefill_s = figures.prefill_us / 1e6
         self._block = figures.block_tokens
-        self._caching = figures.kept_blocks > 0
-        self._gaps = gaps
-        self._prefixes = PrefixCache(figures.kept_blocks)
+        self._prefixes = PrefixCache(figures.num_kv_blocks)
         self.waiting: deque[Sequence] = deque()
         self._inbox: list[Sequence] = []
         self._prefilling: deque[Sequence] = deque()
@@ -156,7 +148,6 @@ class Engine:
         ended: list[Sequence] = []
         if self._decoders:
             self._steps += self._count
-            self._gaps(self._step, self._count * self._decoders)
             while self._ends and self._ends[0][0] <= self._steps:
                 ended.append(heappop(self._ends)[2])
             self.decoding -= len(ended)
@@ -206,7 +197,7 @@ class Engine:
         for sequence in self._inbox:
             prompt, prefix = sequence.prompt, sequence.prefix
             cached = 0
-            if prefix is not None and self._caching:
+            if prefix is not None:
                 shared = self._prefixes.find(prefix, min(prompt, sequence.shared) // self._block)
                 cached = min(shared * self._block, prompt - 1)
             sequence.cached = cached
@@ -228,8 +219,7 @@ class Engine:
             sequence.missing = 0
             prefilling.popleft()
             sequence.first = now
-            if self._caching:
-                self._keep(sequence, sequence.prompt, last=False)
+            self._keep_shared(sequence)
             if sequence.output == 1:
                 ended.append(sequence)
             else:
@@ -238,18 +228,18 @@ class Engine:
                 self.decoding += 1
 
     def _release(self, sequence: Sequence) -> None:
+        """Frees its room, and leaves its blocks in the cache."""
         self.slots += 1
         self.free_blocks += sequence.blocks
-        if self._caching:
-            # The last token was never fed back.
-            self._keep(sequence, sequence.prompt + sequence.output - 1, last=True)
-
-    def _keep(self, sequence: Sequence, tokens: int, *, last: bool) -> None:
-        """Leaves the blocks of so many tokens to others; at the end also those that nobody shares."""
-        own = tokens // self._block
-        if sequence.prefix is not None:
-            shared = min(sequence.prompt, sequence.shared) // self._block
-            self._prefixes.keep(sequence.prefix, shared)
-            own -= shared
-        if last and own:
+        # The last token was never fed back.
+        own = (sequence.prompt + sequence.output - 1) // self._block - self._keep_shared(sequence)
+        if own:
             self._prefixes.keep_alone(own)
+
+    def _keep_shared(self, sequence: Sequence) -> int:
+        """Keeps the blocks that others with its prefix find; returns how many."""
+        if sequence.prefix is None:
+            return 0
+        shared = min(sequence.prompt, sequence.shared) // self._block
+        self._prefixes.keep(sequence.prefix, shared)
+        return shared

@@ -21,9 +21,11 @@ from statistics import fmean, median
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from trimodal.errors import SettingsError
-from trimodal.plan.fleet.replica import ReplicaFigures, checked
+from trimodal.plan.fleet.spec import ReplicaFigures
+from trimodal.settings import describe
 
 _ALONE = 1.5  # a batch so small tells of prefill: nothing waits
 _APART = 1.25  # prompts that differ by less are taken as equally long
@@ -70,9 +72,7 @@ def describe_replica(points: Sequence[Point], given: Mapping[str, Any], file: Pa
         SettingsError: too little was measured, or a field is missing or wrong.
     """
     # Checked first: without them a bench cannot be read, and the step times are not known yet.
-    budget = checked(
-        file, {"step_ms": [(1, 1)], "prefill_us": 0, **given}, ReplicaFigures
-    ).max_num_batched_tokens
+    budget = _figures(file, {"step_ms": [(1, 1)], "prefill_us": 0, **given}).max_num_batched_tokens
     prefill, overhead = _prefill(points, budget, file)
     steps: dict[int, list[float]] = {}
     for point in points:
@@ -86,7 +86,14 @@ def describe_replica(points: Sequence[Point], given: Mapping[str, Any], file: Pa
         "prefill_us": round(1e6 * prefill, 4),
         "overhead_ms": round(1e3 * overhead, 4),
     }
-    return checked(file, {**measured, **given}, ReplicaFigures)
+    return _figures(file, {**measured, **given})
+
+
+def _figures(file: Path, values: Mapping[str, Any]) -> ReplicaFigures:
+    try:
+        return ReplicaFigures.model_validate(values)
+    except ValidationError as error:
+        raise SettingsError(f"{file}: {describe(error, ReplicaFigures)}") from None
 
 
 def as_toml(figures: ReplicaFigures, comment: str) -> str:
@@ -115,8 +122,7 @@ def _prefill(points: Sequence[Point], budget: int, file: Path) -> tuple[float, f
 def _point(file: Path, where: str, case: Any) -> Point:
     try:
         tpot, ttft = (
-            float(case["metrics"][name]["percentiles"]["p50"]) / 1e3
-            for name in ("tpot_ms", "ttft_ms")
+            float(case["metrics"][name]["percentiles"]["p50"]) / 1e3 for name in ("tpot_ms", "ttft_ms")
         )
         computed = float(case["input_tokens_per_s"]) * (1 - float(case.get("cached_share") or 0.0))
         batch = float(case["output_tokens_per_s"]) * tpot

@@ -38,16 +38,13 @@ class Outcome:
 
     name: str
     replicas: int
-    seconds: float
     requests: int
     answered: int
     refused: int
     good: int
     attainment: float
     goodput: float
-    output_tokens_per_s: float
     ttft_ms: dict[str, float]
-    itl_ms: dict[str, float]
     tpot_ms: dict[str, float]
     latency_ms: dict[str, float]
     hit_rate: float
@@ -62,9 +59,8 @@ class Tally:
     def __init__(self, objective: Objective, warmup: float, overhead: float) -> None:
         self._objective, self._warmup, self._overhead = objective, warmup, overhead
         self.ttft, self.tpot, self.latency = array("f"), array("f"), array("f")
-        self.gaps, self.gap_counts = array("f"), array("q")
         self.requests = self.refused = self.good = 0
-        self.prompt_tokens = self.cached_tokens = self.output_tokens = self.all_tokens = 0
+        self.prompt_tokens = self.cached_tokens = self.output_tokens = 0
 
     def came(self, at: float) -> None:
         self.requests += at >= self._warmup
@@ -72,19 +68,13 @@ class Tally:
     def refuse(self, at: float) -> None:
         self.refused += at >= self._warmup
 
-    def gap(self, seconds: float, count: int) -> None:
-        """Takes `count` gaps between two tokens."""
-        self.gaps.append(seconds)
-        self.gap_counts.append(count)
-
     def end(self, one: Sequence, now: float) -> None:
         """Takes an answer that is complete now."""
-        self.all_tokens += one.output
+        self.output_tokens += one.output  # warmed up or not: they are paid for
         if one.at < self._warmup:
             return
         self.prompt_tokens += one.prompt
         self.cached_tokens += one.cached
-        self.output_tokens += one.output
         ttft, latency = one.first - one.at + self._overhead, now - one.at + self._overhead
         self.ttft.append(ttft)
         self.latency.append(latency)
@@ -103,34 +93,25 @@ class Tally:
         return Outcome(
             name=spec.name,
             replicas=spec.replicas,
-            seconds=seconds,
             requests=self.requests,
             answered=len(self.ttft),
             refused=self.refused,
             good=self.good,
             attainment=self.good / self.requests if self.requests else 0.0,
             goodput=self.good / counted,
-            output_tokens_per_s=self.output_tokens / counted,
             ttft_ms=_percentiles(self.ttft),
-            itl_ms=_percentiles(self.gaps, self.gap_counts),
             tpot_ms=_percentiles(self.tpot),
             latency_ms=_percentiles(self.latency),
             hit_rate=self.cached_tokens / self.prompt_tokens if self.prompt_tokens else 0.0,
             utilisation=slot_s / slots if slots else 0.0,
             cost=cost,
-            cost_per_million=cost / self.all_tokens * 1e6 if cost and self.all_tokens else None,
+            cost_per_million=cost / self.output_tokens * 1e6 if cost and self.output_tokens else None,
         )
 
 
-def _percentiles(values: array[float], counts: array[int] | None = None) -> dict[str, float]:
-    """Nearest-rank percentiles in milliseconds, of values that are there so often; empty without any."""
+def _percentiles(values: array[float]) -> dict[str, float]:
+    """Nearest-rank percentiles in milliseconds; empty without any value."""
     if not values:
         return {}
-    seconds = np.frombuffer(values, np.float32)
-    order = np.argsort(seconds)
-    weights = np.ones(len(seconds)) if counts is None else np.frombuffer(counts, np.int64)[order]
-    seen = np.cumsum(weights)
-    places = np.searchsorted(seen, np.ceil(np.array(PERCENTS) / 100 * seen[-1]))
-    return {
-        f"p{percent}": 1e3 * float(seconds[order[at]]) for percent, at in zip(PERCENTS, places, strict=True)
-    }
+    found = np.percentile(np.frombuffer(values, np.float32), PERCENTS, method="inverted_cdf")
+    return {f"p{percent}": 1e3 * float(seconds) for percent, seconds in zip(PERCENTS, found, strict=True)}

@@ -12,24 +12,14 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from trimodal.errors import SettingsError
-from trimodal.plan.fleet.balancers import Balancer
+from trimodal.plan.fleet.balancers import Balancer, Replica
 from trimodal.plan.fleet.engine import Engine, Sequence
 from trimodal.plan.fleet.outcome import Objective, Outcome, Tally
 from trimodal.plan.fleet.spec import FleetSpec
 from trimodal.plan.fleet.workload import Arrival
-
-
-@dataclass(slots=True, eq=False)
-class Replica:
-    """One replica; `running`: requests that were sent to it and have not ended."""
-
-    address: str
-    engine: Engine
-    running: int = 0
 
 
 def simulate(
@@ -68,7 +58,7 @@ class Simulation:
         self.tally = Tally(objective, warmup, spec.replica.overhead_ms / 1e3)
         numbered = (f"replica-{number}:8001" for number in itertools.count(1))
         names = itertools.islice(itertools.chain(addresses, numbered), spec.replicas)
-        self.replicas = [Replica(name, Engine(spec.replica, self.tally.gap)) for name in names]
+        self.replicas = [Replica(name, Engine(spec.replica)) for name in names]
         self._balancer = Balancer(spec.policy, self.replicas, random.Random(f"{seed} balancer"))
         # When a replica's run of steps ends, and the engine's version then: a run may be cut short.
         self._heap: list[tuple[float, int, Replica, int]] = []

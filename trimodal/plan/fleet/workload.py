@@ -12,17 +12,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from trimodal.errors import SettingsError
-from trimodal.plan.fleet.balancers import Key
 
 MOST_REQUESTS = 10_000_000
-
-# Prompt and answer tokens as text that `trimodal bench` reads: a lognormal with the published median, whose
-# spread makes the published mean. Azure: medians of Patel et al., "Splitwise", ISCA 2024 (arXiv:2311.18677),
-# means of the public trace of 2023.
-LENGTHS: dict[str, tuple[str, str]] = {
-    "azure-conversation": ("lognormal:1020,0.5", "lognormal:129,0.99"),
-    "azure-code": ("lognormal:1500,0.79", "lognormal:13,1.24"),
-}
+Key = str | int  # of a prompt's beginning
 
 
 class Arrival(NamedTuple):

@@ -7,8 +7,16 @@ import asyncio
 import openai
 
 from tests.e2e.gateway.calls.table import LAMBDA, TOPICS, Demo, call
-from trimodal.demo.acts import BURST, HANDBOOK
+from trimodal.demo.acts import BURST
 
+# Long on purpose: its KV blocks are what a second question finds in the prefix cache.
+HANDBOOK = (
+    "You are a pocket reference of the Python language. Answer with the first sentences of the "
+    "documentation and nothing else. The language reference describes the syntax and the core semantics. "
+    "It is terse, but attempts to be exact and complete. The semantics of non-essential built-in object "
+    "types and of the built-in functions and modules are described in the library reference. For an informal "
+    "introduction to the language, see the tutorial. "
+)
 TRUTH = TOPICS["lambda"]
 MODELS = {"llm", "vision", "speech", "embedding", "assistant"}
 

@@ -17,15 +17,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trimodal.regress.compare.findings import Finding, Limits, Verdict
-from trimodal.regress.compare.significance import holm, least_p, mann_whitney, ratio_interval
-from trimodal.regress.values import METRICS, Metric, Record
+from trimodal.regress.significance import holm, mann_whitney
+from trimodal.regress.values import METRICS, Finding, Metric, Record, Verdict
 
-_FAMILIES = 2
+# Chance that a run without any change is called worse or better by its times.
+ALPHA = 0.05
 # No test can find a difference with fewer.
-MIN_SAMPLES = 3
+_MIN_SAMPLES = 3
 # Differences of the medians, milliseconds, below which no user notices, however significant they are.
-FLOOR_MS: dict[Metric, float] = {"ttft": 1.0, "tpot": 0.05, "total": 1.0, "heard": 1.0, "saw": 1.0}
+FLOOR_MS: dict[Metric, float] = {"ttft": 1.0, "tpot": 0.05, "total": 1.0}
 
 
 # Times of a case, by round, in both runs.
@@ -44,9 +44,8 @@ class Latency:
 
     Attributes:
         before, after: medians in milliseconds; over several cases, medians of those.
-        ratio, low, high: after over before with its 95 % interval.
+        ratio: after over before.
         p: of no difference, corrected for all tests of the comparison.
-        samples: (before, after) measurements; over several cases, rounds.
     """
 
     case: str
@@ -56,10 +55,7 @@ class Latency:
     before: float
     after: float
     ratio: float
-    low: float
-    high: float
     p: float
-    samples: tuple[int, int]
     verdict: Verdict | None = None
 
     @property
@@ -70,12 +66,12 @@ class Latency:
 
 
 def compare_latencies(
-    before: Mapping[str, Record], after: Mapping[str, Record], limits: Limits
+    before: Mapping[str, Record], after: Mapping[str, Record], tolerance: float
 ) -> list[Latency]:
     """All times that both runs have, groups first.
 
-    Tests of the groups and those of the cases are corrected (Holm) apart, each for half of alpha: the few
-    tests of groups, which see most, need not pay for the many of cases.
+    Args:
+        tolerance: share by which a time may grow or shrink.
     """
     strata: dict[_Group, dict[str, _Pair]] = defaultdict(dict)
     for case in before.keys() & after.keys():
@@ -83,22 +79,17 @@ def compare_latencies(
         for metric in METRICS:
             was, now = _samples(old, metric), _samples(new, metric)
             for cache in was.keys() & now.keys():
-                if min(len(was[cache]), len(now[cache])) < MIN_SAMPLES:
+                if min(len(was[cache]), len(now[cache])) < _MIN_SAMPLES:
                     continue
                 if metric == "total" and _length(old, cache) != _length(new, cache):
                     continue  # a longer answer takes longer: ttft and tpot tell
                 strata[_Group(old.task, metric, cache)][case] = was[cache], now[cache]
     ordered = sorted(strata.items())
-    groups = [_latency("", group, list(cases.values())) for group, cases in ordered if len(cases) > 1]
-    alone = [
-        _latency(case, group, [pair]) for group, cases in ordered for case, pair in sorted(cases.items())
-    ]
-    return [_judged(one, limits) for family in (groups, alone) for one in _corrected(family)]
-
-
-def _corrected(family: Sequence[Latency]) -> list[Latency]:
-    values = holm([one.p for one in family])
-    return [replace(one, p=min(1.0, _FAMILIES * p)) for one, p in zip(family, values, strict=True)]
+    found = [_latency("", group, list(cases.values())) for group, cases in ordered if len(cases) > 1]
+    for group, cases in ordered:
+        found += [_latency(case, group, [pair]) for case, pair in sorted(cases.items())]
+    corrected = holm([one.p for one in found])
+    return [_judged(replace(one, p=p), tolerance) for one, p in zip(found, corrected, strict=True)]
 
 
 def findings(latencies: list[Latency]) -> list[Finding]:
@@ -110,24 +101,12 @@ def findings(latencies: list[Latency]) -> list[Finding]:
             one.verdict,
             f"{one.before:.2f} ms",
             f"{one.after:.2f} ms",
-            f"{one.ratio:.2f} times, 95 % {one.low:.2f} to {one.high:.2f}",
+            f"{one.ratio:.2f} times",
             one.p,
         )
         for one in latencies
         if one.verdict
     ]
-
-
-def too_few(latencies: list[Latency], alpha: float) -> int:
-    """Counted requests a case that a change in a single case needs to be seen; 0: there are enough."""
-    cases = [one for one in latencies if one.case]
-    tests = _FAMILIES * len(cases)
-    if not cases or min(least_p(*one.samples) for one in cases) * tests < alpha:
-        return 0
-    repeat = MIN_SAMPLES
-    while least_p(repeat, repeat) * tests >= alpha:
-        repeat += 1
-    return repeat
 
 
 def _latency(case: str, group: _Group, pairs: Sequence[_Pair]) -> Latency:
@@ -136,9 +115,8 @@ def _latency(case: str, group: _Group, pairs: Sequence[_Pair]) -> Latency:
         first, second = (list(side.values()) for side in pairs[0])
     else:
         first, second = _rounds(pairs)
-    ratio, low, high = ratio_interval(first, second)
-    p = mann_whitney(first, second)
-    return Latency(case, *group, old, new, ratio, low, high, p, (len(first), len(second)))
+    ratio = float(np.median(second) / np.median(first))
+    return Latency(case, *group, old, new, ratio, mann_whitney(first, second))
 
 
 def _rounds(pairs: Sequence[_Pair]) -> tuple[list[float], list[float]]:
@@ -153,10 +131,10 @@ def _rounds(pairs: Sequence[_Pair]) -> tuple[list[float], list[float]]:
     return first, second
 
 
-def _judged(one: Latency, limits: Limits) -> Latency:
-    if one.p >= limits.alpha or abs(one.after - one.before) < FLOOR_MS[one.metric]:
+def _judged(one: Latency, tolerance: float) -> Latency:
+    if one.p >= ALPHA or abs(one.after - one.before) < FLOOR_MS[one.metric]:
         return one
-    most = 1 + limits.latency
+    most = 1 + tolerance
     if one.ratio > most:
         return replace(one, verdict="worse")
     return replace(one, verdict="better") if one.ratio < 1 / most else one
@@ -165,9 +143,9 @@ def _judged(one: Latency, limits: Limits) -> Latency:
 def _samples(record: Record, metric: Metric) -> dict[str, dict[int, float]]:
     """Counted times by cache outcome and round, without those of refusals."""
     found: dict[str, dict[int, float]] = defaultdict(dict)
-    for number, (one, answer) in enumerate(zip(record.observations, record.responses, strict=True)):
+    for number, one in enumerate(record.observations):
         value: float | None = getattr(one, metric)
-        if not one.first and not answer.error and value is not None and value > 0:
+        if number and not one.answer.error and value is not None and value > 0:
             found[one.cache][number] = value
     return found
 

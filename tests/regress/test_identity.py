@@ -1,7 +1,7 @@
 import pytest
 
 from trimodal.client import ConnectError
-from trimodal.regress.run.identity import differences, identify, plain
+from trimodal.regress.identity import differences, identify, plain
 from trimodal.regress.values import ServedModel, Server
 
 

@@ -5,7 +5,6 @@ Rank tests, because latencies are skewed and have outliers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,6 @@ import numpy as np
 
 from trimodal.errors import OperatorError
 
-Sample = Sequence[float]
 # Up to so many measurements together scipy's exact test is quick; above it the normal curve is close.
 _MOST_EXACT = 60
 
@@ -27,13 +25,13 @@ def require_scipy() -> Any:
     return stats
 
 
-def mann_whitney(first: Sample, second: Sample) -> float:
+def mann_whitney(first: Sequence[float], second: Sequence[float]) -> float:
     """Two-sided p of the Mann–Whitney test: could both have come from one distribution?
 
-    Exact for up to 60 values in all, if no two are equal. 1 when either is empty.
+    Exact for up to 60 values in all, if no two are equal.
     """
     both = [*first, *second]
-    if not first or not second or len(set(both)) == 1:
+    if len(set(both)) == 1:
         return 1.0
     exact = len(both) <= _MOST_EXACT and len(set(both)) == len(both)
     test = require_scipy().mannwhitneyu(first, second, method="exact" if exact else "asymptotic")
@@ -57,26 +55,3 @@ def holm(values: Sequence[float]) -> list[float]:
     steps = np.asarray(values)[order] * np.arange(len(values), 0, -1)
     corrected[order] = np.minimum(1.0, np.maximum.accumulate(steps))
     return [float(value) for value in corrected]
-
-
-def ratio_interval(first: Sample, second: Sample, seed: int = 0) -> tuple[float, float, float]:
-    """How many times the second is as large as the first: ratio of medians and its 95 % bootstrap interval.
-
-    All values must be above 0, and there must be two on each side.
-
-    Returns:
-        (ratio, low, high). The interval is rough below some ten values a side.
-    """
-
-    def ratio(one: Any, other: Any, axis: int = -1) -> Any:
-        return np.median(other, axis) / np.median(one, axis)
-
-    interval = require_scipy().bootstrap(
-        (first, second), ratio, n_resamples=2000, method="percentile", rng=seed
-    ).confidence_interval  # fmt: skip
-    return float(ratio(first, second)), float(interval.low), float(interval.high)
-
-
-def least_p(n: int, m: int) -> float:
-    """Returns the smallest p that `mann_whitney` can give for so many values, up to 60 in all."""
-    return min(1.0, 2 / math.comb(n + m, n))

@@ -1,1 +1,0 @@
-"""Compares the answers, latencies and cache outcomes of two runs."""

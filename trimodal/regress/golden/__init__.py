@@ -1,1 +1,0 @@
-"""Reads golden sets: cases, and what their answers must satisfy."""

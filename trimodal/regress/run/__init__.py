@@ -1,1 +1,0 @@
-"""Asks a server the cases of a golden set."""
