@@ -61,16 +61,6 @@ def test_only_the_file_of_the_profile_is_changed(repository, tmp_path):
     assert read_model(tensorrt, "llm", "cpu").config == read_model(repository, "llm", "cpu").config
 
 
-def test_edit_may_change_any_field(repository, tmp_path):
-    def undelayed(name, config):
-        if name == "echo":
-            config.dynamic_batching.max_queue_delay_microseconds = 0
-
-    target = overlay(repository, tmp_path / "overlay", {}, "cpu", undelayed)
-    assert read_model(target, "echo", "cpu").config.dynamic_batching.max_queue_delay_microseconds == 0
-    assert read_model(target, "llm", "cpu").config.dynamic_batching.max_queue_delay_microseconds == 100
-
-
 @pytest.fixture
 def engines(tmp_path):
     """One engine that the repository has too, one that it lacks, and a build that has not ended."""
