@@ -69,8 +69,8 @@ def test_a_price_adds_the_cost(config: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(build_support.console, "width", 160)
     asked = ("--tp", "2", "--tokens-per-second", "1000", "--price", "1.8")
     one = run(config, "--card", "H100", *asked).output
-    assert re.search(r"US\$ an hour\W+3\.60\b", one)
-    assert re.search(r"US\$ a million tokens\W+1\.000\b", one)
+    assert "US$ a million tokens" in one
+    assert re.search(r"\b3\.60\W+1\.000\b", one)
     every = run(config, *asked).output
     assert "US$ an hour" in every
     assert every.count("1.000") == len(CARDS)

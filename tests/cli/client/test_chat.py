@@ -70,7 +70,7 @@ def test_json_lines(fake):
 def test_stats_go_to_stderr(fake):
     result = run("hi", "--stats")
     assert result.stdout == "Ein kürzeres 日本 answer.\n"
-    assert "prompt 8 tokens (0 cached) · answer 4 tokens in" in result.stderr
+    assert "prompt 8 tokens (0 cached) · answer 4 tokens ·" in result.stderr
     assert "first text after" in result.stderr
 
 
