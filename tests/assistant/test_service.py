@@ -12,9 +12,8 @@ import pytest
 
 from tests.assistant.doubles import WORDS, Models, Sink, eventually, piece
 from trimodal import trace
-from trimodal.assistant.history import Label, Turn
 from trimodal.assistant.metrics import AssistantMetrics
-from trimodal.assistant.request import AskRequest
+from trimodal.assistant.request import AskRequest, Label, Turn
 from trimodal.assistant.service import AssistantService
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.errors import Cancelled, InternalError, InvalidArgument, RequestError, Unavailable
@@ -100,14 +99,10 @@ def test_findings_come_first_and_the_last_response_says_how_it_came_about(bench)
     assert min(timing.values()) >= 0
 
 
-def test_spoken_words_alone_are_the_question(bench):
+def test_audio_without_words_is_refused_unless_there_is_text(bench):
     one = bench()
     one.ask(None, samples=SAMPLES).wait()
     assert prompt(one) == "what is said"
-
-
-def test_audio_without_words_is_refused_unless_there_is_text(bench):
-    one = bench()
     one.models.heard = ""
     error = one.ask(None, samples=SAMPLES).wait().error
     assert isinstance(error, InvalidArgument)
@@ -341,16 +336,9 @@ def test_who_wants_it_is_told_with_the_last_response_what_took_how_long(bench):
     sink = one.ask(image=IMAGE, samples=SAMPLES, trace=True).wait()
     *before, last = sink.responses
     assert not [columns for columns in before if "trace" in columns]
+    assert not [columns for columns in one.ask(image=IMAGE).wait().responses if "trace" in columns]
     spans = trace.read(last)
     by_name = {span["name"]: span for span in spans}
     assert set(by_name) == {"heard", "saw", "answer", "text"}
     assert max(by_name["heard"]["end"], by_name["saw"]["end"]) <= by_name["answer"]["begin"]
     assert by_name["answer"]["end"] >= max(span["end"] for span in spans if span["name"] == "text")
-
-
-def test_who_does_not_want_it_makes_no_span(bench, monkeypatch):
-    made = []
-    monkeypatch.setattr("trimodal.assistant.request_state.span", lambda *given: made.append(given))
-    sink = bench().ask(image=IMAGE, samples=SAMPLES).wait()
-    assert not made
-    assert not [columns for columns in sink.responses if "trace" in columns]

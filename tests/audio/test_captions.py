@@ -9,7 +9,6 @@ import pytest
 
 from trimodal.audio.captions import (
     CUE_S,
-    FORMATS,
     LINE_CHARS,
     as_srt,
     as_text,
@@ -89,7 +88,7 @@ def test_plain_text_has_a_line_a_long_pause():
 
 
 def test_nothing_heard():
-    assert [render([], form) for form in FORMATS[:3]] == ["", "", "WEBVTT\n"]
+    assert [render([], form) for form in ("text", "srt", "vtt")] == ["", "", "WEBVTT\n"]
     assert json.loads(render([], "json", seconds=2.0))["words"] == []
     assert cues([Word(" ", 0.0, 1.0, 0.5)]) == []
 

@@ -51,12 +51,6 @@ class Glue:
 
 
 @pytest.fixture
-def module() -> Iterator[Any]:
-    with pb_utils.glue(MODEL / "1" / "model.py") as module:
-        yield module
-
-
-@pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
     endpoint = Endpoint(llm)
     yield endpoint

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,6 @@ from trimodal.errors import InvalidArgument, SettingsError
 
 MODEL = Path(__file__).parents[2] / "model_repository" / "judge"
 CONFIG, PARAMETERS = pb_utils.config_of(MODEL, "configs/cpu.pbtxt")
-
-
-@pytest.fixture
-def module() -> Iterator[Any]:
-    with pb_utils.glue(MODEL / "1" / "model.py") as module:
-        yield module
 
 
 def loaded(module: Any, **parameters: str) -> Any:

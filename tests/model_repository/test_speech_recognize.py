@@ -22,12 +22,6 @@ FAKE = {"engine": "fake", "fake_batch_ms": "0", "fake_window_ms": "0"}
 WORDS, _ = speak(["what", "is", "a", "lambda"])
 
 
-@pytest.fixture
-def module() -> Iterator[Any]:
-    with pb_utils.glue(MODEL / "1" / "model.py") as module:
-        yield module
-
-
 def loaded(module: Any, **parameters: str) -> Any:
     """The model, initialized as its cpu.pbtxt says but for `parameters`."""
     return pb_utils.initialized(module, MODEL, PARAMETERS | FAKE | parameters)

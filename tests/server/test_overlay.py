@@ -84,14 +84,6 @@ def test_engines_of_another_place_are_where_models_look(repository, engines, tmp
     assert not list((repository / "llm" / "1" / "openvino-int8").iterdir())
 
 
-def test_engines_and_changes_together(repository, engines, tmp_path):
-    changes = {"llm": {"engine": "fake"}}
-    target = overlay(repository, tmp_path / "overlay", changes, "cpu", engines=engines)
-    assert read_model(target, "llm", "cpu").parameters["engine"] == "fake"
-    assert (target / "llm" / "1" / "openvino-int8" / "which").is_file()
-    assert (target / "llm" / "labels.txt").is_symlink()
-
-
 def test_refusals(repository, tmp_path):
     with pytest.raises(ServerError, match="'lm': the models are echo, llm, pair"):
         overlay(repository, tmp_path / "one", {"lm": {"engine": "fake"}})

@@ -162,14 +162,7 @@ def serve(settings: ServeCommand) -> None:
         options = settings.options(operator_key=read_key(settings.operator_key_file, OPERATOR_KEY) or None)
         built_in = None
         if settings.gateway:
-            built_in = BuiltInGateway(
-                host=settings.gateway_host,
-                port=settings.gateway_port,
-                keys=settings.keys,
-                without_keys=settings.without_keys,
-                cors_origins=settings.cors_origins,
-                drain_timeout_s=settings.drain_timeout,
-            )
+            built_in = BuiltInGateway(settings)
             stack.callback(built_in.close)
         try:
             server = stack.enter_context(serving(options, signals, verbose=settings.verbose))
@@ -200,8 +193,15 @@ class BuiltInGateway:
     Raises: OperatorError.
     """
 
-    def __init__(self, **settings: object) -> None:
-        self._settings = settings_of(**settings)
+    def __init__(self, settings: ServeCommand) -> None:
+        self._settings = settings_of(
+            host=settings.gateway_host,
+            port=settings.gateway_port,
+            keys=settings.keys,
+            without_keys=settings.without_keys,
+            cors_origins=settings.cors_origins,
+            drain_timeout_s=settings.drain_timeout,
+        )
         from trimodal.gateway.keys import read_keys
         from trimodal.gateway.server import open_port
 

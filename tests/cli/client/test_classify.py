@@ -78,21 +78,7 @@ def test_a_bad_file_is_reported_and_the_others_are_answered(fake, folder):
     assert "0.7500" in table.stdout
 
 
-def test_only_unreadable_files(fake, folder):
-    result = run(folder / "missing.png")
-    assert result.exit_code == 1
-    assert "no such file" in result.stdout
-    assert fake.requests == []
-
-
 def test_nothing_to_classify(fake, tmp_path):
     result = run(tmp_path)
     assert result.exit_code == 1
     assert "no .jpeg, .jpg, .png, .webp files there" in result.stderr
-
-
-def test_nobody_there(fake, folder):
-    fake.reachable = False
-    result = run(folder)
-    assert result.exit_code == 1
-    assert result.stderr == "trimodal: no server at nowhere: start one with `trimodal serve`\n"

@@ -257,12 +257,3 @@ async def test_the_screen_of_a_terminal(speech):
             assert len(tail) <= 40 * 2 + 1
             assert tail.startswith("…")
             assert tail.endswith(" word49[2J perhaps")
-
-
-def test_help_tells_the_options():
-    result = CliRunner().invoke(app, ["transcribe", "--help"], env={"COLUMNS": "200"})
-    assert result.exit_code == 0
-    for option in ("--format", "--live", "--mic", "--policy", "--speed", "--out"):
-        assert option in result.stdout
-    assert "raw audio on stdin" in result.stdout
-    assert "16-bit little-endian, mono" in result.stdout
