@@ -34,19 +34,9 @@ def texts(words):
     return [" ".join(cue.lines) for cue in cues(words)]
 
 
-@pytest.mark.parametrize(
-    ("milliseconds", "text"),
-    [
-        (0, "00:00:00.000"),
-        (59_999, "00:00:59.999"),
-        (3_599_999, "00:59:59.999"),
-        (3_600_000, "01:00:00.000"),
-        (100 * 3_600_000 + 61_001, "100:01:01.001"),
-    ],
-)
-def test_timestamps(milliseconds, text):
-    assert timestamp(milliseconds) == text
-    assert timestamp(milliseconds, ",") == text.replace(".", ",")
+def test_timestamps():
+    assert timestamp(3_599_999) == "00:59:59.999"
+    assert timestamp(100 * 3_600_000 + 61_001, ",") == "100:01:01,001"
 
 
 def test_seconds_are_rounded_to_milliseconds_not_cut():

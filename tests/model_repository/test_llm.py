@@ -12,7 +12,6 @@ import pytest
 from tests.doubles import pb_utils
 from tests.doubles.pb_utils import InferenceRequest, TritonError
 from tests.llm.doubles.sinks import eventually
-from trimodal.errors import SettingsError
 
 MODEL = Path(__file__).parents[2] / "model_repository" / "llm"
 FAKE = {"engine": "fake", "fake_step_ms": "1", "fake_prefill_us": "0", "cancel_poll_ms": "2"}
@@ -130,8 +129,3 @@ def test_finalize_ends_what_runs_and_carries_the_metrics_over(module):
     families = {family.name: family for family in pb_utils.MetricFamily.families}
     assert families["trimodal_llm_requests_total"].metrics[0].values("increment") == [1]
     assert families["trimodal_llm_active_requests"].metrics[0].values("set")[-1] == 0
-
-
-def test_a_bad_setting_stops_loading_and_names_itself(module):
-    with pytest.raises(SettingsError, match="llm/configs/cpu.pbtxt .*: unknown parameter 'colour'"):
-        LlmGlue(module, colour="red")

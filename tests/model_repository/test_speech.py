@@ -14,8 +14,6 @@ from tritonclient.utils import triton_to_np_dtype
 
 from tests.doubles import pb_utils
 from tests.doubles.pb_utils import InferenceRequest, ResponseSender, TritonError
-from trimodal import trace
-from trimodal.errors import SettingsError
 
 MODEL = Path(__file__).parents[2] / "model_repository" / "speech"
 CONFIG, PARAMETERS = pb_utils.config_of(MODEL)
@@ -111,20 +109,6 @@ def test_an_answer_has_the_tensors_of_the_config(speech):
     assert told["committed"].item() == told["words"].item() == " naïve".encode()
     assert told["final"].item() is True
     assert told["received_s"].item() == 1.0
-
-
-def test_the_last_answer_of_a_traced_stream_tells_what_took_how_long(speech):
-    first = answer(speech.ask(chunk(start=True, trace=True))[0])
-    assert "trace" not in first
-    spans = trace.read(answer(speech.ask(chunk(end=True))[0]))
-    assert [one["name"] for one in spans] == ["take audio in"] * 2 + [
-        "window waits",
-        "window",
-        "take words in",
-    ]
-    for one, after in zip(spans, spans[1:], strict=False):
-        assert one["begin"] <= one["end"] <= after["begin"]
-    assert spans[3]["audio_s"] == pytest.approx(2 * NOISE.size / 16_000, abs=0.1)
 
 
 def test_the_recogniser_is_called_with_the_options_of_the_start(speech):
@@ -230,8 +214,3 @@ def test_finalize_answers_what_is_owed_and_carries_the_metrics_over(module):
     for gauge in ("active_requests", "windows_in_flight"):
         assert sum(families[f"trimodal_speech_{gauge}"].metrics[0].values("increment")) == 0
     assert not [t for t in threading.enumerate() if t.name.startswith(("window-", "listener", "sweeper"))]
-
-
-def test_a_bad_setting_stops_loading_and_names_itself(module):
-    with pytest.raises(SettingsError, match="speech/config.pbtxt: .*colour"):
-        SpeechGlue(module, colour="red")
