@@ -140,13 +140,6 @@ def test_refusals_are_one_sentence(fake, talk, monkeypatch):
     assert result.stderr == "trimodal: no server at nowhere: start one with `trimodal serve`\n"
 
 
-def test_missing_packages(fake, talk, monkeypatch):
-    monkeypatch.setitem(sys.modules, "soundfile", None)
-    result = run(talk)
-    assert result.exit_code == 1
-    assert result.stderr == "trimodal: audio needs the package soundfile: pip install 'trimodal[audio]'\n"
-
-
 def test_live_lines(fake, talk, speech):
     result = run(talk, "--live", "--chunk-ms", "500", "--speed", "100")
     assert result.exit_code == 0, result.output
@@ -226,13 +219,6 @@ def test_the_microphone_until_ctrl_c(fake, speech, monkeypatch):
     value = json.loads(result.stdout)
     assert (value["file"], value["text"], value["seconds"]) == ("microphone", "what is ä lambda", 2.0)
     assert not speech.streams
-
-
-def test_no_microphone(fake, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sounddevice", FakeSoundDevice(devices=0))
-    result = run("--mic")
-    assert (result.exit_code, result.stderr) == (1, "trimodal: no microphone: Error querying device -1\n")
-    assert fake.requests == []
 
 
 async def test_the_screen_of_a_terminal(speech):
