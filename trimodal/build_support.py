@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from trimodal.errors import ArtefactError, OperatorError
 from trimodal.paths import HUB_ID
+from trimodal.report.console import print_table
+from trimodal.report.values import Table
 
 console = Console()
 # Enough to build from: weights in one format, configuration, tokenizer and template.
@@ -73,14 +73,10 @@ def report(
 ) -> None:
     """Prints a table: name → value, or rows of equal length under an optional header."""
     body = [list(pair) for pair in rows.items()] if isinstance(rows, Mapping) else [list(row) for row in rows]
-    table = Table(title=escape(title), title_justify="left", show_header=bool(header))
     width = len(header) or max((len(row) for row in body), default=1)
-    for column in range(width):
-        name = header[column] if header else ""
-        table.add_column(name, justify="left" if column == 0 else "right", overflow="fold")
-    for row in body:
-        table.add_row(*(escape(_text(cell)) for cell in row))
-    console.print(table)
+    print_table(
+        Table(title, header or [""] * width, [[_text(cell) for cell in row] for row in body]), console
+    )
 
 
 def build_command(script: str) -> str:

@@ -21,8 +21,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from trimodal.errors import ArtefactError
 
 MANIFEST = "manifest.json"
-
-
 Shape = tuple[int, ...]
 
 
@@ -101,10 +99,7 @@ def read_manifest(directory: Path, *, task: str, runtime: str | None) -> Manifes
 
 
 def check_files(directory: Path, manifest: Manifest) -> None:
-    """Reads all files that were built, several at a time: 0.5 GB a second and core, or what the disk gives.
-
-    Raises: ArtefactError: one is not as it was built.
-    """
+    """Reads all files that were built, several at a time. Raises: ArtefactError: one is not as it was."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         digests = pool.map(lambda name: sha256(directory / name), manifest.files)
         for (name, expected), digest in zip(manifest.files.items(), digests, strict=True):

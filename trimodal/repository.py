@@ -142,8 +142,7 @@ def select_models(repository: Path, wanted: Iterable[str], profile: str) -> dict
     A model that is a step of an ensemble, in this profile or in `config.pbtxt`, comes with that alone: where
     the ensemble's name is one model by itself, its steps are not of the profile.
 
-    Raises:
-        ServerError: names a model that is not there, or the file that is not a valid config.
+    Raises: ServerError: names a model that is not there, or the file that is not a valid config.
     """
     names = model_names(repository)
     pending = list(wanted)
@@ -204,27 +203,14 @@ def built_model(caller: Path, model: str, *, parameter: str, task: str) -> Built
     """What the model `model` that lies beside the caller's was built from.
 
     `trimodal serve` tells which profile it serves. Triton does not, so where it was started by itself all of
-    them are looked at: those whose artefact was built must agree.
-
-    Args:
-        caller: directory of the model that calls it: `args["model_repository"]` of the glue.
-        parameter: of the caller, which named the model.
-
-    Raises:
-        OperatorError: there is no such model, nothing is built for it, or its artefacts have different
-            checkpoints; one sentence with the remedy.
+    them are looked at: those whose artefact was built must agree. `caller` is the directory of the model that
+    calls it, `parameter` its own, which named the model. Raises: OperatorError: with the remedy.
     """
     if model not in model_names(caller.parent):
         raise SettingsError(f"parameter '{parameter}': there is no model '{model}' beside {caller.name}")
     served = os.environ.get(PROFILE_VARIABLE)
-    profiles = (
-        [served]
-        if served
-        else [
-            "tensorrt",
-            *sorted(file.stem for file in (caller.parent / model / "configs").glob("*.pbtxt")),
-        ]
-    )
+    files = (caller.parent / model / "configs").glob("*.pbtxt")
+    profiles = [served] if served else ["tensorrt", *sorted(file.stem for file in files)]
     built: dict[str, dict[Path, None]] = {}
     missing: ArtefactError | None = None
     for config in (read_model(caller.parent, model, profile) for profile in profiles):

@@ -36,10 +36,9 @@ class EngineSettings(Settings):
 
 
 def parse_parameters(cls: type[S], parameters: Mapping[str, str], *, source: str) -> S:
-    """Settings from a config's string parameters; `source` is the file that an error names.
+    """Settings from a config's string parameters.
 
-    Raises:
-        SettingsError: names `source`, every unknown or malformed key, and what was expected.
+    Raises: SettingsError: names `source`, every unknown or malformed key, and what was expected.
     """
     try:
         return cls.model_validate(dict(parameters))

@@ -106,24 +106,16 @@ def test_one_that_was_stopped_before_it_began_ends(endpoint):
         next(models(served).answer(QUESTION, over))
 
 
-def test_more_answers_at_once_than_a_backend_has_threads(endpoint):
-    served = endpoint(lambda inputs: iter([response(b"a"), response(b"", b"stop")]))
-    line = models(served)
-    under_way = [line.answer(QUESTION, never) for _ in range(40)]
-    assert {next(answer).text for answer in under_way[:16]} == {"a"}
-    assert {piece.finish_reason for answer in under_way for piece in answer} == {"", "stop"}
-
-
 def test_an_endpoint_that_is_not_there():
     line = LlmConnection("127.0.0.1:1", "llm")
     with pytest.raises(InternalError, match="the server's own gRPC endpoint 127.0.0.1:1 fails: no server at"):
-        next(line.responses(QUESTION, never))
+        next(line.answer(QUESTION, never))
 
 
 def test_where_it_is_comes_from_the_server_that_started_the_process(endpoint, monkeypatch):
     served = endpoint(lambda inputs: iter([response(b"a", b"stop")]))
     monkeypatch.setenv(ADDRESS_VARIABLE, served.address)
-    assert next(LlmConnection("", "llm").responses(QUESTION, never))["text_output"].tolist() == [b"a"]
+    assert next(LlmConnection("", "llm").answer(QUESTION, never)).text == "a"
 
 
 def test_only_a_traced_answer_asks_the_llm_for_its_trace(endpoint):

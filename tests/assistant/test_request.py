@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from trimodal.assistant.request import INPUTS, read_request
+from trimodal.assistant.request import read_request
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.assistant.values import Saw
 from trimodal.errors import InvalidArgument
@@ -41,14 +41,9 @@ def test_text_image_and_audio():
     assert (request.text, request.image, request.deadline_ms) == ("é?", b"\x89PNG", 500)
     np.testing.assert_array_equal(request.samples, AUDIO)
     assert request.ttft_deadline_ms is None
+    spoken = read(text(""), audio([[16384, -32768]], "audio_int16", np.int16))
+    assert (spoken.text, spoken.samples.tolist()) == (None, [0.5, -1.0])
     assert request.options == {}
-
-
-def test_int16_is_scaled_and_one_row_is_taken():
-    request = read(audio([[16384, -32768]], "audio_int16", np.int16))
-    assert request.samples.tolist() == [0.5, -1.0]
-    assert request.samples.dtype == np.float32
-    assert request.text is None
 
 
 def test_nothing_of_the_tensors_memory_is_kept():
@@ -83,10 +78,6 @@ def test_terms_may_come_as_parameters():
     assert request.deadline_ms == 900
 
 
-def test_an_empty_text_beside_audio_is_no_text():
-    assert read(text(""), audio(AUDIO)).text is None
-
-
 REFUSED = [
     ((), "text_input, audio: at least one of them is needed"),
     ((text(""),), "text_input, audio: at least one of them is needed"),
@@ -101,15 +92,10 @@ REFUSED = [
     ((audio([0.0] * 16_001),), "audio has 16001 samples"),
     ((audio([0] * 16_001, "audio_int16", np.int16),), "audio_int16 has 16001 samples"),
     ((audio([[0.0, 0.0], [0.0, 0.0]]),), "audio: shape [2, 2]; one channel is taken"),
-    ((audio([[[0.0]]]),), "audio: shape [1, 1, 1]"),
     ((audio([0.0, math.nan]),), "audio: sample 1 is nan"),
-    ((audio([0.0, -math.inf]),), "audio: sample 1 is -inf"),
-    ((audio([math.inf, -math.inf]),), "audio: sample 0 is inf"),
-    ((audio([0.0, -9.5]),), "audio: a sample of 9.5"),
     ((audio([12000.0]),), "integers go into audio_int16"),
     ((audio(AUDIO), audio([1], "audio_int16", np.int16)), "audio, audio_int16: give one of them"),
     ((text("a"), number("deadline_ms", 0)), "deadline_ms is 0: it must be between 1 and 86400000"),
-    ((text("a"), number("deadline_ms", -5)), "deadline_ms is -5"),
     ((text("a"), number("ttft_deadline_ms", 2**31 - 1)), "ttft_deadline_ms is 2147483647"),
     ((text("a"), number("priority", 101)), "priority is 101: it must be between -100 and 100"),
 ]
@@ -144,10 +130,6 @@ def test_what_it_has_no_model_for():
     with pytest.raises(InvalidArgument, match="audio: this assistant has no model for audio"):
         read(audio(AUDIO), settings=settings)
     assert read(text("a"), settings=settings).text == "a"
-
-
-def test_inputs_are_named_once():
-    assert len(set(INPUTS)) == len(INPUTS)
 
 
 def test_the_talk_until_now():

@@ -9,7 +9,6 @@ import pytest
 
 from trimodal.audio.captions import (
     CUE_S,
-    FORMATS,
     LINE_CHARS,
     as_srt,
     as_text,
@@ -35,19 +34,9 @@ def texts(words):
     return [" ".join(cue.lines) for cue in cues(words)]
 
 
-@pytest.mark.parametrize(
-    ("milliseconds", "text"),
-    [
-        (0, "00:00:00.000"),
-        (59_999, "00:00:59.999"),
-        (3_599_999, "00:59:59.999"),
-        (3_600_000, "01:00:00.000"),
-        (100 * 3_600_000 + 61_001, "100:01:01.001"),
-    ],
-)
-def test_timestamps(milliseconds, text):
-    assert timestamp(milliseconds) == text
-    assert timestamp(milliseconds, ",") == text.replace(".", ",")
+def test_timestamps():
+    assert timestamp(3_599_999) == "00:59:59.999"
+    assert timestamp(100 * 3_600_000 + 61_001, ",") == "100:01:01,001"
 
 
 def test_seconds_are_rounded_to_milliseconds_not_cut():
@@ -89,7 +78,7 @@ def test_plain_text_has_a_line_a_long_pause():
 
 
 def test_nothing_heard():
-    assert [render([], form) for form in FORMATS[:3]] == ["", "", "WEBVTT\n"]
+    assert [render([], form) for form in ("text", "srt", "vtt")] == ["", "", "WEBVTT\n"]
     assert json.loads(render([], "json", seconds=2.0))["words"] == []
     assert cues([Word(" ", 0.0, 1.0, 0.5)]) == []
 

@@ -11,7 +11,7 @@ import pytest
 import soundfile
 
 from trimodal.audio import files
-from trimodal.audio.files import AudioError, Resampler, read_blocks, read_raw
+from trimodal.audio.files import AudioError, read_blocks, read_raw
 
 RATE = 16_000
 
@@ -56,19 +56,10 @@ def test_rates_and_channels(tmp_path, name, rate, channels):
     np.testing.assert_allclose(heard[inner], tone(3.0)[inner], atol=2e-3)
 
 
-@pytest.mark.parametrize(("name", "rate", "channels"), [("a.ogg", *form) for form in FORMS[:3]])
-def test_ogg(tmp_path, name, rate, channels):
-    soundfile.write(tmp_path / name, np.repeat(tone(3.0, rate)[:, None], channels, axis=1), rate)
+@pytest.mark.parametrize("name", ["a.mp3", "a.ogg"])
+def test_files_that_lose_a_little(tmp_path, name):
+    soundfile.write(tmp_path / name, np.repeat(tone(3.0, 44_100)[:, None], 2, axis=1), 44_100)
     heard = read(tmp_path / name, 0.7)
-    assert len(heard) == 3 * RATE
-    inner = slice(RATE, 2 * RATE)
-    assert np.corrcoef(heard[inner], tone(3.0)[inner])[0, 1] > 0.99
-
-
-@pytest.mark.parametrize(("rate", "channels"), FORMS[:3])
-def test_mp3(tmp_path, rate, channels):
-    soundfile.write(tmp_path / "a.mp3", np.repeat(tone(3.0, rate)[:, None], channels, axis=1), rate)
-    heard = read(tmp_path / "a.mp3", 0.7)
     assert 3 * RATE <= len(heard) <= 3.3 * RATE  # whole frames, and the encoder's delay
     spectrum = np.abs(np.fft.rfft(heard[RATE : 2 * RATE]))
     assert spectrum.argmax() == 440
@@ -160,14 +151,6 @@ def test_stdin():
         patch.setattr(sys, "stdin", nothing)
         with pytest.raises(AudioError, match="stdin: there is no audio"):
             read("-")
-
-
-def test_the_resampler_loses_nothing():
-    samples = tone(3.0, 44_100)
-    resample = Resampler(44_100)
-    parts = [resample(samples[at : at + 1000]) for at in range(0, len(samples), 1000)]
-    parts.append(resample(np.zeros(0, np.float32), last=True))
-    assert sum(map(len, parts)) == 3 * RATE
 
 
 @pytest.mark.parametrize("name", ["soundfile", "soxr"])

@@ -98,16 +98,3 @@ def test_no_microphone(device):
     device(devices=0)
     with pytest.raises(AudioError, match="no microphone: Error querying device -1"):
         next(record(0.1))
-
-
-def test_no_package_and_no_library(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sounddevice", None)
-    with pytest.raises(AudioError, match=r"sounddevice: pip install 'trimodal\[audio\]'"):
-        next(record(0.1))
-
-    def fail(name):
-        raise OSError("PortAudio library not found")
-
-    monkeypatch.setattr("trimodal.audio.files.importlib.import_module", fail)
-    with pytest.raises(AudioError, match="PortAudio library not found; .* libportaudio2"):
-        next(record(0.1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,6 @@ from typer.testing import CliRunner
 from tests.server.artefacts import build as made
 from trimodal.cli import build
 from trimodal.cli.app import app
-from trimodal.manifest import read_manifest
 from trimodal.paths import ENGINES_VARIABLE, data_directory
 from trimodal.repository import read_model
 
@@ -62,11 +60,6 @@ def test_every_runtime_has_its_script(task: str, ran: list[Any]) -> None:
         chosen = [] if task == "embedding" else ["--runtime", runtime]
         assert run(task, *chosen, "x").exit_code == 0
         assert ran.pop()[0][1:] == [script(name), "x"]
-
-
-def test_the_scripts_own_help_is_behind_two_dashes(ran: list[Any]) -> None:
-    assert run("speech", "--", "--help").exit_code == 0
-    assert ran[0][0][-1] == "--help"
 
 
 def test_a_recipe_builds_every_task_and_says_how_to_serve(ran: list[Any], tmp_path: Path) -> None:
@@ -159,60 +152,3 @@ def test_what_is_not_known_is_refused(arguments: list[str], sentence: str) -> No
     result = run(*arguments)
     assert result.exit_code == 2
     assert sentence in result.output
-
-
-@pytest.mark.build
-@pytest.mark.timeout(600)
-@pytest.mark.slow
-def test_a_set_is_built_from_local_directories(tmp_path: Path) -> None:
-    """Of the recipe's kinds of checkpoints, with random weights and small."""
-    for shape in ("llama-tiny", "whisper-nano"):
-        command = [sys.executable, ROOT / "build" / "random_checkpoint.py", shape, "--out", tmp_path / shape]
-        subprocess.run(command, check=True, capture_output=True)
-    write_resnet(tmp_path / "resnet")
-    write_bert(tmp_path / "bert")
-    command = [sys.executable, "-m", "trimodal.cli.app", "build", "all", "--engines", tmp_path / "engines"]
-    sources = {"llm": "llama-tiny", "vision": "resnet", "speech": "whisper-nano", "embedding": "bert"}
-    own = [argument for task, name in sources.items() for argument in (f"--{task}", tmp_path / name)]
-    done = subprocess.run([*command, *own], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    engines = tmp_path / "engines"
-    for task, runtime, place in (
-        ("llm", "openvino", "llm/openvino-int4"),
-        ("vision", "onnxruntime", "vision_classify/onnx-fp32"),
-        ("speech", "ctranslate2", "speech_recognize/ctranslate2-int8"),
-        ("embedding", "onnxruntime", "embedding/onnx-fp32"),
-    ):
-        assert read_manifest(engines / place, task=task, runtime=runtime)
-    *_, serve = done.stdout.splitlines()
-    arguments = [word for word in serve.split() if word not in ("trimodal", "serve")]
-    command = [sys.executable, "-m", "trimodal.cli.app", "doctor", "--json", *arguments]
-    looked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    checks = json.loads(looked.stdout)["checks"]
-    models = {check["name"]: check for check in checks if check["group"] == "models"}
-    assert {check["level"] for check in models.values()} == {"ok"}, models
-
-
-def write_resnet(directory: Path) -> None:
-    from transformers import ResNetConfig, ResNetForImageClassification
-
-    config = ResNetConfig(
-        layer_type="basic", depths=[2, 2, 2, 2], hidden_sizes=[64, 128, 256, 512], num_labels=4
-    )
-    ResNetForImageClassification(config).save_pretrained(directory)
-    processor = {"crop_pct": 0.875, "image_mean": [0.5] * 3, "image_std": [0.25] * 3, "size": 64}
-    (directory / "preprocessor_config.json").write_text(json.dumps(processor))
-
-
-def write_bert(directory: Path) -> None:
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import BertConfig, BertModel
-
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrstuvwxyz"]
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
-    config = BertConfig(vocab_size=len(words), max_position_embeddings=24, **sizes)
-    BertModel(config, add_pooling_layer=False).save_pretrained(directory)
-    tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    tokenizer.save(str(directory / "tokenizer.json"))

@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.server.artefacts import H200, PLAN, add_model, build, plan_fields, python_model
+from tests.server.artefacts import add_model, build, python_model
 from trimodal.cli.app import app
 from trimodal.repository import select_models
-from trimodal.runtimes import gpu_libraries
-from trimodal.server import preflight
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
 PORTS = ("--http-port", "0", "--grpc-port", "0", "--metrics-port", "0")
@@ -77,24 +75,6 @@ def test_json_says_the_same(repository):
     assert {check["group"] for check in told["checks"]} == {"machine", "triton", "libraries", "models"}
     (embedding,) = [check for check in told["checks"] if check["name"] == "embedding"]
     assert embedding["found"].endswith("1 files as they were built")
-
-
-def test_a_gpu_machine(tmp_path, monkeypatch):
-    version = add_model(tmp_path, PLAN)
-    build(version / "tensorrt-fp16", "vision", "tensorrt", "model.plan", **plan_fields())
-    monkeypatch.setattr(preflight, "visible_gpus", lambda: [H200])
-    monkeypatch.setattr(gpu_libraries, "driver_cuda", lambda: (13, 0))
-    monkeypatch.setattr(gpu_libraries, "native_tensorrt", lambda: "10.14.1")
-    checks = report("--profile", "tensorrt", "--model-repository", tmp_path)
-    assert {name: checks[name]["level"] for name in ("driver", "GPU 0", "vision_classify")} == {
-        "driver": "ok",
-        "GPU 0": "ok",
-        "vision_classify": "ok",
-    }
-    monkeypatch.setattr(gpu_libraries, "native_tensorrt", lambda: "11.4.0")
-    stale = report("--profile", "tensorrt", "--model-repository", tmp_path)["vision_classify"]
-    assert "was built with tensorrt 10.14.1.48, here is 11.4.0" in stale["found"]
-    assert stale["remedy"] == "build again with: python build/vision.py checkpoint"
 
 
 @pytest.mark.parametrize("profile", ["cpu", "cuda", "tensorrt"])

@@ -136,52 +136,6 @@ def test_each_instance_has_its_own_copy_of_the_weights(model, monkeypatch):
     assert "speech_recognize 6.0 GiB, vision_classify 2.0 GiB: 8.0 GiB together" in check.sentence
 
 
-@pytest.mark.parametrize(
-    ("name", "version", "sm", "code"),
-    [
-        ("onnxruntime-gpu", "1.31.1", "9.0", "ready"),
-        ("onnxruntime-gpu", "1.31.1", "8.7", "ready"),
-        ("onnxruntime-gpu", "1.31.1", "10.0", "none"),
-        ("onnxruntime-gpu", "1.31.1", "12.1", "ready"),
-        ("onnxruntime-gpu", "1.32.0", "10.0", "unknown"),
-        ("ctranslate2", "4.8.5", "8.9", "ready"),
-        ("ctranslate2", "4.8.5", "9.0", "compiled"),
-        ("ctranslate2", "4.8.5", "10.0", "compiled"),
-        ("ctranslate2", "4.8.5", "5.0", "none"),
-        ("torch", "2.13.0", "9.0", "unknown"),
-    ],
-)
-def test_machine_code_of_wheels(name, version, sm, code):
-    assert gpu_libraries.has_code(name, version, sm) == code
-
-
-def test_wheels_without_code_for_a_gpu_are_named(model, site, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(gpu_libraries, "driver_cuda", lambda: (13, 0))
-    for name in ("CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE"):
-        monkeypatch.delenv(name, raising=False)
-    distribution(site, "onnxruntime-gpu", "1.31.1", "numpy")
-    distribution(site, "ctranslate2", "4.8.5", "numpy")
-    models = [
-        model(python_model("embedding", engine="onnxruntime", device="cuda", artefact="a")),
-        model(python_model("speech_recognize", engine="ctranslate2", device="cuda", artefact="a")),
-    ]
-
-    def named(sm):
-        checks = check_gpus([dataclasses.replace(H200, sm=sm)], models, {})
-        return {check.place.name: check for check in checks if " for SM " in check.place.name}
-
-    b200 = named("10.0")
-    assert b200["onnxruntime-gpu for SM 10.0"].severity == "error"
-    assert "no kernel image" in b200["onnxruntime-gpu for SM 10.0"].sentence
-    assert list(named("9.0")) == ["ctranslate2 for SM 9.0"]
-    slow = named("9.0")["ctranslate2 for SM 9.0"]
-    assert (slow.severity, "CUDA_CACHE_MAXSIZE=4294967296" in slow.remedy) == ("warning", True)
-    monkeypatch.setenv("CUDA_CACHE_PATH", "/cache")
-    monkeypatch.setenv("CUDA_CACHE_MAXSIZE", "4294967296")
-    assert named("9.0")["ctranslate2 for SM 9.0"].severity == "ok"
-    assert named("8.6") == {}
-
-
 def test_who_asks_for_which_cuda(model, site, monkeypatch):  # noqa: F811
     distribution(site, "onnxruntime-gpu", "1.31.1", 'nvidia-cuda-runtime~=13.0; extra == "cuda"')
     distribution(site, "tensorrt", "10.14.1.48", "tensorrt_cu12==10.14.1.48")

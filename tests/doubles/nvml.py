@@ -33,7 +33,7 @@ class Nvml(ModuleType):
     NVMLError_InvalidArgument = pynvml.NVMLError_InvalidArgument
     NVMLError_NotSupported = pynvml.NVMLError_NotSupported
 
-    def __init__(self, boards: list[Board], *, driver: str | bytes = "580.65.06") -> None:
+    def __init__(self, boards: list[Board], *, driver: str = "580.65.06") -> None:
         super().__init__("pynvml")
         self.open = 0
         self._boards = boards

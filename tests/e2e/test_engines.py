@@ -40,7 +40,7 @@ def test_an_engine_outside_the_repository(no_leftovers, own_server, engines):
 def test_profile_cuda_starts_where_no_engine_wants_a_gpu(no_leftovers, own_server):
     changes = {name: {"engine": "fake"} for name in ("embedding", "speech_recognize")}
     server = own_server(("embedding", "speech"), changes, profile="cuda")
-    assert set(server.versions) == {"embedding", "speech", "speech_recognize"}
+    assert set(server.models) == {"embedding", "speech", "speech_recognize"}
     assert server.models["embedding"].config_file.parts[-2:] == ("configs", "cuda.pbtxt")
     server.stop(0)
 

@@ -17,7 +17,6 @@ from tests.assistant.endpoint import Endpoint, response
 from tests.doubles import pb_utils
 from tests.doubles.pb_utils import InferenceRequest, ResponseSender, TritonError
 from trimodal.assistant.request import INPUTS
-from trimodal.errors import SettingsError
 
 MODEL = Path(__file__).parents[2] / "model_repository" / "assistant"
 CONFIG, PARAMETERS = pb_utils.config_of(MODEL)
@@ -48,12 +47,6 @@ class Glue:
     def ask(self, *requests: InferenceRequest) -> list[ResponseSender]:
         assert self.model.execute(list(requests)) is None, "decoupled models return nothing"
         return [request.sender for request in requests]
-
-
-@pytest.fixture
-def module() -> Iterator[Any]:
-    with pb_utils.glue(MODEL / "1" / "model.py") as module:
-        yield module
 
 
 @pytest.fixture
@@ -144,10 +137,3 @@ def test_a_client_that_leaves_gets_one_end_and_is_not_looked_at_again(glue):
     eventually(lambda: not glue.model.service._requests)
     assert (sender.finals, sender.looks_after_final) == (1, 0)
     assert glue.endpoint.ended.wait(BOUND), "the llm's answer is ended, too"
-
-
-def test_a_bad_setting_stops_loading_and_names_itself(module, endpoint):
-    with pytest.raises(SettingsError, match="assistant/config.pbtxt: unknown parameter 'colour'"):
-        Glue(module, endpoint, colour="red")
-    with pytest.raises(SettingsError, match="parameter 'template': .*none.jinja cannot be read"):
-        Glue(module, endpoint, template="none.jinja")

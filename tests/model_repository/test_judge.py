@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,10 @@ import pytest
 from tests.doubles import pb_utils
 from tests.doubles.pb_utils import MODELS, InferenceRequest, TritonError
 from trimodal.cache.judge import TritonJudge
-from trimodal.errors import InvalidArgument, SettingsError
+from trimodal.errors import InvalidArgument
 
 MODEL = Path(__file__).parents[2] / "model_repository" / "judge"
 CONFIG, PARAMETERS = pb_utils.config_of(MODEL, "configs/cpu.pbtxt")
-
-
-@pytest.fixture
-def module() -> Iterator[Any]:
-    with pb_utils.glue(MODEL / "1" / "model.py") as module:
-        yield module
 
 
 def loaded(module: Any, **parameters: str) -> Any:
@@ -69,8 +62,3 @@ def test_the_cache_calls_it(module: Any) -> None:
     MODELS["judge"] = lambda tensors: TritonError("Request for unknown model: 'judge' is not found")
     with pytest.raises(Exception, match="judge: "):
         judge.same([("a", "b")])
-
-
-def test_a_parameter_of_the_wrong_kind_names_the_file(module: Any) -> None:
-    with pytest.raises(SettingsError, match=r"judge/config\.pbtxt"):
-        loaded(module, engine="fake", max_bytes="none")

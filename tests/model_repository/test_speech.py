@@ -14,8 +14,6 @@ from tritonclient.utils import triton_to_np_dtype
 
 from tests.doubles import pb_utils
 from tests.doubles.pb_utils import InferenceRequest, ResponseSender, TritonError
-from trimodal import trace
-from trimodal.errors import SettingsError
 
 MODEL = Path(__file__).parents[2] / "model_repository" / "speech"
 CONFIG, PARAMETERS = pb_utils.config_of(MODEL)
@@ -66,12 +64,6 @@ class SpeechGlue:
 
 
 @pytest.fixture
-def module() -> Iterator[Any]:
-    with pb_utils.glue(MODEL / "1" / "model.py") as module:
-        yield module
-
-
-@pytest.fixture
 def speech(module: Any) -> Iterator[SpeechGlue]:
     speech = SpeechGlue(module)
     yield speech
@@ -119,47 +111,12 @@ def test_an_answer_has_the_tensors_of_the_config(speech):
     assert told["received_s"].item() == 1.0
 
 
-def test_the_last_answer_of_a_traced_stream_tells_what_took_how_long(speech):
-    first = answer(speech.ask(chunk(start=True, trace=True))[0])
-    assert "trace" not in first
-    spans = trace.read(answer(speech.ask(chunk(end=True))[0]))
-    assert [one["name"] for one in spans] == ["take audio in"] * 2 + [
-        "window waits",
-        "window",
-        "take words in",
-    ]
-    for one, after in zip(spans, spans[1:], strict=False):
-        assert one["begin"] <= one["end"] <= after["begin"]
-    assert spans[3]["audio_s"] == pytest.approx(2 * NOISE.size / 16_000, abs=0.1)
-
-
-def test_words_are_on_the_clock_of_the_stream(speech):
-    first, second, last = speech.tell(
-        chunk(SILENCE, start=True), chunk((NOISE * 32767).astype(np.int16)), chunk(None, end=True)
-    )
-    assert first["words"].shape == second["words"].shape == (1, 0)
-    (asked,) = speech.recogniser.asked
-    start = 2.0 - asked["window"].shape[1] / 16_000
-    assert 0.5 < start < 1.0, "most of the silence is not heard"
-    assert last["word_starts"].item() == pytest.approx(start + 0.25, abs=1e-4)
-
-
 def test_the_recogniser_is_called_with_the_options_of_the_start(speech):
     speech.tell(chunk(start=True, language="de", prompt="Zürich"), chunk(None, end=True))
     (asked,) = speech.recogniser.asked
     assert set(asked) == {"window", "prompt", "language", "task"}
     assert (asked["prompt"].item(), asked["language"].item()) == ("Zürich".encode(), b"de")
     assert asked["task"].item() == b"transcribe"
-
-
-def test_a_chunk_does_not_wait_for_the_recogniser_and_an_end_does(speech):
-    speech.recogniser.go.clear()
-    begin, pause = speech.tell(chunk(start=True), chunk(SILENCE))
-    assert begin["final"].item() is pause["final"].item() is False
-    (end,) = speech.ask(chunk(None, end=True))
-    assert not end.ended.wait(0.1)
-    speech.recogniser.go.set()
-    assert answer(end)["committed"].item() == " naïve".encode()
 
 
 def test_chunks_of_different_streams_in_one_call_are_kept_apart(speech):
@@ -182,19 +139,6 @@ def test_a_refused_chunk_adds_nothing_and_its_neighbours_are_answered(speech):
     assert "stream 2 is not open" in told
     assert answer(neighbour)["received_s"].item() == 1.0
     assert speech.tell(chunk(None, end=True))[0]["received_s"].item() == 1.0
-
-
-def test_a_refused_start_makes_no_stream(speech):
-    (refused,) = speech.ask(chunk(start=True, policy="fast"))
-    assert "policy: 'fast'; known are live" in refusal(refused)[1]
-    assert "stream 1 is not open" in refusal(speech.ask(chunk())[0])[1]
-
-
-def test_a_refused_end_ends_the_stream(speech):
-    speech.tell(chunk(start=True))
-    (refused,) = speech.ask(chunk(NOISE * np.inf, end=True))
-    assert "audio: sample 0 is " in refusal(refused)[1]
-    assert "stream 1 is not open" in refusal(speech.ask(chunk())[0])[1]
 
 
 @pytest.mark.parametrize(
@@ -270,8 +214,3 @@ def test_finalize_answers_what_is_owed_and_carries_the_metrics_over(module):
     for gauge in ("active_requests", "windows_in_flight"):
         assert sum(families[f"trimodal_speech_{gauge}"].metrics[0].values("increment")) == 0
     assert not [t for t in threading.enumerate() if t.name.startswith(("window-", "listener", "sweeper"))]
-
-
-def test_a_bad_setting_stops_loading_and_names_itself(module):
-    with pytest.raises(SettingsError, match="speech/config.pbtxt: .*colour"):
-        SpeechGlue(module, colour="red")

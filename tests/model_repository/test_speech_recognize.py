@@ -13,19 +13,12 @@ from tritonclient.utils import triton_to_np_dtype
 
 from tests.doubles import pb_utils
 from tests.doubles.pb_utils import InferenceRequest, TritonError
-from trimodal.errors import SettingsError
 from trimodal.speech.engines.fake import speak
 
 MODEL = Path(__file__).parents[2] / "model_repository" / "speech_recognize"
 CONFIG, PARAMETERS = pb_utils.config_of(MODEL, "configs/cpu.pbtxt")
 FAKE = {"engine": "fake", "fake_batch_ms": "0", "fake_window_ms": "0"}
 WORDS, _ = speak(["what", "is", "a", "lambda"])
-
-
-@pytest.fixture
-def module() -> Iterator[Any]:
-    with pb_utils.glue(MODEL / "1" / "model.py") as module:
-        yield module
 
 
 def loaded(module: Any, **parameters: str) -> Any:
@@ -87,15 +80,3 @@ def test_metrics_are_carried_over_at_the_end(module):
     }
     assert {name: count for name, count in outcomes.items() if count} == {"heard": 1, "empty": 1}
     assert families["trimodal_speech_batch_size"].metrics[0].values("observe") == [2]
-
-
-@pytest.mark.parametrize(
-    ("parameters", "told"),
-    [
-        ({"colour": "red"}, "speech_recognize/configs/cpu.pbtxt .*: unknown parameter 'colour'"),
-        ({"language": "fr"}, "parameter 'language' = 'fr': the model knows en"),
-    ],
-)
-def test_a_bad_setting_stops_loading_and_names_itself(module, parameters, told):
-    with pytest.raises(SettingsError, match=told):
-        loaded(module, **parameters)

@@ -21,8 +21,8 @@ LAYERS = (
     ("llm", "server", "regress"),
     ("cache", "speech", "vision", "embedding", "client"),
     ("judge",),
-    ("runtimes", "repository"),
-    ("audio", "triton", "manifest", "settings", "build_support", "trace", "report"),
+    ("runtimes", "repository", "build_support"),
+    ("audio", "triton", "manifest", "settings", "trace", "report"),
     ("errors", "logs", "metrics", "paths"),
 )
 LEVEL = {name: height for height, names in enumerate(reversed(LAYERS)) for name in names}

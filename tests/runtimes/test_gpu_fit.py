@@ -60,6 +60,7 @@ def test_the_same_version_fits_and_no_other():
 def test_the_same_sm_fits_whatever_the_card():
     gpu_fit.check_gpu(DIRECTORY, manifest(), [replace(H200, name="NVIDIA H100 80GB HBM3")])
     gpu_fit.check_gpu(DIRECTORY, manifest(), [H200, L4])  # It runs on the first alone.
+    gpu_fit.check_gpu(DIRECTORY, manifest(gpu=None), [])  # It is tied to none.
     told = refused(gpu_fit.check_gpu, manifest(), [L4, H200])
     assert "was compiled for SM 9.0 (NVIDIA H200), GPU 1 has 8.9 (NVIDIA L4)" in told
 
@@ -70,11 +71,6 @@ def test_an_engine_over_several_gpus_wants_them_all_alike():
     assert "was built for 2 GPUs, and 1 can be seen here" in refused(gpu_fit.check_gpu, pair, [H200])
     assert "was built for 2 GPUs, and none can be seen here" in refused(gpu_fit.check_gpu, pair, [])
     assert "GPU 1 has 8.9" in refused(gpu_fit.check_gpu, pair, [H200, L4])
-
-
-def test_an_engine_that_is_tied_to_no_gpu_fits_everywhere():
-    gpu_fit.check_gpu(DIRECTORY, manifest(gpu=None), [])
-    gpu_fit.check_gpu(DIRECTORY, manifest(gpu=None), [L4])
 
 
 @pytest.mark.parametrize("batch", [1, 16, 32, 64])

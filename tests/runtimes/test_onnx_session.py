@@ -52,12 +52,6 @@ def test_cuda_comes_first_with_its_options_and_never_falls_back(graph, machine, 
     assert [called for called, _ in machine.calls] == ["preload_dlls", "InferenceSession.__init__"]
 
 
-def test_the_processor_asks_nothing_of_cuda(graph, machine):
-    open_session(graph, device="cpu", threads=1)
-    assert [called for called, _ in machine.calls] == ["InferenceSession.__init__"]
-    assert machine.named("InferenceSession.__init__")[0]["providers"] == ["CPUExecutionProvider"]
-
-
 def test_the_package_without_cuda_is_told_from_a_machine_without_it(graph, machine):
     machine.available = ("CPUExecutionProvider",)
     assert "built without CUDA: pip uninstall -y onnxruntime onnxruntime-gpu" in refused(graph, ServerError)

@@ -117,10 +117,10 @@ class Played(Api):
     def unload(self, model: str) -> None:
         self.order.append((model, sorted(name for name, _ in self.order if self.looks[name] > 0)))
 
-    def states(self) -> dict[str, tuple[str, str]]:
+    def states(self) -> dict[str, str]:
         for name, _ in self.order:
             self.looks[name] -= 1
-        return {name: ("UNLOADING" if left > 0 else "UNAVAILABLE", "") for name, left in self.looks.items()}
+        return {name: "UNLOADING" if left > 0 else "UNAVAILABLE" for name, left in self.looks.items()}
 
     def in_flight(self) -> dict[str, float]:
         for name, _ in self.order:

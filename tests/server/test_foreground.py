@@ -1,12 +1,18 @@
-"""Signals of a server in the foreground, to the last moment of its process."""
+"""A server in the foreground: signals to the last moment of its process, and what systemd hears."""
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from trimodal.server import foreground as module
+from trimodal.server.foreground import ServiceManager
 
 # A signal that comes while Python ends, and has given its own handlers back.
 PROGRAM = """
@@ -26,3 +32,51 @@ signals, last = Signals(), Last()
 def test_a_signal_at_the_very_end_changes_no_status(end: str, status: int) -> None:
     program = PROGRAM.format(number=int(signal.SIGTERM), end=end)
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == status
+
+
+@pytest.mark.parametrize("kind", ["path", "abstract"])
+def test_states_are_told(tmp_path: Path, kind: str) -> None:
+    name = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
+        end.bind(name if kind == "path" else "\0" + name)
+        end.settimeout(5.0)
+        manager = ServiceManager({"NOTIFY_SOCKET": name if kind == "path" else "@" + name})
+        manager.tell(READY="1", STATUS="serving")
+        assert end.recv(1000) == b"READY=1\nSTATUS=serving"
+
+
+def test_a_sign_of_life_comes_twice_as_often_as_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    name = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
+        end.bind(name)
+        end.setblocking(False)
+        manager = ServiceManager({"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "60000000"})
+        told = []
+        for second in range(100):
+            now[0] = 100.0 + second
+            manager.sign_of_life(lambda second=second: second != 30)  # type: ignore[misc]
+            with contextlib.suppress(BlockingIOError):
+                told.append((second, end.recv(100)))
+        assert told == [(second, b"WATCHDOG=1") for second in (0, 31, 61, 91)]
+
+
+def test_one_that_reads_nothing_holds_nothing_up(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
+        end.bind(str(tmp_path / "notify"))
+        manager = ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        for _ in range(5000):  # far more than a socket holds
+            manager.tell(WATCHDOG="1")
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{}, {"NOTIFY_SOCKET": "/nowhere/notify"}, {"NOTIFY_SOCKET": "", "WATCHDOG_USEC": "soon"}],
+)
+def test_where_nobody_listens_nothing_happens(environment: dict[str, str]) -> None:
+    manager = ServiceManager(environment)
+    manager.tell(READY="1")
+    manager.sign_of_life(lambda: True)

@@ -6,8 +6,6 @@ from trimodal.server.options import PROFILES, ServerOptions, parse_otlp, parse_p
 
 def test_the_profiles():
     assert [parse_profile(name) for name in PROFILES] == ["cpu", "cuda", "tensorrt"]
-    with pytest.raises(ServerError, match="^gpu is not a profile: cpu, cuda or tensorrt .* gpu are tensorrt"):
-        parse_profile("gpu")
     with pytest.raises(ServerError, match="^tpu is not a profile: cpu, cuda or tensorrt$"):
         parse_profile("tpu")
 
@@ -15,7 +13,7 @@ def test_the_profiles():
 def test_traces_go_to_a_url():
     assert parse_otlp("http://collector:4318") == "http://collector:4318/v1/traces"
     assert parse_otlp("https://c/otlp/v1/traces") == "https://c/otlp/v1/traces"
-    for text in ("collector:4318", "http://", "http://a:b", "grpc://c:4317"):
+    for text in ("collector:4318", "http://", "grpc://c:4317"):
         with pytest.raises(ServerError, match=f"^--otlp {text}: a URL of http or https is needed"):
             parse_otlp(text)
 

@@ -61,16 +61,6 @@ def test_only_the_file_of_the_profile_is_changed(repository, tmp_path):
     assert read_model(tensorrt, "llm", "cpu").config == read_model(repository, "llm", "cpu").config
 
 
-def test_edit_may_change_any_field(repository, tmp_path):
-    def undelayed(name, config):
-        if name == "echo":
-            config.dynamic_batching.max_queue_delay_microseconds = 0
-
-    target = overlay(repository, tmp_path / "overlay", {}, "cpu", undelayed)
-    assert read_model(target, "echo", "cpu").config.dynamic_batching.max_queue_delay_microseconds == 0
-    assert read_model(target, "llm", "cpu").config.dynamic_batching.max_queue_delay_microseconds == 100
-
-
 @pytest.fixture
 def engines(tmp_path):
     """One engine that the repository has too, one that it lacks, and a build that has not ended."""
@@ -92,14 +82,6 @@ def test_engines_of_another_place_are_where_models_look(repository, engines, tmp
     assert (target / "llm" / "1" / "../../echo/1/onnx-fp16/which").is_file()
     assert [entry.name for entry in (target / "echo" / "1").iterdir()] == ["onnx-fp16"]
     assert not list((repository / "llm" / "1" / "openvino-int8").iterdir())
-
-
-def test_engines_and_changes_together(repository, engines, tmp_path):
-    changes = {"llm": {"engine": "fake"}}
-    target = overlay(repository, tmp_path / "overlay", changes, "cpu", engines=engines)
-    assert read_model(target, "llm", "cpu").parameters["engine"] == "fake"
-    assert (target / "llm" / "1" / "openvino-int8" / "which").is_file()
-    assert (target / "llm" / "labels.txt").is_symlink()
 
 
 def test_refusals(repository, tmp_path):

@@ -31,19 +31,13 @@ def model(tmp_path):
     return make
 
 
-def test_enough_shared_memory(model, tmp_path):
+def test_shared_memory_must_be_there_and_large_enough(model, tmp_path):
     check_shared_memory([model(1)], tmp_path)
     check_shared_memory([], tmp_path)
-
-
-def test_too_little_shared_memory_says_how_much_and_how_to_enlarge(model, tmp_path):
     count = 2**30  # more than any disk holds
     needed = count * SHM_PER_INSTANCE >> 20
     with pytest.raises(ServerError, match=rf"MiB free of .* need {needed} MiB: enlarge it .*--shm-size"):
         check_shared_memory([model(count)], tmp_path)
-
-
-def test_no_shared_memory_at_all(model, tmp_path):
     with pytest.raises(ServerError, match="is missing"):
         check_shared_memory([model(1)], tmp_path / "shm")
 
@@ -141,7 +135,6 @@ def test_models_are_checked_whole(on_gpu, tmp_path, monkeypatch):
 
 def test_a_server_does_not_start_for_a_missing_engine(tmp_path, monkeypatch):
     """Nothing is started: it is said before, with the temporary copy of the repository removed."""
-    from trimodal.server.options import ServerOptions
     from trimodal.server.process import TritonServer
 
     monkeypatch.setenv("TRIMODAL_CACHE", str(tmp_path / "cache"))
@@ -149,14 +142,7 @@ def test_a_server_does_not_start_for_a_missing_engine(tmp_path, monkeypatch):
     repository = tmp_path / "repository"
     add_model(repository, python_model("embedding", engine="onnxruntime", artefact="onnx-fp32"))
     (tmp_path / "engines").mkdir()
-    options = ServerOptions(
-        repository=repository,
-        engines=tmp_path / "engines",
-        http_port=0,
-        grpc_port=0,
-        metrics_port=0,
-        health_port=0,
-    )
+    options = ServerOptions.on_free_ports(repository=repository, engines=tmp_path / "engines")
     with pytest.raises(ServerError, match="^model embedding: there is no built engine embedding/1/onnx-fp32"):
         TritonServer(options).start()
     assert not list(tmp_path.glob("trimodal-server-*"))

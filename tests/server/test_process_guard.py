@@ -95,13 +95,9 @@ def test_a_grandchild_in_a_session_of_its_own(start, tmp_path):
     assert gone(escaped)
 
 
-def test_exit_status_is_passed_on(start):
-    assert start(["/bin/sh", "-c", "exit 7"]).wait(20) == 7
-
-
-def test_what_cannot_be_executed(start):
-    child = start(["/nonexistent/tritonserver"])
-    assert child.wait(20) == 1
+@pytest.mark.parametrize(("command", "status"), [(["/bin/sh", "-c", "exit 7"], 7), (["/nonexistent"], 1)])
+def test_exit_status_is_passed_on(start, command, status):
+    assert start(command).wait(20) == status
 
 
 def test_a_guard_that_cannot_start(tmp_path, monkeypatch):

@@ -40,17 +40,6 @@ def test_a_start_over_midnight():
 def test_last_words_without_a_failed_model():
     log = fed("error: creating server: Internal - failed to load all models")
     assert log.why() == "creating server: Internal - failed to load all models"
-    assert not log.port_in_use
-
-
-def test_a_port_lost_to_another_process():
-    log = fed("error: failed to start HTTP service: Unavailable - Socket '127.0.0.1:18000' already in use ")
-    assert log.port_in_use
-
-
-def test_a_model_that_speaks_of_a_port_is_no_lost_port():
-    log = fed('I1121 03:31:22.905420 6285 pb_stub.cc:1] "port 8000 already in use"')
-    assert not log.port_in_use
 
 
 def test_ensemble_names_the_step_that_failed():
@@ -132,16 +121,6 @@ def test_reader_of_a_log_that_is_rotated(tmp_path):
     assert reader.read() == []
     file.write_text("3\n")
     assert reader.read() == ["3"]
-
-
-def test_a_log_that_is_moved_away_is_waited_for(tmp_path):
-    file = tmp_path / "log"
-    reader = LogReader(file)
-    assert reader.read() == []
-    file.write_text("one\n")
-    assert reader.read() == ["one"]
-    file.rename(tmp_path / "log.1")
-    assert reader.read() == []
 
 
 def test_a_process_without_descriptors_reads_later(tmp_path):

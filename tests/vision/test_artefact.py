@@ -13,16 +13,6 @@ def test_reads_input_and_labels_whatever_the_runtime(tmp_path):
     assert (found.input.height, found.input.width, found.input.resize) == (32, 16, "exact")
 
 
-def test_another_runtime_is_refused_by_name(tmp_path):
-    with pytest.raises(ArtefactError, match="for tensorrt, not a vision engine for onnxruntime"):
-        read_classifier(artefact(tmp_path / "a", runtime="tensorrt"), runtime="onnxruntime")
-
-
-def test_a_missing_artefact_says_what_to_build(tmp_path):
-    with pytest.raises(ArtefactError, match="no built vision engine in .*build one first"):
-        read_classifier(tmp_path / "none")
-
-
 @pytest.mark.parametrize(("pixels", "told"), [(None, "float32"), ("float16", "float16")])
 def test_an_artefact_of_the_older_form_is_refused_with_its_command(tmp_path, pixels, told):
     directory = artefact(tmp_path / "a")

@@ -12,14 +12,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from trimodal.assistant.values import Piece
 from trimodal.errors import InternalError, RequestError
 from trimodal.paths import ADDRESS_VARIABLE
 from trimodal.trace import NAME
 
 DEFAULT_ADDRESS = "127.0.0.1:8001"
 _MESSAGE_BYTES = 64 << 20
+_TEXTS = ("text_output", "finish_reason")
+_DETAILS = ("prompt_tokens", "cached_tokens", "completion_tokens", "logprobs")
+_NOTE = ("cache", "similarity", "trimmed", "queue_ms", "predicted_ttft_ms", NAME)
 OnCancel = Callable[[Callable[[], None]], AbstractContextManager[None]]
 
 
@@ -37,19 +42,17 @@ class LlmConnection:
         channel = grpc.insecure_channel(self._address, [(size, _MESSAGE_BYTES) for size in sizes])
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
 
-    def responses(
+    def answer(
         self,
         inputs: Mapping[str, NDArray[Any]],
         on_cancel: OnCancel,
         *,
         trace: bool = False,
         headers: Mapping[str, str] | None = None,
-    ) -> Iterator[Mapping[str, NDArray[Any]]]:
-        """Streams the outputs of each response; `on_cancel` is entered with what ends the call.
+    ) -> Iterator[Piece]:
+        """Streams the answer, piece by piece; `on_cancel` is entered with what ends it.
 
-        Args:
-            trace: the last response tells what took how long.
-            headers: of the call.
+        With `trace` the last piece tells what took how long; `headers` belong to the trace of all.
 
         Raises RequestError: the model's own, or InternalError where the endpoint cannot be reached.
         """
@@ -71,7 +74,7 @@ class LlmConnection:
                         by_model = bool(response.infer_response.model_name)
                         problem = problem or from_message(response.error_message, by_model=by_model)
                     elif outputs := decode(response.infer_response):
-                        yield outputs
+                        yield _piece(outputs)
             if problem:
                 raise problem
         except grpc.RpcError as error:
@@ -81,3 +84,10 @@ class LlmConnection:
             raise InternalError(f"the server's own gRPC endpoint {self._address} fails: {failure}") from None
         finally:
             call.cancel()  # nothing if it is over
+
+
+def _piece(outputs: Mapping[str, NDArray[Any]]) -> Piece:
+    text, finish_reason = (bytes(outputs[name][0]).decode() for name in _TEXTS)
+    names = [*_TEXTS, *_DETAILS, *(_NOTE if finish_reason else ())]
+    # Copies: what Triton handed over lies in memory that it takes back.
+    return Piece(text, finish_reason, {name: np.array(outputs[name]) for name in names if name in outputs})

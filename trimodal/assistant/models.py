@@ -5,18 +5,17 @@ Calls block; `check` raises to give up. `pb_utils` comes from the glue: only a s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trimodal import trace
-from trimodal.assistant.llm_connection import LlmConnection, OnCancel
+from trimodal.assistant.llm_connection import LlmConnection
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.assistant.values import HEARD, Piece, Saw
+from trimodal.assistant.values import HEARD, Saw
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import RequestError
 from trimodal.trace import Span
@@ -24,9 +23,6 @@ from trimodal.triton.calls import Gate, infer
 
 Check = Callable[[], None]
 _CLIENTS_FIELDS = ("image", "audio", "audio_int16", "policy", "language")
-_TEXTS = ("text_output", "finish_reason")
-_DETAILS = ("prompt_tokens", "cached_tokens", "completion_tokens", "logprobs")
-_NOTE = ("cache", "similarity", "trimmed", "queue_ms", "predicted_ttft_ms", trace.NAME)
 
 
 class Models:
@@ -37,7 +33,7 @@ class Models:
         self._infer = partial(infer, pb_utils, fields=_CLIENTS_FIELDS)
         self._settings = settings
         self._gate = Gate()
-        self._llm = LlmConnection(settings.grpc_address, settings.llm)
+        self.answer = LlmConnection(settings.grpc_address, settings.llm).answer
 
     def hear(self, samples: Samples, stream: int, check: Check, spans: list[Span] | None = None) -> str:
         """Recognises float32[n], 16 kHz mono, n > 0, as the stream of a random id, 1 to 2^63 - 1.
@@ -95,22 +91,6 @@ class Models:
             tuple(float(score) for score in outputs["scores"]),
         )
 
-    def answer(
-        self,
-        inputs: Mapping[str, NDArray[Any]],
-        on_cancel: OnCancel,
-        *,
-        trace: bool = False,
-        headers: Mapping[str, str] | None = None,
-    ) -> Iterator[Piece]:
-        """Streams the llm's answer, piece by piece; `on_cancel` is entered with what ends it.
-
-        Args:
-            trace: the last piece tells what took how long.
-            headers: of the trace that the call belongs to.
-        """
-        return map(_piece, self._llm.responses(inputs, on_cancel, trace=trace, headers=headers))
-
     def _chunk(
         self,
         stream: int,
@@ -129,10 +109,3 @@ class Models:
         if trace.NAME in outputs and spans is not None:
             spans += [{**one, "of": HEARD} for one in trace.read(outputs)]
         return bytes(outputs["committed"][0]).decode()
-
-
-def _piece(outputs: Mapping[str, NDArray[Any]]) -> Piece:
-    text, finish_reason = (bytes(outputs[name][0]).decode() for name in _TEXTS)
-    names = [*_TEXTS, *_DETAILS, *(_NOTE if finish_reason else ())]
-    # Copies: what Triton handed over lies in memory that it takes back.
-    return Piece(text, finish_reason, {name: np.array(outputs[name]) for name in names if name in outputs})

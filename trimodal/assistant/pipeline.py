@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimodal.assistant import values
-from trimodal.assistant.history import Turn
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.models import Models
 from trimodal.assistant.prompt import Prompt
+from trimodal.assistant.request import Turn
 from trimodal.assistant.request_state import RequestState
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.assistant.values import ANSWER, HEARD, SAW, Piece, Saw, Stopped
@@ -36,15 +36,12 @@ class Pipeline:
         self,
         settings: AssistantSettings,
         models: Models,
-        prompt: Prompt,
         metrics: AssistantMetrics,
         threads: ThreadPoolExecutor,
     ) -> None:
         self._system = settings.system
-        self._models = models
-        self._prompt = prompt
-        self._metrics = metrics
-        self._threads = threads
+        self._prompt = Prompt(settings.template_file)
+        self._models, self._metrics, self._threads = models, metrics, threads
 
     def run(self, state: RequestState) -> None:
         """Takes a request to its end, and returns when none of its stages works any more. Raises nothing."""
@@ -108,7 +105,7 @@ class Pipeline:
     def _prompted(self, prompt: str, history: Sequence[Turn]) -> dict[str, NDArray[Any]]:
         """Makes the llm's inputs. A lone question is its `text_input`: cached as if it came directly."""
         if not self._system and not history:
-            return {"text_input": _text(prompt)}
+            return values.texts(text_input=prompt)
         messages = [{"role": "system", "content": self._system}] if self._system else []
         for turn in history:
             content = turn.content
@@ -116,7 +113,7 @@ class Pipeline:
                 content = self._prompt.render(content, turn.heard, turn.saw)
             messages.append({"role": turn.role, "content": content})
         messages.append({"role": "user", "content": prompt})
-        return {"messages": _text(json.dumps(messages, ensure_ascii=False))}
+        return values.texts(messages=json.dumps(messages, ensure_ascii=False))
 
     @contextmanager
     def _stage(self, state: RequestState, name: str) -> Iterator[None]:
@@ -143,7 +140,3 @@ def _limits(state: RequestState) -> dict[str, NDArray[Any]]:
     limits = {"ttft_deadline_ms": request.ttft_deadline_ms, "deadline_ms": request.deadline_ms}
     left = {name: state.left_ms(name, limit) for name, limit in limits.items()}
     return {name: np.array([ms], np.int32) for name, ms in left.items() if ms is not None}
-
-
-def _text(value: str) -> NDArray[np.object_]:
-    return np.array([value.encode()], dtype=object)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from trimodal import trace
-from trimodal.assistant.history import Turn, read_history
 from trimodal.assistant.settings import AssistantSettings
+from trimodal.assistant.values import Saw
 from trimodal.audio.samples import one_channel, to_float
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import InvalidArgument
@@ -35,29 +36,44 @@ INPUTS = (*_OWN, *HANDED_ON)
 """The assistant's input tensors; all are optional."""
 
 
+class Label(BaseModel):
+    """What an image of an earlier turn was found to show."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    label: str
+    score: float
+
+
+class Turn(BaseModel):
+    """One message of the talk. `heard` and `labels` (best first) are what the assistant told of it then."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+    heard: str = ""
+    labels: tuple[Label, ...] = ()
+
+    @property
+    def saw(self) -> Saw:
+        """The labels as the prompt's template takes them."""
+        return Saw(tuple(one.label for one in self.labels), tuple(one.score for one in self.labels))
+
+
 @dataclass(frozen=True, eq=False)
 class AskRequest:
-    """A question: text, audio or both, and an image if there is one.
-
-    Attributes:
-        image: a JPEG, PNG or WebP file.
-        samples: float32[n] 16 kHz mono.
-        options: inputs of the llm, name → array [1] (stop: [n]).
-        ttft_deadline_ms, deadline_ms: from the arrival of the request, all stages together.
-        history: the turns before the question.
-        trace: the client wants to be told what took how long.
-        headers: those that put what is asked of the llm under the request's trace.
-    """
+    """A question: text, audio or both, and an image if there is one. Deadlines count from its arrival."""
 
     text: str | None
-    image: bytes | None = None
-    samples: Samples | None = None
-    options: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    image: bytes | None = None  # a JPEG, PNG or WebP file
+    samples: Samples | None = None  # float32[n], 16 kHz mono
+    options: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # inputs of the llm
     ttft_deadline_ms: int | None = None
     deadline_ms: int | None = None
-    history: tuple[Turn, ...] = ()
-    trace: bool = False
-    headers: Mapping[str, str] = field(default_factory=dict)
+    history: tuple[Turn, ...] = ()  # before the question
+    trace: bool = False  # the client wants to be told what took how long
+    headers: Mapping[str, str] = field(default_factory=dict)  # put what the llm is asked under its trace
 
 
 def read_request(
@@ -85,7 +101,7 @@ def read_request(
         options,
         ttft_deadline_ms=integer(inputs, "ttft_deadline_ms", None, 1, MAX_TTFT_DEADLINE_MS),
         deadline_ms=integer(inputs, "deadline_ms", None, 1, MAX_DEADLINE_MS),
-        history=read_history(text(inputs, "history", settings.max_history_bytes)),
+        history=_history(text(inputs, "history", settings.max_history_bytes)),
         trace=traced,
         headers=headers or {},
     )
@@ -118,3 +134,18 @@ def _audio(inputs: Inputs, settings: AssistantSettings) -> Samples | None:
             f"{name} has {flat.size} samples: 1 to {most} are taken ({settings.max_audio_s:g} s at 16 kHz)"
         )
     return to_float(name, flat)
+
+
+_TURNS = TypeAdapter(tuple[Turn, ...])
+
+
+def _history(chat: str | None) -> tuple[Turn, ...]:
+    """Reads a JSON list of turns; none: no talk yet. Raises: InvalidArgument naming the field."""
+    if chat is None:
+        return ()
+    try:
+        return _TURNS.validate_json(chat)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False)[0]
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"])
+        raise InvalidArgument(f"history{place}: {problem['msg'].lower()}") from None

@@ -17,7 +17,7 @@ from typing import Protocol
 from trimodal import trace
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.request import AskRequest
-from trimodal.assistant.values import ANSWER, Columns, Piece, Stopped
+from trimodal.assistant.values import ANSWER, HEARD, SAW, Columns, Piece, Stopped
 from trimodal.errors import RequestError, Unavailable, as_request_error
 from trimodal.trace import Span, span
 
@@ -39,26 +39,17 @@ class Sink(Protocol):
 class RequestState:
     """State of one request; its methods are called from several threads.
 
-    Args:
-        metrics: where its end is counted.
-        threads: run the stops, so that its end waits for no other model.
-
-    Attributes:
-        arrived: time.perf_counter() of its arrival.
-        timing: milliseconds by name, as the last response tells them.
-        spans: what took how long; None: the client does not want to know.
-        done: whether the client has been told the end. Guarded by the lock, read without it.
+    `metrics` counts its end; `threads` run the stops, so that its end waits for no other model.
     """
 
     def __init__(self, request: AskRequest, sink: Sink, metrics: AssistantMetrics, threads: Executor) -> None:
         self.request = request
         self.sink = sink
-        self.done = False
+        self.done = False  # the client has been told the end; guarded by the lock, read without it
         self.arrived = time.perf_counter()
         self.spans: list[Span] | None = [] if request.trace else None
-        self.timing: dict[str, float | None] = dict.fromkeys(
-            ("heard", "saw", "queue", "ttft", "answer", "total")
-        )
+        # Milliseconds, as the last response tells them.
+        self.timing: dict[str, float | None] = dict.fromkeys((HEARD, SAW, "queue", "ttft", ANSWER, "total"))
         self._metrics = metrics
         self._threads = threads
         self._stops: dict[int, Callable[[], None]] = {}

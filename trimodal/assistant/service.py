@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.models import Models
 from trimodal.assistant.pipeline import Pipeline
-from trimodal.assistant.prompt import Prompt
 from trimodal.assistant.request import AskRequest
 from trimodal.assistant.request_state import RequestState, Sink
 from trimodal.assistant.settings import AssistantSettings
@@ -28,11 +27,10 @@ class AssistantService:
     def __init__(self, settings: AssistantSettings, models: Models, metrics: AssistantMetrics) -> None:
         self._settings = settings
         self._metrics = metrics
-        prompt = Prompt(settings.template_file)
         # A request has a thread of its own, and one beside it while it hears and sees.
         self._threads = ThreadPoolExecutor(2 * settings.max_requests, thread_name_prefix="assistant")
         self._stoppers = ThreadPoolExecutor(STOPPERS, thread_name_prefix="assistant-stop")
-        self._pipeline = Pipeline(settings, models, prompt, metrics, self._threads)
+        self._pipeline = Pipeline(settings, models, metrics, self._threads)
         self._lock = threading.Lock()
         self._requests: dict[RequestState, None] = {}  # in their order of coming
         self._closing = threading.Event()

@@ -45,26 +45,26 @@ class Piece:
 
 def heard_columns(heard: str) -> Columns:
     """What was said in the audio."""
-    return _texts(stage=HEARD, text_output=heard)
+    return texts(stage=HEARD, text_output=heard)
 
 
 def saw_columns(saw: Saw) -> Columns:
     """What the image shows; `labels` and `scores` are [k], best first."""
     labels = {"labels": _strings(saw.labels), "scores": np.array(saw.scores, np.float32)}
-    return _texts(stage=SAW, text_output="") | labels
+    return texts(stage=SAW, text_output="") | labels
 
 
 def answer_columns(
     piece: Piece, timing: Mapping[str, float | None], spans: Sequence[Span] | None = None
 ) -> Columns:
     """New text of the answer; with the last, how it came about and how long each stage took (ms)."""
-    times = _texts(timing=json.dumps(timing)) if piece.finish_reason else {}
+    times = texts(timing=json.dumps(timing)) if piece.finish_reason else {}
     if piece.finish_reason and spans is not None:
         times |= trace.column(spans)
-    return {**_texts(stage=ANSWER), **piece.columns, **times}
+    return {**texts(stage=ANSWER), **piece.columns, **times}
 
 
-def _texts(**values: str) -> Columns:
+def texts(**values: str) -> Columns:
     return {name: _strings([value]) for name, value in values.items()}
 
 

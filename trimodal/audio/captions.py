@@ -11,12 +11,11 @@ import json
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 from trimodal.audio.values import Word
 
 Format = Literal["text", "srt", "vtt", "json"]
-FORMATS: tuple[Format, ...] = get_args(Format)
 
 LINE_CHARS = 42
 CUE_S = 6.0
@@ -40,7 +39,7 @@ class Cue:
 
 
 def render(words: Sequence[Word], form: Format, *, seconds: float = 0.0, name: str = "") -> str:
-    """A transcript in one of `FORMATS`, with a newline at its end unless it is empty text or SRT.
+    """A transcript, with a newline at its end unless it is empty text or SRT.
 
     `words` are in order of time, with the spaces before them; `seconds` and `name` of the recording are
     for JSON.
@@ -172,14 +171,12 @@ def _fits(group: Sequence[Word]) -> bool:
 def _best_cut(group: Sequence[Word]) -> int:
     """Where a group is cut that is too long by its last unit: in its second half, after a comma or a gap."""
     candidates = range(max(1, len(group) // 2), len(group))
-    return max(
-        candidates,
-        key=lambda cut: (
-            group[cut - 1].text.endswith(_CLAUSE),
-            round(group[cut].start - group[cut - 1].end, 1),
-            cut,
-        ),
-    )
+
+    def reads(cut: int) -> tuple[bool, float, int]:
+        gap = group[cut].start - group[cut - 1].end
+        return group[cut - 1].text.endswith(_CLAUSE), round(gap, 1), cut
+
+    return max(candidates, key=reads)
 
 
 def _lines(text: str) -> tuple[str, ...]:

@@ -34,10 +34,7 @@ def read_blocks(path: str | Path, block_s: float) -> Generator[Samples, None, No
     """The audio of a file, or with "-" of raw 16 kHz 16-bit little-endian mono samples on stdin.
 
     Yields float32[n], n = 16,000 · block_s, but the last may be shorter. Channels are averaged; another rate
-    is resampled.
-
-    Raises:
-        AudioError: no such file, not audio, none in it, a rate that cannot be, or a missing package.
+    is resampled. Raises: AudioError: no such file, no audio in it, or a missing package.
     """
     raw = read_raw(sys.stdin.buffer) if str(path) == "-" else _decode(str(path))
     empty = True

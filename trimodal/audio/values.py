@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 SAMPLE_RATE = 16_000
-
-
 Samples = NDArray[np.float32]
 
 

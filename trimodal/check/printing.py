@@ -74,12 +74,6 @@ def as_json(findings: Sequence[Finding], profiles: Sequence[str]) -> str:
     return report.as_json({"profiles": list(profiles), "findings": rows})
 
 
-def checklist_as_json(items: Sequence[Item], profile: str) -> str:
-    """`{"profile", "latency": [{"name", "state", "evidence"}]}`."""
-    rows = [{"name": item.name, "state": item.state, "evidence": list(item.evidence)} for item in items]
-    return report.as_json({"profile": profile, "latency": rows})
-
-
 def as_sarif(findings: Sequence[Finding]) -> str:
     """One run of one tool, all rules described, a result for each finding."""
     order = list(RULES)

@@ -94,7 +94,13 @@ def _add_command(task: str, what: str) -> None:
             None, envvar=ENGINES_VARIABLE, help="Where engines are put; default: into the repository."
         ),
     ) -> None:
-        _run(task, runtime, context.args, engines)
+        from trimodal.build_support import operator_errors
+
+        if runtime not in known:
+            raise typer.BadParameter(f"--runtime {runtime}: known are {', '.join(known)}")
+        with operator_errors():
+            code = run_script(f"{task}_{runtime}", context.args, engines)
+        raise typer.Exit(code)
 
     # What this command does not know is for the script.
     settings = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -106,16 +112,6 @@ _add_command("llm", "a causal language model")
 _add_command("vision", "an image classifier")
 _add_command("speech", "a Whisper")
 _add_command("embedding", "a sentence embedder")
-
-
-def _run(task: str, runtime: str, arguments: Sequence[str], engines: Path | None) -> None:
-    from trimodal.build_support import operator_errors
-
-    if runtime not in RUNTIMES[task]:
-        raise typer.BadParameter(f"--runtime {runtime}: known are {', '.join(RUNTIMES[task])}")
-    with operator_errors():
-        code = run_script(f"{task}_{runtime}", arguments, engines)
-    raise typer.Exit(code)
 
 
 @build.command("all")

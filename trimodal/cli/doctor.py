@@ -6,46 +6,24 @@ from contextlib import nullcontext
 
 import typer
 
-from trimodal.cli.common import one_sentence
-from trimodal.cli.serve import (
-    Changes,
-    Engines,
-    GrpcPort,
-    HealthPort,
-    Host,
-    HttpPort,
-    MetricsPort,
-    Models,
-    ProfileName,
-    Repository,
-    server_options,
-)
+from trimodal.cli.common import one_sentence, with_settings
+from trimodal.cli.serve import ListenSettings
 
 
+@with_settings(ListenSettings)
 def doctor(
-    profile: ProfileName = "cpu",
-    model_repository: Repository = None,
-    engines: Engines = None,
-    model: Models = None,
-    host: Host = "127.0.0.1",
-    http_port: HttpPort = 8000,
-    grpc_port: GrpcPort = 8001,
-    metrics_port: MetricsPort = 8002,
-    health_port: HealthPort = 8003,
-    set_: Changes = None,
+    settings: ListenSettings,
     deep: bool = typer.Option(False, "--deep", help="also read every built file and compare hashes"),
     json_: bool = typer.Option(False, "--json", help="print JSON"),
 ) -> None:
     """Say what is missing on this machine for serving a profile (exit code 1)."""
-    given = dict(locals())
-    del given["deep"], given["json_"]
     from rich.console import Console
 
     from trimodal.doctor.examine import examine
     from trimodal.doctor.report import as_json, passed, print_checks
 
     with one_sentence("trimodal doctor"):
-        options = server_options(**given)
+        options = settings.options()
     err = Console(stderr=True)
     with err.status("reading built files") if deep and err.is_terminal else nullcontext():
         checks = examine(options, deep=deep)

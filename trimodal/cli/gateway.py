@@ -28,26 +28,24 @@ CorsOrigins = Annotated[
     list[str] | None,
     access("--cors-origin", help="web pages from here may call it, as https://example.com; repeatable"),
 ]
-Upstream = Annotated[
-    list[str] | None,
-    servers(
-        envvar="TRIMODAL_URL",
-        help="host:port[:health-port] of a server's gRPC endpoint; with its health page, requests in "
-        f"a process that died end at once; repeatable; default: {URL}",
-    ),
-]
-Upstreams = Annotated[
-    Path | None,
-    servers(envvar="TRIMODAL_UPSTREAMS", help="file of such servers, instead; it may be changed meanwhile"),
-]
 
 
 @dataclass(frozen=True)
 class GatewayCommand:
     """The options of `trimodal gateway`, named as in `GatewaySettings`; None: as there."""
 
-    upstream: Upstream = None
-    upstreams: Upstreams = None
+    upstream: Annotated[
+        list[str] | None,
+        servers(
+            envvar="TRIMODAL_URL",
+            help="host:port[:health-port] of a server's gRPC endpoint; with its health page, requests in "
+            f"a process that died end at once; repeatable; default: {URL}",
+        ),
+    ] = None
+    upstreams: Annotated[
+        Path | None,
+        servers(envvar="TRIMODAL_UPSTREAMS", help="file of such servers; it may be changed meanwhile"),
+    ] = None
     host: Host = "127.0.0.1"
     port: Port = 8080
     keys: Keys = None

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trimodal.cli.common import with_settings
 from trimodal.cli.operate.fleet import fleet, replica
 from trimodal.plan.memory import KvPrecision, Precision, Runtime
 
@@ -13,7 +17,7 @@ if TYPE_CHECKING:
     from trimodal.plan.architecture import Architecture
     from trimodal.plan.memory import Deployment, Sizing
 
-_ENGINE = "Engine"
+_engine = partial(typer.Option, rich_help_panel="Engine")
 plan = typer.Typer(help="Say what fits on a GPU, and how many replicas a load needs.", no_args_is_help=True)
 plan.command()(fleet)
 plan.command()(replica)
@@ -24,31 +28,29 @@ def _group() -> None:
     """Say what fits on a GPU, and how many replicas a load needs."""
 
 
+@dataclass(frozen=True)
+class EngineLimits:
+    """Options of `trimodal plan llm`, named as in `Deployment`."""
+
+    precision: Annotated[Precision, _engine(help="Of the weights.")] = Precision.fp16
+    kv_precision: Annotated[KvPrecision, _engine(help="Of the KV cache; auto: 16 bits.")] = KvPrecision.auto
+    tp: Annotated[int, _engine(min=1, help="Tensor parallel GPUs.")] = 1
+    pp: Annotated[int, _engine(min=1, help="Pipeline parallel stages.")] = 1
+    max_seq_len: Annotated[int, _engine(min=0, help="Prompt and answer; 0: 8192, or the model's most.")] = 0
+    max_batch_size: Annotated[int, _engine(min=1, help="Sequences in a step.")] = 256
+    max_num_tokens: Annotated[int, _engine(min=1, help="Tokens in a step.")] = 8192
+    runtime: Annotated[Runtime, _engine(help="Whose rules for the KV pool apply.")] = Runtime.tensorrt_llm
+    memory_fraction: Annotated[
+        float, _engine(min=0.01, max=1, help="Of the free memory (tensorrt_llm) or of all memory (vllm).")
+    ] = 0.9
+
+
 @plan.command()
+@with_settings(EngineLimits)
 def llm(
+    settings: EngineLimits,
     source: str = typer.Argument(..., help="config.json, checkpoint directory or hub id."),
     card: list[str] = typer.Option([], help="GPU, as H100; repeatable. All known ones by default."),
-    precision: Precision = typer.Option(Precision.fp16, help="Of the weights.", rich_help_panel=_ENGINE),
-    kv_precision: KvPrecision = typer.Option(
-        KvPrecision.auto, help="Of the KV cache; auto: 16 bits.", rich_help_panel=_ENGINE
-    ),
-    tp: int = typer.Option(1, min=1, help="Tensor parallel GPUs.", rich_help_panel=_ENGINE),
-    pp: int = typer.Option(1, min=1, help="Pipeline parallel stages.", rich_help_panel=_ENGINE),
-    max_seq_len: int = typer.Option(
-        0, min=0, help="Prompt and answer; 0: 8192, or the model's most.", rich_help_panel=_ENGINE
-    ),
-    max_batch_size: int = typer.Option(256, min=1, help="Sequences in a step.", rich_help_panel=_ENGINE),
-    max_num_tokens: int = typer.Option(8192, min=1, help="Tokens in a step.", rich_help_panel=_ENGINE),
-    runtime: Runtime = typer.Option(
-        Runtime.tensorrt_llm, help="Whose rules for the KV pool apply.", rich_help_panel=_ENGINE
-    ),
-    memory_fraction: float = typer.Option(
-        0.9,
-        min=0.01,
-        max=1,
-        help="Of the free memory (tensorrt_llm) or of all memory (vllm).",
-        rich_help_panel=_ENGINE,
-    ),
     json_: bool = typer.Option(False, "--json", help="Machine-readable, bytes in full."),
 ) -> None:
     """Weights, KV cache and sequences of a language model on one GPU or on each known one."""
@@ -61,30 +63,16 @@ def llm(
 
     with operator_errors():
         model = read_architecture(find_config(source))
-        length = max_seq_len or min(8192, model.max_positions or 8192)
-        deployments = [
-            Deployment(
-                card=each,
-                precision=precision,
-                kv_precision=kv_precision,
-                tp=tp,
-                pp=pp,
-                max_seq_len=length,
-                max_batch_size=max_batch_size,
-                max_num_tokens=max_num_tokens,
-                runtime=runtime,
-                memory_fraction=memory_fraction,
-            )
-            for each in ([find_card(name) for name in card] or CARDS)
-        ]
+        length = settings.max_seq_len or min(8192, model.max_positions or 8192)
+        limits = vars(replace(settings, max_seq_len=length))
+        cards = [find_card(name) for name in card] or CARDS
+        deployments = [Deployment(card=each, **limits) for each in cards]
         rows = [_row(model, each, size(model, each)) for each in deployments]
     if json_:
         head = {"architecture": model.name, "parameters": model.parameters, "sliding_window": model.window}
         typer.echo(json.dumps(head | {"cards": rows}, indent=2))
-    elif len(rows) == 1:
-        _print_one(source, model, rows[0])
     else:
-        _print_cards(source, model, rows)
+        _print(source, model, rows)
     if not any(row["fits"] for row in rows):
         raise typer.Exit(1)
 
@@ -121,60 +109,29 @@ def _gib(size: int) -> str:
     return f"{size / 2**30:.2f} GiB"
 
 
-def _print_one(source: str, model: Architecture, row: dict[str, Any]) -> None:
-    from trimodal.build_support import report
-
-    shown = {
-        "parameters": f"{model.parameters:,}",
-        "weights on a GPU": _gib(row["weight_bytes"]),
-        "activations and runtime (estimate)": _gib(row["reserve_bytes"]),
-        "KV pool on a GPU": _gib(row["kv_pool_bytes"]),
-        "left free on a GPU": _gib(row["left_bytes"]),
-        "KV bytes a token, all GPUs": f"{row['kv_bytes_per_token']:,}",
-        "KV blocks and tokens": f"{row['kv_blocks']:,} and {row['kv_tokens']:,}",
-        f"sequences of {row['max_seq_len']} tokens": _sequences(row),
-        "longest sequence": f"{row['longest_sequence']:,}",
-        "one stream, at most (memory traffic)": f"{row['stream_bound_tokens_per_second']:.0f} tokens/s",
-    }
-    title = f"{source} on {row['gpus']} × {row['card']}: {row['precision']}, KV {row['kv_precision']}"
-    report(title, shown)
-    _say(model, row)
-
-
-def _sequences(row: dict[str, Any]) -> str:
-    if row["kv_sequences"] > row["sequences"]:
-        return f"{row['sequences']} (the batch limit; the pool holds {row['kv_sequences']})"
-    return str(row["sequences"])
-
-
-def _print_cards(source: str, model: Architecture, rows: list[dict[str, Any]]) -> None:
+def _print(source: str, model: Architecture, rows: list[dict[str, Any]]) -> None:
     from trimodal.build_support import report
 
     first = rows[0]
-    header = ["GPU", "weights", "KV pool", "sequences", "longest", "stream tok/s ≤", "fits"]
-    body = [
-        [
-            f"{row['gpus']} × {row['card']}",
-            _gib(row["weight_bytes"]),
-            _gib(row["kv_pool_bytes"]),
-            row["sequences"],
-            row["longest_sequence"],
-            f"{row['stream_bound_tokens_per_second']:.0f}",
-            row["fits"],
-        ]
-        for row in rows
-    ]
+    shown: dict[str, Callable[[dict[str, Any]], object]] = {
+        "GPU": lambda row: f"{row['gpus']} × {row['card']}",
+        "weights": lambda row: _gib(row["weight_bytes"]),
+        "KV pool": lambda row: _gib(row["kv_pool_bytes"]),
+        "left": lambda row: _gib(row["left_bytes"]),
+        "sequences": lambda row: row["sequences"],
+        "longest": lambda row: row["longest_sequence"],
+        "stream tok/s ≤": lambda row: f"{row['stream_bound_tokens_per_second']:.0f}",
+        "fits": lambda row: row["fits"],
+    }
     title = f"{source}: {model.parameters:,} parameters, {first['precision']}, KV {first['kv_precision']}"
     title += f" ({first['kv_bytes_per_token']:,} bytes a token), sequences of {first['max_seq_len']} tokens"
-    report(title, body, header=header)
+    report(title, [[of(row) for of in shown.values()] for row in rows], header=list(shown))
     for row in rows:
-        _say(model, row)
-
-
-def _say(model: Architecture, row: dict[str, Any]) -> None:
-    for problem in row["problems"]:
-        typer.echo(f"{row['card']}: {problem}")
-    if row["remedies"]:
-        typer.echo(f"{row['card']}: it fits with {' or with '.join(row['remedies'])}")
-    if model.window and row["max_seq_len"] > model.window:
-        typer.echo(f"Some layers attend to {model.window} tokens only: counted as if they attended to all.")
+        for problem in row["problems"]:
+            typer.echo(f"{row['card']}: {problem}")
+        if row["remedies"]:
+            typer.echo(f"{row['card']}: it fits with {' or with '.join(row['remedies'])}")
+        if model.window and row["max_seq_len"] > model.window:
+            typer.echo(
+                f"Some layers attend to {model.window} tokens only: counted as if they attended to all."
+            )

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,7 +16,6 @@ from trimodal.cli.gateway import CorsOrigins, Keys, WithoutKeys, access, server_
 from trimodal.cli.gateway import Host as GatewayHost
 from trimodal.cli.gateway import Port as GatewayPort
 from trimodal.errors import OperatorError
-from trimodal.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
 
 if TYPE_CHECKING:
     from trimodal.server.foreground import Signals
@@ -28,43 +27,70 @@ addresses = partial(typer.Option, rich_help_panel="Addresses and ports; port 0 p
 life = partial(typer.Option, rich_help_panel="Start and end")
 records = partial(typer.Option, rich_help_panel="Log and traces")
 
-# Options of every command that looks at a repository as a server would: here, in `doctor` and in `tune`.
-ProfileName = Annotated[str, served(envvar="TRIMODAL_PROFILE", help="cpu, cuda or tensorrt")]
-Repository = Annotated[
-    Path | None, served(envvar="TRIMODAL_MODEL_REPOSITORY", help="default: ./model_repository")
-]
-Engines = Annotated[
-    Path | None,
-    served(envvar="TRIMODAL_ENGINES", help="directory with built engines, beside those of the repository"),
-]
-Models = Annotated[list[str] | None, served(envvar="TRIMODAL_MODEL", help="this model only; repeatable")]
-Changes = Annotated[
-    list[str] | None,
-    served("--set", metavar="MODEL.PARAMETER=VALUE", help="change a parameter; repeatable"),
-]
-Host = Annotated[str, addresses(envvar="TRIMODAL_HOST", help="address to listen on")]
-HttpPort = Annotated[int, addresses(envvar="TRIMODAL_HTTP_PORT")]
-GrpcPort = Annotated[int, addresses(envvar="TRIMODAL_GRPC_PORT")]
-MetricsPort = Annotated[int, addresses(envvar="TRIMODAL_METRICS_PORT")]
-HealthPort = Annotated[int, addresses(envvar="TRIMODAL_HEALTH_PORT", help="of the page for probes")]
-LogFormat = Literal["text", "json"]
-LogLevel = Literal["debug", "info", "warning", "error"]
+
+@dataclass(frozen=True)
+class RepositorySettings:
+    """Options of every command that looks at a repository as a server would: here, in `doctor` and `tune`."""
+
+    profile: Annotated[str, served(envvar="TRIMODAL_PROFILE", help="cpu, cuda or tensorrt")] = "cpu"
+    model_repository: Annotated[
+        Path | None, served(envvar="TRIMODAL_MODEL_REPOSITORY", help="default: ./model_repository")
+    ] = None
+    engines: Annotated[
+        Path | None,
+        served(envvar="TRIMODAL_ENGINES", help="directory with built engines, beside the repository's"),
+    ] = None
+    set_: Annotated[
+        list[str] | None,
+        served("--set", metavar="MODEL.PARAMETER=VALUE", help="change a parameter; repeatable"),
+    ] = None
+
+    def options(self, **others: Any) -> ServerOptions:
+        """As the server takes them. Raises: typer.BadParameter (the profile) or ServerError (--set)."""
+        from trimodal.paths import default_engines, default_repository
+        from trimodal.server.options import ServerOptions, parse_profile
+        from trimodal.server.overlay import parse_changes
+
+        try:
+            profile = parse_profile(self.profile)
+        except OperatorError as error:
+            raise typer.BadParameter(str(error), param_hint="--profile") from None
+        known = {field.name for field in fields(ServerOptions)}
+        given = {name: value for name, value in vars(self).items() if name in known} | others
+        return ServerOptions(
+            **given
+            | {
+                "repository": self.model_repository or default_repository(),
+                "profile": profile,
+                "engines": self.engines or (None if self.model_repository else default_engines()),
+                "changes": parse_changes(self.set_ or ()),
+            }
+        )
 
 
 @dataclass(frozen=True)
-class ServerSettings:
-    """Options of `trimodal serve` that `server_options` takes as they are."""
+class ListenSettings(RepositorySettings):
+    """… and which models of it are to listen where."""
 
-    profile: ProfileName = "cpu"
-    model_repository: Repository = None
-    engines: Engines = None
-    model: Models = None
-    set_: Changes = None
-    host: Host = "127.0.0.1"
-    http_port: HttpPort = 8000
-    grpc_port: GrpcPort = 8001
-    metrics_port: MetricsPort = 8002
-    health_port: HealthPort = 8003
+    model: Annotated[
+        list[str] | None, served(envvar="TRIMODAL_MODEL", help="this model only; repeatable")
+    ] = None
+    host: Annotated[str, addresses(envvar="TRIMODAL_HOST", help="address to listen on")] = "127.0.0.1"
+    http_port: Annotated[int, addresses(envvar="TRIMODAL_HTTP_PORT")] = 8000
+    grpc_port: Annotated[int, addresses(envvar="TRIMODAL_GRPC_PORT")] = 8001
+    metrics_port: Annotated[int, addresses(envvar="TRIMODAL_METRICS_PORT")] = 8002
+    health_port: Annotated[int, addresses(envvar="TRIMODAL_HEALTH_PORT", help="of the page for probes")] = (
+        8003
+    )
+
+    def options(self, **others: Any) -> ServerOptions:
+        return super().options(models=tuple(self.model or ()), **others)
+
+
+@dataclass(frozen=True)
+class ServeCommand(ListenSettings):
+    """All options of `trimodal serve`."""
+
     health_host: Annotated[
         str, addresses(envvar="TRIMODAL_HEALTH_HOST", help="address of that page; default: --host")
     ] = ""
@@ -93,29 +119,10 @@ class ServerSettings:
         Path | None,
         records(
             envvar="TRIMODAL_LOG",
-            help="file for Triton's log, appended to; default: in the cache directory. "
-            "Its format is TRIMODAL_LOG_FORMAT, text or json",
+            help="file for Triton's log, appended to; default: in the cache directory. Our records in it: "
+            "TRIMODAL_LOG_FORMAT is text or json, TRIMODAL_LOG_LEVEL debug, info, warning or error",
         ),
     ] = None
-    log_verbose: Annotated[
-        int, records(envvar="TRIMODAL_LOG_VERBOSE", min=0, help="Triton's own --log-verbose")
-    ] = 0
-    log_format: Annotated[LogFormat, records(envvar=FORMAT_VARIABLE, help="our records in that log")] = "text"
-    log_level: Annotated[
-        LogLevel,
-        records(envvar=LEVEL_VARIABLE, case_sensitive=False, help="our records from this level on"),
-    ] = "info"
-
-    def options(self, **others: Any) -> ServerOptions:
-        """As the server takes them. Raises: as `server_options`."""
-        own = {field.name: getattr(self, field.name) for field in fields(ServerSettings)}
-        return server_options(**own, **others)
-
-
-@dataclass(frozen=True)
-class ServeCommand(ServerSettings):
-    """All options of `trimodal serve`."""
-
     operator_key_file: OperatorKeyFile = None
     restart: Annotated[
         bool,
@@ -139,34 +146,6 @@ class ServeCommand(ServerSettings):
     cors_origins: CorsOrigins = None
 
 
-def server_options(
-    *,
-    profile: str,
-    model_repository: Path | None,
-    engines: Path | None,
-    model: list[str] | None,
-    set_: list[str] | None,
-    **others: Any,
-) -> ServerOptions:
-    """What a command line says. Raises: typer.BadParameter (the profile) or ServerError (--set)."""
-    from trimodal.paths import default_engines, default_repository
-    from trimodal.server.options import ServerOptions, parse_profile
-    from trimodal.server.overlay import parse_changes
-
-    try:
-        chosen = parse_profile(profile)
-    except OperatorError as error:
-        raise typer.BadParameter(str(error), param_hint="--profile") from None
-    return ServerOptions(
-        repository=model_repository or default_repository(),
-        profile=chosen,
-        engines=engines or (None if model_repository else default_engines()),
-        models=tuple(model or ()),
-        changes=parse_changes(set_ or ()),
-        **others,
-    )
-
-
 @with_settings(ServeCommand)
 def serve(settings: ServeCommand) -> None:
     """Starts Triton with this repository and serves until Ctrl-C or SIGTERM, then drains.
@@ -183,14 +162,7 @@ def serve(settings: ServeCommand) -> None:
         options = settings.options(operator_key=read_key(settings.operator_key_file, OPERATOR_KEY) or None)
         built_in = None
         if settings.gateway:
-            built_in = BuiltInGateway(
-                host=settings.gateway_host,
-                port=settings.gateway_port,
-                keys=settings.keys,
-                without_keys=settings.without_keys,
-                cors_origins=settings.cors_origins,
-                drain_timeout_s=settings.drain_timeout,
-            )
+            built_in = BuiltInGateway(settings)
             stack.callback(built_in.close)
         try:
             server = stack.enter_context(serving(options, signals, verbose=settings.verbose))
@@ -221,8 +193,15 @@ class BuiltInGateway:
     Raises: OperatorError.
     """
 
-    def __init__(self, **settings: object) -> None:
-        self._settings = settings_of(**settings)
+    def __init__(self, settings: ServeCommand) -> None:
+        self._settings = settings_of(
+            host=settings.gateway_host,
+            port=settings.gateway_port,
+            keys=settings.keys,
+            without_keys=settings.without_keys,
+            cors_origins=settings.cors_origins,
+            drain_timeout_s=settings.drain_timeout,
+        )
         from trimodal.gateway.keys import read_keys
         from trimodal.gateway.server import open_port
 

@@ -17,7 +17,6 @@ from trimodal.server import preflight
 GPU = Group("gpu")
 # Bytes a process of a model: its CUDA context (0.5 GiB) and workspaces. Estimated.
 PROCESS = 1 << 30
-COMPILED_CACHE = ("CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE")
 LEAST_FREE = 0.8  # of a GPU's memory: the llm engine takes nearly all that is free
 
 
@@ -43,7 +42,6 @@ def check_gpus(
     yield _driver(gpus[0], needs)
     for gpu in gpus:
         yield _gpu(gpu, needs)
-    yield from _code(gpus, models)
     yield _memory(
         gpus[0], {model.name: _share(model, gpus[0], weights) for model in models if model.wants_gpu}
     )
@@ -74,30 +72,6 @@ def _memory(gpu: Gpu, shares: Mapping[str, int]) -> Check:
         "lower gpu_memory_utilization (0: what the others leave), build with fewer bits (trimodal plan llm "
         "says what fits), serve fewer models, or end what else holds memory",
     )
-
-
-def _code(gpus: Iterable[Gpu], models: Iterable[Model]) -> Iterator[Check]:
-    """Wheels without machine code for a GPU: they refuse it, or are compiled for it when they start."""
-    engines = {model.engine for model in models if model.wants_gpu}
-    for name, engine in (("onnxruntime-gpu", "onnxruntime"), ("ctranslate2", "ctranslate2")):
-        version = gpu_libraries.installed(name)
-        if engine not in engines or version is None:
-            continue
-        for sm in sorted({gpu.sm for gpu in gpus}):
-            code = gpu_libraries.has_code(name, version, sm)
-            if code == "none":
-                yield GPU.error(
-                    f"{name} for SM {sm}",
-                    f"{version} has no code for it: models end with 'no kernel image is available'",
-                    "hide that GPU with CUDA_VISIBLE_DEVICES, or serve these models on the processor",
-                )
-            elif code == "compiled":
-                yield GPU.warning(
-                    f"{name} for SM {sm}",
-                    f"{version} is compiled for it by the driver, which takes minutes at the first start",
-                    "keep the result: CUDA_CACHE_PATH on a disk that stays, CUDA_CACHE_MAXSIZE=4294967296",
-                    when=not all(os.environ.get(variable) for variable in COMPILED_CACHE),
-                )
 
 
 def cuda_needs(models: Iterable[Model]) -> dict[str, int]:

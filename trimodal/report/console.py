@@ -28,10 +28,11 @@ def make_table(title: str, columns: str, **style: Any) -> RichTable:
 
 def print_table(table: Table, console: Console) -> None:
     """Prints one table and its note."""
-    shown = make_table(escape(table.title), "", **NARROW)
-    shown.columns.clear()
+    shown = RichTable(
+        title=escape(table.title), title_justify="left", show_header=any(table.columns), **NARROW
+    )
     for index, column in enumerate(table.columns):
-        shown.add_column(escape(column), justify="left" if index < table.names else "right")
+        shown.add_column(escape(column), justify="left" if index < table.names else "right", overflow="fold")
     for row in table.rows:
         shown.add_row(*map(escape, row))
     console.print(shown)

@@ -29,9 +29,7 @@ def visible_gpus() -> list[Gpu]:
     """The GPUs that CUDA_VISIBLE_DEVICES leaves to this process, in CUDA's order; empty when it hides all.
 
     A MIG instance that it names is one GPU with the instance's memory. CUDA opens one such at a time.
-
-    Raises:
-        ServerError: no driver answers, or nvidia-ml-py is not installed.
+    Raises: ServerError: no driver answers, or nvidia-ml-py is not installed.
     """
     try:
         import pynvml
@@ -45,10 +43,11 @@ def visible_gpus() -> list[Gpu]:
         ) from None
     variable = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
-        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        driver = pynvml.nvmlSystemGetDriverVersion()
         if variable and variable.strip().startswith("MIG-"):
             return _instance(pynvml, variable.split(",")[0].strip(), driver)
-        gpus = [_read(pynvml, index, driver) for index in range(pynvml.nvmlDeviceGetCount())]
+        handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+        gpus = [_described(pynvml, one, one, index, driver) for index, one in enumerate(handles)]
     except pynvml.NVMLError as error:
         raise ServerError(f"the NVIDIA driver does not tell its GPUs ({error})") from None
     finally:
@@ -88,21 +87,12 @@ def gpu_pids() -> set[int]:
         pynvml.nvmlShutdown()
 
 
-def _read(pynvml: Any, index: int, driver: str) -> Gpu:
-    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    return _described(pynvml, handle, handle, index, driver)
-
-
 def _instance(pynvml: Any, name: str, driver: str) -> list[Gpu]:
     """The MIG instance of this name; empty where there is none, as for CUDA."""
     try:
         handle = pynvml.nvmlDeviceGetHandleByUUID(name)
         whole = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
-    except (
-        pynvml.NVMLError_NotFound,
-        pynvml.NVMLError_InvalidArgument,
-        pynvml.NVMLError_NotSupported,
-    ):
+    except (pynvml.NVMLError_NotFound, pynvml.NVMLError_InvalidArgument, pynvml.NVMLError_NotSupported):
         return []
     return [_described(pynvml, handle, whole, pynvml.nvmlDeviceGetIndex(whole), driver)]
 
@@ -113,12 +103,12 @@ def _described(pynvml: Any, handle: Any, whole: Any, index: int, driver: str) ->
     memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
     return Gpu(
         index=index,
-        name=_text(pynvml.nvmlDeviceGetName(handle)),
+        name=pynvml.nvmlDeviceGetName(handle),
         sm=f"{major}.{minor}",
         memory=int(memory.total),
         free=int(memory.free),
         driver=driver,
-        uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
+        uuid=pynvml.nvmlDeviceGetUUID(handle),
     )
 
 
@@ -137,8 +127,3 @@ def _visible(gpus: list[Gpu], variable: str | None) -> list[Gpu]:
             break
         chosen += named
     return chosen
-
-
-def _text(value: str | bytes) -> str:
-    """Older nvidia-ml-py give bytes."""
-    return value.decode() if isinstance(value, bytes) else value

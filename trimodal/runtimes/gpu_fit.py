@@ -37,14 +37,10 @@ def check_gpu(directory: Path, manifest: Manifest, gpus: list[Gpu]) -> None:
 
 
 def check_shapes(directory: Path, manifest: Manifest, wanted: Mapping[str, Shape], why: str) -> None:
-    """Refuses an engine none of whose profiles takes these inputs together.
+    """Refuses an engine none of whose profiles takes these inputs, name → shape, together.
 
-    Args:
-        wanted: input → shape, the batch first. Inputs that a profile does not name are of a fixed shape.
-        why: what asks for them, as "max_batch_size 16".
-
-    Raises:
-        ArtefactError: names `why`, the first input that does not fit, and the command.
+    Inputs that a profile does not name are of a fixed shape. Raises: ArtefactError naming `why`, what asks
+    for them, the first that does not fit, and the command.
     """
     if not manifest.profiles:
         return
@@ -53,7 +49,7 @@ def check_shapes(directory: Path, manifest: Manifest, wanted: Mapping[str, Shape
         misfits = [
             f"{name} takes {_shape(profile[name].min)} to {_shape(profile[name].max)}, not {_shape(shape)}"
             for name, shape in wanted.items()
-            if name in profile and not within(shape, profile[name].min, profile[name].max)
+            if name in profile and not _within(shape, profile[name].min, profile[name].max)
         ]
         if not misfits:
             return
@@ -84,7 +80,7 @@ def check_limit(directory: Path, manifest: Manifest, limit: str, parameter: str,
         )
 
 
-def within(shape: Shape, low: Shape, high: Shape) -> bool:
+def _within(shape: Shape, low: Shape, high: Shape) -> bool:
     """Whether each dimension lies within its bounds, both included, and there are as many as these have."""
     return len(shape) == len(low) == len(high) and all(
         least <= size <= most for size, least, most in zip(shape, low, high, strict=True)

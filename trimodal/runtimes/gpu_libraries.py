@@ -13,7 +13,6 @@ import shutil
 from collections.abc import Iterable
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
-from typing import Literal
 
 # CUDA major version → least major version of the driver, on Linux.
 # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html (12.x: 525, 13.x: 580).
@@ -26,24 +25,13 @@ FORWARD_COMPATIBILITY = "data centre GPUs can use NVIDIA's cuda-compat package i
 # CUDA 13 and TensorRT 11 begin with Turing (same pages).
 LEAST_SM = {12: (5, 0), 13: (7, 5)}
 
-# Wheel → its releases, SMs that they have machine code for, and SM of their PTX, which the driver compiles
-# for newer GPUs ("": none). Read from the fat binaries of the wheels on the index.
-CODE = {
-    "onnxruntime-gpu": (("1.31.1",), ("7.5", "8.0", "8.6", "8.9", "9.0", "12.0"), ""),
-    "ctranslate2": (("4.8.5",), ("5.3", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6"), "8.6"),
-}
-
 TENSORRT = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12", "tensorrt-cu13-bindings", "tensorrt-cu12-bindings")
 _LOADER = Path("/etc/ld.so.conf.d")
 _SYSTEM = ("/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
 
 
 def installed(names: str | Iterable[str], python: str = "") -> str | None:
-    """Version of the first of these distributions that is there.
-
-    Args:
-        python: another interpreter whose environment is asked; "" is the running one.
-    """
+    """Version of the first of these distributions in the environment of `python`, "" the running one."""
     packages = (_distribution(name, python) for name in ([names] if isinstance(names, str) else names))
     return next((one.version for one in packages if one), None)
 
@@ -100,10 +88,7 @@ def has_library(stem: str, major: int) -> bool:
 
 
 def cuda_of(name: str, python: str = "") -> int | None:
-    """Major version of CUDA that an installed distribution was built for, by what it wants installed.
-
-    None: it is not installed, or does not say.
-    """
+    """Major version of CUDA that a distribution was built for, by what it wants installed, if it says."""
     package = _distribution(name, python)
     for requirement in (package.requires or []) if package else []:
         if match := re.match(r"(?:nvidia|tensorrt)[\w-]*[-_]cu(\d\d)(?!\d)", requirement):
@@ -112,25 +97,6 @@ def cuda_of(name: str, python: str = "") -> int | None:
         if match := re.match(r"nvidia-cuda-runtime\s*\(?\s*[~>=]=\s*(\d+)", requirement):
             return int(match.group(1))
     return None
-
-
-def has_code(name: str, version: str, sm: str) -> Literal["ready", "compiled", "none", "unknown"]:
-    """Whether a wheel runs on a GPU of this SM as it is, once compiled by the driver, or not at all.
-
-    Machine code of one SM runs on later ones of the same major number.
-    """
-    releases, codes, ptx = CODE.get(name, ((), (), ""))
-    if version not in releases:
-        return "unknown"
-    major, minor = _sm(sm)
-    if any(_sm(code)[0] == major and _sm(code)[1] <= minor for code in codes):
-        return "ready"
-    return "compiled" if ptx and _sm(ptx) <= (major, minor) else "none"
-
-
-def _sm(text: str) -> tuple[int, int]:
-    major, _, minor = text.partition(".")
-    return int(major), int(minor)
 
 
 def driver_cuda() -> tuple[int, int] | None:

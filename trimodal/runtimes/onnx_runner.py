@@ -34,20 +34,14 @@ class Runner(Protocol):
     """A graph that is ready to run; calls may come from several threads."""
 
     def run(self, inputs: Mapping[str, Array], output: str) -> Array:
-        """The named output for these inputs: an array of the host that the caller may keep.
-
-        Raises:
-            ServerError: the GPU cannot run it.
-        """
+        """The named output, an array of the host to keep. Raises: ServerError: the GPU cannot run it."""
 
 
 def make_runner(open_one: Callable[[], Any], device: Device, sizes: Sequence[int] = ()) -> Runner:
-    """The best way to run a graph on that device.
+    """The best way to run a graph on that device; `open_one` gives a new session.
 
-    Args:
-        open_one: a new session, as `open_session` gives.
-        sizes: of a graph with convolutions: the batch sizes that are run on CUDA. Batches between
-            them are filled up, larger ones are parted. Empty: batches of every size in one session.
+    `sizes`, of a graph with convolutions, are the batch sizes that are run on CUDA: batches between them are
+    filled up, larger ones are parted. Empty: batches of every size in one session.
     """
     if device == "cpu":
         return HostRunner(open_one())
@@ -71,8 +65,7 @@ class HostRunner:
 class CudaRunner:
     """Runs sessions of the GPU, one call after the other: they would take turns there anyway.
 
-    Args:
-        sessions: batch size → session, in order of size; 0: every size. library: CUDA's runtime, or None.
+    `sessions` is batch size → session, in order of size; 0: every size.
     """
 
     def __init__(self, sessions: Mapping[int, Any], library: Any) -> None:
@@ -142,9 +135,7 @@ def cuda_runtime() -> Any:
 class PageLocked:
     """Host memory of whole pages, locked by `cudaHostRegister` as long as the object lives.
 
-    Attributes:
-        size: bytes that may be used.
-        error: CUDA's code where it could not be locked: copies are only slower then.
+    `error` is CUDA's code where it could not be locked: copies are only slower then.
     """
 
     def __init__(self, size: int, library: Any) -> None:

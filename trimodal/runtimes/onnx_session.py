@@ -1,7 +1,7 @@
 """Opens an ONNX graph in ONNX Runtime, on the processor or on the GPU; every failure is one sentence.
 
-ONNX Runtime answers on the processor, without a word
-to the caller, where CUDA does not start; here that is an error.
+ONNX Runtime answers on the processor, without a word to the caller, where CUDA does not start; here that is
+an error.
 """
 
 from __future__ import annotations
@@ -40,12 +40,9 @@ def open_session(
     command: str = "",
     cuda_options: Mapping[str, str] | None = None,
 ) -> Any:
-    """An `onnxruntime.InferenceSession` on the graph in `path`.
+    """An `onnxruntime.InferenceSession` on the graph in `path`, which `command` builds again.
 
-    Args:
-        device: "cuda" is the first GPU that CUDA_VISIBLE_DEVICES leaves. threads: of one operator.
-        command: builds the graph again; for the message.
-        cuda_options: of the CUDA execution provider, over CUDA_OPTIONS.
+    Device "cuda" is the first GPU that CUDA_VISIBLE_DEVICES leaves; `threads` are of one operator.
 
     Raises:
         ArtefactError: the file is missing or ONNX Runtime refuses it.
@@ -67,7 +64,7 @@ def open_session(
     try:
         session = onnxruntime.InferenceSession(
             str(path),
-            session_options(onnxruntime, threads),
+            _options(onnxruntime, threads),
             providers=providers,
             enable_fallback=0,  # else a second try on the processor, told on stdout
         )
@@ -84,7 +81,7 @@ def open_session(
     return session
 
 
-def session_options(onnxruntime: ModuleType, threads: int) -> Any:
+def _options(onnxruntime: ModuleType, threads: int) -> Any:
     """`SessionOptions` of every session here: these threads for one operator, and none that spins."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from trimodal.server.launch import OPERATOR_HEADER
 
@@ -37,7 +36,7 @@ def drain(
             free = {name for name in waiting if not callers[name] & (waiting | running)}
             if not (free or running):  # they call each other
                 free = set(waiting)
-            unloading = {name for name in sorted(free) if _answered(partial(api.unload, name))}
+            unloading = {name for name in sorted(free) if _unloads(api, name)}
             waiting, running = waiting - unloading, running | unloading
             with contextlib.suppress(TimeoutError):
                 running -= _ended(api, running, idle_looks)
@@ -50,13 +49,12 @@ def drain(
     return sorted(waiting | running)
 
 
-def _answered(call: Callable[[], object]) -> bool:
-    """Whether a call was answered in time; Triton holds an unload back while a model is being loaded."""
-    try:
-        call()
-    except TimeoutError:
-        return False
-    return True
+def _unloads(api: Api, model: str) -> bool:
+    """Whether an unload was answered in time: Triton holds it back while a model is being loaded."""
+    with contextlib.suppress(TimeoutError):
+        api.unload(model)
+        return True
+    return False
 
 
 def await_unloaded(api: Api, models: Iterable[str], limit: float) -> None:
@@ -68,7 +66,7 @@ def await_unloaded(api: Api, models: Iterable[str], limit: float) -> None:
     try:
         while time.monotonic() < deadline:
             states = api.states()
-            if all(states.get(name, ("UNAVAILABLE", ""))[0] == "UNAVAILABLE" for name in models):
+            if all(states.get(name, "UNAVAILABLE") == "UNAVAILABLE" for name in models):
                 return
             time.sleep(_POLL)
     except (OSError, http.client.HTTPException):
@@ -80,7 +78,7 @@ def _ended(api: Api, running: Iterable[str], idle_looks: dict[str, int]) -> set[
     states, flying, ended = api.states(), api.in_flight(), set()
     for name in running:
         idle_looks[name] = idle_looks[name] + 1 if flying.get(name) == 0 else 0
-        if states.get(name, ("UNAVAILABLE", ""))[0] == "UNAVAILABLE" or idle_looks[name] >= _IDLE_LOOKS:
+        if states.get(name, "UNAVAILABLE") == "UNAVAILABLE" or idle_looks[name] >= _IDLE_LOOKS:
             ended.add(name)
     return ended
 
@@ -108,14 +106,10 @@ class Api:
         """Whether the metrics page answers; its port is opened last."""
         return self._answers("/metrics", self.metrics_port)
 
-    def states(self) -> dict[str, tuple[str, str]]:
-        """Model → (state, version) of the repository index, for models that were ever loaded."""
+    def states(self) -> dict[str, str]:
+        """Model → state of the repository index, for models that were ever loaded."""
         _, body = self._call("POST", "/v2/repository/index", self.http_port)
-        return {
-            entry["name"]: (entry["state"], entry.get("version", ""))
-            for entry in json.loads(body)
-            if "state" in entry
-        }
+        return {entry["name"]: entry["state"] for entry in json.loads(body) if "state" in entry}
 
     def instances(self, model: str) -> int:
         """How many instances a loaded model was loaded with. Raises KeyError: it is not loaded."""
@@ -175,8 +169,7 @@ def _by_model(pattern: re.Pattern[str], metrics: str) -> dict[str, float]:
 class LoadsInTurn(threading.Thread):
     """Loads models one after the other through the repository API; `failure` says why one did not load.
 
-    Triton answers when a model is loaded; until then that one of its 8 HTTP threads reads nothing else.
-    The end of the server ends this thread.
+    Triton answers when a model is loaded. The end of the server ends this thread.
     """
 
     def __init__(self, api: Api, models: Sequence[str]) -> None:
@@ -187,19 +180,14 @@ class LoadsInTurn(threading.Thread):
     def run(self) -> None:
         try:
             if self._models:
-                self._wait_for_port()
+                # Triton says that it has started its HTTP service a moment before it has, and until it is
+                # asked for the first load that it is ready: so the looks are frequent.
+                deadline = time.monotonic() + _PORT_SECONDS
+                while not self._api.ready() and time.monotonic() < deadline:
+                    time.sleep(_SHORT_POLL)
             for name in self._models:
                 if reason := self._api.load(name):
                     self.failure = f"model {name}: {reason}"
                     return
         except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
             self.failure = f"tritonserver did not answer while models were loading ({error})"
-
-    def _wait_for_port(self) -> None:
-        """Triton says that it has started its HTTP service a moment before it has.
-
-        Until it is asked for the first load it also says that it is ready: so the looks are frequent.
-        """
-        deadline = time.monotonic() + _PORT_SECONDS
-        while not self._api.ready() and time.monotonic() < deadline:
-            time.sleep(_SHORT_POLL)

@@ -1,19 +1,18 @@
 """What the models of a profile will open, and whether it fits this machine.
 
-The engines check the same when they open. Here, before tritonserver starts, all models are
-looked at, those of Triton's TensorRT backend included, which only says that a plan failed to
-load. All files are read, as an engine takes a flipped bit for a weight: 0.2 s for the demo's
-97 MB. Shapes that only an engine knows are checked by that engine.
+The engines check the same when they open. Here, before tritonserver starts, all models are looked at, those
+of Triton's TensorRT backend included, which only says that a plan failed to load. All files are read, as an
+engine takes a flipped bit for a weight.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from trimodal.errors import ArtefactError, OperatorError, ServerError
-from trimodal.manifest import MANIFEST, Manifest, Shape, check_files, read_manifest
+from trimodal.manifest import MANIFEST, InputRange, Manifest, Shape, check_files, read_manifest
 from trimodal.repository import Model
 from trimodal.runtimes import gpu_fit, gpu_libraries
 from trimodal.runtimes.gpu_device import Gpu
@@ -129,7 +128,6 @@ def check_artefact(artefact: Artefact, gpus: Sequence[Gpu] | None) -> Manifest:
     if gpus is not None:
         gpu_fit.check_gpu(directory, manifest, list(gpus))
     if artefact.by_triton:
-        _check_file(artefact, manifest)
         _check_plan(artefact, manifest)
     return manifest
 
@@ -143,15 +141,12 @@ def library_version(artefact: Artefact) -> str | None:
     return None
 
 
-def _check_file(artefact: Artefact, manifest: Manifest) -> None:
-    name = str(artefact.model.config.default_model_filename).rpartition("/")[2]
-    if not (artefact.directory / name).is_file():
-        raise ArtefactError(f"{artefact.directory} lacks {name}: build again with: {manifest.command}")
-
-
 def _check_plan(artefact: Artefact, manifest: Manifest) -> None:
-    """Every shape that the config names must be one that a profile of the plan takes."""
+    """The smallest and the largest batch of the config must fit a profile of the plan."""
     config = artefact.model.config
+    file = str(config.default_model_filename).rpartition("/")[2]
+    if not (artefact.directory / file).is_file():
+        raise ArtefactError(f"{artefact.directory} lacks {file}: build again with: {manifest.command}")
     names = {name for group in config.instance_group for name in group.profile}
     if unread := sorted(name for name in names if not name.isdecimal()):
         raise ArtefactError(
@@ -164,36 +159,16 @@ def _check_plan(artefact: Artefact, manifest: Manifest) -> None:
             f"instance_group names profile {numbers[-1]}: build again with: {manifest.command}"
         )
     if numbers:  # instances use these alone
-        chosen = [manifest.profiles[number] for number in numbers]
-        manifest = manifest.model_copy(update={"profiles": chosen})
-    for why, wanted in _shapes(artefact.model, manifest):
+        manifest = manifest.model_copy(update={"profiles": [manifest.profiles[each] for each in numbers]})
+    best = manifest.profiles[0] if manifest.profiles else {}
+    for batch in sorted({1, config.max_batch_size}) if config.max_batch_size else ():
+        wanted = {one.name: (batch, *_closed(tuple(one.dims), best.get(one.name))) for one in config.input}
+        why = f"max_batch_size {batch}" if batch > 1 else "a batch of 1"
         gpu_fit.check_shapes(artefact.directory, manifest, wanted, why)
 
 
-def _shapes(model: Model, manifest: Manifest) -> Iterator[tuple[str, dict[str, Shape]]]:
-    """(what asks for them, input → shape). An open side of an input is as the plan likes it best."""
-    config, best = model.config, manifest.profiles[0] if manifest.profiles else {}
-    inputs = {one.name: tuple(one.dims) for one in config.input}
-
-    def shape(name: str, batch: int, dims: Shape) -> Shape:
-        likes = best[name].opt[1:] if name in best else dims
-        closed = zip(dims, likes, strict=True) if len(dims) == len(likes) else ((size, size) for size in dims)
-        return (batch, *(like if size < 0 else size for size, like in closed))
-
-    for batch in sorted({1, config.max_batch_size}):
-        if config.max_batch_size:
-            why = f"max_batch_size {batch}" if batch > 1 else "a batch of 1"
-            yield why, {name: shape(name, batch, dims) for name, dims in inputs.items()}
-    for batch in config.dynamic_batching.preferred_batch_size:
-        why = f"preferred_batch_size {batch}"
-        yield why, {name: shape(name, batch, dims) for name, dims in inputs.items()}
-    for spec in config.optimization.cuda.graph_spec:
-        dims = {name: tuple(one.dim) for name, one in spec.input.items()} or inputs
-        why = f"the graph_spec of batch size {spec.batch_size}"
-        yield why, {name: shape(name, spec.batch_size, one) for name, one in dims.items()}
-    for warmup in config.model_warmup:
-        why = f"the model_warmup '{warmup.name}'"
-        yield (
-            why,
-            {name: shape(name, warmup.batch_size, tuple(one.dims)) for name, one in warmup.inputs.items()},
-        )
+def _closed(dims: Shape, likes: InputRange | None) -> Shape:
+    """A shape whose open sides are as the plan likes them best."""
+    if likes is None or len(dims) != len(likes.opt) - 1:
+        return dims
+    return tuple(like if size < 0 else size for size, like in zip(dims, likes.opt[1:], strict=True))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import os
 import signal
+import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 
@@ -18,8 +20,7 @@ from rich.table import Table
 from trimodal.errors import OperatorError, ServerError
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import Interrupted, TritonServer
-from trimodal.server.supervision.backoff import Backoff
-from trimodal.server.supervision.service_manager import ServiceManager
+from trimodal.server.supervision.supervisor import Backoff
 
 _POLL = 0.2  # seconds
 _LAST_S = 1.0  # of a drain, for the server alone, however long the gateway's took
@@ -40,14 +41,13 @@ def summary(server: TritonServer) -> Table:
     # Narrow: all of it fits a terminal of 80 columns.
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption_style="", caption_justify="left")
     table.add_column("model", no_wrap=True)
-    for column in ("version", "engine", "artefact", "precision"):
+    for column in ("engine", "artefact", "precision"):
         table.add_column(column, overflow="fold")
     table.add_column("load", justify="right")
     for name, model in sorted(server.models.items()):
         seconds = server.load.seconds.get(name)
         table.add_row(
             name,
-            server.versions.get(name, ""),
             model.engine,
             Path(model.artefact).name,
             model.precision(),
@@ -94,6 +94,38 @@ class Signals:
         return self.count >= 2
 
 
+class ServiceManager:
+    """systemd, if it started this process and wants to be told (sd_notify). What it is told never fails.
+
+    NOTIFY_SOCKET names its socket, WATCHDOG_USEC how often it wants a sign of life.
+    """
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        path = environment.get("NOTIFY_SOCKET", "")
+        self._address = "\0" + path[1:] if path.startswith("@") else path
+        try:
+            # Twice as often as it wants it, as its manual says.
+            self._every_s = int(environment.get("WATCHDOG_USEC", "0")) / 2e6
+        except ValueError:
+            self._every_s = 0.0
+        self._next = 0.0
+
+    def tell(self, **state: str) -> None:
+        """Sends names and values, such as READY="1"."""
+        if not self._address:
+            return
+        text = "\n".join(f"{name}={value}" for name, value in state.items())
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
+            end.setblocking(False)  # one that reads nothing any more must not stop us
+            end.sendto(text.encode(), self._address)
+
+    def sign_of_life(self, alive: Callable[[], bool]) -> None:
+        """Tells that the server lives when that is due and true; to be called several times a second."""
+        if self._every_s and time.monotonic() >= self._next and alive():
+            self._next = time.monotonic() + self._every_s
+            self.tell(WATCHDOG="1")
+
+
 @contextlib.contextmanager
 def serving(options: ServerOptions, signals: Signals, *, verbose: bool) -> Iterator[TritonServer]:
     """A server while the block lasts, with its progress and summary before it, and its drain after it.
@@ -102,8 +134,16 @@ def serving(options: ServerOptions, signals: Signals, *, verbose: bool) -> Itera
     """
     err = Console(stderr=True, highlight=False, markup=False)
     server = TritonServer(options)
+    spinner = err.status("starting tritonserver") if err.is_terminal else contextlib.nullcontext()
     try:
-        start(server, signals, err, verbose=verbose)
+        with spinner as status:
+
+            def on_lines(lines: list[str]) -> None:
+                _write(lines, verbose=verbose)
+                if status:
+                    status.update(loading(server))
+
+            server.start(stop=signals.once, on_lines=on_lines)
         Console(highlight=False, markup=False).print(summary(server))
         yield server
         # What stood before the server, such as a gateway, has drained in the same time.
@@ -118,43 +158,27 @@ def serving(options: ServerOptions, signals: Signals, *, verbose: bool) -> Itera
         server.kill()
 
 
-def start(server: TritonServer, signals: Signals, err: Console, *, verbose: bool) -> None:
-    """Starts with a spinner where stderr is a terminal."""
-    spinner = err.status("starting tritonserver") if err.is_terminal else contextlib.nullcontext()
-    with spinner as status:
-
-        def on_lines(lines: list[str]) -> None:
-            if verbose:
-                _write(lines)
-            if status:
-                status.update(loading(server))
-
-        server.start(stop=signals.once, on_lines=on_lines)
-
-
 def wait_for_signal(server: TritonServer, signals: Signals, *, verbose: bool, restart: bool) -> None:
     """Returns at the first signal; until then a service manager hears that the server lives.
 
-    Args:
-        restart: a server that ends by itself is started again.
-
-    Raises:
-        ServerError: it ended by itself.
+    A server that ends by itself is started again if `restart`. Raises: ServerError: it ended, and is not.
     """
     manager, backoff = ServiceManager(), Backoff()
     manager.tell(READY="1")
     while not signals.once():
         status = server.wait(_POLL)
-        lines = server.new_lines()
-        if verbose:
-            _write(lines)
+        _write(server.new_lines(), verbose=verbose)
         if status is None:
             manager.sign_of_life(server.api.live)
         elif not signals.once():
             problem = f"tritonserver ended by itself (exit status {status})"
             if not restart:
                 raise ServerError(f"{problem}\nlog: {server.log_path}")
-            _start_again(server, signals, manager, backoff, problem, verbose=verbose)
+            began = time.monotonic()
+            while problem and not signals.once():
+                problem = _start_again(server, signals, manager, backoff.next(), problem, verbose=verbose)
+            if not problem:
+                sys.stderr.write(f"Ready again after {time.monotonic() - began:.1f} s.\n")
     server.begin_drain()
     manager.tell(STOPPING="1")
     limit = server.options.drain_timeout
@@ -165,40 +189,32 @@ def _start_again(
     server: TritonServer,
     signals: Signals,
     manager: ServiceManager,
-    backoff: Backoff,
+    wait: float,
     problem: str,
     *,
     verbose: bool,
-) -> None:
-    """Starts a server that ended, as often as it takes; returns when it serves, or a signal came."""
-    began = time.monotonic()
+) -> str:
+    """Starts a server that ended once more, after `wait` seconds; why it does not serve, or nothing."""
 
     def stop() -> bool:
         manager.sign_of_life(lambda: True)  # loading may take longer than the manager waits
         return signals.once()
 
-    def on_lines(lines: list[str]) -> None:
-        if verbose:
-            _write(lines)
-
-    while not signals.once():
-        wait = backoff.next()
-        sys.stderr.write(f"{problem}; starting it again{f' in {wait:g} s' if wait else ''}.\n")
-        manager.tell(STATUS=f"{problem}; it is started again")
-        until = time.monotonic() + wait
-        while time.monotonic() < until and not stop():
-            time.sleep(_POLL)
-        try:
-            server.restart(stop=stop, on_lines=on_lines)
-        except Interrupted:
-            return
-        except (OperatorError, OSError, http.client.HTTPException, ValueError, KeyError) as error:
-            problem = str(error) or type(error).__name__  # perhaps a full disk
-        else:
-            sys.stderr.write(f"Ready again after {time.monotonic() - began:.1f} s.\n")
-            manager.tell(STATUS="")
-            return
+    sys.stderr.write(f"{problem}; starting it again{f' in {wait:g} s' if wait else ''}.\n")
+    manager.tell(STATUS=f"{problem}; it is started again")
+    until = time.monotonic() + wait
+    while time.monotonic() < until and not stop():
+        time.sleep(_POLL)
+    try:
+        server.restart(stop=stop, on_lines=lambda lines: _write(lines, verbose=verbose))
+    except Interrupted:
+        return problem
+    except (OperatorError, OSError, http.client.HTTPException, ValueError, KeyError) as error:
+        return str(error) or type(error).__name__  # perhaps a full disk
+    manager.tell(STATUS="")
+    return ""
 
 
-def _write(lines: list[str]) -> None:
-    sys.stderr.writelines(f"{line}\n" for line in lines)
+def _write(lines: list[str], *, verbose: bool) -> None:
+    if verbose:
+        sys.stderr.writelines(f"{line}\n" for line in lines)

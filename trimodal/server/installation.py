@@ -64,12 +64,9 @@ class Triton:
         running = f"3.{sys.version_info.minor}"
         if self.is_wheel:
             stub = self.root / "python_backend_stubs" / running / STUB
-            known = sorted(
-                (path.parent.name for path in stub.parents[1].glob(f"*/{STUB}")),
-                key=lambda version: [int(part) for part in version.split(".")],
-            )
-            if running not in known:
-                raise ServerError(_no_stub(running, ", ".join(known)))
+            if not stub.is_file():
+                known = [path.parent.name for path in stub.parents[1].glob(f"*/{STUB}")]
+                raise ServerError(_no_stub(running, ", ".join(sorted(known))))
             return stub
         stub = self.root / "backends" / "python" / STUB
         if not stub.is_file():
@@ -127,9 +124,8 @@ def find_libpython() -> Path | None:
 def assemble(triton: Triton, directory: Path) -> tuple[Path, dict[str, str]]:
     """Puts a backend directory together in `directory` (the server's own), by links.
 
-    Returns:
-        the backend directory, and the environment that tritonserver runs in: its libraries,
-        and PATH and VIRTUAL_ENV such that the stub imports from the running environment.
+    Returns it, and the environment of tritonserver: its libraries, and PATH and VIRTUAL_ENV such that
+    the stub imports from the running environment.
     """
     stub = triton.stub()
     environment = dict(os.environ)

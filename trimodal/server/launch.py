@@ -60,10 +60,18 @@ def command_line(
         "--allow-vertex-ai=false",
         f"--exit-timeout-secs={max(1, math.ceil(options.drain_timeout))}",
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
-        f"--log-verbose={options.log_verbose}",
     ]
     if options.otlp:
-        command += trace_arguments(parse_otlp(options.otlp), options.otlp_every)
+        command += [
+            "--trace-config=mode=opentelemetry",
+            # Of one request in so many, and of each with a traceparent.
+            f"--trace-config=rate={options.otlp_every}",
+            "--trace-config=level=TIMESTAMPS",
+            "--trace-config=count=-1",
+            f"--trace-config=opentelemetry,url={parse_otlp(options.otlp)}",
+            "--trace-config=opentelemetry,resource=service.name=trimodal",
+            f"--trace-config=opentelemetry,bsp_schedule_delay={SPANS_MS}",
+        ]
     else:
         # No request is traced until the trace API says so; it can set everything but the file's name.
         command.append(f"--trace-config=triton,file={trace_file}")
@@ -80,19 +88,6 @@ def command_line(
         # Slots of answers that a slow client left unread: by default all that there ever were are kept.
         command.append(f"--grpc-max-response-pool-size={RESPONSE_POOL}")
     return command
-
-
-def trace_arguments(url: str, every: int) -> list[str]:
-    """Has Triton send spans to `url`: of one request in `every`, and of each with a traceparent."""
-    return [
-        "--trace-config=mode=opentelemetry",
-        f"--trace-config=rate={every}",
-        "--trace-config=level=TIMESTAMPS",
-        "--trace-config=count=-1",
-        f"--trace-config=opentelemetry,url={url}",
-        "--trace-config=opentelemetry,resource=service.name=trimodal",
-        f"--trace-config=opentelemetry,bsp_schedule_delay={SPANS_MS}",
-    ]
 
 
 @dataclass
@@ -144,8 +139,7 @@ def start(
 ) -> Child:
     """Starts `command`, its output appended to `log`. Raises: ServerError when it cannot be executed.
 
-    Args:
-        operator_key: takes the place of guard.HIDDEN in the arguments, unseen by `ps`.
+    `operator_key` takes the place of guard.HIDDEN in the arguments, unseen by `ps`.
     """
     read, write = os.pipe()
     arguments = [str(write), shm_prefix, str(run_directory), *command]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -14,18 +14,12 @@ from trimodal.paths import default_engines, default_repository
 # cpu: CPU engines · cuda: GPU engines from wheels, nothing compiled · tensorrt: compiled, in NVIDIA's image
 Profile = Literal["cpu", "cuda", "tensorrt"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
-# Changes one parsed ModelConfig of an overlay in place: (model name, ModelConfig).
-Edit = Callable[[str, Any], None]
 
 
 def parse_otlp(text: str) -> str:
     """The URL that traces are sent to; /v1/traces where the text names no path. Raises: ServerError."""
     parts = urlsplit(text)
-    try:
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        good = False
-    if not good:
+    if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ServerError(f"--otlp {text}: a URL of http or https is needed, as http://collector:4318")
     return text if parts.path.strip("/") else f"{text.rstrip('/')}/v1/traces"
 
@@ -33,9 +27,7 @@ def parse_otlp(text: str) -> str:
 def parse_profile(text: str) -> Profile:
     """Raises: ServerError naming the profiles that there are."""
     if text not in PROFILES:
-        known = f"{', '.join(PROFILES[:-1])} or {PROFILES[-1]}"
-        renamed = " (the compiled engines that were gpu are tensorrt)" if text == "gpu" else ""
-        raise ServerError(f"{text} is not a profile: {known}{renamed}")
+        raise ServerError(f"{text} is not a profile: {', '.join(PROFILES[:-1])} or {PROFILES[-1]}")
     return text
 
 
@@ -56,14 +48,10 @@ class ServerOptions:
     drain_timeout: float = 30.0
     ready_timeout: float = 300.0
     log: Path | None = None  # None: a new file in the cache directory
-    log_verbose: int = 0  # Triton's own --log-verbose
-    log_format: str | None = None  # of our models' records in that log: text or json; None: the environment's
-    log_level: str | None = None  # debug, info, warning or error; None: the environment's
     otlp: str = ""  # URL of an OpenTelemetry collector's HTTP receiver; empty: no traces
     otlp_every: int = 1  # traces one request in so many; 0: only those that belong to a client's trace
     operator_key: str | None = None  # None: a random one per server
     changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # model → parameter → text
-    edit: Edit | None = None
 
     @classmethod
     def on_free_ports(cls, *models: str, repository: Path | None = None, **others: Any) -> ServerOptions:

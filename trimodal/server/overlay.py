@@ -16,7 +16,7 @@ from google.protobuf import text_format  # type: ignore[import-untyped]
 
 from trimodal.errors import ServerError
 from trimodal.repository import Model, model_names, read_model
-from trimodal.server.options import Edit, ServerOptions
+from trimodal.server.options import ServerOptions
 
 Changes = Mapping[str, Mapping[str, str]]
 
@@ -36,32 +36,21 @@ def parse_changes(assignments: Iterable[str]) -> dict[str, dict[str, str]]:
 def served_repository(options: ServerOptions, folder: Path) -> Path:
     """The repository as a server with these options sees it: itself, or an overlay in `folder`."""
     repository = options.repository.expanduser().absolute()
-    if not (options.changes or options.edit or options.engines):
+    if not (options.changes or options.engines):
         return repository
     target = folder / "model_repository"
-    return overlay(repository, target, options.changes, options.profile, options.edit, options.engines)
+    return overlay(repository, target, options.changes, options.profile, options.engines)
 
 
 def overlay(
-    repository: Path,
-    target: Path,
-    changes: Changes,
-    profile: str = "cpu",
-    edit: Edit | None = None,
-    engines: Path | None = None,
+    repository: Path, target: Path, changes: Changes, profile: str = "cpu", engines: Path | None = None
 ) -> Path:
     """Makes `target` a repository like `repository` with these parameters changed and these engines in it.
 
-    Args:
-        changes: model → parameter → text. A Python model may be given one that its file
-            leaves at its default: its own settings know it or refuse it by name.
-        edit: may change anything else of each parsed ModelConfig in place.
-        engines: holds `<model>/<artefact>` directories; one of a name that the repository
-            has too takes its place. What is built into it later is not seen.
+    `changes` is model → parameter → text; `engines` holds `<model>/<artefact>` directories, of which one of a
+    name that the repository has too takes its place. What is built into it later is not seen.
 
-    Raises:
-        ServerError: a model that the repository lacks, a parameter that cannot have an effect, or no such
-            engines directory.
+    Raises: ServerError: no such model or engines directory, or a parameter that cannot have an effect.
     """
     repository = repository.resolve()
     names = model_names(repository)
@@ -76,7 +65,7 @@ def overlay(
             )
     target.mkdir(parents=True)
     for name in names:
-        changed = name in changes or edit is not None
+        changed = name in changes
         if not changed and engines is None:
             (target / name).symlink_to(repository / name)
             continue
@@ -87,9 +76,7 @@ def overlay(
             elif not changed or entry.name != _file(profile).parts[0]:
                 (target / name / entry.name).symlink_to(entry)
         if changed:
-            model = _changed(repository, name, changes.get(name, {}), profile)
-            if edit:
-                edit(name, model.config)
+            model = _changed(repository, name, changes[name], profile)
             file = target / name / _file(profile)
             file.parent.mkdir(exist_ok=True)
             file.write_text(text_format.MessageToString(model.config))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import random
 import socket
@@ -11,6 +12,10 @@ from pathlib import Path
 from trimodal.errors import ServerError
 
 RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+class PortInUse(ServerError):
+    """Another process listens there."""
 
 
 def choose(host: str, wanted: Mapping[str, int]) -> dict[str, int]:
@@ -33,20 +38,15 @@ def choose(host: str, wanted: Mapping[str, int]) -> dict[str, int]:
 def _probe(host: str, port: int, flag: str) -> None:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except socket.gaierror:
-        raise ServerError(f"--host {host} is not an address of this machine") from None
-    with socket.socket(family, kind, protocol) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise ServerError(
-                    f"port {port} on {host} is in use: choose another with {flag} (0 picks a free one)"
-                ) from None
-            if error.errno == errno.EACCES:
-                raise ServerError(f"port {port} needs privileges: choose one from 1024 with {flag}") from None
-            raise ServerError(f"--host {host} is not an address of this machine") from None
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise PortInUse(
+                f"port {port} on {host} is in use: choose another with {flag} (0 picks a free one)"
+            ) from None
+        raise ServerError(f"--host {host}, port {port}: {(error.strerror or '').lower()}") from None
 
 
 def _free(host: str, taken: set[int]) -> int:
@@ -56,15 +56,9 @@ def _free(host: str, taken: set[int]) -> int:
         low = int(RANGE.read_text().split()[0])
     except (OSError, ValueError, IndexError):
         low = 32768
-    candidates = range(min(10240, max(1024, low // 2)), low)
-    for port in random.sample(candidates, k=min(200, len(candidates))):
-        if port in taken:
-            continue
-        try:
+    candidates = set(range(min(10240, max(1024, low // 2)), low)) - taken
+    for port in random.sample(sorted(candidates), k=min(200, len(candidates))):
+        with contextlib.suppress(PortInUse):
             _probe(host, port, "")
-        except ServerError as error:
-            if "--host" in str(error):
-                raise
-            continue
-        return port
+            return port
     raise ServerError(f"no free port found on {host}")

@@ -66,10 +66,7 @@ def check_temporary(directory: Path) -> None:
 
 
 def check_health_host(options: ServerOptions) -> str:
-    """The address of the health page, which clients look for where Triton's gRPC endpoint is.
-
-    Raises: ServerError where the page could not be reached there.
-    """
+    """The address of the health page. Raises: ServerError: clients look for it where gRPC is."""
     host = options.health_host or options.host
     if host not in (options.host, "0.0.0.0", "::"):
         raise ServerError(f"--health-host {host}: give 0.0.0.0 or :: (every address), or leave it at --host")
@@ -90,9 +87,7 @@ def check_graphs(model: Model) -> None:
 
     Triton's tensorrt backend (26.07, instance_state.cc) rotates 3 event sets, each with its graph, over 2
     sets of buffers, so half of the batches are computed from, and answered with, those of earlier batches.
-
-    Raises:
-        SettingsError: names the file and the key.
+    Raises: SettingsError: names the file and the key.
     """
     cuda = model.config.optimization.cuda
     if model.backend == "tensorrt" and cuda.graphs and cuda.output_copy_stream:
@@ -118,9 +113,8 @@ def check_gpus(models: Iterable[Model]) -> list[Gpu]:
     wanting = [model.name for model in models if model.wants_gpu]
     if not wanting:
         return []
-    why = "the driver has none"
-    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
-        why = f"CUDA_VISIBLE_DEVICES={visible} hides them all"
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    why = "the driver has none" if visible is None else f"CUDA_VISIBLE_DEVICES={visible} hides them all"
     try:
         if gpus := visible_gpus():
             return gpus

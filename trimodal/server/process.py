@@ -16,7 +16,6 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from trimodal import logs
 from trimodal.errors import ServerError
 from trimodal.paths import ADDRESS_VARIABLE, PROFILE_VARIABLE, STOP_VARIABLE, cache_directory
 from trimodal.repository import Model, callers, loaded_last, select_models
@@ -32,7 +31,6 @@ from trimodal.server.triton_log import LoadLog, LogReader
 _POLL = 0.05  # seconds
 # … while the endpoints open. Until the last models begin to load, Triton says that it is ready.
 _SHORT_POLL = 0.002
-_ATTEMPTS = 3  # a port that was picked may be taken until Triton binds it, after the models
 _LOGS_KEPT = 20
 _STOP = "stop"  # file in the server's run directory
 _FINISH_S = 1.5  # for models without requests to end, and for Triton then
@@ -59,7 +57,6 @@ class TritonServer:
         self.options = options
         self.operator_key = options.operator_key or secrets.token_urlsafe(24)
         self.load = LoadLog()
-        self.versions: dict[str, str] = {}
         self.ports: dict[str, int] = {}
         self._child: launch.Child | None = None
         self._supervisor: Supervisor | None = None
@@ -89,39 +86,32 @@ class TritonServer:
         repository = options.repository.expanduser().absolute()
         self.models = select_models(repository, options.models, options.profile)
         preflight.check_shared_memory(self.models.values())
-        for attempt in range(1, _ATTEMPTS + 1):
-            self.ports = ports.choose(options.host, options.ports)
-            http, grpc, metrics, health = self.ports.values()
-            self.http_url, self.grpc_url = f"{options.host}:{http}", f"{options.host}:{grpc}"
-            health_host = preflight.check_health_host(options)
-            self.metrics_url, self.health_url = f"{options.host}:{metrics}", f"{health_host}:{health}"
-            self.api = Api(options.host, http, metrics, self.operator_key)
-            self.log_path = options.log.absolute() if options.log else _new_log()
-            self.log_path.parent.mkdir(parents=True, exist_ok=True)
-            self.load = LoadLog()
-            try:
-                self._supervisor = Supervisor(self.api)
-                self._page = HealthServer(health_host, health, self._supervisor)
-                last = self._launch(triton)
-                self._wait_ready(last, stop, on_lines)
-                self._supervisor.watch(self.pid, self.models)
-                return
-            except ProcessLookupError:
-                self.kill()
-                raise ServerError(f"tritonserver ended while starting\nlog: {self.log_path}") from None
-            except BaseException:
-                lost_race = self.load.port_in_use and 0 in options.ports.values()
-                self.kill()
-                if not lost_race or attempt == _ATTEMPTS:
-                    raise
+        self.ports = ports.choose(options.host, options.ports)
+        http, grpc, metrics, health = self.ports.values()
+        self.http_url, self.grpc_url = f"{options.host}:{http}", f"{options.host}:{grpc}"
+        health_host = preflight.check_health_host(options)
+        self.metrics_url, self.health_url = f"{options.host}:{metrics}", f"{health_host}:{health}"
+        self.api = Api(options.host, http, metrics, self.operator_key)
+        self.log_path = options.log.absolute() if options.log else _new_log()
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        self.load = LoadLog()
+        try:
+            self._supervisor = Supervisor(self.api)
+            self._page = HealthServer(health_host, health, self._supervisor)
+            last = self._launch(triton)
+            self._wait_ready(last, stop, on_lines)
+            self._supervisor.watch(self.pid, self.models)
+        except ProcessLookupError:
+            self.kill()
+            raise ServerError(f"tritonserver ended while starting\nlog: {self.log_path}") from None
+        except BaseException:
+            self.kill()
+            raise
 
     def restart(self, *, stop: Callable[[], bool], on_lines: Callable[[list[str]], None]) -> None:
-        """Starts a server that ended by itself again, on the same ports and with the same log.
-
-        Raises: as `start`.
-        """
+        """Starts a server that ended by itself again, on the same ports and with the same log; as `start`."""
         self.kill()
-        ports = {f"{flag[2:].replace('-', '_')}": port for flag, port in self.ports.items()}
+        ports = {flag[2:].replace("-", "_"): port for flag, port in self.ports.items()}
         self.options = replace(self.options, log=self.log_path, **ports)  # type: ignore[arg-type]
         self.start(stop=stop, on_lines=on_lines)
 
@@ -137,18 +127,11 @@ class TritonServer:
             preflight.check_models(triton, self.models.values())
             last = loaded_last(self.models)
             backends, environment = assemble(triton, run_directory)
-            environment = {
-                **environment,
+            environment |= {
                 ADDRESS_VARIABLE: self.grpc_url,
-                PROFILE_VARIABLE: self.options.profile,
+                PROFILE_VARIABLE: options.profile,
+                STOP_VARIABLE: str(run_directory / _STOP),
             }
-            environment[STOP_VARIABLE] = str(run_directory / _STOP)
-            for variable, value in (
-                (logs.FORMAT_VARIABLE, options.log_format),
-                (logs.LEVEL_VARIABLE, options.log_level),
-            ):
-                if value:
-                    environment[variable] = value
             command = launch.command_line(
                 triton,
                 options,
@@ -197,9 +180,7 @@ class TritonServer:
             if self.load.serving and not loads.ident:
                 loads.start()
             loaded = loads.ident and not loads.is_alive() and not loads.failure
-            if loaded and self.api.ready() and self._all_ready():
-                states = self.api.states()
-                self.versions = {name: states[name][1] for name in self.models}
+            if loaded and self._all_ready():
                 return
             if time.monotonic() > deadline:
                 waiting = ", ".join(name for name in self.models if name not in self.load.loaded)
@@ -211,7 +192,7 @@ class TritonServer:
             time.sleep(_SHORT_POLL if opening else _POLL)
 
     def _all_ready(self) -> bool:
-        return all(map(self.api.ready, self.models)) and self.api.shows_metrics()
+        return self.api.ready() and all(map(self.api.ready, self.models)) and self.api.shows_metrics()
 
     @property
     def alive(self) -> bool:

@@ -36,7 +36,8 @@ def test_the_answer_goes_to_stdout_and_what_was_found_to_stderr(fake, recording)
     assert (result.exit_code, result.stdout) == (0, "An answer\n")
     saw, heard, stats = result.stderr.splitlines()
     assert (saw, heard) == ("saw: 7 0.75, 1 0.25", "heard: wörds")
-    assert stats == "stop · 2 tokens · heard in 12 ms · first text after 20 ms · all in 42 ms"
+    assert stats.startswith("stop · prompt ")
+    assert " · answer 2 tokens · heard in 12 ms · first text after 20 ms · all in 42 ms" in stats
     inputs = fake.requests[0].inputs
     assert set(inputs) == {"text_input", "audio", "max_tokens", "tier"}
     assert inputs["audio"].shape == (16_000,)

@@ -1,9 +1,6 @@
 import json
-import subprocess
-import sys
 
 import pytest
-import typer.main
 from typer.testing import CliRunner
 
 from trimodal.cli import common
@@ -70,7 +67,7 @@ def test_json_lines(fake):
 def test_stats_go_to_stderr(fake):
     result = run("hi", "--stats")
     assert result.stdout == "Ein kürzeres 日本 answer.\n"
-    assert "prompt 8 tokens (0 cached) · answer 4 tokens in" in result.stderr
+    assert "prompt 8 tokens (0 cached) · answer 4 tokens ·" in result.stderr
     assert "first text after" in result.stderr
 
 
@@ -93,12 +90,6 @@ def test_a_refusal_is_one_sentence(fake, monkeypatch):
     assert result.stderr == "trimodal: max_tokens is 0: it must be between 1 and 1024\n"
     error = json.loads(run("hi", "--json").stdout.splitlines()[-1])
     assert error == {"error": "max_tokens is 0: it must be between 1 and 1024", "code": "INVALID_ARG"}
-
-
-def test_a_malformed_url():
-    result = run("hi", "--url", "nonsense")
-    assert result.exit_code == 2
-    assert "host:port" in result.stderr
 
 
 class TestConversation:
@@ -149,9 +140,3 @@ async def fail(request):
 
 def test_what_a_model_writes_does_not_steer_the_terminal():
     assert common.plain("a\x1b[2Jb\x07\x9b1m\tc\nd\r") == "a[2Jb1m\tc\nd"
-
-
-def test_help_names_the_commands_without_loading_grpc():
-    code = "import sys, trimodal.cli.app; sys.exit(any(name in sys.modules for name in ('grpc', 'numpy')))"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    assert {"serve", "chat", "classify"} <= set(typer.main.get_command(app).commands)

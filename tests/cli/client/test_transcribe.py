@@ -140,13 +140,6 @@ def test_refusals_are_one_sentence(fake, talk, monkeypatch):
     assert result.stderr == "trimodal: no server at nowhere: start one with `trimodal serve`\n"
 
 
-def test_missing_packages(fake, talk, monkeypatch):
-    monkeypatch.setitem(sys.modules, "soundfile", None)
-    result = run(talk)
-    assert result.exit_code == 1
-    assert result.stderr == "trimodal: audio needs the package soundfile: pip install 'trimodal[audio]'\n"
-
-
 def test_live_lines(fake, talk, speech):
     result = run(talk, "--live", "--chunk-ms", "500", "--speed", "100")
     assert result.exit_code == 0, result.output
@@ -228,13 +221,6 @@ def test_the_microphone_until_ctrl_c(fake, speech, monkeypatch):
     assert not speech.streams
 
 
-def test_no_microphone(fake, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sounddevice", FakeSoundDevice(devices=0))
-    result = run("--mic")
-    assert (result.exit_code, result.stderr) == (1, "trimodal: no microphone: Error querying device -1\n")
-    assert fake.requests == []
-
-
 async def test_the_screen_of_a_terminal(speech):
     console = Console(force_terminal=True, width=40, height=6, file=io.StringIO(), color_system=None)
     async with Client(transport=FakeTransport(speech=speech)).listen() as stream:
@@ -257,12 +243,3 @@ async def test_the_screen_of_a_terminal(speech):
             assert len(tail) <= 40 * 2 + 1
             assert tail.startswith("…")
             assert tail.endswith(" word49[2J perhaps")
-
-
-def test_help_tells_the_options():
-    result = CliRunner().invoke(app, ["transcribe", "--help"], env={"COLUMNS": "200"})
-    assert result.exit_code == 0
-    for option in ("--format", "--live", "--mic", "--policy", "--speed", "--out"):
-        assert option in result.stdout
-    assert "raw audio on stdin" in result.stdout
-    assert "16-bit little-endian, mono" in result.stdout

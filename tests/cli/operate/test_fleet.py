@@ -64,13 +64,6 @@ def test_plans_are_compared_on_the_same_requests(plans: Path) -> None:
     assert all(1 <= one["cost"] / (3 * 2.0 * 20 / 3600) < 1.3 for one in (apart, together))
 
 
-def test_a_table(plans: Path) -> None:
-    code, out, _ = call("fleet", plans, *ARGUMENTS)
-    assert code == 0
-    assert "by beginning" in out
-    assert "TTFT p50" in out
-
-
 def test_a_trace(plans: Path, tmp_path: Path) -> None:
     trace = tmp_path / "azure.csv"
     rows = "".join(f"2023-11-16 18:15:{number:02}.5,300,20\n" for number in range(50))

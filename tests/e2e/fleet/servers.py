@@ -8,11 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+
+from google.protobuf import text_format  # type: ignore[import-untyped]
 
 from tests.e2e.fleet.proxy import SERVERS
 from trimodal.manifest import Manifest, write_manifest
+from trimodal.paths import default_engines, default_repository
+from trimodal.repository import read_model
 from trimodal.server.options import ServerOptions
+from trimodal.server.overlay import Changes, overlay
 from trimodal.server.process import TritonServer
 from trimodal.vision.artefact import LABELS
 
@@ -64,11 +68,14 @@ def _classifier(folder: Path) -> Path:
     return target
 
 
-def _bounded(name: str, config: Any) -> None:
-    """Triton gathers no more images than one run takes."""
-    if name == "vision":
-        config.max_batch_size = IMAGES
-        del config.dynamic_batching.preferred_batch_size[:]
+def _repository(folder: Path, parameters: Changes) -> Path:
+    """With these parameters, and a Triton that gathers no more images than one run takes."""
+    repository = overlay(default_repository(), folder / "repository", parameters, engines=default_engines())
+    vision = read_model(repository, "vision", "cpu")
+    vision.config.max_batch_size = IMAGES
+    del vision.config.dynamic_batching.preferred_batch_size[:]
+    vision.config_file.write_text(text_format.MessageToString(vision.config))
+    return repository
 
 
 class Fleet:
@@ -77,10 +84,8 @@ class Fleet:
     def __init__(self, folder: Path, more: dict[str, str]) -> None:
         parameters = changes(folder)
         parameters["llm"] |= more
-        self._options = [
-            ServerOptions.on_free_ports(*MODELS, changes=parameters, edit=_bounded, drain_timeout=10.0)
-            for _ in SERVERS
-        ]
+        place = {"repository": _repository(folder, parameters), "engines": None}
+        self._options = [ServerOptions.on_free_ports(*MODELS, drain_timeout=10.0, **place) for _ in SERVERS]
         self.servers: list[TritonServer] = []
 
     def start(self) -> None:

@@ -16,6 +16,7 @@ from tests.e2e import fakes as all_fakes
 from tests.e2e.conftest import BOUND, wait_until
 from tests.e2e.gateway.test_openai import gateway
 from tests.e2e.observability.receiver import Receiver
+from trimodal import logs
 from trimodal.server.process import TritonServer
 
 pytestmark = pytest.mark.e2e
@@ -101,11 +102,13 @@ def test_no_log_and_no_trace_has_what_clients_send(
     serve: Callable[..., TritonServer],
     tmp_path_factory: pytest.TempPathFactory,
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """At the level `debug`, with a span of each request, whether it is served or refused."""
     changes = all_fakes.changes(tmp_path_factory.mktemp("private"))
+    monkeypatch.setenv(logs.LEVEL_VARIABLE, "debug")
     with Receiver() as traces, caplog.at_level(logging.DEBUG):
-        server = serve(all_fakes.MODELS, changes, log_level="debug", otlp=traces.url)
+        server = serve(all_fakes.MODELS, changes, otlp=traces.url)
         with gateway(server.grpc_url) as url:
             told = ask_the_gateway(url) + ask_triton(server)
         wait_until(lambda: len(traces.spans) > 20, "spans")

@@ -38,7 +38,6 @@ MODULES = (
     "trimodal.speech.recognise.request",
     "trimodal.audio.samples",
     "trimodal.assistant.request",
-    "trimodal.assistant.history",
 )
 REPOSITORY = Path(__file__).parents[3] / "model_repository"
 LLM = LlmSettings(engine="fake")

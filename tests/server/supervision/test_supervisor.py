@@ -16,10 +16,9 @@ import pytest
 from tritonclient.grpc import model_config_pb2
 
 from trimodal.repository import Model
-from trimodal.server.supervision import backoff
 from trimodal.server.supervision import supervisor as module
 from trimodal.server.supervision.stubs import STUB, StubWatch, model_of
-from trimodal.server.supervision.supervisor import Health, Supervisor
+from trimodal.server.supervision.supervisor import Backoff, Health, Supervisor
 
 LIMIT_S = 10.0
 
@@ -68,10 +67,10 @@ class Triton:
             stub.kill()
             stub.wait()
 
-    def states(self) -> dict[str, tuple[str, str]]:
+    def states(self) -> dict[str, str]:
         if not self.answers:
             raise ConnectionRefusedError
-        return {name: (state, "1") for name, state in self.index.items()}
+        return dict(self.index)
 
     def instances(self, model: str) -> int:
         return self.count[model]
@@ -195,7 +194,7 @@ def test_a_pipeline_is_loaded_after_its_step(triton: Triton, watched: Any) -> No
 def test_a_load_that_fails_is_tried_again(
     triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(backoff, "LONGEST_WAIT_S", 0.3)
+    monkeypatch.setattr(module, "LONGEST_WAIT_S", 0.3)
     supervisor = watched(a_model("llm"))
     triton.reasons = ["no memory", "no memory"]
     triton.kill("llm")
@@ -210,7 +209,7 @@ def test_calls_that_fail_on_their_way_are_made_again(
     triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "AGAIN_S", 0.01)
-    monkeypatch.setattr(backoff, "LONGEST_WAIT_S", 0.01)
+    monkeypatch.setattr(module, "LONGEST_WAIT_S", 0.01)
     supervisor = watched(a_model("llm"))
     triton.broken = ["unload", "load", "load"]
     triton.kill("llm")
@@ -222,7 +221,7 @@ def test_calls_that_fail_on_their_way_are_made_again(
 def test_a_drain_ends_the_tries_to_load(
     triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backoff, "LONGEST_WAIT_S", 0.2)
+    monkeypatch.setattr(module, "LONGEST_WAIT_S", 0.2)
     supervisor = watched(a_model("llm"))
     triton.reasons = ["no memory"] * 100
     triton.kill("llm")
@@ -294,6 +293,19 @@ def test_many_who_ask_are_one_question(triton: Triton, watched: Any, monkeypatch
     first = supervisor.health()
     triton.answers = False
     assert supervisor.health() is first
+
+
+def test_the_wait_grows_until_a_calm_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    backoff = Backoff()
+    waits = []
+    for _ in range(8):  # each start fails after two seconds
+        waits.append(backoff.next())
+        now[0] += waits[-1] + 2.0
+    assert waits == [0, 1, 2, 4, 8, 16, 30, 30]
+    now[0] += 61.0
+    assert [backoff.next(), backoff.next()] == [0, 1]
 
 
 def test_only_stubs_are_watched(triton: Triton) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trimodal.client import Client
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp")
-_MAX_FILE_BYTES = 64 << 20
+MOST_BYTES = 64 << 20
 # As it is printed with --json. `ms`: of the request that the file travelled in.
 Row = dict[str, Any]
 
@@ -24,7 +24,6 @@ Row = dict[str, Any]
 def classify(
     files: list[Path] = typer.Argument(..., help="Images, or folders of images (png, jpg, jpeg, webp)."),
     top_k: int = typer.Option(1, min=1, help="Labels an image, best first."),
-    batch_size: int | None = typer.Option(None, min=1, help="Images a request; the model's most."),
     url: common.Url = common.URL,
     timeout: float = typer.Option(60.0, min=0.1, help="Longest wait for a batch, seconds."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
@@ -37,7 +36,7 @@ def classify(
 
     async def ask() -> list[Row]:
         async with common.connect(url, silence=timeout) as client:
-            return await label(client, paths, top_k, batch_size)
+            return await label(client, paths, top_k)
 
     with common.one_sentence():
         rows = common.run(ask())
@@ -59,9 +58,7 @@ def expand(files: Iterable[Path]) -> Iterable[Path]:
             yield path
 
 
-async def label(
-    client: Client, paths: Sequence[Path], top_k: int | None = None, batch_size: int | None = None
-) -> list[Row]:
+async def label(client: Client, paths: Sequence[Path], top_k: int) -> list[Row]:
     """One row a file, in order; a file that cannot be read or is refused harms no other."""
     from trimodal.client.batches import in_batches
     from trimodal.errors import RequestError
@@ -83,16 +80,14 @@ async def label(
                 rows.append({"file": str(path), "predictions": predictions, "ms": ms})
         return rows
 
-    size = await client.max_batch_size("vision") or 1
-    return await in_batches(paths, min(size, batch_size or size), ask)
+    return await in_batches(paths, await client.max_batch_size("vision") or 1, ask)
 
 
 def _read(path: Path) -> bytes | str:
     """The contents, or why there are none."""
     try:
-        size = path.stat().st_size
-        if size > _MAX_FILE_BYTES:
-            return f"the file has {size} bytes: at most {_MAX_FILE_BYTES} are sent"
+        if path.stat().st_size > MOST_BYTES:
+            return f"the file is larger than {MOST_BYTES >> 20} MiB"
         return path.read_bytes()
     except OSError as error:
         return (error.strerror or "cannot be read").lower()

@@ -52,8 +52,7 @@ async def show(stream: AnswerStream | AskStream, *, as_json: bool, stats: bool) 
     else:
         typer.echo()
     if stats:
-        parts = _ask_footer(stream) if isinstance(stream, AskStream) else _answer_footer(stream)
-        typer.echo(" · ".join(parts), err=True)
+        typer.echo(" · ".join(_footer(stream)), err=True)
 
 
 def _tell(item: Heard | Saw | Delta) -> None:
@@ -106,34 +105,30 @@ def _summary(stream: AnswerStream | AskStream) -> dict[str, Any]:
     }
 
 
-def _answer_footer(stream: AnswerStream) -> list[str]:
+def _footer(stream: AnswerStream | AskStream) -> list[str]:
+    """Tokens and times of an answer, for a person."""
+    from trimodal.client import AskStream
+
     timing, usage, note = stream.timing, stream.usage, stream.note
     parts = [
         stream.finish_reason or "stopped",
         f"prompt {usage.prompt} tokens ({usage.cached} cached)",
-        f"answer {usage.completion} tokens in {timing.latency:.2f} s",
+        f"answer {usage.completion} tokens",
     ]
     if note.cache in ("exact", "semantic"):
-        likeness = f", similarity {note.similarity:.3f}" if note.cache == "semantic" else ""
-        parts.append(f"from the cache ({note.cache}{likeness})")
+        parts.append(f"from the cache ({note.cache})")
     if note.trimmed:
         parts.append(f"left out {note.trimmed.get('messages', 0)} older messages")
-    if timing.ttft is not None:
-        parts.append(f"first text after {timing.ttft * 1e3:.1f} ms")
+    times: Mapping[str, float | None] = {"ttft": _ms(timing.ttft), "total": _ms(timing.latency)}
+    if isinstance(stream, AskStream):
+        times = stream.stages
+    names = {"heard": "heard in", "saw": "saw in", "ttft": "first text after", "total": "all in"}
+    for name, what in names.items():
+        if (ms := times.get(name)) is not None:
+            parts.append(f"{what} {ms:.0f} ms")
     if timing.itl:
         p50, p99 = timing.itl_percentile(50) or 0.0, timing.itl_percentile(99) or 0.0
         parts.append(f"gaps {p50 * 1e3:.1f} ms (p50), {p99 * 1e3:.1f} ms (p99)")
-    return parts
-
-
-def _ask_footer(stream: AskStream) -> list[str]:
-    parts = [stream.finish_reason or "stopped", f"{stream.usage.completion} tokens"]
-    if stream.note.cache:
-        parts.append(f"from the cache ({stream.note.cache})")
-    names = {"heard": "heard in", "saw": "saw in", "ttft": "first text after", "total": "all in"}
-    for name, said in names.items():
-        if (ms := stream.stages.get(name)) is not None:
-            parts.append(f"{said} {ms:.0f} ms")
     return parts
 
 

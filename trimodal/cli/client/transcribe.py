@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
@@ -24,21 +25,36 @@ MICROPHONE = "microphone"
 Format = Literal["text", "srt", "vtt", "json"]
 
 
+@dataclass(frozen=True)
+class TranscribeCommand:
+    """The options of `trimodal transcribe`."""
+
+    form: Annotated[Format, typer.Option("--format", help="Of what is written.")] = "text"
+    out: Annotated[Path | None, typer.Option(help="Write to this file; for several, to this folder.")] = None
+    live: Annotated[bool, typer.Option("--live", help="Send at the speed of speech, show the words.")] = False
+    mic: Annotated[bool, typer.Option("--mic", help="Listen to the microphone until Ctrl-C.")] = False
+    policy: Annotated[
+        str | None, typer.Option(help="When words are final: live, agreement, vad or window.")
+    ] = None
+    language: Annotated[str | None, typer.Option(help="Such as en; else the model's, or detected.")] = None
+    prompt: Annotated[str | None, typer.Option(help="Text before it: steers spelling and style.")] = None
+    chunk_ms: Annotated[int, typer.Option(min=20, max=30_000, help="Of live audio, milliseconds.")] = 100
+    speed: Annotated[float, typer.Option(min=0.1, max=100, help="Of --live, times that of speech.")] = 1.0
+    url: common.Url = common.URL
+    timeout: Annotated[float, typer.Option(min=0.1, help="Longest wait for an answer, seconds.")] = 60.0
+
+    @property
+    def listening(self) -> Listening:
+        options = {"policy": self.policy, "language": self.language, "prompt": self.prompt}
+        return cast("Listening", {name: value for name, value in options.items() if value is not None})
+
+
+@common.with_settings(TranscribeCommand)
 def transcribe(
+    settings: TranscribeCommand,
     files: list[str] | None = typer.Argument(
         None, metavar="FILE | -", help="Recordings (wav, flac, ogg, mp3), or - for raw audio on stdin."
     ),
-    form: Format = typer.Option("text", "--format", help="Of what is written."),
-    out: Path | None = typer.Option(None, help="Write to this file; for several, to this folder."),
-    live: bool = typer.Option(False, "--live", help="Send at the speed of speech, show the words."),
-    mic: bool = typer.Option(False, "--mic", help="Listen to the microphone until Ctrl-C."),
-    policy: str | None = typer.Option(None, help="When words are final: live, agreement, vad or window."),
-    language: str | None = typer.Option(None, help="Such as en; else the model's, or detected."),
-    prompt: str | None = typer.Option(None, help="Text before it: steers spelling and style."),
-    chunk_ms: int = typer.Option(100, min=20, max=30_000, help="Of live audio, milliseconds."),
-    speed: float = typer.Option(1.0, min=0.1, max=100, help="Of --live, times that of speech."),
-    url: common.Url = common.URL,
-    timeout: float = typer.Option(60.0, min=0.1, help="Longest wait for an answer, seconds."),
 ) -> None:
     """Transcribe speech, whole or while it is spoken.
 
@@ -51,29 +67,20 @@ def transcribe(
     from trimodal.audio.files import AudioError
     from trimodal.errors import InvalidArgument, RequestError
 
-    sources = files or []
-    if mic == bool(sources):
+    sources, form = files or [], settings.form
+    if settings.mic == bool(sources):
         raise typer.BadParameter("one or more files, - for raw audio on stdin, or --mic, are needed")
     sources = sources or [MICROPHONE]
-    targets = _targets(sources, form, out)
+    targets = _targets(sources, form, settings.out)
     # What is watched must not get between the lines of a document that is piped on.
-    console = Console(stderr=form != "text" or out is not None, highlight=False)
-    options = {"policy": policy, "language": language, "prompt": prompt}
-    listening = cast("Listening", {name: value for name, value in options.items() if value is not None})
+    console = Console(stderr=form != "text" or settings.out is not None, highlight=False)
 
     async def ask() -> int:
         code = 0
-        async with common.connect(url, silence=timeout) as client:
+        async with common.connect(settings.url, silence=settings.timeout) as client:
             for source, target in zip(sources, targets, strict=True):
                 try:
-                    stopped = False
-                    if live or mic:
-                        pace = None if mic else speed
-                        heard, stopped = await _live(
-                            client, source, listening, chunk_ms / 1000, pace, console
-                        )
-                    else:
-                        heard = await _whole(client, source, listening)
+                    heard, stopped = await _hear(client, source, settings, console)
                 except (AudioError, InvalidArgument) as error:  # of this file; the others go on
                     shown = str(error) if isinstance(error, AudioError) else f"{source}: {error}"
                     typer.echo(f"trimodal: {shown}", err=True)
@@ -88,7 +95,7 @@ def transcribe(
                     document = f"==> {source} <==\n{document}"
                 _write(document, target)
                 if stopped:
-                    return 0 if mic else 130
+                    return 0 if settings.mic else 130
         return code
 
     try:
@@ -101,30 +108,31 @@ def transcribe(
         raise typer.Exit(code)
 
 
-async def _whole(client: Client, source: str, listening: Listening) -> Transcript:
-    from rich.console import Console
-
-    # Shown on a terminal only.
-    with Console(stderr=True, highlight=False).status(f"{source} …") as status:
-        return await client.transcribe(
-            source,
-            on_update=lambda update: status.update(f"{source}: {update.received_s:.0f} s heard"),
-            **listening,
-        )
-
-
-async def _live(
-    client: Client, source: str, listening: Listening, chunk_s: float, speed: float | None, console: Console
+async def _hear(
+    client: Client, source: str, settings: TranscribeCommand, console: Console
 ) -> tuple[Transcript, bool]:
     """What was heard, and whether Ctrl-C ended it."""
+    from rich.console import Console
+
     from trimodal.audio.files import read_blocks
     from trimodal.audio.microphone import record
     from trimodal.client import Transcript
 
-    blocks = record(chunk_s) if source == MICROPHONE and speed is None else read_blocks(source, chunk_s)
+    if not (settings.live or settings.mic):
+        # Shown on a terminal only.
+        with Console(stderr=True, highlight=False).status(f"{source} …") as status:
+            whole = await client.transcribe(
+                source,
+                on_update=lambda update: status.update(f"{source}: {update.received_s:.0f} s heard"),
+                **settings.listening,
+            )
+        return whole, False
+    chunk_s = settings.chunk_ms / 1000
+    blocks = record(chunk_s) if settings.mic else read_blocks(source, chunk_s)
     with live_view.viewing(console) as show:
-        async with client.listen(**listening) as stream:
-            stopped = await live_view.follow(stream, blocks, show, speed)
+        async with client.listen(**settings.listening) as stream:
+            pace = None if settings.mic else settings.speed
+            stopped = await live_view.follow(stream, blocks, show, pace)
     return Transcript(stream.words, stream.text, stream.latest.received_s), stopped
 
 

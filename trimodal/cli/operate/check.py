@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -13,19 +12,13 @@ if TYPE_CHECKING:
     from trimodal.check.version import Release
 
 
-class Format(str, Enum):
-    text = "text"
-    json = "json"
-    sarif = "sarif"
-
-
 def check(
     repository: Path | None = typer.Argument(None, help="Model repository; by default ours."),
     profile: list[str] = typer.Option(
         [],
         help="Read configs/NAME.pbtxt where there is one. Repeatable; all profiles if left out.",
     ),
-    format_: Format = typer.Option(Format.text, "--format", help="How findings are printed."),
+    format_: Literal["text", "json", "sarif"] = typer.Option("text", "--format", help="Of the findings."),
     select: list[str] = typer.Option([], help="Only rules that begin so, as TRI05. Repeatable."),
     ignore: list[str] = typer.Option([], help="Not the rules that begin so. Repeatable."),
     strict: bool = typer.Option(False, "--strict", help="Warnings count as errors for the exit code."),
@@ -53,13 +46,7 @@ def check(
     from trimodal.check.examine import examine
     from trimodal.check.findings import Target
     from trimodal.check.latency import checklist
-    from trimodal.check.printing import (
-        as_json,
-        as_sarif,
-        checklist_as_json,
-        print_checklist,
-        print_findings,
-    )
+    from trimodal.check.printing import as_json, as_sarif, print_checklist, print_findings
     from trimodal.check.repository import read_repository
     from trimodal.check.rules import select_rules
     from trimodal.paths import default_repository
@@ -73,20 +60,17 @@ def check(
         raise typer.BadParameter(str(error)) from None
     console = Console(highlight=False, markup=False)
     if latency:
-        if format_ is Format.sarif:
-            raise typer.BadParameter("--latency prints text or json")
+        if format_ != "text":
+            raise typer.BadParameter("--latency prints text")
         for name in profiles:
             models = {model: one for model, one in read.of(name).items() if one.message is not None}
-            if format_ is Format.json:
-                typer.echo(checklist_as_json(checklist(models), name))
-            else:
-                print_checklist(checklist(models), name, console)
+            print_checklist(checklist(models), name, console)
         raise typer.Exit(0)
     target = Target(release, slo_ms, cores, int(gpu_memory * 2**30), tuple(deployment))
     findings = examine(read, profiles, target, rules)
-    if format_ is Format.json:
+    if format_ == "json":
         typer.echo(as_json(findings, profiles))
-    elif format_ is Format.sarif:
+    elif format_ == "sarif":
         typer.echo(as_sarif(findings))
     else:
         print_findings(findings, len(read.configs), profiles, console)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from os.path import commonprefix
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trimodal.cli.common import one_sentence
+from trimodal.cli.common import one_sentence, with_settings
 
 if TYPE_CHECKING:
     from trimodal.plan.fleet.outcome import Objective, Outcome
@@ -21,92 +22,80 @@ if TYPE_CHECKING:
 # Azure's conversations, as `trimodal bench` reads lengths: lognormals with the published medians (Patel et
 # al., "Splitwise", ISCA 2024, arXiv:2311.18677), whose spread makes the means of the public trace of 2023.
 PROMPT_TOKENS, OUTPUT_TOKENS = "lognormal:1020,0.5", "lognormal:129,0.99"
-_TRACE, _GENERATED = "Arrivals of a trace", "Arrivals that are made"
-COLUMNS = (
-    "plan",
-    "replicas",
-    "good",
-    "goodput /s",
-    "TTFT p50 (ms)",
-    "p95",
-    "p99",
-    "TPOT p95",
-    "p99",
-    "e2e p95 (s)",
-    "prefix hits",
-    "slots",
-    "refused",
-    "cost",
-    "a million tokens",
-)
+_of_trace = partial(typer.Option, rich_help_panel="Arrivals of a trace")
+_made = partial(typer.Option, rich_help_panel="Arrivals that are made")
 
 
-def _of_trace(*names: str, **more: Any) -> Any:
-    return typer.Option(*names, rich_help_panel=_TRACE, **more)
+@dataclass(frozen=True)
+class FleetCommand:
+    """The options of `trimodal plan fleet`."""
+
+    trace: Annotated[Path | None, _of_trace(help="Azure's CSV or Mooncake's JSON lines.")] = None
+    trace_speed: Annotated[float, _of_trace(min=0.001, help="2: in half the time.")] = 1.0
+    trace_scale: Annotated[float, _of_trace(min=0.001, help="Of the trace's lengths.")] = 1.0
+    rate: Annotated[float, _made(min=0, help="Requests a second, on average; instead of --trace.")] = 0.0
+    burstiness: Annotated[float, _made(help="1 is Poisson, less comes in bursts.")] = 1.0
+    prompt_tokens: Annotated[str, _made(help="As 64, uniform:32-256 or lognormal:400,0.6.")] = PROMPT_TOKENS
+    output_tokens: Annotated[str, _made(help="Of the answers, in the same forms.")] = OUTPUT_TOKENS
+    prefixes: Annotated[str, _made(help="Shared beginnings, COUNT:TOKENS[:SHARE[:SKEW]].")] = ""
+    seconds: Annotated[float, typer.Option(min=0, help="Of arrivals; 0: 600, or to the trace's end.")] = 0.0
+    slo: Annotated[str, typer.Option(help="What a good request keeps.")] = "ttft_ms<=1000,tpot_ms<=100"
+    warmup: Annotated[float, typer.Option(min=0, help="Seconds whose requests are not counted.")] = 0.0
+    seed: Annotated[int, typer.Option(min=0, help="Of arrivals, lengths and the balancer.")] = 0
+    json_: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False
 
 
-def _made(*names: str, **more: Any) -> Any:
-    return typer.Option(*names, rich_help_panel=_GENERATED, **more)
-
-
+@with_settings(FleetCommand)
 def fleet(
-    plans: Path = typer.Argument(..., help="TOML file of plans, which are compared."),
-    trace: Path | None = typer.Option(
-        None, help="Azure's CSV or Mooncake's JSON lines.", rich_help_panel=_TRACE
-    ),
-    trace_speed: float = _of_trace(default=1.0, min=0.001, help="2: in half the time."),
-    trace_scale: float = _of_trace(default=1.0, min=0.001, help="Of the trace's lengths."),
-    rate: float = _made(default=0.0, min=0, help="Requests a second, on average; instead of --trace."),
-    burstiness: float = _made(default=1.0, help="1 is Poisson, less comes in bursts."),
-    prompt_tokens: str = _made(default=PROMPT_TOKENS, help="As 64, uniform:32-256 or lognormal:400,0.6."),
-    output_tokens: str = _made(default=OUTPUT_TOKENS, help="Of the answers, in the same forms."),
-    prefixes: str = _made(default="", help="Shared beginnings, COUNT:TOKENS[:SHARE[:SKEW]]."),
-    seconds: float = typer.Option(0.0, min=0, help="Of arrivals; 0: 600, or to the trace's end."),
-    slo: str = typer.Option("ttft_ms<=1000,tpot_ms<=100", help="What a good request keeps."),
-    warmup: float = typer.Option(0.0, min=0, help="Seconds whose requests are not counted."),
-    seed: int = typer.Option(0, min=0, help="Of arrivals, lengths and the balancer."),
-    json_: bool = typer.Option(False, "--json", help="Machine-readable."),
+    settings: FleetCommand, plans: Path = typer.Argument(..., help="TOML file of plans, which are compared.")
 ) -> None:
     """Simulate replicas behind a balancer: goodput, latencies and cost of several plans."""
     with one_sentence("plan"):
         from trimodal.errors import SettingsError
         from trimodal.plan.fleet.simulation import simulate
         from trimodal.plan.fleet.spec import read_specs
-        from trimodal.plan.fleet.workload import generate
 
-        if bool(trace) == bool(rate):
+        if bool(settings.trace) == bool(settings.rate):
             raise SettingsError("--trace FILE or --rate REQUESTS_A_SECOND: one of them is needed")
-        specs, objective = read_specs(plans), _objective(slo)
-        if trace:
-            arrivals = _read(trace, trace_speed, trace_scale, seconds or float("inf"))
-            asked = f"{trace.name}, {len(arrivals)} requests"
+        specs, objective = read_specs(plans), _objective(settings.slo)
+        if settings.trace:
+            arrivals = _read(settings, settings.trace)
+            asked = f"{settings.trace.name}, {len(arrivals)} requests"
         else:
-            from trimodal.bench.load.lengths import parse_lengths
-
-            arrivals = generate(
-                rate,
-                seconds or 600.0,
-                parse_lengths(prompt_tokens, "--prompt-tokens"),
-                parse_lengths(output_tokens, "--output-tokens"),
-                burstiness=burstiness,
-                prefixes=_prefixes(prefixes),
-                seed=seed,
-            )
-            asked = f"{rate:g} requests/s for {seconds or 600:g} s"
-        outcomes = [simulate(spec, arrivals, objective, warmup=warmup, seed=seed) for spec in specs]
-    if json_:
-        facts = {"arrivals": asked, "objective": slo, "seed": str(seed)}
+            arrivals = _generate(settings)
+            asked = f"{settings.rate:g} requests/s for {settings.seconds or 600:g} s"
+        outcomes = [
+            simulate(spec, arrivals, objective, warmup=settings.warmup, seed=settings.seed) for spec in specs
+        ]
+    if settings.json_:
+        facts = {"arrivals": asked, "objective": settings.slo, "seed": str(settings.seed)}
         typer.echo(json.dumps({"facts": facts, "plans": [asdict(one) for one in outcomes]}, indent=2))
     else:
         _print(outcomes, asked)
 
 
-def _read(trace: Path, speed: float, scale: float, seconds: float) -> list[Arrival]:
+def _generate(settings: FleetCommand) -> list[Arrival]:
+    from trimodal.bench.load.lengths import parse_lengths
+    from trimodal.plan.fleet.workload import generate
+
+    return generate(
+        settings.rate,
+        settings.seconds or 600.0,
+        parse_lengths(settings.prompt_tokens, "--prompt-tokens"),
+        parse_lengths(settings.output_tokens, "--output-tokens"),
+        burstiness=settings.burstiness,
+        prefixes=_prefixes(settings.prefixes),
+        seed=settings.seed,
+    )
+
+
+def _read(settings: FleetCommand, trace: Path) -> list[Arrival]:
     """The requests of a trace; where it names prompts' blocks, those that begin alike share a prefix."""
     from trimodal.bench.load.traces import BLOCK_TOKENS, read_trace
     from trimodal.plan.fleet.workload import Arrival
 
-    traced = [one for one in read_trace(trace, speed, scale) if one.at <= seconds]
+    scale, seconds = settings.trace_scale, settings.seconds or float("inf")
+    traced = [one for one in read_trace(trace, settings.trace_speed, scale) if one.at <= seconds]
     alike: dict[int, list[tuple[int, ...]]] = defaultdict(list)
     for one in traced:
         if one.blocks:
@@ -190,27 +179,26 @@ def _print(outcomes: Sequence[Outcome], asked: str) -> None:
     from trimodal.build_support import report
 
     # A column a plan: so many figures side by side are wider than a terminal.
-    (_, *names), *figures = zip(COLUMNS, *(_row(one) for one in outcomes), strict=True)
-    report(asked, [list(row) for row in figures], header=("", *names))
+    columns = [_figures(one) for one in outcomes]
+    rows = [[name, *(column[name] for column in columns)] for name in columns[0]]
+    report(asked, rows, header=("", *(one.name for one in outcomes)))
 
 
-def _row(one: Outcome) -> list[str]:
-    """A plan's figures as `COLUMNS` names them."""
+def _figures(one: Outcome) -> dict[str, str]:
+    def ms(values: dict[str, float], name: str, places: int = 0) -> str:
+        return f"{values[name]:.{places}f}" if name in values else "-"
 
-    def ms(values: dict[str, float], name: str, places: int = 0, by: float = 1.0) -> str:
-        return f"{values[name] / by:.{places}f}" if name in values else "-"
-
-    return [
-        one.name,
-        f"{one.replicas}",
-        f"{one.attainment:.1%}",
-        f"{one.goodput:.1f}",
-        *(ms(one.ttft_ms, name) for name in ("p50", "p95", "p99")),
-        *(ms(one.tpot_ms, name, 1) for name in ("p95", "p99")),
-        ms(one.latency_ms, "p95", 1, 1e3),
-        f"{one.hit_rate:.1%}",
-        f"{one.utilisation:.0%}",
-        f"{one.refused}",
-        f"{one.cost:.2f}" if one.cost_per_million is not None else "-",
-        f"{one.cost_per_million:.3f}" if one.cost_per_million is not None else "-",
-    ]
+    paid = one.cost_per_million is not None
+    return {
+        "replicas": f"{one.replicas}",
+        "good": f"{one.attainment:.1%}",
+        "goodput /s": f"{one.goodput:.1f}",
+        **{f"TTFT {name} (ms)": ms(one.ttft_ms, name) for name in ("p50", "p95", "p99")},
+        **{f"TPOT {name} (ms)": ms(one.tpot_ms, name, 1) for name in ("p95", "p99")},
+        "e2e p95 (ms)": ms(one.latency_ms, "p95"),
+        "prefix hits": f"{one.hit_rate:.1%}",
+        "slots": f"{one.utilisation:.0%}",
+        "refused": f"{one.refused}",
+        "cost": f"{one.cost:.2f}" if paid else "-",
+        "a million tokens": f"{one.cost_per_million:.3f}" if paid else "-",
+    }

@@ -25,11 +25,7 @@ _TIMEOUT_S = 5.0  # for a request to arrive
 
 
 class HealthServer:
-    """The page of one server, from its start on.
-
-    Raises:
-        ServerError: the port cannot be opened.
-    """
+    """The page of one server, from its start on. Raises: ServerError: the port cannot be opened."""
 
     def __init__(self, host: str, port: int, supervisor: Supervisor) -> None:
         class Handler(BaseHTTPRequestHandler):

@@ -16,16 +16,12 @@ class StubWatch:
 
     The kernel tells of an end at once, through a descriptor of each process (Linux 5.3).
 
-    Attributes:
-        ended: tritonserver itself has ended.
-
-    Raises:
-        ProcessLookupError: there is no such process any more.
+    Raises: ProcessLookupError: there is no such process any more.
     """
 
     def __init__(self, server: int) -> None:
         self._server = server
-        self.ended = False
+        self.ended = False  # tritonserver itself
         self._stubs: dict[int, tuple[int, str]] = {}  # descriptor → process and model
         self._poll = select.poll()
         self._own = os.pidfd_open(server)

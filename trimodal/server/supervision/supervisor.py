@@ -17,7 +17,6 @@ from functools import partial
 
 from trimodal.repository import Model
 from trimodal.server.admin import Api
-from trimodal.server.supervision.backoff import Backoff
 from trimodal.server.supervision.stubs import StubWatch
 
 logger = logging.getLogger(__name__)
@@ -25,24 +24,36 @@ logger = logging.getLogger(__name__)
 LOOK_S = 0.25  # for processes that were started
 AGAIN_S = 1.0  # between two tries to unload
 KEPT_S = 0.1  # a state may be this old: many may ask
+CALM_S, LONGEST_WAIT_S = 60.0, 30.0
+
+
+class Backoff:
+    """No wait at first, then 1, 2, 4 … 30 s, until a start was followed by a calm minute."""
+
+    def __init__(self) -> None:
+        self._starts = 0
+        self._last = 0.0  # when the last start was, or is to be, by the monotonic clock
+
+    def next(self) -> float:
+        """Seconds to wait before the next start."""
+        now = time.monotonic()
+        if now - self._last > CALM_S:
+            self._starts = 0
+        wait = min(LONGEST_WAIT_S, 2.0 ** (self._starts - 1)) if self._starts else 0.0
+        self._starts += 1
+        self._last = now + wait
+        return wait
 
 
 @dataclass
 class Losses:
-    """What became of one model's processes; guarded by the supervisor's lock.
-
-    Attributes:
-        count: processes that died.
-        at: when the model was last taken from a dead process, by the monotonic clock: what was sent to it
-            before and is not answered will not be.
-        restarting: it is being loaded.
-        reason: why it could not be loaded; empty while that is not known.
-    """
+    """What became of one model's processes; guarded by the supervisor's lock."""
 
     count: int = 0
+    # When it was last taken from a dead process: what was sent before and is not answered will not be.
     at: float | None = None
     restarting: bool = False
-    reason: str = ""
+    reason: str = ""  # why it could not be loaded
     backoff: Backoff = field(default_factory=Backoff)
 
 
@@ -82,11 +93,7 @@ class Supervisor:
         self._health: tuple[float, Health] | None = None
 
     def watch(self, pid: int, models: Mapping[str, Model]) -> None:
-        """Begins when all `models` are ready; `pid` is tritonserver's.
-
-        Raises:
-            ProcessLookupError: it has ended.
-        """
+        """Begins when all `models` are ready; `pid` is tritonserver's. Raises: ProcessLookupError: ended."""
         stubs = StubWatch(pid)
         stubs.refresh()
         self._expected = {name: model.instances for name, model in models.items() if model.instances}
@@ -129,9 +136,9 @@ class Supervisor:
                 return Health(ready=False, draining=self._draining, models={})
             if self._health and time.monotonic() - self._health[0] < KEPT_S:
                 return self._health[1]
-        told = self._ask()
+        reasons = self._ask()
         with self._lock:
-            health = self._told(told)
+            health = self._summed_up(reasons)
             self._health = time.monotonic(), health
             return health
 
@@ -144,13 +151,13 @@ class Supervisor:
             return dict.fromkeys(self._models, "the server does not answer")
         reasons = {}
         for name in self._models:
-            state = states.get(name, ("UNAVAILABLE", ""))[0]
+            state = states.get(name, "UNAVAILABLE")
             reasons[name] = "" if state == "READY" else f"the model is {state.lower()}"
             if not reasons[name] and engines.get(name) == 0:
                 reasons[name] = "its engine is being restarted, or was given up"
         return reasons
 
-    def _told(self, reasons: Mapping[str, str]) -> Health:
+    def _summed_up(self, reasons: Mapping[str, str]) -> Health:
         now = time.monotonic()
         models = {}
         for name, reason in reasons.items():
@@ -193,7 +200,7 @@ class Supervisor:
             return False
         try:
             # An operator may have unloaded it, or loaded it with other settings.
-            if self._api.states().get(name, ("", ""))[0] != "READY":
+            if self._api.states().get(name) != "READY":
                 return False
             self._expected[name] = self._api.instances(name)
         except (OSError, http.client.HTTPException, ValueError, KeyError):
