@@ -76,7 +76,7 @@ class ScriptedStore:
 
     def nearest(self, scope: CacheScope, vector: Vector, count: int) -> list[tuple[float, Entry]]:
         self._begin("nearest")
-        here = [(e, v) for (where, _), (e, v) in self.held.items() if where == scope and v is not None]
+        here = [(e, v) for (where, _), (e, v) in list(self.held.items()) if where == scope and v is not None]
         return sorted(((float(v @ vector), e) for e, v in here), key=lambda one: -one[0])[:count]
 
     def put(self, scope: CacheScope, key: str, entry: Entry, vector: Vector | None) -> None:
@@ -100,7 +100,7 @@ class ScriptedStore:
 
     def stats(self) -> StoreStats:
         self._begin("stats")
-        return StoreStats(len(self.held), 0, len({scope.tenant for scope, _ in self.held}))
+        return StoreStats(len(self.held), len({scope.tenant for scope, _ in self.held}))
 
     def close(self) -> None:
         self.closed.set()

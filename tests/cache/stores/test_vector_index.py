@@ -105,7 +105,7 @@ def test_what_is_gone_is_forgotten_and_the_next_best_found() -> None:
         index.add([str(number)], vector[None], [LATER])
     found = index.find(axis(0), 3, START, shelf)
     best = sorted(range(0, 500, 50), key=lambda row: -vectors[row][0])[:3]
-    assert [name for _, name, _ in found] == [str(row) for row in best]
+    assert [kept.answer for _, kept in found] == [str(row) for row in best]
     assert len(shelf.asked) < 10  # in growing steps, not one by one
     shelf.asked.clear()
     assert index.find(axis(0), 3, START, shelf) == found
