@@ -16,7 +16,6 @@ from trimodal.embedding.engines import onnxruntime as embedders
 from trimodal.embedding.engines.fake import FakeEmbedder
 from trimodal.judge.engines import onnxruntime as judges
 from trimodal.judge.engines.fake import FakeJudge
-from trimodal.judge.engines.protocol import Judged
 
 pytestmark = pytest.mark.build
 SCRIPT = "judge.measure"
@@ -77,7 +76,7 @@ def test_the_less_likely_direction_counts_and_the_words_decide_first(monkeypatch
     class OneWay(FakeJudge):
         def judge(self, ways):
             same = [0.9 if one < other else 0.3 for one, other in ways]
-            return Judged(np.array(same, np.float32), (True,) * len(same))
+            return np.array(same, np.float32)
 
     monkeypatch.setattr(judges, "open_engine", lambda directory, settings: OneWay())
     asked = [example("a", "b"), example("COLOUR", "color"), example("grep -v", "grep -V")]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from trimodal.judge.alignment import token_types
-from trimodal.judge.engines.protocol import Judged, Pairs
+from trimodal.judge.engines.protocol import Pairs, Probabilities
 from trimodal.judge.readings import alike, known_words, read
 from trimodal.judge.settings import JudgeSettings
 from trimodal.manifest import read_manifest
@@ -34,16 +34,16 @@ class OnnxRuntimeJudge:
         self._known = known_words(tokenizer.get_vocab())
         self._max_length = max_length
 
-    def judge(self, pairs: Pairs) -> Judged:
+    def judge(self, pairs: Pairs) -> Probabilities:
         """P(same) float32[N] of `pairs`; 1 for those that are read alike, which need no model."""
         read_pairs = [read(one, other, self._known) for one, other in pairs]
         encodings = self._tokenizer.encode_batch(read_pairs, add_special_tokens=True)
         lengths = [len(encoding.ids) for encoding in encodings]
-        fits = tuple(length <= self._max_length for length in lengths)
         same = np.zeros(len(lengths), np.float32)
-        equal = [alike(one, other) for one, other in read_pairs]
-        same[np.array(equal, bool) & np.array(fits, bool)] = 1
-        reading = [index for index, fit in enumerate(fits) if fit and not equal[index]]
+        fitting = [index for index, length in enumerate(lengths) if length <= self._max_length]
+        equal = [index for index in fitting if alike(*read_pairs[index])]
+        same[equal] = 1
+        reading = [index for index in fitting if index not in equal]
         for group in groups([lengths[index] for index in reading]):
             rows = [reading[place] for place in group]
             ids = np.zeros((len(rows), max(lengths[index] for index in rows)), np.int64)
@@ -54,8 +54,9 @@ class OnnxRuntimeJudge:
                 types[row, : lengths[index]] = token_types(pair) if self._aligned else pair.type_ids
                 mask[row, : lengths[index]] = 1
             inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
-            same[rows] = _sigmoid(self._runner.run(inputs, "logit"))
-        return Judged(same, fits)
+            logits = np.asarray(self._runner.run(inputs, "logit"), np.float32).reshape(-1)
+            same[rows] = 1 / (1 + np.exp(-np.clip(logits, -80, 80)))
+        return same
 
 
 def open_engine(directory: Path, settings: JudgeSettings) -> OnnxRuntimeJudge:
@@ -76,7 +77,3 @@ def open_engine(directory: Path, settings: JudgeSettings) -> OnnxRuntimeJudge:
     runner = make_runner(open_one, settings.device)
     aligned = bool(manifest.extra.get("aligned"))
     return OnnxRuntimeJudge(runner, tokenizer, max_length=max_length, aligned=aligned)
-
-
-def _sigmoid(logits: Any) -> Any:
-    return 1 / (1 + np.exp(-np.clip(np.asarray(logits, np.float32).reshape(-1), -80, 80)))
