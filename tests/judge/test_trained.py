@@ -88,6 +88,5 @@ def test_it_says_what_it_was_made_from() -> None:
     manifest = read_manifest(DIRECTORY, task="judge", runtime="onnxruntime")
     assert manifest.command.startswith("python build/judge/build.py")
     assert manifest.extra["languages"] == ["en"]
-    assert manifest.extra["aligned"] is True
     assert (DIRECTORY / "model.onnx").stat().st_size < 25e6
     assert json.loads((DIRECTORY / FILE).read_text())["checkpoint_sha256"] == manifest.source_sha256

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
-from tests.builders.scripts import Later, importable
+from tests.builders.scripts import Later
 from trimodal.errors import ArtefactError, SettingsError
 
 pytestmark = pytest.mark.build
 figures = Later("judge.figures")
 pairs = Later("judge.pairs")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _scripts() -> Iterator[None]:
-    with importable():
-        yield
 
 
 def scored(same, different, unrelated=()):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from tests.builders.scripts import Later, importable, refusal, run
+from tests.builders.scripts import Later, refusal, run
 from trimodal.cache.calibration import Calibration
 from trimodal.embedding.engines import onnxruntime as embedders
 from trimodal.embedding.engines.fake import FakeEmbedder
@@ -26,12 +25,6 @@ LINES = [
     ("grep -v", "grep -V", "different", "name"),
     ("How old is Rome?", "Who may see it?", "different", "name"),
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _scripts() -> Iterator[None]:
-    with importable():
-        yield
 
 
 @pytest.fixture(autouse=True)

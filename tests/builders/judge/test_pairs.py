@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.scripts import BUILD, Later, importable
+from tests.builders.scripts import BUILD, Later
 from trimodal.cache.audit.disagreements import Disagreements
 from trimodal.cache.decision import Decision
 from trimodal.cache.values import CacheScope, Entry
@@ -40,12 +40,6 @@ def words(text):
 
 def content(pair):
     return frozenset((words(pair["a"]), words(pair["b"])))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _scripts():
-    with importable():
-        yield
 
 
 @pytest.fixture(params=sorted(LEAST))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.builders.scripts import Later, importable
+from tests.builders.scripts import Later
 from trimodal.errors import ArtefactError
 from trimodal.judge.normaliser import normalise
 
@@ -28,12 +27,6 @@ How much {drug} can an {who} take?
 ! name: How much {drug'} can an {who} take?
 """
 LINE = "home | {Fix|~Rep.|Repair!antonym:Break} a {tap|faucet!part:pipe}{ now|}?"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _scripts() -> Iterator[None]:
-    with importable():
-        yield
 
 
 def read(module, text: str, folder: Path):

@@ -27,8 +27,7 @@ MODEL = "model.onnx"
 class OnnxRuntimeJudge:
     """One session and one tokenizer; calls may come from several threads."""
 
-    def __init__(self, runner: Runner, tokenizer: Any, *, max_length: int, aligned: bool) -> None:
-        self._aligned = aligned
+    def __init__(self, runner: Runner, tokenizer: Any, *, max_length: int) -> None:
         self._runner = runner
         self._tokenizer = tokenizer
         self._known = known_words(tokenizer.get_vocab())
@@ -50,8 +49,7 @@ class OnnxRuntimeJudge:
             mask, types = np.zeros_like(ids), np.zeros_like(ids)
             for row, index in enumerate(rows):
                 ids[row, : lengths[index]] = encodings[index].ids
-                pair = encodings[index]
-                types[row, : lengths[index]] = token_types(pair) if self._aligned else pair.type_ids
+                types[row, : lengths[index]] = token_types(encodings[index])
                 mask[row, : lengths[index]] = 1
             inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
             logits = np.asarray(self._runner.run(inputs, "logit"), np.float32).reshape(-1)
@@ -74,6 +72,4 @@ def open_engine(directory: Path, settings: JudgeSettings) -> OnnxRuntimeJudge:
             directory / MODEL, device=settings.device, threads=settings.threads, command=manifest.command
         )
 
-    runner = make_runner(open_one, settings.device)
-    aligned = bool(manifest.extra.get("aligned"))
-    return OnnxRuntimeJudge(runner, tokenizer, max_length=max_length, aligned=aligned)
+    return OnnxRuntimeJudge(make_runner(open_one, settings.device), tokenizer, max_length=max_length)
