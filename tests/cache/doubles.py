@@ -38,6 +38,13 @@ class FakeEmbedder:
         return (vector / np.linalg.norm(vector)).astype(np.float32)
 
 
+class Alike(FakeEmbedder):
+    """One vector for every text."""
+
+    def embed(self, text: str) -> Vector:
+        return super().embed("")
+
+
 class TritonStub:
     """The stub of another model: answers every call with `output` or `error`, and keeps what was asked."""
 
@@ -163,8 +170,8 @@ def ask(text: str = "what is a lambda", **changes: object) -> Question:
 class Rig:
     """Everything of one cache; `keep` returns when its answer is stored."""
 
-    def __init__(self, mode="semantic", *, embedder=None, judge=None, calibrated=None, **options):
-        self.store, self.metrics = ScriptedStore(), MemoryMetrics()
+    def __init__(self, mode="semantic", *, store=None, embedder=None, judge=None, calibrated=None, **options):
+        self.store, self.metrics = store or ScriptedStore(), MemoryMetrics()
         self.judge = judge or ScriptedJudge()
         self.embedder = embedder or FakeEmbedder(4096)
         budgets = {"budget_s": LONG, "embedding_budget_s": LONG, "judge_budget_s": LONG}

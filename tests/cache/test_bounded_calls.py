@@ -43,12 +43,6 @@ def reason(call) -> str:
 
 
 class TestDaemonThreads:
-    def test_run_jobs_with_their_arguments(self, threads):
-        done = queue.SimpleQueue()
-        for n in range(3):
-            assert threads.submit(lambda n: done.put(n * n), n)
-        assert sorted(done.get(timeout=60) for _ in range(3)) == [0, 1, 4]
-
     def test_a_job_that_fails_is_logged_and_its_thread_goes_on(self, threads, caplog):
         done = threading.Event()
         for _ in range(2):
@@ -76,13 +70,6 @@ class TestDaemonThreads:
             wait_until(lambda: threads.submit(lambda: idents.add(threading.get_ident())))
         wait_until(lambda: threads.unfinished == 0)
         assert 1 <= len(idents) <= 2
-
-    def test_one_job_after_the_other_needs_one_thread(self, threads):
-        idents = set()
-        for _ in range(5):
-            assert threads.submit(lambda: idents.add(threading.get_ident()))
-            wait_until(lambda: threads.unfinished == 0)
-        assert len(idents) == 1
 
     def test_after_close_nothing_is_run(self):
         threads = DaemonThreads(1, "test", jobs=4)

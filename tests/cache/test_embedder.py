@@ -76,10 +76,6 @@ def repository(tmp_path):
 
 
 class TestCheckpoint:
-    def test_is_that_of_the_artefact_that_was_built(self, repository):
-        repository.built("onnx-fp32", "abc")
-        assert embedder_checkpoint(repository.llm, "embedding") == "abc"
-
     def test_profiles_with_artefacts_of_one_checkpoint_agree(self, repository):
         repository.built("onnx-fp32", "abc")
         repository.built("onnx-fp16", "abc")

@@ -103,12 +103,6 @@ class TestCalibration:
             found[profile] = built_judge(repository.llm, "judge").checkpoint
         assert found == {"cpu": "abc", "tensorrt": "def"}
 
-    def test_of_two_checkpoints_neither_is_taken(self, repository):
-        repository.built("onnx-int8", "abc")
-        repository.built("onnx-fp32", "def")
-        with pytest.raises(OperatorError, match="onnx-fp32, onnx-int8 of judge have different checkpoints"):
-            built_judge(repository.llm, "judge")
-
     def test_an_operators_own_is_read_instead(self, repository, tmp_path):
         repository.built("onnx-int8", "abc")
         built = built_judge(repository.llm, "judge")
@@ -129,7 +123,3 @@ class TestCalibration:
             file.write_text(file.read_text().replace('"onnxruntime"', '"fake"'))
         built = built_judge(repository.llm, "judge")
         assert (built.checkpoint, calibration_of(built, None, 0.01).threshold(0.01)) == ("fake", 0.8)
-
-    def test_a_model_that_is_not_there_is_named(self, repository):
-        with pytest.raises(OperatorError, match="parameter 'judge': there is no model 'other'"):
-            built_judge(repository.llm, "other")

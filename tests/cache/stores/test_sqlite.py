@@ -176,19 +176,6 @@ def test_a_large_scope_is_read_in_steps(path: Path, monkeypatch: pytest.MonkeyPa
         assert {int(kept.answer) for _, kept in store.nearest(scope(), axis(0), 100)} == set(range(50, 100))
 
 
-@pytest.mark.slow
-def test_thousands_of_tenants_find_nothing_of_each_other(path: Path) -> None:
-    with opened(path, Limits(10_000, 2.0)) as store:
-        for number in range(3_000):
-            store.put(scope(tenant=f"t{number}"), "same key", entry(f"{number}"), axis(0))
-        for number in range(3_000):
-            where = scope(tenant=f"t{number}")
-            assert store.get(where, "same key") == entry(f"{number}")
-            assert store.nearest(where, axis(0), 4) == [(1.0, entry(f"{number}"))]
-        assert store.nearest(scope(tenant="t3000"), axis(0), 4) == []
-        assert store.stats().tenants == 3_000
-
-
 def test_the_file_is_for_its_owner_alone(path: Path) -> None:
     old = os.umask(0)
     try:

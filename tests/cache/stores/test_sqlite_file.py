@@ -22,6 +22,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "llm.sqlite"
 
 
+def spoil(path: Path) -> None:
+    """No store is open: closing the file ends no lock."""
+    with path.open("r+b") as file:
+        file.seek(4096 * 8)
+        file.write(b"\xff" * (path.stat().st_size - 4096 * 8))
+
+
 def open_at(path: Path) -> SqliteStore:
     return SqliteStore(path, LIMITS, Clock())
 
@@ -66,10 +73,7 @@ def test_damage_while_it_runs_is_set_aside(
 ) -> None:
     monkeypatch.setattr(sqlite_file, "CHECKED_BYTES", 0)
     filled(path, 2_000)
-    size = path.stat().st_size
-    with path.open("r+b") as file:  # no store is open: closing this ends no lock
-        file.seek(4096 * 8)
-        file.write(b"\xff" * (size - 4096 * 8))
+    spoil(path)
     store = open_at(path)
     failures = 0
     for number in range(200):
@@ -91,10 +95,7 @@ def test_two_stores_on_a_damaged_file_set_it_aside_once(
 ) -> None:
     monkeypatch.setattr(sqlite_file, "CHECKED_BYTES", 0)
     filled(path, 1_000)
-    size = path.stat().st_size
-    with path.open("r+b") as file:
-        file.seek(4096 * 8)
-        file.write(b"\xff" * (size - 4096 * 8))
+    spoil(path)
     stores = [open_at(path), open_at(path)]
     for store in stores * 2:
         for number in range(50):

@@ -53,15 +53,6 @@ def test_it_is_a_table_by_name(steps: list[tuple[str, int, int, int]]) -> None:
     assert len(index) == len(live)  # expired ones are forgotten
 
 
-def test_no_more_than_was_asked_for() -> None:
-    index = VectorIndex(16)
-    for number, vector in enumerate(random_vectors(40)):
-        index.add([str(number)], vector[None], [LATER])
-    assert len(index.best(axis(0), 3, START)) == 3
-    assert index.best(axis(0), 0, START) == []
-    assert len(index.best(axis(0), 40, START)) == 40
-
-
 def test_beyond_its_limit_those_that_expire_first_are_left_out() -> None:
     index = VectorIndex(16, rows=100)
     for number, vector in enumerate(random_vectors(250)):
@@ -155,14 +146,6 @@ def test_empty_indexes_are_not_kept() -> None:
     assert len(indexes) == 0
 
 
-def test_dimensions_are_apart() -> None:
-    indexes = VectorIndexes()
-    with indexes.use("a", 16) as index:
-        index.add(["a"], axis(0)[None], [LATER])
-    with indexes.use("a", 8) as index:
-        assert len(index) == 0
-
-
 def test_a_place_in_use_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     indexes, done = VectorIndexes(), threading.Event()
 
@@ -175,19 +158,6 @@ def test_a_place_in_use_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> No
         thread.start()
         assert done.wait(20)
     thread.join(20)
-
-
-def test_an_error_leaves_the_index_free() -> None:
-    indexes = VectorIndexes()
-
-    def fail() -> None:
-        with indexes.use("a", 16):
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fail()
-    with indexes.use("a", 16) as index:
-        assert index.lock.locked()
 
 
 def test_steps_of_a_search_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
