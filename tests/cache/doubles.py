@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -125,6 +127,16 @@ class ScriptedJudge:
     def same(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         self.asked.append(list(pairs))
         return [self._scores.pop(0) if len(self._scores) > 1 else self._scores[0] for _ in pairs]
+
+
+def write_manifest(directory: Path, task: str, checkpoint: str) -> None:
+    """An artefact's directory with a manifest alone."""
+    directory.mkdir(parents=True)
+    manifest = {
+        "task": task, "runtime": "onnxruntime", "runtime_version": "1", "precision": "fp32",
+        "source": "s", "source_sha256": checkpoint, "command": "c",
+    }  # fmt: skip
+    (directory / "manifest.json").write_text(json.dumps(manifest))
 
 
 def calibration(**changes: object) -> Calibration:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.cache.doubles import TritonStub, calibration
+from tests.cache.doubles import TritonStub, calibration, write_manifest
 from tests.doubles.pb_utils import TritonError
 from trimodal.cache.judge import TritonJudge, built_judge, calibration_of
 from trimodal.errors import InternalError, InvalidArgument, OperatorError, RequestError, Unavailable
@@ -64,12 +63,7 @@ def repository(tmp_path):
     (target / "config.pbtxt").write_text(on_gpus)
 
     def built(name, checkpoint, **changes):
-        (target / "1" / name).mkdir(parents=True)
-        manifest = {
-            "task": "judge", "runtime": "onnxruntime", "runtime_version": "1", "precision": "fp32",
-            "source": "s", "source_sha256": checkpoint, "command": "c",
-        }  # fmt: skip
-        (target / "1" / name / "manifest.json").write_text(json.dumps(manifest))
+        write_manifest(target / "1" / name, "judge", checkpoint)
         text = calibration(checkpoint_sha256=checkpoint, **changes).model_dump_json()
         (target / "1" / name / "calibration.json").write_text(text)
 

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from tests.cache.stores.redis_server import RedisServer
-from tests.cache.stores.rig import Clock, axis, between, entry, random_vectors, scope
+from tests.cache.stores.rig import Clock, axis, between, calls, entry, random_vectors, scope
 from trimodal.cache.stores import redis as store_redis
 from trimodal.cache.stores.base import Limits, Owner, StoreError, open_store
 from trimodal.cache.stores.redis import Names, RedisStore
@@ -261,17 +261,6 @@ def test_a_server_that_does_not_answer_fails_and_is_used_again(own: RedisServer)
     assert patient.nearest(scope(), axis(0), 1) == [(1.0, entry())]
     patient.close()
     store.close()
-
-
-def calls(store: RedisStore) -> list:
-    return [
-        lambda: store.get(scope(), "k"),
-        lambda: store.nearest(scope(), axis(0), 4),
-        lambda: store.put(scope(), "k3", entry(), axis(0)),
-        lambda: store.clear(Owner()),
-        store.stats,
-        store.count,
-    ]
 
 
 def test_a_password_is_sent_and_never_told(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cache.stores.rig import Clock, axis, between, entry, random_vectors, scope
+from tests.cache.stores.rig import Clock, axis, between, calls, entry, random_vectors, scope
 from trimodal.cache.stores import sqlite, sqlite_file
 from trimodal.cache.stores.base import Limits, Owner, StoreError, open_store
 from trimodal.cache.stores.sqlite import SqliteStore
@@ -217,14 +217,7 @@ def test_calls_after_close_fail(path: Path) -> None:
     store = SqliteStore(path, LIMITS)
     store.put(scope(), "k", entry(), axis(0))
     store.close()
-    for call in (
-        lambda: store.get(scope(), "k"),
-        lambda: store.nearest(scope(), axis(0), 1),
-        lambda: store.put(scope(), "k", entry(), None),
-        lambda: store.clear(Owner()),
-        store.stats,
-        store.count,
-    ):
+    for call in calls(store):
         with pytest.raises(StoreError, match="closed"):
             call()
 
