@@ -243,17 +243,6 @@ class TestTimedCalls:
             self.hanging(hang)
         assert reason(lambda: self.calls().call(self.target, lambda: 1, 0.01)) == "busy"
 
-    def test_after_failures_in_a_row_nothing_is_tried(self):
-        tried = []
-
-        def fails():
-            tried.append(1)
-            raise OSError("down")
-
-        reasons = [reason(lambda: self.call(fails)) for _ in range(5)]
-        assert reasons == ["error"] * 3 + ["open"] * 2
-        assert len(tried) == 3
-
     def test_timeouts_count_too_and_the_sentence_has_the_budget(self, hang, caplog):
         self.target = Guarded("the thing", callers=3)
         self.give_up(hang, times=3)

@@ -37,5 +37,4 @@ def function_words(language: str) -> frozenset[str]:
 @cache
 def _lists() -> dict[str, frozenset[str]]:
     lines = _LISTS.read_text(encoding="utf-8").splitlines()
-    split = (line.split() for line in lines if line and not line.startswith("#"))
-    return {language: frozenset(words) for language, *words in split}
+    return {line.split()[0]: frozenset(line.split()[1:]) for line in lines if line and line[0] != "#"}

@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-import stat
 import threading
 from pathlib import Path
 
@@ -155,12 +154,6 @@ def test_a_path_that_cannot_be_used(tmp_path: Path) -> None:
     ):
         with pytest.raises(OperatorError, match=words):
             open_store(url, Limits())
-
-
-def test_a_folder_that_exists_keeps_its_mode(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    open_at(tmp_path / "a.sqlite").close()
-    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
 def test_a_locked_folder_is_not_waited_for_without_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,18 +64,6 @@ def test_beyond_its_limit_those_that_expire_first_are_left_out() -> None:
     assert 0 not in kept
 
 
-def test_many_at_once_are_as_one_by_one() -> None:
-    vectors, names = random_vectors(60), [str(number % 40) for number in range(60)]
-    one, all_ = VectorIndex(16), VectorIndex(16)
-    for name, vector in zip(names, vectors, strict=True):
-        one.add([name], vector[None], [LATER])
-    all_.add(names[:10], vectors[:10], [LATER] * 10)
-    all_.add(names[10:], vectors[10:], [LATER] * 50)  # some names twice: the last one counts
-    all_.add([], vectors[:0], [])
-    assert sorted(one.best(axis(0), 99, START)) == sorted(all_.best(axis(0), 99, START))
-    assert len(all_) == 40
-
-
 def test_many_at_once_beyond_the_limit() -> None:
     index = VectorIndex(16, rows=50)
     vectors = random_vectors(200)

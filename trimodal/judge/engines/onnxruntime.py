@@ -6,6 +6,7 @@ differs may lie in the part that nobody would have read.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +68,6 @@ def open_engine(directory: Path, settings: JudgeSettings) -> OnnxRuntimeJudge:
     max_length = shape_of(directory, manifest, "max_length")
     tokenizer = open_tokenizer(directory, manifest)
 
-    def open_one() -> Any:
-        return open_session(
-            directory / MODEL, device=settings.device, threads=settings.threads, command=manifest.command
-        )
-
-    return OnnxRuntimeJudge(make_runner(open_one, settings.device), tokenizer, max_length=max_length)
+    session = partial(open_session, directory / MODEL, device=settings.device, threads=settings.threads)
+    runner = make_runner(partial(session, command=manifest.command), settings.device)
+    return OnnxRuntimeJudge(runner, tokenizer, max_length=max_length)
