@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from urllib.parse import quote
@@ -63,6 +64,14 @@ class Limits:
     timeout_s: float = 0.02
 
 
+# URL scheme → module with `open_store(url, limits)`, imported when opened; a path has none.
+STORES = {
+    "": "trimodal.cache.stores.sqlite",
+    "redis": "trimodal.cache.stores.redis",
+    "rediss": "trimodal.cache.stores.redis",
+}
+
+
 def is_file(store: str) -> bool:
     """Whether `store` is a file's path and no URL, as `open_store` reads it."""
     return "://" not in store
@@ -96,18 +105,15 @@ def open_store(url: str, limits: Limits) -> Store:
         OperatorError: no such kind of store, a variable is not set, its client is not installed, or the
             file cannot be used.
     """
-    if is_file(url):
-        from trimodal.cache.stores import sqlite
-
-        return sqlite.open_store(url, limits)
-    scheme = url.partition(":")[0]
-    if scheme not in ("redis", "rediss"):
+    scheme = "" if is_file(url) else url.partition(":")[0]
+    if scheme not in STORES:
         # The scheme alone: the rest may hold a password.
         raise OperatorError(f"cache_store '{scheme}:…': a file's path or a URL of redis, rediss is needed")
     try:
-        from trimodal.cache.stores import redis
+        module = import_module(STORES[scheme])
     except ImportError as error:
         raise OperatorError(
             f"cache_store '{scheme}:…': {error.name} is not installed: pip install 'trimodal[stores]'"
         ) from None
-    return redis.open_store(with_variables(url), limits)
+    store: Store = module.open_store(with_variables(url) if scheme else url, limits)
+    return store
