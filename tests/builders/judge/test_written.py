@@ -94,10 +94,6 @@ class TestLines:
         drawn = [each for seed in range(30) for each in line.pairs(random.Random(seed))]
         assert {each.same for each in drawn if "Break" in each.a + each.b} == {True, False}
 
-    def test_the_same_seed_gives_the_same_pairs(self, tmp_path):
-        (line,) = read(lines, LINE, tmp_path)
-        assert list(line.pairs(random.Random(3))) == list(line.pairs(random.Random(3)))
-
     @pytest.mark.parametrize(
         ("text", "told"),
         [

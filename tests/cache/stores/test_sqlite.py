@@ -58,14 +58,6 @@ def writer(path: Path, tenant: str = "") -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def test_a_restart_keeps_the_answers(path: Path) -> None:
-    with opened(path) as store:
-        store.put(scope(), "k", entry("kept"), axis(0))
-    with opened(path) as store:
-        assert store.get(scope(), "k") == entry("kept")
-        assert store.nearest(scope(), axis(0), 1) == [(1.0, entry("kept"))]
-
-
 def test_a_smaller_bound_is_reached_in_pieces(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "PIECE", 20)
     with opened(path) as store:
