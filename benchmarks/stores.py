@@ -90,7 +90,7 @@ def main(
     console = Console()
     table = make_table("ms", "store|entries|get p50|p95|nearest p50|p95|put p50|p95")
     with tempfile.TemporaryDirectory() as folder:
-        urls = {"memory": "memory:", "embedded": str(Path(folder) / "answers.sqlite")}
+        urls = {"embedded": str(Path(folder) / "answers.sqlite")}
         for text in store:
             name, equals, url = text.partition("=")
             if not (name and equals and url):  # not repeated: it may be a URL with a password

@@ -2,7 +2,6 @@
 
     python build/judge/build.py --precision fp32 --precision int8
     python build/judge/build.py --pairs my_pairs.jsonl
-    python build/judge/build.py --cross-encoder owner/name --same-label entailment
     python build/judge/build.py --sample 3
 
 A judge says of two questions how likely one answer serves both. `README.md` beside this file describes what
@@ -48,12 +47,11 @@ def main() -> None:
 def train(options: argparse.Namespace) -> None:
     """Mixes pairs, then trains a judge and builds it."""
     from judge.mix import Mixture
-    from judge.model import load_published, longest, open_tokenizer
     from judge.sources import mixed_pairs
     from judge.train import Schedule, fit
     from steps.embedding.checkpoint import packaged
 
-    directory = resolve_checkpoint(options.cross_encoder or options.source or packaged())
+    directory = resolve_checkpoint(options.source or packaged())
     with progress("pairs"):
         parts = mixed_pairs(options.pairs, Mixture(seed=options.seed))
     tell_parts(parts)
@@ -61,12 +59,8 @@ def train(options: argparse.Namespace) -> None:
         steps=options.steps, batch=options.batch, rate=options.rate, seed=options.seed,
         bfloat16=options.bfloat16, threads=options.threads,
     )  # fmt: skip
-    if options.cross_encoder:
-        model = load_published(directory, options.same_label)
-        build(options, directory, parts, model, open_tokenizer(directory, longest(model.config)), {})
-    else:
-        model, tokenizer, figures = fit(directory, parts.train, schedule)
-        build(options, directory, parts, model, tokenizer, asdict(schedule) | figures)
+    model, tokenizer, figures = fit(directory, parts.train, schedule)
+    build(options, directory, parts, model, tokenizer, asdict(schedule) | figures)
 
 
 def build(
@@ -86,13 +80,13 @@ def build(
     with progress("torch reference"):
         reference = logits(model, tokenizer, parts.validation[:COMPARED])
     checkpoint = weights_sha256(model)
-    source = options.cross_encoder or options.source or PACKAGED
+    source = options.source or PACKAGED
     for precision in options.precision:
         target = options.out_dir / f"onnx-{precision}"
         with atomic_directory(target) as work:
             with progress(f"{precision}: export and check"):
                 write_graph(export(model), precision, work / "model.onnx")
-                graph = Graph(work / "model.onnx", model.aligned, options.threads)
+                graph = Graph(work / "model.onnx", options.threads)
                 found = logits(graph, tokenizer, parts.validation)
                 by_hand = logits(graph, tokenizer, parts.by_hand)
             tokenizer.save(str(work / "tokenizer.json"))
@@ -125,7 +119,6 @@ def build(
                 extra={
                     "base_sha256": checkpoint_sha256(directory),
                     "languages": ["en"],
-                    "aligned": model.aligned,
                     "training": training,
                     "data": {"sha256": parts.sha256(), "pairs": parts.counts(), "dropped": parts.dropped},
                 },
@@ -166,8 +159,6 @@ def arguments() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("source", nargs="?", help="encoder to train: checkpoint directory or hub id (all-MiniLM-L6-v2)")
-    add("--cross-encoder", metavar="ID", help="take a published cross-encoder, as it is, instead")
-    add("--same-label", metavar="LABEL", help="name or number of its label that says same (entailment, …)")
     add("--precision", action="append", choices=PRECISIONS, help="repeatable; fp32 and int8")
     add("--out-dir", type=Path, default=DEFAULT_OUT, help="where onnx-<precision> is put")
     add("--min-agreement", type=number(0, 1, float), help="with torch's labels (fp32 0.99, int8 0.98)")
@@ -187,10 +178,6 @@ def arguments() -> argparse.Namespace:
     )
     options = parser.parse_args()
     options.precision = list(dict.fromkeys(options.precision or PRECISIONS))
-    if options.cross_encoder and options.source:
-        parser.error("--cross-encoder is taken as it is: it goes with no encoder to train")
-    if options.same_label and not options.cross_encoder:
-        parser.error("--same-label belongs to --cross-encoder")
     return options
 
 

@@ -75,12 +75,10 @@ def run_torch(model: CrossEncoder, inputs: Inputs) -> Logits:
 
 
 class Graph:
-    """A built graph, run by ONNX Runtime. `aligned`: as of the `CrossEncoder` that it was made from."""
+    """A built graph, run by ONNX Runtime."""
 
-    def __init__(self, path: Path, aligned: bool, threads: int = 2) -> None:
+    def __init__(self, path: Path, threads: int = 2) -> None:
         import onnxruntime
-
-        self.aligned = aligned
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
@@ -103,7 +101,7 @@ def logits(
     for start in range(0, len(order), BATCH):
         rows = order[start : start + BATCH]
         sides = [(examples[at].a, examples[at].b) for at in rows]
-        inputs = encode(tokenizer, sides + [(b, a) for a, b in sides], judge.aligned)
+        inputs = encode(tokenizer, sides + [(b, a) for a, b in sides])
         values = judge.run(inputs) if isinstance(judge, Graph) else run_torch(judge, inputs)
         found[rows] = values.reshape(2, -1).T
     found[[alike(one, other) for one, other in as_read(tokenizer, examples)]] = SURE

@@ -92,7 +92,7 @@ def scores_of(
     for start in range(0, len(pairs), BATCH):
         batch = pairs[start : start + BATCH]
         ways = [way for pair in batch for way in ((pair.a, pair.b), (pair.b, pair.a))]
-        for pair, score in zip(batch, judge.judge(ways).same.reshape(-1, 2).min(1).tolist(), strict=True):
+        for pair, score in zip(batch, judge.judge(ways).reshape(-1, 2).min(1).tolist(), strict=True):
             told = known_score(pair.a, pair.b)
             foreign = is_foreign(pair.a, languages) or is_foreign(pair.b, languages)
             found.append(told if told is not None else 0.0 if foreign and score < sure else score)

@@ -1,8 +1,7 @@
-"""Holds the judge as a torch module, from an encoder that is to be trained or a published cross-encoder.
+"""Holds the judge as a torch module, from an encoder that is to be trained.
 
-One output: the logit of `same`. One that is trained here is told of each token whether the other question has
-it (`trimodal/judge/alignment.py`). A published one may tell it with one label, or with two or three of which
-one is `same`; its logit is then that label's against all others, so that sigmoid gives its softmax.
+One output: the logit of `same`. It is told of each token whether the other question has it
+(`trimodal/judge/alignment.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModel
 from transformers.utils import logging as transformers_logging
 
 from trimodal.errors import ArtefactError
@@ -30,30 +29,20 @@ if TYPE_CHECKING:
 
 INPUTS, OUTPUT = ("input_ids", "attention_mask", "token_type_ids"), "logit"
 MAX_LENGTH = 160
-KINDS = ("bert", "electra", "roberta", "xlm-roberta", "distilbert", "mpnet")
-WITHOUT_TYPES = ("roberta", "xlm-roberta", "distilbert", "mpnet")
-NAMES_OF_SAME = ("entailment", "duplicate", "paraphrase", "equivalent", "same")
+KINDS = ("bert", "electra")  # with token types
 Inputs = dict[str, npt.NDArray[np.int64]]
 Texts = tuple[str, str]
 
 
 class CrossEncoder(torch.nn.Module):
-    """An encoder with a linear head on the first token, or a published classifier as it is: → logits [N].
+    """An encoder with a linear head on the first token: → logits [N]."""
 
-    Attributes:
-        aligned: whether its token types are those of `trimodal/judge/alignment.py`.
-    """
-
-    def __init__(self, network: Any, config: Any, same: int | None = None) -> None:
+    def __init__(self, network: Any, config: Any) -> None:
         super().__init__()
-        self.network, self.same, self.config = network, same, config
-        self.published = same is not None
-        self.aligned = not self.published and config.model_type not in WITHOUT_TYPES
-        if not self.published:
-            self.head = torch.nn.Linear(config.hidden_size, 1)
-        if self.aligned:
-            network.embeddings.token_type_embeddings = _more_types(network.embeddings.token_type_embeddings)
-        if not self.published and config.model_type == "bert":
+        self.network, self.config = network, config
+        self.head = torch.nn.Linear(config.hidden_size, 1)
+        network.embeddings.token_type_embeddings = _more_types(network.embeddings.token_type_embeddings)
+        if config.model_type == "bert":
             network.encoder.layer[-1] = FirstToken(network.encoder.layer[-1])
 
     def forward(
@@ -63,18 +52,9 @@ class CrossEncoder(torch.nn.Module):
         if torch.onnx.is_in_onnx_export():
             # Written out for the exporter, which cannot follow transformers' own way to this mask.
             mask = (1.0 - mask[:, None, None, :].float()) * torch.finfo(torch.float32).min
-        given: dict[str, torch.Tensor] = {"input_ids": input_ids, "attention_mask": mask}
-        if self.config.model_type not in WITHOUT_TYPES:
-            given["token_type_ids"] = token_type_ids
-        found = self.network(**given)
-        if not self.published:
-            logits: torch.Tensor = self.head(found.last_hidden_state[:, 0]).squeeze(-1)
-            return logits
-        scores: torch.Tensor = found.logits
-        if scores.shape[1] == 1:
-            return scores[:, 0]
-        others = [label for label in range(scores.shape[1]) if label != self.same]
-        return scores[:, self.same] - scores[:, others].logsumexp(1)
+        found = self.network(input_ids=input_ids, attention_mask=mask, token_type_ids=token_type_ids)
+        logits: torch.Tensor = self.head(found.last_hidden_state[:, 0]).squeeze(-1)
+        return logits
 
 
 class FirstToken(torch.nn.Module):
@@ -110,7 +90,15 @@ def load_encoder(directory: Path, seed: int) -> CrossEncoder:
     config = _config(directory)
     torch.manual_seed(seed)
     values: dict[str, Any] = {"add_pooling_layer": False} if config.model_type == "bert" else {}
-    return CrossEncoder(_read(AutoModel, directory, values), config)
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        network = AutoModel.from_pretrained(
+            directory, attn_implementation="eager", dtype=torch.float32, **values
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ArtefactError(f"{directory}: its weights cannot be read ({type(error).__name__})") from None
+    return CrossEncoder(network, config)
 
 
 def _more_types(known: torch.nn.Embedding) -> torch.nn.Embedding:
@@ -121,34 +109,6 @@ def _more_types(known: torch.nn.Embedding) -> torch.nn.Embedding:
         apart = 0.02 * torch.randn(TYPES // 2 - 1, 1, known.embedding_dim)
         more.weight.copy_(torch.cat([sides, *(sides + each for each in apart)]))
     return more
-
-
-def load_published(directory: Path, same: str | None) -> CrossEncoder:
-    """A published classifier; `same`: name or number of the label that says so.
-
-    Raises:
-        ArtefactError: it is none, or which of its labels is `same` cannot be told.
-    """
-    config = _config(directory)
-    if not any("SequenceClassification" in name for name in config.architectures or ()):
-        raise ArtefactError(f"--cross-encoder {directory.name}: its config.json names no sequence classifier")
-    label = _label_of_same({int(key): str(name) for key, name in config.id2label.items()}, same)
-    return CrossEncoder(_read(AutoModelForSequenceClassification, directory, {}), config, label).eval()
-
-
-def _label_of_same(names: dict[int, str], asked: str | None) -> int:
-    if len(names) == 1:
-        return 0
-    told = ", ".join(f"{number} {name}" for number, name in sorted(names.items()))
-    if len(names) > 3:
-        raise ArtefactError(f"--cross-encoder: {len(names)} labels ({told}); 1, 2 or 3 are supported")
-    wanted = (asked,) if asked is not None else NAMES_OF_SAME
-    found = [
-        number for number, name in names.items() if name.lower() in wanted or asked in (name, str(number))
-    ]
-    if len(found) != 1:
-        raise ArtefactError(f"--same-label {asked or ''}: say which label is same: {told}")
-    return found[0]
 
 
 def _config(directory: Path) -> Any:
@@ -164,22 +124,9 @@ def _config(directory: Path) -> Any:
     return AutoConfig.from_pretrained(directory)
 
 
-def _read(kind: Any, directory: Path, values: dict[str, Any]) -> torch.nn.Module:
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    try:
-        found: torch.nn.Module = kind.from_pretrained(
-            directory, attn_implementation="eager", dtype=torch.float32, **values
-        )
-    except (OSError, ValueError, RuntimeError) as error:
-        raise ArtefactError(f"{directory}: its weights cannot be read ({type(error).__name__})") from None
-    return found
-
-
 def longest(config: Any) -> int:
     """Tokens of a pair: 160, or what the checkpoint has positions for."""
-    held = config.max_position_embeddings - (2 if "roberta" in config.model_type else 0)
-    return int(min(MAX_LENGTH, held))
+    return int(min(MAX_LENGTH, config.max_position_embeddings))
 
 
 def weights_sha256(model: CrossEncoder) -> str:
@@ -212,30 +159,20 @@ def _known(tokenizer: Tokenizer) -> frozenset[str]:
     return known_words(tokenizer.get_vocab())
 
 
-def encode(tokenizer: Tokenizer, pairs: Sequence[Texts], aligned: bool) -> Inputs:
+def encode(tokenizer: Tokenizer, pairs: Sequence[Texts]) -> Inputs:
     """The three inputs, int64 [N, T], of pairs of texts as they were asked."""
     found = tokenizer.encode_batch(as_read(tokenizer, pairs))
     return {
         "input_ids": np.array([each.ids for each in found], np.int64),
         "attention_mask": np.array([each.attention_mask for each in found], np.int64),
-        "token_type_ids": np.array(
-            [token_types(each) if aligned else each.type_ids for each in found], np.int64
-        ),
+        "token_type_ids": np.array([token_types(each) for each in found], np.int64),
     }
 
 
 def export(model: CrossEncoder) -> onnx.ModelProto:
     """Inputs int64 [batch, length] → `logit` float32 [batch]; batch and length free."""
-    from onnx import TensorProto, helper
     from steps.onnx.trace import trace
 
     example = torch.ones(2, 7, dtype=torch.int64)
     axes = {name: {0: "batch", 1: "length"} for name in INPUTS} | {OUTPUT: {0: "batch"}}
-    graph = trace(model.eval(), (example, example, example), (INPUTS, [OUTPUT]), axes, opset=17)
-    present = {value.name for value in graph.graph.input}
-    for name in INPUTS:
-        if name not in present:  # A kind without token types: the caller gives them nevertheless.
-            graph.graph.input.append(
-                helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "length"])
-            )
-    return graph
+    return trace(model.eval(), (example, example, example), (INPUTS, [OUTPUT]), axes, opset=17)

@@ -69,7 +69,7 @@ def train(
     rates = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _rate(step, schedule))
     model.train()
     began, losses = time.monotonic(), []
-    for step, (inputs, labels) in enumerate(batches(tokenizer, examples, schedule, model.aligned), 1):
+    for step, (inputs, labels) in enumerate(batches(tokenizer, examples, schedule), 1):
         with torch.autocast("cpu", torch.bfloat16, enabled=schedule.bfloat16):
             logits = model(**{name: torch.from_numpy(value) for name, value in inputs.items()})
         loss = torch.nn.functional.binary_cross_entropy_with_logits(logits.float(), labels)
@@ -102,7 +102,7 @@ def _rate(step: int, schedule: Schedule) -> float:
 
 
 def batches(
-    tokenizer: Tokenizer, examples: Sequence[Example], schedule: Schedule, aligned: bool
+    tokenizer: Tokenizer, examples: Sequence[Example], schedule: Schedule
 ) -> Iterator[tuple[Inputs, torch.Tensor]]:
     """`schedule.steps` batches and their labels float32 [N], each pair turned round or not.
 
@@ -125,7 +125,7 @@ def batches(
         sides = [
             (each.b, each.a) if turn else (each.a, each.b) for each, turn in zip(batch, turned, strict=True)
         ]
-        yield encode(own, sides, aligned), torch.tensor([float(each.same) for each in batch])
+        yield encode(own, sides), torch.tensor([float(each.same) for each in batch])
 
 
 def _length(example: Example) -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -36,6 +38,13 @@ class FakeEmbedder:
         for word in text.lower().split():
             vector[int.from_bytes(hashlib.sha256(word.encode()).digest()[:4], "big") % self._dimension] += 1
         return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+class Alike(FakeEmbedder):
+    """One vector for every text."""
+
+    def embed(self, text: str) -> Vector:
+        return super().embed("")
 
 
 class TritonStub:
@@ -76,7 +85,7 @@ class ScriptedStore:
 
     def nearest(self, scope: CacheScope, vector: Vector, count: int) -> list[tuple[float, Entry]]:
         self._begin("nearest")
-        here = [(e, v) for (where, _), (e, v) in self.held.items() if where == scope and v is not None]
+        here = [(e, v) for (where, _), (e, v) in list(self.held.items()) if where == scope and v is not None]
         return sorted(((float(v @ vector), e) for e, v in here), key=lambda one: -one[0])[:count]
 
     def put(self, scope: CacheScope, key: str, entry: Entry, vector: Vector | None) -> None:
@@ -100,7 +109,7 @@ class ScriptedStore:
 
     def stats(self) -> StoreStats:
         self._begin("stats")
-        return StoreStats(len(self.held), 0, len({scope.tenant for scope, _ in self.held}))
+        return StoreStats(len(self.held), len({scope.tenant for scope, _ in self.held}))
 
     def close(self) -> None:
         self.closed.set()
@@ -118,6 +127,16 @@ class ScriptedJudge:
     def same(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         self.asked.append(list(pairs))
         return [self._scores.pop(0) if len(self._scores) > 1 else self._scores[0] for _ in pairs]
+
+
+def write_manifest(directory: Path, task: str, checkpoint: str) -> None:
+    """An artefact's directory with a manifest alone."""
+    directory.mkdir(parents=True)
+    manifest = {
+        "task": task, "runtime": "onnxruntime", "runtime_version": "1", "precision": "fp32",
+        "source": "s", "source_sha256": checkpoint, "command": "c",
+    }  # fmt: skip
+    (directory / "manifest.json").write_text(json.dumps(manifest))
 
 
 def calibration(**changes: object) -> Calibration:
@@ -163,8 +182,8 @@ def ask(text: str = "what is a lambda", **changes: object) -> Question:
 class Rig:
     """Everything of one cache; `keep` returns when its answer is stored."""
 
-    def __init__(self, mode="semantic", *, embedder=None, judge=None, calibrated=None, **options):
-        self.store, self.metrics = ScriptedStore(), MemoryMetrics()
+    def __init__(self, mode="semantic", *, store=None, embedder=None, judge=None, calibrated=None, **options):
+        self.store, self.metrics = store or ScriptedStore(), MemoryMetrics()
         self.judge = judge or ScriptedJudge()
         self.embedder = embedder or FakeEmbedder(4096)
         budgets = {"budget_s": LONG, "embedding_budget_s": LONG, "judge_budget_s": LONG}

@@ -72,19 +72,11 @@ def test_a_damaged_calibration_is_one_sentence(tmp_path, change):
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"[]", b"{"])
 def test_what_is_no_json_is_damaged(tmp_path, content):
-    path = tmp_path / "c.json"
-    path.write_bytes(content)
+    (tmp_path / "c.json").write_bytes(content)
     with pytest.raises(SettingsError, match="damaged"):
-        Calibration.read(path, "c0ffee")
+        Calibration.read(tmp_path / "c.json", "c0ffee")
 
 
 def test_a_missing_one_says_how_to_make_one(tmp_path):
     with pytest.raises(SettingsError, match=r"make one with: python build/judge/measure\.py"):
         Calibration.read(tmp_path / "none.json", "c0ffee")
-
-
-def test_languages_are_english_unless_it_says_otherwise(tmp_path):
-    assert Calibration.read(write(tmp_path / "c.json"), "c0ffee").languages == ("en",)
-    other = write(tmp_path / "d.json", languages=["de", "en"], foreign_threshold=0.95)
-    found = Calibration.read(other, "c0ffee")
-    assert (found.languages, found.foreign_threshold) == (("de", "en"), 0.95)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -13,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.cache.doubles import TritonStub
+from tests.cache.doubles import TritonStub, write_manifest
 from tests.doubles.pb_utils import TritonError
 from trimodal.cache.embedder import TritonEmbedder, embedder_checkpoint
 from trimodal.errors import InternalError, InvalidArgument, OperatorError, RequestError, Unavailable
@@ -64,22 +63,13 @@ def repository(tmp_path):
     shutil.copy(CONFIGS / "config.pbtxt", target)
 
     def built(name: str, checkpoint: str) -> None:
-        (target / "1" / name).mkdir(parents=True)
-        manifest = {
-            "task": "embedding", "runtime": "onnxruntime", "runtime_version": "1", "precision": "fp32",
-            "source": "s", "source_sha256": checkpoint, "command": "c",
-        }  # fmt: skip
-        (target / "1" / name / "manifest.json").write_text(json.dumps(manifest))
+        write_manifest(target / "1" / name, "embedding", checkpoint)
 
     (target / "1").mkdir()
     return SimpleNamespace(llm=tmp_path / "models" / "llm", embedding=target, built=built)
 
 
 class TestCheckpoint:
-    def test_is_that_of_the_artefact_that_was_built(self, repository):
-        repository.built("onnx-fp32", "abc")
-        assert embedder_checkpoint(repository.llm, "embedding") == "abc"
-
     def test_profiles_with_artefacts_of_one_checkpoint_agree(self, repository):
         repository.built("onnx-fp32", "abc")
         repository.built("onnx-fp16", "abc")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.cache.doubles import TritonStub, calibration
+from tests.cache.doubles import TritonStub, calibration, write_manifest
 from tests.doubles.pb_utils import TritonError
 from trimodal.cache.judge import TritonJudge, built_judge, calibration_of
 from trimodal.errors import InternalError, InvalidArgument, OperatorError, RequestError, Unavailable
@@ -64,12 +63,7 @@ def repository(tmp_path):
     (target / "config.pbtxt").write_text(on_gpus)
 
     def built(name, checkpoint, **changes):
-        (target / "1" / name).mkdir(parents=True)
-        manifest = {
-            "task": "judge", "runtime": "onnxruntime", "runtime_version": "1", "precision": "fp32",
-            "source": "s", "source_sha256": checkpoint, "command": "c",
-        }  # fmt: skip
-        (target / "1" / name / "manifest.json").write_text(json.dumps(manifest))
+        write_manifest(target / "1" / name, "judge", checkpoint)
         text = calibration(checkpoint_sha256=checkpoint, **changes).model_dump_json()
         (target / "1" / name / "calibration.json").write_text(text)
 
@@ -103,12 +97,6 @@ class TestCalibration:
             found[profile] = built_judge(repository.llm, "judge").checkpoint
         assert found == {"cpu": "abc", "tensorrt": "def"}
 
-    def test_of_two_checkpoints_neither_is_taken(self, repository):
-        repository.built("onnx-int8", "abc")
-        repository.built("onnx-fp32", "def")
-        with pytest.raises(OperatorError, match="onnx-fp32, onnx-int8 of judge have different checkpoints"):
-            built_judge(repository.llm, "judge")
-
     def test_an_operators_own_is_read_instead(self, repository, tmp_path):
         repository.built("onnx-int8", "abc")
         built = built_judge(repository.llm, "judge")
@@ -129,7 +117,3 @@ class TestCalibration:
             file.write_text(file.read_text().replace('"onnxruntime"', '"fake"'))
         built = built_judge(repository.llm, "judge")
         assert (built.checkpoint, calibration_of(built, None, 0.01).threshold(0.01)) == ("fake", 0.8)
-
-    def test_a_model_that_is_not_there_is_named(self, repository):
-        with pytest.raises(OperatorError, match="parameter 'judge': there is no model 'other'"):
-            built_judge(repository.llm, "other")

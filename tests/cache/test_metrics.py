@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.metrics import MemoryMetrics
 
@@ -21,16 +19,3 @@ def test_every_series_is_there_at_zero():
         "trimodal_cache_entries": 1,
     }
     assert not any(series.value for series in metrics.series.values())
-
-
-def test_no_call_makes_a_series_of_its_own():
-    metrics = MemoryMetrics()
-    counts = CacheMetrics(metrics, "llm")
-    before = set(metrics.series)
-    counts.looked_up("exact", "hit", 0.001)
-    counts.bypassed("timeout")
-    counts.refused("judge")
-    counts.stored("kept")
-    assert set(metrics.series) == before
-    with pytest.raises(KeyError):
-        counts.refused("a client's own")

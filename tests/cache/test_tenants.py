@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import time
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.cache.doubles import LONG, ScriptedJudge, ask, calibration
-from trimodal.cache.answers import AnswerCache, CacheOptions
-from trimodal.cache.metrics import STORED, CacheMetrics
+from tests.cache.doubles import LONG, Alike, Rig, ask
 from trimodal.cache.stores.base import Limits, open_store
 from trimodal.cache.values import Entry
-from trimodal.metrics import MemoryMetrics
 
-VECTOR = np.array([0.6, 0.8], np.float32)
 TENANTS = 2_000
 # Texts that look alike, or like a key, a path, a pattern or a query of some store.
 HOSTILE = (
@@ -31,49 +26,12 @@ HOSTILE = (
 )  # fmt: skip
 
 
-class Alike:
-    """One vector for every text."""
-
-    checkpoint = "alike"
-
-    def embed(self, text):
-        return VECTOR
-
-
-class Opened:
-    """The cache on an embedded store in `path`, and a writer that can be waited for."""
-
-    def __init__(self, path):
-        self.metrics = MemoryMetrics()
-        self.store = open_store(str(path / "answers.sqlite"), Limits(max_entries=100_000, timeout_s=LONG))
-        self.cache = AnswerCache(
-            CacheOptions("semantic", "", budget_s=LONG, embedding_budget_s=LONG, judge_budget_s=LONG),
-            Alike(),
-            CacheMetrics(self.metrics, "llm"),
-            store=self.store,
-            judge=ScriptedJudge(),
-            calibration=calibration(),
-        )
-        self.kept = 0
-
-    def keep(self, question, answer):
-        self.cache.keep(question, answer, "stop", 1)
-        self.kept += 1
-        deadline = time.monotonic() + 60
-        while self._written() < self.kept:
-            assert time.monotonic() < deadline, "the writer did nothing"
-            time.sleep(0.0005)
-
-    def _written(self):
-        labels = ({"model": "llm", "outcome": outcome} for outcome in STORED)
-        return sum(self.metrics.get("trimodal_cache_stored_total", one).value for one in labels)
-
-
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory):
-    opened = Opened(tmp_path_factory.mktemp("store"))
-    yield opened
-    opened.cache.close()
+    path = tmp_path_factory.mktemp("store") / "answers.sqlite"
+    rig = Rig(store=open_store(str(path), Limits(max_entries=100_000, timeout_s=LONG)), embedder=Alike())
+    yield rig
+    rig.cache.close()
 
 
 def test_of_thousands_of_tenants_none_gets_an_answer_of_another(opened):
@@ -82,7 +40,7 @@ def test_of_thousands_of_tenants_none_gets_an_answer_of_another(opened):
     for tenant, question in questions.items():
         if int(tenant.rpartition("-")[2]) % 2 == 0:  # the others have asked nothing yet
             entry = Entry("who am I", tenant, "stop", 1, 64, now, now + 900)
-            opened.store.put(question.scope, question.key, entry, VECTOR)
+            opened.store.put(question.scope, question.key, entry, opened.embedder.embed(""))
     for tenant, question in questions.items():
         wanted = tenant if int(tenant.rpartition("-")[2]) % 2 == 0 else None
         for hit in (opened.cache.lookup(question).exact(), opened.cache.lookup(question).semantic()):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import numpy as np
@@ -50,7 +49,7 @@ def left(store) -> set[tuple[str, str]]:
 def test_stats_are_one_line(store):
     result = run("stats")
     assert result.exit_code == 0
-    assert result.stdout.startswith(f"{default_store('llm')}: 3 answers of 2 tenants, ")
+    assert result.stdout == f"{default_store('llm')}: 3 answers of 2 tenants\n"
 
 
 def test_a_fresh_machine_has_nothing_stored_yet(monkeypatch, tmp_path):
@@ -58,14 +57,7 @@ def test_a_fresh_machine_has_nothing_stored_yet(monkeypatch, tmp_path):
     path = default_store("llm")
     result = run("stats")
     assert (result.exit_code, result.stdout) == (0, f"nothing stored yet: {path}\n")
-    told = json.loads(run("stats", "--json").stdout)
-    assert told == {"store": str(path), "entries": 0, "bytes": 0, "tenants": 0, "audit": []}
     assert not path.exists()
-
-
-def test_stats_in_json(store):
-    held = json.loads(run("stats", "--json", "--store", str(default_store("llm"))).stdout)
-    assert (held["entries"], held["tenants"], held["bytes"] > 0) == (3, 2, True)
 
 
 @pytest.mark.parametrize(
@@ -94,32 +86,25 @@ def test_clear_wants_to_be_told_what(store, filters):
     assert len(left(store)) == 3
 
 
-def test_a_store_that_is_not_there_is_not_made(tmp_path):
-    path = tmp_path / "typo.sqlite"
-    result = run("stats", "--store", str(path))
-    assert result.exit_code == 1
-    assert "no such store" in result.output
-    assert not path.exists()
-
-
-@pytest.mark.parametrize("content", [b"", b"root:x:0:0:root\n", b"SQLite format 2", bytes(100_000)])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"root:x:0:0:root\n", b"SQLite format 2", bytes(100_000), b"SQLite format 3\0" + bytes(9_000)],
+    ids=["empty", "text", "another format", "zeros", "another program's, damaged"],
+)
 def test_a_file_that_is_no_store_is_left_as_it_is(tmp_path, content):
-    path = tmp_path / "something"
+    path = tmp_path / "something.sqlite"
     path.write_bytes(content)
     for arguments in (("stats",), ("clear", "--all")):
         result = run(*arguments, "--store", str(path))
-        assert result.exit_code == 1
-        assert "is no store of answers" in result.output
+        assert (result.exit_code, "is no store of answers" in result.output) == (1, True)
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [content]
 
 
-def test_another_programs_damaged_database_is_left_as_it_is(tmp_path):
-    path = tmp_path / "places.sqlite"
-    content = b"SQLite format 3\0" + bytes(range(200)) * 50
-    path.write_bytes(content)
-    result = run("stats", "--store", str(path))
+@pytest.mark.parametrize("name", ["typo.sqlite", ""])
+def test_what_is_not_there_and_a_directory_are_no_store(tmp_path, name):
+    result = run("stats", "--store", str(tmp_path / name))
     assert (result.exit_code, "is no store of answers" in result.output) == (1, True)
-    assert [path.read_bytes() for path in tmp_path.iterdir()] == [content]
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_store_whose_header_is_still_in_its_log_is_found(tmp_path):
@@ -132,29 +117,11 @@ def test_a_store_whose_header_is_still_in_its_log_is_found(tmp_path):
     assert (result.exit_code, "0 answers" in result.output) == (0, True)
 
 
-def test_a_servers_own_memory_cannot_be_looked_into():
-    for arguments in (("stats",), ("clear", "--all")):
-        result = run(*arguments, "--store", "memory:")
-        assert (result.exit_code, "in its server's own memory" in result.output) == (1, True)
-
-
-def test_a_directory_is_no_store(tmp_path):
-    result = run("stats", "--store", str(tmp_path))
-    assert (result.exit_code, "no such store" in result.output) == (1, True)
-
-
 @pytest.mark.parametrize("user", ["", "somebody"])
 def test_a_shared_store_that_is_down_is_one_sentence_without_its_password(user):
     result = run("stats", "--store", f"redis://{user}:hunter2@127.0.0.1:1/0")
     assert result.exit_code == 1
     assert result.output.startswith("trimodal: redis://…@127.0.0.1:1/0: ")
-    assert "hunter2" not in result.output
-
-
-def test_an_unknown_kind_of_store_is_one_sentence():
-    result = run("stats", "--store", "mysql://me:hunter2@host/db")
-    assert result.exit_code == 1
-    assert result.output.startswith("trimodal: cache_store 'mysql:…': a file's path or a URL of memory, ")
     assert "hunter2" not in result.output
 
 
@@ -175,10 +142,6 @@ class TestAudit:
         for tenant, named in (("acme", digest("acme")), ("", "none")):
             (line,) = run("stats", "--tenant", tenant).stdout.splitlines()[1:]
             assert line.startswith(f"tenant {named}, default: ")
-
-    def test_json_has_it_too(self, store):
-        told = json.loads(run("stats", "--json", "--tenant", "acme").stdout)["audit"]
-        assert [(one["tenant"], one["hits"]) for one in told] == [(digest("acme"), {"agreed": 700})]
 
     def test_an_address_that_is_none_is_said(self, store):
         result = run("stats", "--metrics", "http://:0")

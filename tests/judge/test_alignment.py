@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
+
 from trimodal.judge.alignment import ALIGNED, LACKING, MOVED, TYPES, token_types
 
 CLS, SEP, PAD = -1, -2, -3
@@ -41,28 +43,26 @@ def states(one: str, other: str) -> tuple[list[int], list[int]]:
     return [each // 2 for each in first], [each // 2 for each in second]
 
 
-def test_one_word_that_differs() -> None:
-    assert states("how old is rome", "how old is lima") == (
-        [ALIGNED] * 3 + [LACKING],
-        [ALIGNED] * 3 + [LACKING],
-    )
+A, M, L = ALIGNED, MOVED, LACKING
 
 
-def test_words_that_changed_places() -> None:
-    first, second = states("does the yen or the dollar fall", "does the dollar or the yen fall")
-    assert first == [ALIGNED, ALIGNED, MOVED, ALIGNED, ALIGNED, MOVED, ALIGNED]
-    assert second == first
+@pytest.mark.parametrize(
+    ("one", "other", "first", "second"),
+    [
+        ("how old is rome", "how old is lima", [A, A, A, L], [A, A, A, L]),
+        ("does the yen or the dollar fall", "does the dollar or the yen fall", [A, A, M, A, A, M, A], None),
+        ("a b c", "a b c", [A, A, A], [A, A, A]),
+        ("a b", "c d e", [L, L], [L, L, L]),
+    ],
+)
+def test_a_token_is_aligned_moved_or_lacking(one, other, first, second):
+    assert states(one, other) == (first, second or first)
 
 
 def test_a_word_that_one_side_has_more_often() -> None:
     first, second = states("not for me", "not not for me")
     assert first == [ALIGNED] * 3
     assert sorted(second) == [ALIGNED, ALIGNED, ALIGNED, MOVED]
-
-
-def test_equal_and_unlike_questions() -> None:
-    assert states("a b c", "a b c") == ([ALIGNED] * 3, [ALIGNED] * 3)
-    assert states("a b", "c d e") == ([LACKING] * 2, [LACKING] * 3)
 
 
 def test_every_type_has_a_vector() -> None:

@@ -30,7 +30,6 @@ def test_english_is_read(text):
 @pytest.mark.parametrize("text", [*GERMAN, *SPANISH, *OTHERS])
 def test_other_languages_are_not(text):
     assert is_foreign(text, ("en",))
-    assert not is_foreign(text, ("*",))
 
 
 @pytest.mark.parametrize("text", GERMAN)

@@ -3,7 +3,6 @@ import pytest
 
 from trimodal.errors import ArtefactError, InvalidArgument
 from trimodal.judge.engines.fake import FakeJudge
-from trimodal.judge.engines.protocol import Judged
 from trimodal.judge.service import JudgeService
 from trimodal.judge.settings import JudgeSettings
 from trimodal.metrics import MemoryMetrics
@@ -14,8 +13,8 @@ def metrics():
     return MemoryMetrics()
 
 
-def service(metrics, engine=None, **settings):
-    return JudgeService(engine or FakeJudge(), JudgeSettings(artefact="x", **settings), metrics)
+def service(metrics, **settings):
+    return JudgeService(FakeJudge(), JudgeSettings(artefact="x", **settings), metrics)
 
 
 def pairs(metrics, outcome):
@@ -45,15 +44,6 @@ def test_refuses_with_a_sentence_that_names_field_and_limit(metrics, question, o
     (outcome,) = service(metrics, max_bytes=20).judge([([question], [other])])
     assert str(outcome) == told
     assert metrics.get("trimodal_judge_batch_size", {}).observations == []
-
-
-def test_pairs_that_do_not_fit_are_counted(metrics):
-    class Short(FakeJudge):
-        def judge(self, pairs):
-            return Judged(np.zeros(len(pairs), np.float32), tuple(len(one) < 3 for one, _ in pairs))
-
-    service(metrics, Short()).judge([([b"a", b"long"], [b"a", b"long"])])
-    assert (pairs(metrics, "too_long"), pairs(metrics, "judged")) == (1, 1)
 
 
 def test_opening_names_what_is_missing(tmp_path, metrics):

@@ -28,7 +28,12 @@ parameters {{ key: "artefact" value {{ string_value: "none" }} }}
 
 
 def settings(cache: str) -> LlmSettings:
-    return LlmSettings.model_validate({"engine": "fake", "cache": cache, "cache_store": "memory:"})
+    return LlmSettings.model_validate({"engine": "fake", "cache": cache})
+
+
+@pytest.fixture(autouse=True)
+def _own_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TRIMODAL_CACHE", str(tmp_path / "cache"))
 
 
 def test_off_opens_nothing_and_coalesce_stores_nothing(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ class CacheOptions:
         embedding_budget_s: how long it waits for its embedding, before the store is asked for what is near.
         judge_budget_s: how long it then waits for the judge.
         ttls: namespace → seconds that its answers live; the first is that of requests which name none.
-        max_entries: answers in the store; the least recently used go first.
+        max_entries: answers in the store; the oldest go first.
         max_answer_bytes: a longer answer, in UTF-8, is not kept.
         max_false_hit: upper bound of wrong answers among near-identical questions, 0 to 1.
     """

@@ -35,7 +35,7 @@ class Calibration(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     checkpoint_sha256: str = Field(min_length=1, description="of the judge: `source_sha256` of its manifest")
-    languages: tuple[str, ...] = Field(("en",), min_length=1, description='that it was trained for; "*": all')
+    languages: tuple[str, ...] = Field(("en",), min_length=1, description="that it was trained for")
     foreign_threshold: float = Field(0.999, ge=0, le=1, description="for questions in other languages")
     pairs: str = Field(description="file that the curve was measured on")
     paraphrases: int = Field(ge=1)

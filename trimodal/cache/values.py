@@ -92,5 +92,4 @@ class StoreStats:
     """Counts of what a store holds now."""
 
     entries: int
-    bytes: int
     tenants: int

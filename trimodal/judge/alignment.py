@@ -6,30 +6,16 @@ by its token types it is told where to look.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from difflib import SequenceMatcher
-from typing import Protocol
+from typing import Any
 
 TYPES = 6
 """Values of a token type: the side (0 or 1) + 2 × ALIGNED, MOVED or LACKING."""
 ALIGNED, MOVED, LACKING = range(3)
 
 
-class Encoding(Protocol):
-    """What is read of a `tokenizers.Encoding` of two texts."""
-
-    @property
-    def ids(self) -> Sequence[int]: ...
-
-    @property
-    def type_ids(self) -> Sequence[int]: ...
-
-    @property
-    def sequence_ids(self) -> Sequence[int | None]: ...
-
-
-def token_types(pair: Encoding) -> list[int]:
-    """A type for each token of the pair; what belongs to no text, as [SEP] and padding, keeps its side."""
+def token_types(pair: Any) -> list[int]:
+    """A type for each token of a `tokenizers.Encoding` of two texts; [SEP] and padding keep their side."""
     places: tuple[list[int], list[int]] = ([], [])
     for place, side in enumerate(pair.sequence_ids):
         if side is not None:

@@ -12,21 +12,14 @@ from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
-ANY = "*"
-"""Of a judge that was trained for every language."""
 _LISTS = Path(__file__).with_name("function_words.txt")
 _WORD = re.compile(r"[^\W\d_]+")
 
 
 def is_foreign(text: str, languages: Collection[str]) -> bool:
-    """Whether more words of `text` speak against the `languages` ("en", "de", …; ANY) than for them."""
-    if ANY in languages:
-        return False
-    known = _lists()
-    own = frozenset[str]().union(*(known.get(language, frozenset()) for language in languages))
-    others = frozenset[str]().union(
-        *(words for language, words in known.items() if language not in languages)
-    )
+    """Whether more words of `text` speak against the `languages` ("en", "de", …) than for them."""
+    own = frozenset[str]().union(*map(function_words, languages))
+    others = frozenset[str]().union(*(words for name, words in _lists().items() if name not in languages))
     balance = 0
     for word in _WORD.findall(text.lower()):
         if word in own:
@@ -44,5 +37,4 @@ def function_words(language: str) -> frozenset[str]:
 @cache
 def _lists() -> dict[str, frozenset[str]]:
     lines = _LISTS.read_text(encoding="utf-8").splitlines()
-    split = (line.split() for line in lines if line and not line.startswith("#"))
-    return {language: frozenset(words) for language, *words in split}
+    return {line.split()[0]: frozenset(line.split()[1:]) for line in lines if line and line[0] != "#"}

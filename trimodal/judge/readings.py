@@ -21,8 +21,7 @@ _SMALL = frozenset(("of", "and", "the", "for", "to", "in"))
 _MOST_WORDS = 160  # of both: each is held against the others'; no judge here reads more tokens
 # Two letters are the initials of too much: a PC is no pin code.
 _SHORTEST_TYPO, _LONGEST_CLIPPED, _INITIALS = 4, 4, range(3, 7)
-Span = tuple[int, int, str]
-"""Where a word begins and ends in its text, and the word."""
+Span = tuple[int, int, str]  # where a word begins and ends in its text, and the word
 
 
 def read(one: str, other: str, known: Container[str]) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trimodal.errors import InternalError, InvalidArgument, RequestError
-from trimodal.judge.engines.protocol import PairJudge, Pairs, Probabilities, open_engine
+from trimodal.judge.engines.protocol import PairJudge, Probabilities, open_engine
 from trimodal.judge.settings import JudgeSettings
 from trimodal.metrics import Metrics, counters
 from trimodal.paths import judge_artefact
@@ -18,9 +18,6 @@ from trimodal.triton.fields import decode
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
-
-Questions = tuple[Sequence[bytes], Sequence[bytes]]
-"""A request's `question` and `other`, UTF-8, pair by pair."""
 
 
 class JudgeService:
@@ -33,7 +30,7 @@ class JudgeService:
         self._batches = metrics.histogram(
             "trimodal_judge_batch_size", "Pairs in one run of the judge", {}, BATCHES
         )
-        outcomes = ("judged", "too_long", "refused")
+        outcomes = ("judged", "refused")
         self._pairs = counters("trimodal_judge_pairs_total", metrics, "Pairs by outcome", "outcome", outcomes)
 
     @classmethod
@@ -43,10 +40,13 @@ class JudgeService:
         engine.judge([("warm", "warm up"), ("warm up " * 20, "up warm " * 20)])
         return cls(engine, settings, metrics)
 
-    def judge(self, requests: Sequence[Questions]) -> list[Probabilities | RequestError]:
+    def judge(
+        self, requests: Sequence[tuple[Sequence[bytes], Sequence[bytes]]]
+    ) -> list[Probabilities | RequestError]:
         """P(same) float32[B] for each request of B pairs, or the error of its first bad text.
 
-        A pair that is longer than the model can read gets 0.
+        Args:
+            requests: `question` and `other` of each, UTF-8, pair by pair.
         """
         pairs: list[tuple[str, str]] = []
         parts: dict[int, slice] = {}
@@ -65,19 +65,14 @@ class JudgeService:
             pairs += good
         if not pairs:
             return outcomes
-        same = self._run(pairs)
+        started = time.perf_counter()
+        same = self._engine.judge(pairs)
+        self._seconds.observe(time.perf_counter() - started)
+        self._batches.observe(len(pairs))
+        self._pairs["judged"].increment(len(pairs))
         for index, part in parts.items():
             outcomes[index] = same[part]
         return outcomes
-
-    def _run(self, pairs: Pairs) -> Probabilities:
-        started = time.perf_counter()
-        judged = self._engine.judge(pairs)
-        self._seconds.observe(time.perf_counter() - started)
-        self._batches.observe(len(pairs))
-        self._pairs["judged"].increment(sum(judged.fits))
-        self._pairs["too_long"].increment(len(pairs) - sum(judged.fits))
-        return judged.same
 
     def _text(self, name: str, data: bytes) -> str:
         if len(data) > self._settings.max_bytes:

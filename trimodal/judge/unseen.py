@@ -13,7 +13,8 @@ from trimodal.judge.language import function_words
 _AROUND = "?!.,;:\"'"
 _CODE = re.compile(r"[^\w'’]|[\d_]")
 _LONGEST_UNIT = 5
-_ALSO_NAMES = frozenset(("it", "us", "in", "or"))  # of the small words
+# Their capitals say nothing, but for those that are names, too; "i" is not on the list that tells a language.
+_SMALL = (function_words("en") | {"i"}) - {"it", "us", "in", "or"}
 _BLANKS = re.compile(r"\s+")
 
 
@@ -39,15 +40,10 @@ def _cased(text: str) -> dict[str, set[str]]:
     for written in text.split():
         word = written.strip(_AROUND)
         low = word.lower()
-        short = len(word) <= 2 and not begins and (low in _ALSO_NAMES or low not in _small_words())
+        short = len(word) <= 2 and not begins and low not in _SMALL
         # Mbps and MBps: whoever writes a unit in lower case, or all in capitals, may mean either.
         unit = len(word) <= _LONGEST_UNIT and not begins and word != low and not word.isupper()
         if short or unit or _CODE.search(word):
             found.setdefault(low, set()).add(word)
         begins = written[-1] in "?!.:;…"
     return found
-
-
-def _small_words() -> frozenset[str]:
-    """Words whose capitals say nothing; i is not on the list of those that tell a language."""
-    return function_words("en") | {"i"}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from trimodal.cache.audit.estimate import Bounds
 from trimodal.top.page import Page
@@ -52,15 +51,6 @@ def line(one: Audited) -> str:
         f"{_shown(one.false_hits)} false; {sum(one.misses.values())} near misses, "
         f"{_shown(one.missed_hits)} missed"
     )
-
-
-def as_json(one: Audited) -> dict[str, Any]:
-    """The same for machines: rates with `lower` and `upper`."""
-    rates = {
-        name: dict(zip(("rate", "lower", "upper"), bounds, strict=True))
-        for name, bounds in (("false_hits", one.false_hits), ("missed_hits", one.missed_hits))
-    }
-    return {**asdict(one), **rates}
 
 
 def _shown(bounds: Bounds) -> str:

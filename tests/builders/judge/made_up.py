@@ -53,24 +53,18 @@ def embed(texts: Any) -> Any:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def write_bert(directory: Path, head: int | None = None, labels: dict[int, str] | None = None) -> Path:
-    """A tiny BERT with random weights; `head`: as a published classifier with that many labels."""
+def write_bert(directory: Path) -> Path:
+    """A tiny BERT with random weights."""
     import torch
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import BertConfig, BertForSequenceClassification, BertModel
+    from transformers import BertConfig, BertModel
 
     torch.manual_seed(0)
     letters = "abcdefghijklmnopqrstuvwxyz0123456789,?"
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, *("##" + letter for letter in letters)]
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
     config = BertConfig(vocab_size=len(words), max_position_embeddings=96, initializer_range=0.3, **sizes)
-    if head is None:
-        BertModel(config, add_pooling_layer=False).save_pretrained(directory)
-    else:
-        config.num_labels = head
-        if labels:
-            config.id2label, config.label2id = labels, {name: number for number, name in labels.items()}
-        BertForSequenceClassification(config).save_pretrained(directory)
+    BertModel(config, add_pooling_layer=False).save_pretrained(directory)
     tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

@@ -16,6 +16,7 @@ from trimodal.manifest import check_files, read_manifest
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 SCRIPT = "judge.build"
+TESTS = Path(__file__).parent
 check, model, sources, training = (Later(f"judge.{name}") for name in ("check", "model", "sources", "train"))
 FEW = ("--steps", 6, "--batch", 8, "--threads", 1, "--rate", 1e-3)
 LINES = [
@@ -69,17 +70,8 @@ def test_the_manifest_says_what_was_learned_from(built):
         check_files(directory, manifest)
         assert manifest.shapes == {"max_length": 96}  # what the tiny one has positions for, below 160
         assert manifest.extra["training"]["steps"] == 6
-        assert manifest.extra["aligned"] is True
-        assert manifest.extra["data"]["pairs"].keys() == {
-            "number",
-            "tense",
-            "light",
-            "case",
-            "crossed",
-            "mirrored",
-            "name",
-            "paraphrase",
-        }
+        kinds = {"number", "tense", "light", "case", "crossed", "mirrored", "name", "paraphrase"}
+        assert manifest.extra["data"]["pairs"].keys() == kinds
         assert manifest.check["label_agreement"] >= (0.99 if precision == "fp32" else 0.7)
         calibration = json.loads((directory / "calibration.json").read_text())
         assert calibration["checkpoint_sha256"] == manifest.source_sha256
@@ -90,23 +82,14 @@ def test_the_manifest_says_what_was_learned_from(built):
 
 def test_the_graph_gives_the_same_logits_whatever_the_batch(built):
     tokenizer = model.open_tokenizer(built / "onnx-fp32", 96)
-    graph = check.Graph(built / "onnx-fp32" / "model.onnx", aligned=True, threads=1)
+    graph = check.Graph(built / "onnx-fp32" / "model.onnx", threads=1)
     pairs = [("How old is Rome?", "how OLD is rome?"), ("a", "a much longer question than that " * 9)]
-    inputs = model.encode(tokenizer, pairs, aligned=True)
+    inputs = model.encode(tokenizer, pairs)
     assert set(inputs) == {"input_ids", "attention_mask", "token_type_ids"}
     assert inputs["input_ids"].shape == (2, 96)
     together = graph.run(inputs)
-    alone = [graph.run(model.encode(tokenizer, [pair], aligned=True))[0] for pair in pairs]
+    alone = [graph.run(model.encode(tokenizer, [pair]))[0] for pair in pairs]
     np.testing.assert_allclose(together, alone, atol=1e-4)
-
-
-def test_token_types_tell_what_the_other_question_has(checkpoint):
-    tokenizer = model.open_tokenizer(checkpoint, 96)
-    pair = [("How old is Rome?", "How old is Lima?")]
-    plain, aligned = (model.encode(tokenizer, pair, aligned=each)["token_type_ids"] for each in (False, True))
-    assert set(plain.ravel()) == {0, 1}
-    assert (plain == aligned % 2).all()
-    assert (aligned > 1).sum() >= 2
 
 
 def test_a_seed_gives_the_same_judge(checkpoint):
@@ -139,56 +122,9 @@ def test_training_learns_and_leaves_the_embeddings(checkpoint):
 def test_batches_hold_every_pair_before_one_comes_again(checkpoint):
     tokenizer = model.open_tokenizer(checkpoint, 96)
     examples = [made_up.pairs.Example(f"q{at}", f"r{at}", at < 20, "x", "x") for at in range(40)]
-    found = list(training.batches(tokenizer, examples, training.Schedule(steps=5, batch=8), aligned=True))
+    found = list(training.batches(tokenizer, examples, training.Schedule(steps=5, batch=8)))
     assert [len(labels) for _, labels in found] == [8] * 5
     assert sum(labels.sum().item() for _, labels in found) == 20
-
-
-@pytest.mark.parametrize(
-    ("labels", "asked"),
-    [
-        ({0: "LABEL_0"}, ()),
-        ({0: "not_duplicate", 1: "duplicate"}, ()),
-        ({0: "contradiction", 1: "entailment", 2: "neutral"}, ()),
-        ({0: "no", 1: "maybe", 2: "yes"}, ("--same-label", "2")),
-    ],
-)
-def test_a_published_cross_encoder_is_taken_as_it_is(tmp_path, labels, asked):
-    import torch
-    from transformers import BertForSequenceClassification
-
-    source = made_up.write_bert(tmp_path / "published", len(labels), labels)
-    run(
-        SCRIPT, "--cross-encoder", source, *asked, "--precision", "fp32", "--out-dir", tmp_path,
-        "--threads", 1,
-    )  # fmt: skip
-    tokenizer = model.open_tokenizer(tmp_path / "onnx-fp32", 96)
-    assert read_manifest(tmp_path / "onnx-fp32", task="judge", runtime=None).extra["aligned"] is False
-    inputs = model.encode(tokenizer, [("how old is rome", "what is its age")], aligned=False)
-    (logit,) = check.Graph(tmp_path / "onnx-fp32" / "model.onnx", aligned=False, threads=1).run(inputs)
-    published = BertForSequenceClassification.from_pretrained(source).eval()
-    with torch.inference_mode():
-        scores = published(**{name: torch.from_numpy(value) for name, value in inputs.items()}).logits[0]
-    same = {1: 0, 2: 1, 3: 1}[len(labels)] if not asked else 2
-    expected = scores.sigmoid()[0] if len(labels) == 1 else scores.softmax(0)[same]
-    assert 1 / (1 + np.exp(-logit)) == pytest.approx(float(expected), abs=1e-4)
-
-
-def test_kinds_without_token_types_have_the_input_nevertheless(tmp_path):
-    import onnx
-    from transformers import RobertaConfig, RobertaForSequenceClassification
-
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    config = RobertaConfig(vocab_size=90, max_position_embeddings=66, num_labels=1, **sizes)
-    made_up.write_bert(tmp_path)
-    RobertaForSequenceClassification(config).save_pretrained(tmp_path)
-    judge = model.load_published(tmp_path, None)
-    assert model.longest(judge.config) == 64
-    onnx.save(model.export(judge), tmp_path / "model.onnx")
-    tokenizer = model.open_tokenizer(tmp_path, 64)
-    inputs = model.encode(tokenizer, [("how old", "what age is it"), ("a", "b")], aligned=False)
-    found = check.Graph(tmp_path / "model.onnx", aligned=False, threads=1).run(inputs)
-    np.testing.assert_allclose(found, check.run_torch(judge, inputs), atol=1e-4)
 
 
 def test_a_sample_has_every_kind(capsys):
@@ -204,6 +140,7 @@ def test_a_sample_has_every_kind(capsys):
         (("--pairs", "sealed_1.jsonl"), "a sealed file is measured on, never trained on"),
         (("--pairs", "none.jsonl"), "none.jsonl: no readable file of pairs"),
         (("./nowhere",), "no checkpoint at ./nowhere"),
+        ((TESTS,), "is not a checkpoint: it lacks a readable config.json"),
     ],
 )
 def test_a_bad_argument_is_one_sentence(capsys, arguments, told):
@@ -214,10 +151,7 @@ def test_a_bad_argument_is_one_sentence(capsys, arguments, told):
     ("arguments", "told"),
     [
         (("--steps", "0"), "argument --steps: '0' is not a whole number from 1 to 1000000"),
-        (("--threads", "2.5"), "argument --threads: '2.5' is not a whole number from 1 to 256"),
         (("--rate", "nan"), "argument --rate: 'nan' is not a number from 1e-07 to 0.01"),
-        (("--same-label", "1"), "--same-label belongs to --cross-encoder"),
-        (("here", "--cross-encoder", "there"), "--cross-encoder is taken as it is"),
     ],
 )
 def test_an_option_out_of_its_limits_is_named(capsys, arguments, told):
@@ -225,23 +159,6 @@ def test_an_option_out_of_its_limits_is_named(capsys, arguments, told):
         run(SCRIPT, *arguments)
     assert ended.value.code == 2
     assert told in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"model_type": "gpt2"}, "model_type 'gpt2'; supported are bert"),
-        ({"architectures": ["BertModel"]}, "its config.json names no sequence classifier"),
-        ({"id2label": {"0": "a", "1": "b"}}, "--same-label : say which label is same: 0 a, 1 b"),
-        ({"id2label": {str(at): "abcd"[at] for at in range(4)}}, "4 labels (0 a, 1 b, 2 c, 3 d); 1, 2 or 3"),
-    ],
-)
-def test_other_cross_encoders_are_refused(tmp_path, capsys, change, told):
-    made_up.write_bert(tmp_path, 2, {0: "other", 1: "duplicate"})
-    config = json.loads((tmp_path / "config.json").read_text()) | change
-    config.pop("label2id", None)
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    assert told in refusal(capsys, SCRIPT, "--cross-encoder", tmp_path)
 
 
 def test_too_little_agreement_leaves_the_old_artefact(checkpoint, tmp_path, capsys, monkeypatch):

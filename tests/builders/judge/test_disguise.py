@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
 
 import pytest
 
-from tests.builders.scripts import Later, importable
+from tests.builders.scripts import Later
 
 disguises, words, surface, sources = (
     Later(f"judge.{name}") for name in ("disguise.disguise", "disguise.words", "disguise.surface", "sources")
@@ -17,12 +16,6 @@ NEGATIONS = (
     r"n['’]t\b|\b(?:not|no|never|without|none|nothing|nobody|neither|cannot)\b"
     r"|\b(?:do|does|did|is|are|was|ca|has)nt\b"
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _scripts() -> Iterator[None]:
-    with importable():
-        yield
 
 
 def numbers(text: str) -> list[str]:

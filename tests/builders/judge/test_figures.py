@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
-from tests.builders.scripts import Later, importable
+from tests.builders.scripts import Later
 from trimodal.errors import ArtefactError, SettingsError
 
 pytestmark = pytest.mark.build
 figures = Later("judge.figures")
 pairs = Later("judge.pairs")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _scripts() -> Iterator[None]:
-    with importable():
-        yield
 
 
 def scored(same, different, unrelated=()):
@@ -72,28 +64,3 @@ def test_of_several_parts_the_worst_counts():
 def test_a_calibration_needs_both_labels():
     with pytest.raises(ArtefactError, match="rewordings and near-identical pairs"):
         figures.calibrate([scored([0.9], [])], "c0ffee", "pairs.jsonl")
-
-
-@pytest.mark.parametrize(
-    ("hits", "trials", "low", "high"),
-    [
-        (0, 10, 0.0, 0.308497),
-        (10, 10, 0.691503, 1.0),
-        (3, 10, 0.066740, 0.652453),
-        (50, 100, 0.398321, 0.601679),
-        (0, 434, 0.0, 0.008464),
-        (1, 434, 0.000058, 0.012770),
-        (500, 5000, 0.091820, 0.108650),
-        (0, 0, 0.0, 1.0),
-    ],
-)
-def test_bounds_are_those_of_the_tables(hits, trials, low, high):
-    assert pairs.clopper_pearson(hits, trials) == pytest.approx((low, high), abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("hits", "trials", "confidence"), [(-1, 3, 0.95), (4, 3, 0.95), (1, 3, 0), (1, 3, 1)]
-)
-def test_what_is_no_share_is_refused(hits, trials, confidence):
-    with pytest.raises(ValueError, match="is no share"):
-        pairs.clopper_pearson(hits, trials, confidence)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from tests.builders.scripts import Later, importable, refusal, run
+from tests.builders.scripts import Later, refusal, run
 from trimodal.cache.calibration import Calibration
 from trimodal.embedding.engines import onnxruntime as embedders
 from trimodal.embedding.engines.fake import FakeEmbedder
 from trimodal.judge.engines import onnxruntime as judges
 from trimodal.judge.engines.fake import FakeJudge
-from trimodal.judge.engines.protocol import Judged
 
 pytestmark = pytest.mark.build
 SCRIPT = "judge.measure"
@@ -27,12 +25,6 @@ LINES = [
     ("grep -v", "grep -V", "different", "name"),
     ("How old is Rome?", "Who may see it?", "different", "name"),
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _scripts() -> Iterator[None]:
-    with importable():
-        yield
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +69,7 @@ def test_the_less_likely_direction_counts_and_the_words_decide_first(monkeypatch
     class OneWay(FakeJudge):
         def judge(self, ways):
             same = [0.9 if one < other else 0.3 for one, other in ways]
-            return Judged(np.array(same, np.float32), (True,) * len(same))
+            return np.array(same, np.float32)
 
     monkeypatch.setattr(judges, "open_engine", lambda directory, settings: OneWay())
     asked = [example("a", "b"), example("COLOUR", "color"), example("grep -v", "grep -V")]

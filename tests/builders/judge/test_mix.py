@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
 from tests.builders.judge.made_up import disguise, embed, written
-from tests.builders.scripts import Later, importable
+from tests.builders.scripts import Later
 from trimodal.errors import ArtefactError
 from trimodal.judge.normaliser import normalise
 
 pytestmark = pytest.mark.build
 mix = Later("judge.mix")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _scripts() -> Iterator[None]:
-    with importable():
-        yield
 
 
 def mixed(**changes):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.builders.scripts import Later, importable
+from tests.builders.scripts import Later
 from trimodal.errors import ArtefactError
 from trimodal.judge.normaliser import normalise
 
@@ -28,12 +27,6 @@ How much {drug} can an {who} take?
 ! name: How much {drug'} can an {who} take?
 """
 LINE = "home | {Fix|~Rep.|Repair!antonym:Break} a {tap|faucet!part:pipe}{ now|}?"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _scripts() -> Iterator[None]:
-    with importable():
-        yield
 
 
 def read(module, text: str, folder: Path):
@@ -100,10 +93,6 @@ class TestLines:
         (line,) = read(lines, LINE, tmp_path)
         drawn = [each for seed in range(30) for each in line.pairs(random.Random(seed))]
         assert {each.same for each in drawn if "Break" in each.a + each.b} == {True, False}
-
-    def test_the_same_seed_gives_the_same_pairs(self, tmp_path):
-        (line,) = read(lines, LINE, tmp_path)
-        assert list(line.pairs(random.Random(3))) == list(line.pairs(random.Random(3)))
 
     @pytest.mark.parametrize(
         ("text", "told"),

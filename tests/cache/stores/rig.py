@@ -1,7 +1,10 @@
 """What tests of stores share: scopes, entries, vectors, a clock that is moved by hand."""
 
+from collections.abc import Callable
+
 import numpy as np
 
+from trimodal.cache.stores.base import Owner, Store
 from trimodal.cache.values import CacheScope, Entry, Vector
 
 START = 1_700_000_000.0
@@ -35,6 +38,18 @@ def entry(answer: str = "an answer", now: float = START, ttl: float = 600.0, **c
         "expires_at": now + ttl,
     }
     return Entry(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def calls(store: Store) -> list[Callable[[], object]]:
+    """Every call that asks the store."""
+    return [
+        lambda: store.get(scope(), "k"),
+        lambda: store.nearest(scope(), axis(0), 4),
+        lambda: store.put(scope(), "k3", entry(), axis(0)),
+        lambda: store.clear(Owner()),
+        store.stats,
+        store.count,
+    ]
 
 
 def axis(number: int, dimension: int = DIMENSION) -> Vector:

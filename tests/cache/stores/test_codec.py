@@ -8,19 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cache.stores.rig import axis, entry, scope
+from tests.cache.stores.rig import axis, entry
 from trimodal.cache.stores.base import StoreError
 from trimodal.cache.stores.codec import (
-    CHECK,
     _check,
-    checked_vector,
     digest,
     pack,
     read_vectors,
-    scope_name,
     unpack,
 )
-from trimodal.cache.values import CacheScope, Entry
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
@@ -99,29 +95,6 @@ def test_what_has_no_form_is_not_packed(changes: dict[str, object]) -> None:
 @given(st.lists(st.text(), max_size=4), st.lists(st.text(), max_size=4))
 def test_digests_of_different_parts_differ(first: list[str], second: list[str]) -> None:
     assert (digest(*first) == digest(*second)) == (first == second)
-
-
-PLACES = st.builds(CacheScope, *[st.text("ab:\0\ud800", max_size=3)] * 4)
-
-
-@given(PLACES, PLACES)
-def test_names_of_different_places_differ(first: CacheScope, second: CacheScope) -> None:
-    assert (scope_name(first) == scope_name(second)) == (first == second)
-    assert len(scope_name(first)) == 64
-
-
-def test_vectors_are_checked() -> None:
-    strided = np.stack([axis(0), axis(1)], axis=1).astype(np.float64)[:, 0]
-    checked = checked_vector(strided)  # type: ignore[arg-type]
-    assert checked.dtype == np.float32
-    assert checked.flags.c_contiguous
-    with pytest.raises(StoreError, match=r"not of shape \[1, 16\]"):
-        checked_vector(axis(0)[None])
-
-
-def test_the_check_is_in_front() -> None:
-    packed = pack(scope_name(scope()), "k", entry())
-    assert Entry(**json.loads(packed[CHECK:])) == entry()
 
 
 def test_only_unit_vectors_of_this_length_are_read() -> None:

@@ -1,6 +1,5 @@
 """The Redis store against a real server: lost, slow, full, and poisoned ones."""
 
-import os
 import ssl
 import struct
 import threading
@@ -13,11 +12,10 @@ import pytest
 import redis
 
 from tests.cache.stores.redis_server import RedisServer
-from tests.cache.stores.rig import Clock, axis, between, entry, random_vectors, scope
+from tests.cache.stores.rig import Clock, axis, between, calls, entry, random_vectors, scope
 from trimodal.cache.stores import redis as store_redis
 from trimodal.cache.stores.base import Limits, Owner, StoreError, open_store
-from trimodal.cache.stores.redis import RedisStore
-from trimodal.cache.stores.redis_layout import EXPIRES, USED, Names
+from trimodal.cache.stores.redis import Names, RedisStore
 from trimodal.errors import OperatorError
 
 LIMITS = Limits(1_000, timeout_s=5.0)
@@ -95,7 +93,6 @@ def test_what_the_server_evicted_is_gone(store: RedisStore, raw: redis.Redis) ->
     store.nearest(scope(), axis(0), 4)
     raw.delete(f"{NAMES.answer}k0")
     assert [kept.answer for _, kept in store.nearest(scope(), axis(0), 4)] == ["1", "2", "3"]
-    assert store.stats().entries == 3
     raw.delete(VECTORS)
     assert store.nearest(scope(), axis(0), 4) == []
     assert store.get(scope(), "k1") is not None
@@ -119,11 +116,7 @@ def test_keys_of_others_are_left_alone(store: RedisStore, raw: redis.Redis) -> N
     assert set(raw.keys("*")) == {b"mine", b"trimodal"}
 
 
-@pytest.mark.parametrize(
-    "poison",
-    [b"", b"garbage", b"1" + b"\x80\x04." * 9, b"0" * 200, b"\xff" * 5_000],
-    ids=["empty", "text", "pickle", "zeros", "binary"],
-)
+@pytest.mark.parametrize("poison", [b"", b"garbage", b"1" + b"\x80\x04." * 9, b"\xff" * 5_000])
 def test_a_poisoned_value_is_a_miss_and_dropped(store: RedisStore, raw: redis.Redis, poison: bytes) -> None:
     for number in range(2):
         store.put(scope(), f"k{number}", entry(f"{number}"), between(0, 1, 0.9 - number / 10))
@@ -136,14 +129,6 @@ def test_a_poisoned_value_is_a_miss_and_dropped(store: RedisStore, raw: redis.Re
     assert store.get(scope(), "k0") == entry("again")
 
 
-def test_another_scopes_value_is_a_miss(store: RedisStore, raw: redis.Redis) -> None:
-    store.put(scope(tenant="a"), "k", entry("of a"), axis(0))
-    stolen = raw.get(f"{Names.of(scope(tenant='a')).answer}k")
-    raw.set(f"{Names.of(scope(tenant='b')).answer}k", stolen)
-    assert store.get(scope(tenant="b"), "k") is None
-    assert store.get(scope(tenant="a"), "k") == entry("of a")
-
-
 def test_a_huge_value_is_cut_and_dropped(
     store: RedisStore, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,22 +136,6 @@ def test_a_huge_value_is_cut_and_dropped(
     raw.setrange(f"{NAMES.answer}k", 50_000_000, b"x")
     assert store.get(scope(), "k") is None
     assert raw.exists(f"{NAMES.answer}k") == 0
-
-
-@pytest.mark.parametrize("name", [f"{NAMES.answer}k", VECTORS, USED, EXPIRES])
-def test_another_type_at_a_name_is_dropped(store: RedisStore, raw: redis.Redis, name: str) -> None:
-    raw.rpush(name, "a list")
-    assert store.get(scope(), "k") is None
-    assert store.nearest(scope(), axis(0), 4) == []
-    raw.delete(name)
-    raw.rpush(name, "a list")
-    store.put(scope(), "k", entry(), axis(0))
-    assert store.get(scope(), "k") == entry()
-    assert store.nearest(scope(), axis(0), 4) == [(1.0, entry())]
-    raw.delete(name)
-    raw.rpush(name, "a list")  # while uses wait to be written
-    store.put(scope(), "k2", entry(), axis(1))
-    assert store.get(scope(), "k2") == entry()
 
 
 def test_a_poisoned_stream_gives_only_what_is_right(store: RedisStore, raw: redis.Redis) -> None:
@@ -294,36 +263,6 @@ def test_a_server_that_does_not_answer_fails_and_is_used_again(own: RedisServer)
     store.close()
 
 
-def calls(store: RedisStore) -> list:
-    return [
-        lambda: store.get(scope(), "k"),
-        lambda: store.nearest(scope(), axis(0), 4),
-        lambda: store.put(scope(), "k3", entry(), axis(0)),
-        lambda: store.clear(Owner()),
-        store.stats,
-        store.count,
-    ]
-
-
-def test_no_reply_is_waited_for_twice(own: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = opened(own, Limits(1_000, timeout_s=1.0))
-    store.get(scope(), "k")
-    waits = []
-    connect = redis.Connection._connect
-
-    def counted(self: redis.Connection) -> object:
-        waits.append(self.socket_timeout)
-        return connect(self)
-
-    monkeypatch.setattr(redis.Connection, "_connect", counted)
-    own.stop()
-    with pytest.raises(StoreError):
-        store.get(scope(), "k")
-    assert waits == []  # one reply was waited for, no connection made to try again
-    own.go_on()
-    store.close()
-
-
 def test_a_password_is_sent_and_never_told(tmp_path: Path) -> None:
     server = RedisServer(tmp_path, "--requirepass", "s3cret")
     try:
@@ -341,19 +280,13 @@ def test_a_password_is_sent_and_never_told(tmp_path: Path) -> None:
         server.kill()
 
 
-def test_nothing_at_the_address() -> None:
-    store = open_store("redis://127.0.0.1:1/0", LIMITS)
-    with pytest.raises(StoreError, match="refused"):
-        store.get(scope(), "k")
-    store.close()
-
-
 def test_tls_by_url() -> None:
     store = open_store("rediss://127.0.0.1:1/0?ssl_cert_reqs=required", LIMITS)
     assert isinstance(store, RedisStore)
     connection = store._client.connection_pool.make_connection()
     assert isinstance(connection, redis.SSLConnection)
     assert connection.cert_reqs == ssl.CERT_REQUIRED
+    assert connection.retry._retries == 0  # no reply is waited for twice
     store.close()
 
 
@@ -376,18 +309,6 @@ def test_a_bad_url_is_told_without_its_password(url: str) -> None:
         open_store(url, LIMITS)
     assert "s3cret" not in str(caught.value)
     assert "cache_store" in str(caught.value)
-
-
-def test_threads_share_a_few_connections(store: RedisStore) -> None:
-    store.put(scope(), "k", entry(), axis(0))
-    before = len(os.listdir("/proc/self/fd"))
-    for _ in range(5):
-        threads = [threading.Thread(target=store.get, args=(scope(), "k")) for _ in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-    assert len(os.listdir("/proc/self/fd")) - before <= 16
 
 
 def test_a_password_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cache.stores.rig import Clock, axis, between, entry, random_vectors, scope
-from trimodal.cache.stores import sqlite, sqlite_connections
+from tests.cache.stores.rig import Clock, axis, between, calls, entry, random_vectors, scope
+from trimodal.cache.stores import sqlite, sqlite_file
 from trimodal.cache.stores.base import Limits, Owner, StoreError, open_store
 from trimodal.cache.stores.sqlite import SqliteStore
 
@@ -58,27 +58,6 @@ def writer(path: Path, tenant: str = "") -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def test_a_restart_keeps_the_answers(path: Path) -> None:
-    with opened(path) as store:
-        store.put(scope(), "k", entry("kept"), axis(0))
-    with opened(path) as store:
-        assert store.get(scope(), "k") == entry("kept")
-        assert store.nearest(scope(), axis(0), 1) == [(1.0, entry("kept"))]
-
-
-def test_a_restart_keeps_the_order_of_use(path: Path) -> None:
-    clock = Clock()
-    with opened(path, clock=clock) as store:
-        for number in range(3):
-            store.put(scope(), f"k{number}", entry(), axis(number))
-            clock.now += 1
-        store.get(scope(), "k0")
-    with opened(path, Limits(3, 2.0), clock) as store:
-        store.put(scope(), "k3", entry(), axis(3))
-        assert store.get(scope(), "k0") is not None
-        assert store.get(scope(), "k1") is None
-
-
 def test_a_smaller_bound_is_reached_in_pieces(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "PIECE", 20)
     with opened(path) as store:
@@ -110,7 +89,7 @@ def test_killed_while_it_writes_it_is_whole(path: Path) -> None:
             assert kept is not None
             assert kept.answer == f"{last} " * 300
             assert len(store.nearest(scope(tenant=tenant), axis(0), 4)) == 4
-    assert list(path.parent.glob("*.damaged-*")) == []
+    assert list(path.parent.glob("*.damaged*")) == []
 
 
 def test_another_process_writes_and_clears(path: Path) -> None:
@@ -133,7 +112,7 @@ def test_another_process_writes_and_clears(path: Path) -> None:
 
 
 def test_a_write_under_way_holds_up_no_reader(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_connections, "WRITE_WAIT_S", 0.05)
+    monkeypatch.setattr(sqlite_file, "WRITE_WAIT_S", 0.05)
     with opened(path, Limits(1_000, timeout_s=0.05)) as store:
         store.put(scope(), "k", entry(), axis(0))
         other = sqlite3.connect(path, isolation_level=None)
@@ -142,13 +121,12 @@ def test_a_write_under_way_holds_up_no_reader(path: Path, monkeypatch: pytest.Mo
         assert store.get(scope(), "k") == entry()
         assert store.nearest(scope(), axis(0), 1) == [(1.0, entry())]
         assert store.stats().entries == 1
-    # close() could not write the uses either: they are let go.
     other.execute("ROLLBACK")
     other.close()
 
 
 def test_a_write_that_cannot_have_its_turn_fails(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_connections, "WRITE_WAIT_S", 0.05)
+    monkeypatch.setattr(sqlite_file, "WRITE_WAIT_S", 0.05)
     with opened(path) as store:
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -190,19 +168,6 @@ def test_a_large_scope_is_read_in_steps(path: Path, monkeypatch: pytest.MonkeyPa
         assert {int(kept.answer) for _, kept in store.nearest(scope(), axis(0), 100)} == set(range(50, 100))
 
 
-@pytest.mark.slow
-def test_thousands_of_tenants_find_nothing_of_each_other(path: Path) -> None:
-    with opened(path, Limits(10_000, 2.0)) as store:
-        for number in range(3_000):
-            store.put(scope(tenant=f"t{number}"), "same key", entry(f"{number}"), axis(0))
-        for number in range(3_000):
-            where = scope(tenant=f"t{number}")
-            assert store.get(where, "same key") == entry(f"{number}")
-            assert store.nearest(where, axis(0), 4) == [(1.0, entry(f"{number}"))]
-        assert store.nearest(scope(tenant="t3000"), axis(0), 4) == []
-        assert store.stats().tenants == 3_000
-
-
 def test_the_file_is_for_its_owner_alone(path: Path) -> None:
     old = os.umask(0)
     try:
@@ -219,9 +184,7 @@ def test_dropped_answers_leave_the_file(path: Path) -> None:
     with opened(path, Limits(500, 2.0)) as store:
         for number in range(600):
             store.put(scope(), f"k{number}", entry(f"number {number:04} " * 30), axis(0))
-        full = store.stats().bytes
         assert store.clear(Owner()) == 500
-        assert store.stats().bytes < full / 5
         left = b"".join(file.read_bytes() for file in (path, path.with_name(path.name + "-wal")))
     for number in range(600):
         assert f"number {number:04}".encode() not in left
@@ -246,14 +209,7 @@ def test_calls_after_close_fail(path: Path) -> None:
     store = SqliteStore(path, LIMITS)
     store.put(scope(), "k", entry(), axis(0))
     store.close()
-    for call in (
-        lambda: store.get(scope(), "k"),
-        lambda: store.nearest(scope(), axis(0), 1),
-        lambda: store.put(scope(), "k", entry(), None),
-        lambda: store.clear(Owner()),
-        store.stats,
-        store.count,
-    ):
+    for call in calls(store):
         with pytest.raises(StoreError, match="closed"):
             call()
 

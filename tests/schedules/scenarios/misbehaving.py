@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tests.cache.doubles import FakeEmbedder, ScriptedJudge, calibration
+from tests.cache.doubles import FakeEmbedder, ScriptedJudge, ScriptedStore, calibration
 from tests.doubles import pb_utils
 from tests.llm.doubles.answers import Answers
 from tests.llm.doubles.sinks import Collector
@@ -17,9 +17,8 @@ from trimodal.cache.answers import AnswerCache, CacheOptions
 from trimodal.cache.audit.auditor import Auditor
 from trimodal.cache.audit.metrics import AuditMetrics
 from trimodal.cache.metrics import CacheMetrics
-from trimodal.cache.stores.base import Limits, StoreError
-from trimodal.cache.stores.memory import MemoryStore
-from trimodal.cache.values import CacheScope, Entry, Hit, Question, Vector
+from trimodal.cache.stores.base import StoreError
+from trimodal.cache.values import Entry, Hit, Question, Vector
 from trimodal.errors import RequestError
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import EngineLost, EngineRequest, Output
@@ -133,29 +132,18 @@ class PlayedAnswers(Answers):
             super().keep(question, answer, finish_reason, completion_tokens)
 
 
-class SlowStore(MemoryStore):
-    """The store in memory behind calls that are slow or fail, as a store elsewhere."""
+class SlowStore(ScriptedStore):
+    """A store in memory behind calls that are slow or fail, as a store elsewhere."""
 
-    def __init__(self, draw: random.Random, faults: float, entries: int = 3) -> None:
-        super().__init__(Limits(max_entries=entries))
+    def __init__(self, draw: random.Random, faults: float) -> None:
+        super().__init__()
         self._draw, self._faults = draw, faults
+        self.before = self._delay
 
-    def _before(self) -> None:
+    def _delay(self, call: str) -> None:
         time.sleep(self._draw.choice([0.0, 0.0, 0.001, 0.03, 0.2]))
         if self._draw.random() < self._faults:
             raise DrawnStoreError("as drawn")
-
-    def get(self, scope: CacheScope, key: str) -> Entry | None:
-        self._before()
-        return super().get(scope, key)
-
-    def nearest(self, scope: CacheScope, vector: Vector, count: int) -> list[tuple[float, Entry]]:
-        self._before()
-        return super().nearest(scope, vector, count)
-
-    def put(self, scope: CacheScope, key: str, entry: Entry, vector: Vector | None) -> None:
-        self._before()
-        super().put(scope, key, entry, vector)
 
 
 class SlowEmbedder(FakeEmbedder):
@@ -201,7 +189,7 @@ def real_cache(draw: random.Random, metrics: MemoryMetrics, *, share: float = 0.
     """The real cache on a store and models that fail and take longer than they may; `share` is audited."""
     faults = draw.choice([0.0, 0.1, 0.6]) if not share else 0.05
     options = CacheOptions("semantic", "unused", budget_s=0.02, embedding_budget_s=0.05)
-    store = SlowStore(random.Random(draw.random()), faults, 64 if share else 3)
+    store = SlowStore(random.Random(draw.random()), faults)
     embedder = SlowEmbedder(random.Random(draw.random()), faults)
     counts = CacheMetrics(metrics, "llm")
     judge, known, audits = SlowJudge(random.Random(draw.random()), faults), calibration(), None

@@ -1,4 +1,4 @@
-"""Schedules of what threads share beside the services: the store in memory, counted values for Triton."""
+"""Schedules of what threads share beside the services: indexes of vectors, counted values for Triton."""
 
 from __future__ import annotations
 
@@ -8,74 +8,13 @@ import time
 from collections import Counter
 from typing import Any, ClassVar
 
-from tests.cache.doubles import FakeEmbedder, ask
+from tests.cache.doubles import FakeEmbedder
 from tests.schedules.play import Scenario
 from tests.schedules.world import World
-from trimodal.cache.stores.base import Limits, Owner
-from trimodal.cache.stores.codec import scope_name
-from trimodal.cache.stores.memory import MemoryStore
 from trimodal.cache.stores.vector_index import VectorIndexes
-from trimodal.cache.values import Entry
 from trimodal.triton.metrics import TritonMetrics
 
 THREADS, CALLS = 4, 6
-
-
-class Storing(Scenario):
-    """Threads put, find and clear answers in the store in memory, beyond what it holds."""
-
-    switching: ClassVar[tuple[str, ...]] = (
-        "trimodal.cache.stores.memory",
-        "trimodal.cache.stores.vector_index",
-    )
-
-    comes_to = ("found", "clear", "stats")
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self.store = MemoryStore(Limits(max_entries=3))
-        self.embedder = FakeEmbedder(8)
-        self.scopes = [ask(tenant=name).scope for name in ("", "acme")]
-
-    def run(self) -> None:
-        draws = [random.Random(self.draw.random()) for _ in range(THREADS)]
-        threads = [threading.Thread(target=self._work, args=(draw,)) for draw in draws]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    def _work(self, draw: random.Random) -> None:
-        for _ in range(CALLS):
-            scope, key = draw.choice(self.scopes), draw.choice("abcde")
-            vector = self.embedder.embed(key)
-            what = draw.choice(("put", "put", "get", "nearest", "nearest", "clear", "stats"))
-            self.seen[what] += 1
-            if what == "put":
-                expires = time.time() + draw.choice([0.0005, 60.0])
-                entry = Entry(key, f"to {key}", "stop", 1, 1, time.time(), expires)
-                self.store.put(scope, key, entry, draw.choice([vector, vector, None]))
-            elif what == "get":
-                found = self.store.get(scope, key)
-                assert found is None or found.text == key
-            elif what == "nearest":
-                near = self.store.nearest(scope, vector, 2)
-                assert [score for score, _ in near] == sorted((score for score, _ in near), reverse=True)
-                self.seen["found"] += bool(near)
-            elif what == "clear":
-                self.store.clear(Owner(tenant=scope.tenant))
-            else:
-                assert 0 <= self.store.stats().entries <= 3
-
-    def check(self) -> None:
-        store = self.store
-        live = [(name, row) for (name, _), row in store._rows.items() if row.entry.expires_at > time.time()]
-        named = Counter(name for name, row in live if row.dimension)
-        held = {name: len(index) for (name, _), index in store._indexes._indexes.items()}
-        assert len(store._rows) <= 3
-        for scope in map(scope_name, self.scopes):
-            assert held.get(scope, 0) >= named[scope], "a vector is missing"
-        check_bytes(store._indexes)
 
 
 class Indexing(Scenario):

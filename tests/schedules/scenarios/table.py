@@ -14,7 +14,6 @@ SCENARIOS: tuple[type[Scenario], ...] = (
     llm.Sending,
     llm.Closing,
     lookups.Lookups,
-    stores.Storing,
     stores.Indexing,
     stores.Counting,
     speech.Speech,

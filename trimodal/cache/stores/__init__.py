@@ -1,1 +1,1 @@
-"""Stores answers behind one protocol: memory, SQLite, Redis, Qdrant."""
+"""Stores answers behind one protocol: SQLite, Redis."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -59,55 +58,23 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a store may hold (least recently used answers go first) and how long one call may take."""
+    """How much a store may hold (the oldest answers go first) and how long one call may take."""
 
     max_entries: int = 20_000
     timeout_s: float = 0.02
 
 
-RECENCY_LIMIT = 20_000
-
-
-class Recency:
-    """Gathers when answers were last found, until the next write: a hit itself never writes.
-
-    What is lost with a killed process only makes an answer look older. Called from several threads at once.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._times: dict[tuple[str, str], float] = {}
-
-    def note(self, scope: str, key: str, now: float) -> None:
-        """Notes that an answer was found at `now`, seconds of the epoch."""
-        with self._lock:
-            # Popped first, so that the order is by last use and the first is the one to forget.
-            self._times.pop((scope, key), None)
-            self._times[scope, key] = now
-            if len(self._times) > RECENCY_LIMIT:
-                del self._times[next(iter(self._times))]
-
-    def take(self) -> list[tuple[str, str, float]]:
-        """All (scope, key, time) since the last call."""
-        with self._lock:
-            times, self._times = self._times, {}
-        return [(scope, key, time) for (scope, key), time in times.items()]
-
-
 # URL scheme → module with `open_store(url, limits)`, imported when opened; a path has none.
 STORES = {
     "": "trimodal.cache.stores.sqlite",
-    "memory": "trimodal.cache.stores.memory",
     "redis": "trimodal.cache.stores.redis",
     "rediss": "trimodal.cache.stores.redis",
-    "qdrant+http": "trimodal.cache.stores.qdrant",
-    "qdrant+https": "trimodal.cache.stores.qdrant",
 }
 
 
 def is_file(store: str) -> bool:
     """Whether `store` is a file's path and no URL, as `open_store` reads it."""
-    return ":" not in store or Path(store).is_absolute()
+    return "://" not in store
 
 
 def default_store(model: str) -> Path:
@@ -130,10 +97,9 @@ def with_variables(url: str) -> str:
 
 
 def open_store(url: str, limits: Limits) -> Store:
-    """Opens the store at `url`: a file's path, `memory:`, `redis://host:port/0` or `qdrant+http://host:6333`.
+    """Opens the store at `url`: a file's path, or `redis[s]://host:port/0`.
 
-    A shared store need not be up: calls fail until it is. `${NAME}` in a URL is a variable of the
-    environment.
+    A Redis need not be up: calls fail until it is. `${NAME}` in a URL is a variable of the environment.
 
     Raises:
         OperatorError: no such kind of store, a variable is not set, its client is not installed, or the
@@ -141,15 +107,13 @@ def open_store(url: str, limits: Limits) -> Store:
     """
     scheme = "" if is_file(url) else url.partition(":")[0]
     if scheme not in STORES:
-        known = ", ".join(name for name in STORES if name)
         # The scheme alone: the rest may hold a password.
-        raise OperatorError(f"cache_store '{scheme}:…': a file's path or a URL of {known} is needed")
-    if scheme not in ("", "memory"):
-        url = with_variables(url)
+        raise OperatorError(f"cache_store '{scheme}:…': a file's path or a URL of redis, rediss is needed")
     try:
-        store: Store = import_module(STORES[scheme]).open_store(url, limits)
-        return store
+        module = import_module(STORES[scheme])
     except ImportError as error:
         raise OperatorError(
             f"cache_store '{scheme}:…': {error.name} is not installed: pip install 'trimodal[stores]'"
         ) from None
+    store: Store = module.open_store(with_variables(url) if scheme else url, limits)
+    return store

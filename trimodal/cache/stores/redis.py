@@ -1,9 +1,13 @@
 """Stores answers in a Redis that several servers share (6.2 or newer, plain: no modules, no cluster).
 
-An answer is one key with a TTL; vectors lie in one stream a scope, which each server indexes and reads on
+    trimodal:answer:<owner>:<scope>:<key>    string with a TTL: "1" or "0" (has it a vector?), packed answer
+    trimodal:vectors:<owner>:<scope>:<d>     stream of (key, vector, expiry), its newest entries only
+    trimodal:stored, trimodal:expires        sorted sets of the first kind's names: when stored, end of life
+
+<owner> is fingerprint, tenant and namespace, each as a digest: a name holds nothing that a client wrote, so
+no tenant can pass for a pattern or for another. Each server indexes the vectors of a scope, and reads on
 from where it was. No call waits longer than the limit for a reply, and none is retried: a Redis that is down
-costs one error a call. What does not look like an answer is dropped. Beside `max_entries` the eviction
-policy of the Redis server itself applies.
+costs one error a call. Beside `max_entries` the eviction policy of the Redis server itself applies.
 """
 
 from __future__ import annotations
@@ -11,19 +15,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import redis
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from trimodal.cache.stores import redis_layout as layout
-from trimodal.cache.stores.base import Limits, Owner, Recency, StoreError
-from trimodal.cache.stores.codec import checked_vector, pack, read_vectors, unpack
-from trimodal.cache.stores.redis_layout import EXPIRES, USED, Names
+from trimodal.cache.stores.base import Limits, Owner, StoreError
+from trimodal.cache.stores.codec import checked_vector, digest, pack, read_vectors, scope_name, unpack
 from trimodal.cache.stores.vector_index import SCOPE_ROWS, VectorIndex, VectorIndexes
 from trimodal.cache.values import CacheScope, Entry, StoreStats, Vector
 from trimodal.errors import OperatorError
@@ -32,6 +36,34 @@ CHUNK = 500  # vectors or keys asked for at once
 TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname")
 # A value that others made long is cut here, and then is no answer.
 VALUE_BYTES = 16 << 20
+
+PREFIX = "trimodal:"
+STORED = PREFIX + "stored"
+EXPIRES = PREFIX + "expires"
+STEP = 100  # answers that one put removes at most, so that the server is not held up
+
+# KEYS: answer, vectors, stored, expires. ARGV: value, lifetime in ms, now, expires_at, key, vector or
+# "", rows of the stream, entries in all, STEP. One script, so that no half of a put is left.
+PUT = """
+local function drop(names)
+    for _, name in ipairs(names) do
+        redis.call('UNLINK', name)
+        redis.call('ZREM', KEYS[3], name)
+        redis.call('ZREM', KEYS[4], name)
+    end
+end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+redis.call('ZADD', KEYS[3], ARGV[3], KEYS[1])
+redis.call('ZADD', KEYS[4], ARGV[4], KEYS[1])
+if ARGV[6] ~= '' then
+    redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[7], '*', 'k', ARGV[5], 'v', ARGV[6], 'e', ARGV[4])
+    if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[2], ARGV[2]) end
+end
+drop(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', ARGV[3], 'LIMIT', 0, ARGV[9]))
+local over = redis.call('ZCARD', KEYS[3]) - tonumber(ARGV[8])
+if over > 0 then drop(redis.call('ZRANGE', KEYS[3], 0, math.min(over, tonumber(ARGV[9])) - 1)) end
+return over
+"""
 
 
 def open_store(url: str, limits: Limits) -> RedisStore:
@@ -52,6 +84,21 @@ def open_store(url: str, limits: Limits) -> RedisStore:
     return RedisStore(client, limits)
 
 
+@dataclass(frozen=True)
+class Names:
+    """Names of one scope's keys."""
+
+    scope: str
+    answer: str  # and the answer's key behind it
+    vectors: str  # and the dimension behind it
+
+    @classmethod
+    def of(cls, scope: CacheScope) -> Names:
+        owner = ":".join(_short(value) for value in (scope.fingerprint, scope.tenant, scope.namespace))
+        name = scope_name(scope)
+        return cls(name, f"{PREFIX}answer:{owner}:{name}:", f"{PREFIX}vectors:{owner}:{name}:")
+
+
 class RedisStore:
     """See `Store`."""
 
@@ -59,91 +106,66 @@ class RedisStore:
         self._client: Any = client  # its stubs mix the two clients' types
         self._limits = limits
         self._clock = clock
-        self._uses = Recency()
         self._indexes = VectorIndexes()
         self._rows = min(SCOPE_ROWS, limits.max_entries)
 
     def get(self, scope: CacheScope, key: str) -> Entry | None:
-        names = Names.of(scope)
-        with _told():
-            found = self._fetch(names, [key])
-        if key in found:
-            self._uses.note(names.answer, key, self._clock())
-        return found.get(key)
+        with _store_errors():
+            return self._fetch(Names.of(scope), [key]).get(key)
 
     def nearest(self, scope: CacheScope, vector: Vector, count: int) -> list[tuple[float, Entry]]:
         vector, names = checked_vector(vector), Names.of(scope)
-        with _told(), self._indexes.use(names.scope, len(vector)) as index:
+        with _store_errors(), self._indexes.use(names.scope, len(vector)) as index:
             self._catch_up(index, f"{names.vectors}{len(vector)}", len(vector))
-            now = self._clock()
-            found = index.find(vector, count, now, lambda keys: self._fetch(names, keys, searched=True))
-        for _, key, _ in found:
-            self._uses.note(names.answer, key, now)
-        return [(score, entry) for score, _, entry in found]
+            return index.find(vector, count, self._clock(), partial(self._fetch, names, searched=True))
 
     def put(self, scope: CacheScope, key: str, entry: Entry, vector: Vector | None) -> None:
         names, now = Names.of(scope), self._clock()
         blob = b"" if vector is None else checked_vector(vector).astype("<f4").tobytes()
         value = (b"1" if blob else b"0") + pack(names.scope, key, entry)
         lifetime = math.ceil((entry.expires_at - now) * 1_000)
-        keys = (f"{names.answer}{key}", f"{names.vectors}{len(blob) // 4}", USED, EXPIRES)
-        with _told():
-            if lifetime <= 0:
+        keys = (f"{names.answer}{key}", f"{names.vectors}{len(blob) // 4}", STORED, EXPIRES)
+        values = (value, lifetime, now, entry.expires_at, key, blob, self._rows, self._limits.max_entries)
+        with _store_errors():
+            if lifetime > 0:
+                self._client.eval(PUT, len(keys), *keys, *values, STEP)
+            else:
                 self._client.unlink(keys[0])
-                return
-            values = (value, lifetime, now, entry.expires_at, key, blob, self._rows, self._limits.max_entries)
-            for attempt in range(2):
-                try:
-                    self._write_uses()
-                    self._client.eval(layout.PUT, len(keys), *keys, *values, layout.STEP)
-                    return
-                except ResponseError as error:
-                    if attempt or "WRONGTYPE" not in str(error):
-                        raise
-                    layout.drop_others(self._client, keys)
 
     def clear(self, owner: Owner) -> int:
-        removed = []
-        with _told():
-            for pattern in layout.patterns(owner):
-                total, cursor = 0, -1
-                while cursor:
-                    cursor, found = self._client.scan(max(cursor, 0), match=pattern, count=CHUNK)
-                    if found:
-                        total += self._client.unlink(*found)
-                        self._client.zrem(USED, *found)
-                        self._client.zrem(EXPIRES, *found)
-                removed.append(total)
-        return removed[0]  # answers; then streams of vectors
+        # Not "*", which would match colons: a tenant would be found in a namespace of its name.
+        some = "?" * len(_short(""))
+        name = ":".join(some if value is None else _short(value) for value in owner)
+        with _store_errors():
+            count = self._unlink(f"{PREFIX}answer:{name}:*")
+            self._unlink(f"{PREFIX}vectors:{name}:*")
+        return count
 
     def count(self) -> int:
         """Those that the server itself evicted count until they would have expired."""
-        with _told():
+        with _store_errors():
             return int(self._client.zcount(EXPIRES, f"({self._clock()}", "+inf"))
 
     def stats(self) -> StoreStats:
-        """Asks for the size of every answer: for the command, not for a gauge."""
-        entries, size, tenants, now = 0, 0, set(), self._clock()
-        with _told():
-            cursor = -1
-            while cursor:
-                cursor, found = self._client.zscan(EXPIRES, max(cursor, 0), count=CHUNK)
-                names = [name for name, expires_at in found if expires_at > now]
-                pipeline = self._client.pipeline(transaction=False)
-                for name in names:
-                    pipeline.strlen(name)
-                lengths = dict(zip(names, pipeline.execute(), strict=True)) if names else {}
-                for name, length in lengths.items():
-                    if length:  # else the server made room for others
-                        entries, size = entries + 1, size + length
-                        tenants.add(layout.tenant_of(name))
-        return StoreStats(entries, size, len(tenants))
+        """Counts as `count` does."""
+        now = self._clock()
+        with _store_errors():
+            names = {name for name, ends in self._client.zscan_iter(EXPIRES, count=CHUNK) if ends > now}
+        return StoreStats(len(names), len({name.split(b":")[3] for name in names}))
 
     def close(self) -> None:
-        with suppress(StoreError), _told():
-            self._write_uses()
         self._client.close()
         self._indexes.clear()
+
+    def _unlink(self, pattern: str) -> int:
+        count = 0
+        names = list(self._client.scan_iter(pattern, count=CHUNK))
+        for start in range(0, len(names), CHUNK):
+            some = names[start : start + CHUNK]
+            count += self._client.unlink(*some)
+            self._client.zrem(STORED, *some)
+            self._client.zrem(EXPIRES, *some)
+        return count
 
     def _fetch(self, names: Names, keys: Sequence[str], searched: bool = False) -> Mapping[str, Entry]:
         """Unexpired answers by key; `searched`: only those that have a vector. Drops what is no answer."""
@@ -151,12 +173,10 @@ class RedisStore:
         for key in keys:
             pipeline.getrange(f"{names.answer}{key}", 0, VALUE_BYTES)
         now, found, poisoned = self._clock(), {}, []
-        for key, value in zip(keys, pipeline.execute(raise_on_error=False), strict=True):
+        for key, value in zip(keys, pipeline.execute(), strict=True):
             if value == b"":
                 continue
-            if isinstance(value, Exception) and "WRONGTYPE" not in str(value):
-                raise value
-            entry = unpack(names.scope, key, value[1:]) if isinstance(value, bytes) else None
+            entry = unpack(names.scope, key, value[1:])
             if entry is None:
                 poisoned.append(f"{names.answer}{key}")
             elif entry.expires_at > now and not (searched and value[:1] != b"1"):
@@ -172,12 +192,7 @@ class RedisStore:
             pipeline = self._client.pipeline(transaction=False)
             pipeline.xrange(stream, f"({index.seen}" if index.seen else "-", "+", CHUNK)
             pipeline.xrevrange(stream, "+", "-", 1)
-            rows, newest = pipeline.execute(raise_on_error=False)
-            if isinstance(rows, Exception):
-                if "WRONGTYPE" not in str(rows):
-                    raise rows
-                self._client.unlink(stream)
-                rows, newest = [], []
+            rows, newest = pipeline.execute()
             if not newest or (index.seen and _order(newest[0][0]) < _order(index.seen)):
                 # Cleared, or lost with its server; what came after it is read from the start.
                 index.reset()
@@ -192,14 +207,9 @@ class RedisStore:
             if len(rows) < CHUNK or time.monotonic() > until:
                 return
 
-    def _write_uses(self) -> None:
-        uses = {f"{names}{key}": used_at for names, key, used_at in self._uses.take()}
-        if uses:
-            self._client.zadd(USED, uses, xx=True, gt=True)
-
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _store_errors() -> Iterator[None]:
     """Errors of the client as StoreError. A sentence of Redis names no password."""
     try:
         yield
@@ -222,3 +232,7 @@ def _named(fields: Mapping[bytes, bytes] | None) -> tuple[str, float, object] | 
     except (KeyError, ValueError):
         return None
     return (key, expires_at, fields.get(b"v")) if math.isfinite(expires_at) else None
+
+
+def _short(value: str) -> str:
+    return digest(value)[:16]

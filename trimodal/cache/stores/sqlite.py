@@ -1,9 +1,8 @@
 """Stores answers in one SQLite file and their vectors in memory: needs no server.
 
 It survives a restart and a kill. Several processes may share the file, as a second server or
-`trimodal cache clear`: each sees what the others wrote or cleared with its next call, because a
-index reads the rows that are new to it first and no answer is given without its row. The indexes
-of the least recently used scopes leave memory beyond a bound; they are read again when asked for.
+`trimodal cache clear`: each sees what the others wrote or cleared with its next call, because an index reads
+the rows that are new to it first and no answer is given without its row.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-from trimodal.cache.stores.base import Limits, Owner, Recency, StoreError
+from trimodal.cache.stores.base import Limits, Owner
 from trimodal.cache.stores.codec import checked_vector, pack, read_vectors, scope_name, unpack
-from trimodal.cache.stores.sqlite_connections import Database
+from trimodal.cache.stores.sqlite_file import Database
 from trimodal.cache.stores.vector_index import FETCH, SCOPE_ROWS, VectorIndex, VectorIndexes
 from trimodal.cache.values import CacheScope, Entry, StoreStats, Vector
 from trimodal.errors import OperatorError
@@ -40,59 +39,45 @@ class SqliteStore:
     def __init__(self, path: Path, limits: Limits, clock: Callable[[], float] = time.time) -> None:
         self._limits = limits
         self._clock = clock
-        self._uses = Recency()
         self._indexes = VectorIndexes()
         self._database = Database(path, limits.timeout_s)
 
     def get(self, scope: CacheScope, key: str) -> Entry | None:
         name = scope_name(scope)
         with self._database.reading() as connection:
-            found = self._fetch(connection, name, [key])
-        if key in found:
-            self._uses.note(name, key, self._clock())
-        return found.get(key)
+            return self._fetch(connection, name, [key]).get(key)
 
     def nearest(self, scope: CacheScope, vector: Vector, count: int) -> list[tuple[float, Entry]]:
         vector, name = checked_vector(vector), scope_name(scope)
         with self._indexes.use(name, len(vector)) as index, self._database.reading() as connection:
             self._catch_up(connection, index, name, len(vector))
-            now = self._clock()
-            found = index.find(
-                vector, count, now, lambda keys: self._fetch(connection, name, keys, searched=True)
-            )
-        for _, key, _ in found:
-            self._uses.note(name, key, now)
-        return [(score, entry) for score, _, entry in found]
+            fetch = partial(self._fetch, connection, name, searched=True)
+            return index.find(vector, count, self._clock(), fetch)
 
     def put(self, scope: CacheScope, key: str, entry: Entry, vector: Vector | None) -> None:
-        name, now = scope_name(scope), self._clock()
+        name = scope_name(scope)
         blob = None if vector is None else checked_vector(vector).tobytes()
         packed = pack(name, key, entry)
         owner = _blobs(scope.fingerprint, scope.tenant, scope.namespace)
         with self._database.writing() as writer:
-            self._write_uses(writer)
             # Not REPLACE: it would pass the triggers by that count.
             writer.execute("DELETE FROM answers WHERE place = ? AND key = ?", (name, key))
             writer.execute(
-                "INSERT INTO answers (place, key, expires_at, used_at, vector,"
-                " fingerprint, tenant, namespace, packed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (name, key, entry.expires_at, now, blob, *owner, packed),
+                "INSERT INTO answers (place, key, expires_at, vector, fingerprint, tenant, namespace, packed)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (name, key, entry.expires_at, blob, *owner, packed),
             )
-            self._make_room(writer, now)
+            self._make_room(writer)
 
     def clear(self, owner: Owner) -> int:
         wanted = {name: value for name, value in owner._asdict().items() if value is not None}
-        where = " AND ".join(["1", *(f"{name} = ?" for name in wanted)])
+        where = " AND ".join(["WHERE 1", *(f"{name} = ?" for name in wanted)])
         values = _blobs(*wanted.values())
         total = 0
         while True:
             with self._database.writing() as writer:
-                gone = writer.execute(
-                    f"DELETE FROM answers WHERE number IN (SELECT number FROM answers WHERE {where} LIMIT ?)",
-                    (*values, PIECE),
-                ).rowcount
+                gone = _delete(writer, where, *values, PIECE)
                 writer.execute("UPDATE tally SET cleared = cleared + 1")
-                writer.execute(f"PRAGMA incremental_vacuum({PIECE})").fetchall()
             total += gone
             if gone < PIECE:
                 self._database.checkpoint()
@@ -104,19 +89,14 @@ class SqliteStore:
 
     def stats(self) -> StoreStats:
         with self._database.reading() as connection:
-            entries, tenants = connection.execute(
-                "SELECT count(*), count(DISTINCT tenant) FROM answers WHERE expires_at > ?", (self._clock(),)
-            ).fetchone()
-            pages, free, size = (
-                connection.execute(f"PRAGMA {name}").fetchone()[0]
-                for name in ("page_count", "freelist_count", "page_size")
+            return StoreStats(
+                *connection.execute(
+                    "SELECT count(*), count(DISTINCT tenant) FROM answers WHERE expires_at > ?",
+                    (self._clock(),),
+                ).fetchone()
             )
-        return StoreStats(entries, (pages - free) * size, tenants)
 
     def close(self) -> None:
-        # When another process holds the file, the uses are let go.
-        with suppress(StoreError), self._database.writing() as writer:
-            self._write_uses(writer)
         self._database.close()
         self._indexes.clear()
 
@@ -169,24 +149,17 @@ class SqliteStore:
         ).fetchone()
         return 0 if row is None else int(row[0])
 
-    def _write_uses(self, writer: sqlite3.Connection) -> None:
-        writer.executemany(
-            "UPDATE answers SET used_at = max(used_at, ?) WHERE place = ? AND key = ?",
-            ((used_at, name, key) for name, key, used_at in self._uses.take()),
-        )
-
-    def _make_room(self, writer: sqlite3.Connection, now: float) -> None:
-        writer.execute(
-            "DELETE FROM answers WHERE number IN (SELECT number FROM answers WHERE expires_at <= ? LIMIT ?)",
-            (now, PIECE),
-        )
+    def _make_room(self, writer: sqlite3.Connection) -> None:
+        _delete(writer, "WHERE expires_at <= ?", self._clock(), PIECE)
         over = writer.execute("SELECT entries FROM tally").fetchone()[0] - self._limits.max_entries
         if over > 0:
-            writer.execute(
-                "DELETE FROM answers WHERE number IN"
-                " (SELECT number FROM answers ORDER BY used_at, number LIMIT ?)",
-                (min(over, PIECE),),
-            )
+            _delete(writer, "ORDER BY number", min(over, PIECE))
+
+
+def _delete(writer: sqlite3.Connection, chosen: str, *values: object) -> int:
+    """Drops the rows that are `chosen`, at most as many as the last of `values`; returns how many."""
+    rows = f"SELECT number FROM answers {chosen} LIMIT ?"
+    return writer.execute(f"DELETE FROM answers WHERE number IN ({rows})", values).rowcount
 
 
 def _blobs(*values: str) -> tuple[bytes, ...]:

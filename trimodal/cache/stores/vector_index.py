@@ -1,6 +1,6 @@
 """Searches vectors in memory, for the stores whose server or file cannot search.
 
-A index may lag behind its store in one way only: it may still hold what is gone there. So a search asks the
+An index may lag behind its store in one way only: it may still hold what is gone there. So a search asks the
 store for the answers that it would give, and forgets those that are gone.
 """
 
@@ -98,14 +98,14 @@ class VectorIndex:
 
     def find(
         self, vector: Vector, count: int, now: float, fetch: Callable[[Sequence[str]], Mapping[str, Entry]]
-    ) -> list[tuple[float, str, Entry]]:
+    ) -> list[tuple[float, Entry]]:
         """The best that the store still has: `fetch` gives the answers of names that are there now."""
         asked = count
         while True:
             ranked = self.best(vector, asked, now)
             entries = fetch([name for _, name in ranked]) if ranked else {}
             gone = [name for _, name in ranked if name not in entries]
-            found = [(score, name, entries[name]) for score, name in ranked if name in entries]
+            found = [(score, entries[name]) for score, name in ranked if name in entries]
             self.drop(gone)
             if not gone or len(found) >= count:
                 return found[:count]

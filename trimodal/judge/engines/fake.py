@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trimodal.judge.engines.protocol import Judged, Pairs
+from trimodal.judge.engines.protocol import Pairs, Probabilities
 from trimodal.judge.normaliser import normalise
 from trimodal.judge.settings import JudgeSettings
 
@@ -17,10 +17,10 @@ from trimodal.judge.settings import JudgeSettings
 class FakeJudge:
     """Overlap of words (Jaccard); punctuation around them does not count."""
 
-    def judge(self, pairs: Pairs) -> Judged:
-        """P(same) float32[N] of `pairs`; every length fits."""
-        same = [_overlap(_words(normalise(one)), _words(normalise(other))) for one, other in pairs]
-        return Judged(np.array(same, np.float32), (True,) * len(same))
+    def judge(self, pairs: Pairs) -> Probabilities:
+        """P(same) float32[N] of `pairs`, of whatever length."""
+        words = [(_words(one), _words(other)) for one, other in pairs]
+        return np.array([len(one & other) / max(1, len(one | other)) for one, other in words], np.float32)
 
 
 def open_engine(directory: Path, settings: JudgeSettings) -> FakeJudge:
@@ -29,8 +29,4 @@ def open_engine(directory: Path, settings: JudgeSettings) -> FakeJudge:
 
 
 def _words(text: str) -> set[str]:
-    return {bare for word in text.split() if (bare := word.strip("?.,!;:"))}
-
-
-def _overlap(one: set[str], other: set[str]) -> float:
-    return len(one & other) / len(one | other) if one | other else 0.0
+    return {bare for word in normalise(text).split() if (bare := word.strip("?.,!;:"))}

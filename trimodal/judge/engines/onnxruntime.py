@@ -6,13 +6,14 @@ differs may lie in the part that nobody would have read.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from trimodal.judge.alignment import token_types
-from trimodal.judge.engines.protocol import Judged, Pairs
+from trimodal.judge.engines.protocol import Pairs, Probabilities
 from trimodal.judge.readings import alike, known_words, read
 from trimodal.judge.settings import JudgeSettings
 from trimodal.manifest import read_manifest
@@ -27,35 +28,34 @@ MODEL = "model.onnx"
 class OnnxRuntimeJudge:
     """One session and one tokenizer; calls may come from several threads."""
 
-    def __init__(self, runner: Runner, tokenizer: Any, *, max_length: int, aligned: bool) -> None:
-        self._aligned = aligned
+    def __init__(self, runner: Runner, tokenizer: Any, *, max_length: int) -> None:
         self._runner = runner
         self._tokenizer = tokenizer
         self._known = known_words(tokenizer.get_vocab())
         self._max_length = max_length
 
-    def judge(self, pairs: Pairs) -> Judged:
+    def judge(self, pairs: Pairs) -> Probabilities:
         """P(same) float32[N] of `pairs`; 1 for those that are read alike, which need no model."""
         read_pairs = [read(one, other, self._known) for one, other in pairs]
         encodings = self._tokenizer.encode_batch(read_pairs, add_special_tokens=True)
         lengths = [len(encoding.ids) for encoding in encodings]
-        fits = tuple(length <= self._max_length for length in lengths)
         same = np.zeros(len(lengths), np.float32)
-        equal = [alike(one, other) for one, other in read_pairs]
-        same[np.array(equal, bool) & np.array(fits, bool)] = 1
-        reading = [index for index, fit in enumerate(fits) if fit and not equal[index]]
+        fitting = [index for index, length in enumerate(lengths) if length <= self._max_length]
+        equal = [index for index in fitting if alike(*read_pairs[index])]
+        same[equal] = 1
+        reading = [index for index in fitting if index not in equal]
         for group in groups([lengths[index] for index in reading]):
             rows = [reading[place] for place in group]
             ids = np.zeros((len(rows), max(lengths[index] for index in rows)), np.int64)
             mask, types = np.zeros_like(ids), np.zeros_like(ids)
             for row, index in enumerate(rows):
                 ids[row, : lengths[index]] = encodings[index].ids
-                pair = encodings[index]
-                types[row, : lengths[index]] = token_types(pair) if self._aligned else pair.type_ids
+                types[row, : lengths[index]] = token_types(encodings[index])
                 mask[row, : lengths[index]] = 1
             inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
-            same[rows] = _sigmoid(self._runner.run(inputs, "logit"))
-        return Judged(same, fits)
+            logits = np.asarray(self._runner.run(inputs, "logit"), np.float32).reshape(-1)
+            same[rows] = 1 / (1 + np.exp(-np.clip(logits, -80, 80)))
+        return same
 
 
 def open_engine(directory: Path, settings: JudgeSettings) -> OnnxRuntimeJudge:
@@ -68,15 +68,6 @@ def open_engine(directory: Path, settings: JudgeSettings) -> OnnxRuntimeJudge:
     max_length = shape_of(directory, manifest, "max_length")
     tokenizer = open_tokenizer(directory, manifest)
 
-    def open_one() -> Any:
-        return open_session(
-            directory / MODEL, device=settings.device, threads=settings.threads, command=manifest.command
-        )
-
-    runner = make_runner(open_one, settings.device)
-    aligned = bool(manifest.extra.get("aligned"))
-    return OnnxRuntimeJudge(runner, tokenizer, max_length=max_length, aligned=aligned)
-
-
-def _sigmoid(logits: Any) -> Any:
-    return 1 / (1 + np.exp(-np.clip(np.asarray(logits, np.float32).reshape(-1), -80, 80)))
+    session = partial(open_session, directory / MODEL, device=settings.device, threads=settings.threads)
+    runner = make_runner(partial(session, command=manifest.command), settings.device)
+    return OnnxRuntimeJudge(runner, tokenizer, max_length=max_length)

@@ -6,7 +6,6 @@ The service has checked limits and UTF-8; how the texts are read is the engine's
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
@@ -20,22 +19,14 @@ Probabilities = NDArray[np.float32]
 Pairs = Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True)
-class Judged:
-    """P(same) float32[N], and for each pair whether the model can read the whole of it: else it is 0."""
-
-    same: Probabilities
-    fits: tuple[bool, ...]
-
-
 class PairJudge(Protocol):
     """Says how likely one answer is right for both questions of a pair, read in that order.
 
     The other pairs of a run do not change a pair's score: they may be another tenant's.
     """
 
-    def judge(self, pairs: Pairs) -> Judged:
-        """Judges `pairs`, in order."""
+    def judge(self, pairs: Pairs) -> Probabilities:
+        """P(same) float32[N] of `pairs`, in order; 0 for a pair that is longer than the model can read."""
 
 
 def open_engine(directory: Path, settings: JudgeSettings) -> PairJudge:
