@@ -75,7 +75,7 @@ def llm(
     plan = load.plan(streams, sides=bare or bool(beside))
     scenario = LlmScenario(mix, http, bare, tuple(beside), ignore_eos)
     test = LoadTest(plan, key=key, profile=profile, changes=changes)
-    run_load("llm", load, test, partial(run_llm, scenario=scenario))
+    run_load(load, test, partial(run_llm, scenario=scenario))
 
 
 @bench.command()
@@ -101,7 +101,7 @@ def vision(
     width, height = size(image_size)
     profile, changes = load.started("vision", artefact)
     test = LoadTest(load.plan(concurrency, sides=bare), profile=profile, changes=changes)
-    run_load("vision", load, test, partial(run_vision, width=width, height=height, batch=batch, bare=bare))
+    run_load(load, test, partial(run_vision, width=width, height=height, batch=batch, bare=bare))
 
 
 @bench.command()
@@ -123,7 +123,7 @@ def embedding(
     measure = partial(run_embedding, words=lengths(words, "--words"), bare=bare)
     profile, changes = load.started("embedding")
     test = LoadTest(load.plan(concurrency, sides=bare), profile=profile, changes=changes)
-    run_load("embedding", load, test, measure)
+    run_load(load, test, measure)
 
 
 @bench.command()
@@ -162,7 +162,7 @@ def speech(
     scenario = SpeechScenario(samples, stream_seconds, chosen, chunk_ms / 1e3, pace)
     # The first streams count: a stream has been played to warm up, and the next begin only when these end.
     test = LoadTest(load.plan(streams, warm_up=0.0), profile=profile, changes=changes)
-    run_load("speech", load, test, partial(run_speech, speech=scenario))
+    run_load(load, test, partial(run_speech, speech=scenario))
 
 
 @bench.command()
@@ -192,7 +192,7 @@ def assistant(
     test = LoadTest(load.plan(concurrency), profile=profile, changes=changes)
     heard = samples if speech_s else None
     measure = partial(run_assistant, mix=mix, image=image, samples=heard, seconds=speech_s)
-    run_load("assistant", load, test, measure)
+    run_load(load, test, measure)
 
 
 @bench.command()
@@ -219,4 +219,4 @@ def cache(
     mix = load.mix(prompt, answer, repeat_share=repeat_share)
     profile, changes = load.started("llm")
     test = LoadTest(load.plan(streams), profile=profile, changes=changes)
-    run_load("llm", load, test, partial(run_llm, scenario=LlmScenario(mix, cache=layer)))
+    run_load(load, test, partial(run_llm, scenario=LlmScenario(mix, cache=layer)))

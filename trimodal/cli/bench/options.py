@@ -80,10 +80,6 @@ class LoadOptions:
         float, _option(panel=REPORT, min=0, help="Of the machine, for the cost of requests and tokens.")
     ] = 0.0
     html: Annotated[Path | None, _option(panel=REPORT, help="Report with plots, in one file.")] = None
-    waterfall: Annotated[
-        bool,
-        _option(panel=REPORT, help="With --html: where one more request's time goes (trimodal explain)."),
-    ] = False
     json: Annotated[Path | None, _option(panel=REPORT, help="All figures.")] = None
     csv: Annotated[Path | None, _option(panel=REPORT, help="A line for each case and side.")] = None
     jsonl: Annotated[Path | None, _option(panel=REPORT, help="A line for each request.")] = None
@@ -93,8 +89,6 @@ class LoadOptions:
         for name in ("html", "json", "csv", "jsonl"):
             if path := getattr(self, name):
                 check_writable(f"--{name}", path)
-        if self.waterfall and (not self.html or self.url.startswith("http")):
-            raise typer.BadParameter("--waterfall is a part of --html's report, of a server asked over gRPC")
 
     def plan(self, clients: list[int], *, sides: bool = False, warm_up: float = WARM_UP_S) -> LoadPlan:
         """What is sent: so many clients where the load is closed loops. Ends the command where it is wrong.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -18,20 +17,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from trimodal.bench.scenarios.server import LoadTest, Measurement
-    from trimodal.explain.requests import Kind
-    from trimodal.report.values import Section
 
 Found = TypeVar("Found")
 
 
 def run_load(
-    kind: Kind, load: LoadOptions, test: LoadTest, measure: Callable[[LoadTest], Awaitable[Measurement]]
+    load: LoadOptions, test: LoadTest, measure: Callable[[LoadTest], Awaitable[Measurement]]
 ) -> None:
-    """Runs a load test; Ctrl-C ends it with what was measured. A run that ended early is exit code 1.
-
-    Args:
-        kind: whose requests they are.
-    """
+    """Runs a load test; Ctrl-C ends it with what was measured. A run that ended early is exit code 1."""
     from rich.console import Console
 
     from trimodal.bench.report.results import doubts, print_tables, report
@@ -50,8 +43,6 @@ def run_load(
         _write(load, found, test.plan.slo.text)
         if load.html:
             page = report(found.title, found.unit, found.results, test.plan.slo, found.facts)
-            if load.waterfall:
-                page = replace(page, sections=[*page.sections, *_explained(kind, test)])
             write_html(load.html, page)
         end(next((one.summary.stopped for one in found.results if one.summary and one.summary.stopped), ""))
 
@@ -101,21 +92,3 @@ def _write(load: LoadOptions, found: Measurement, slo: str) -> None:
         write_csv(load.csv, summaries)
     if load.jsonl:
         write_jsonl(load.jsonl, ((names_of(one), run.records) for one in found.results for run in one.runs))
-
-
-def _explained(kind: Kind, test: LoadTest) -> list[Section]:
-    """The sections of one more request, on the server at `url` or, as the load's has ended, on another."""
-    from trimodal.explain.requests import Question
-    from trimodal.explain.run import OwnServer, Server, explain, started
-    from trimodal.explain.show.figure import sections
-
-    question = Question(kind)
-
-    async def main() -> list[Section]:
-        if test.url:
-            key = os.environ.get("TRIMODAL_OPERATOR_KEY", "")
-            return sections(await explain(question, Server(test.url.removeprefix("grpc://"), key)))
-        async with started(OwnServer(test.profile, test.changes), question) as server:
-            return sections(await explain(question, server))
-
-    return asyncio.run(main())
