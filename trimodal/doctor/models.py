@@ -17,7 +17,7 @@ from trimodal.repository import Model
 from trimodal.runtimes.gpu_device import Gpu
 from trimodal.server.artefacts import Artefact, artefacts_of, check_artefact
 from trimodal.server.preflight import check_graphs
-from trimodal.settings import parse_parameters
+from trimodal.settings import Settings, parse_parameters
 
 MODELS = Group("models")
 SETTINGS = {
@@ -65,13 +65,25 @@ def check_models(models: Iterable[Model], gpus: Sequence[Gpu] | None, *, deep: b
                 yield MODELS.ok(model.name, "; ".join(built) or _without_engine(model))
 
 
+def settings_class(model: Model) -> type[Settings] | None:
+    """The class that reads a model's parameters; None: its model.py is not this package's code."""
+    try:
+        code = (model.version_directory / "model.py").read_text(errors="replace")
+    except OSError:
+        return None
+    if model.backend != "python" or model.name not in SETTINGS or "trimodal" not in code:
+        return None
+    module, _, name = SETTINGS[model.name].rpartition(".")
+    found: type[Settings] = getattr(import_module(module), name)
+    return found
+
+
 def check_settings(model: Model) -> None:
     """Raises: SettingsError naming file and key, as the model itself or the launcher would."""
     check_graphs(model)
-    if model.backend == "python" and model.name in SETTINGS:
-        module, _, name = SETTINGS[model.name].rpartition(".")
+    if cls := settings_class(model):
         source = str(model.config_file.relative_to(model.directory.parent))
-        parse_parameters(getattr(import_module(module), name), model.parameters, source=source)
+        parse_parameters(cls, model.parameters, source=source)
 
 
 def weights_on_gpu(models: Iterable[Model]) -> dict[str, int]:

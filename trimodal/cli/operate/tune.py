@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from trimodal.tune.knobs import Knob, Pipeline
     from trimodal.tune.search import Trial
-    from trimodal.tune.session import Tuned
-    from trimodal.tune.settings import TuneSettings
+    from trimodal.tune.session import Tuned, TuneSettings
 
 _MODEL = typer.Argument(..., help="Model or pipeline: vision, llm, speech, embedding, or one of yours.")
 
@@ -38,11 +37,10 @@ def tune(
     maximize: str | None = _goal(
         None, help="throughput (default), goodput, requests_per_s, tokens_per_s or rtfx."
     ),
-    minimize: str | None = _goal(None, help="cost, or a statistic: p99_ms, p95_ttft_ms, mean_itl_ms."),
-    cost_per_hour: float = _goal(0.0, min=0, help="What the machine costs, for --minimize cost."),
+    minimize: str | None = _goal(None, help="A statistic: p99_ms, p95_ttft_ms, mean_itl_ms."),
     knob: Annotated[
         list[str] | None,
-        _search(metavar="[MODEL.]KNOB=A,B,C|LO..HI", help="Values of a knob to search; repeatable."),
+        _search(metavar="[MODEL.]KNOB=A,B,C", help="Values of a knob to search; repeatable."),
     ] = None,
     only: bool = _search(False, "--only", help="Search the knobs of --knob and no others."),
     list_knobs: bool = _search(False, "--list-knobs", help="Print what would be searched; measure nothing."),
@@ -57,7 +55,6 @@ def tune(
     batch: int = _load(1, min=1, max=1024, help="Images or rows in a request."),
     prompt_tokens: str = _load("64", help="llm: 64, uniform:32-256, lognormal:400,0.6."),
     max_tokens: str = _load("32", help="llm: length of answers, in the same forms."),
-    image_size: str = _load("224x224", help="vision: pixels of the JPEGs."),
     samples: Annotated[Path, _load(help="speech: recordings, with samples.json.")] = _SAMPLES,
     pace: float = _load(1.0, min=0, max=64, help="speech: 1 as it was spoken; 0 as fast as it goes."),
     url: str = typer.Option("", help="host:port (gRPC) of a server that runs; default: one is started."),
@@ -67,7 +64,6 @@ def tune(
     engines: Engines = None,
     set_: Changes = None,
     json: Annotated[Path | None, _result(help="File for all figures.")] = None,
-    html: Annotated[Path | None, _result(help="File for a page with the Pareto front.")] = None,
     write: bool = _result(False, "--write", help="Write what was found into the config files."),
 ) -> None:
     """Search a model's knobs on a live server: the best objective that keeps the SLO.
@@ -77,24 +73,18 @@ def tune(
     """
     from rich.console import Console
 
-    from trimodal.report.plots import check_plots
-
     with one_sentence("trimodal tune"):
         _check_libraries()
-        if html:
-            check_plots("--html")
         from trimodal.bench.load.slo import parse_slo
         from trimodal.tune.objective import parse_objective
         from trimodal.tune.search import Budget
-        from trimodal.tune.session import tune
-        from trimodal.tune.settings import TuneSettings
-        from trimodal.tune.workload import Workload, parse_size
+        from trimodal.tune.session import TuneSettings, tune
+        from trimodal.tune.workload import Workload
 
         bounds = parse_slo(slo)
-        size = parse_size(image_size)
         settings = TuneSettings(
             model=model,
-            objective=parse_objective(maximize, minimize, bounds, cost_per_hour),
+            objective=parse_objective(maximize, minimize, bounds),
             options=server_options(
                 profile=profile,
                 model_repository=model_repository,
@@ -106,7 +96,7 @@ def tune(
                 metrics_port=0,
             ),
             slo=bounds,
-            workload=Workload(concurrency, rate, batch, prompt_tokens, max_tokens, size, samples, pace),
+            workload=Workload(concurrency, rate, batch, prompt_tokens, max_tokens, samples, pace),
             budget=Budget(trials, 60 * minutes, rounds, final_rounds, seed=seed),
             knobs=tuple(knob or ()),
             only=only,
@@ -120,7 +110,7 @@ def tune(
         progress = _Progress(settings, Console(stderr=True, highlight=False, markup=False))
         tuned = tune(settings, tell=progress.trial, began=progress.began)
         assert progress.pipeline
-        _finish(settings, tuned, progress.pipeline, json, html, write=write)
+        _finish(settings, tuned, progress.pipeline, json, write=write)
     if tuned.result is None:
         raise typer.Exit(130)
 
@@ -154,7 +144,6 @@ def _finish(
     tuned: Tuned,
     pipeline: Pipeline,
     json: Path | None,
-    html: Path | None,
     *,
     write: bool,
 ) -> None:
@@ -163,7 +152,6 @@ def _finish(
     from trimodal.bench.report.files import write_json
     from trimodal.errors import SettingsError
     from trimodal.report.console import print_table
-    from trimodal.report.html import write_html
     from trimodal.tune import report
     from trimodal.tune.session import new_texts, write_texts
 
@@ -183,8 +171,6 @@ def _finish(
         console.print(difference, soft_wrap=True)
     if json:
         write_json(json, report.data(settings, tuned, difference))
-    if html:
-        write_html(html, report.report(settings, tuned, difference))
     if why:
         raise SettingsError(why)
     if texts and write:
