@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 
 import pytest
 
 from tests.runtimes.test_gpu_libraries import distribution, site  # noqa: F401  a fixture
-from tests.server.artefacts import H200, L4, PLAN, add_model, python_model
+from tests.server.artefacts import H200, PLAN, add_model, python_model
 from trimodal.doctor.gpu import check_gpus, cuda_needs, find_gpus
 from trimodal.errors import ServerError
 from trimodal.repository import read_model
@@ -36,13 +35,13 @@ def driver(version: str, serves, model, monkeypatch):
     """The line about a driver of this version, whose libcuda serves this CUDA."""
     monkeypatch.setattr(gpu_libraries, "driver_cuda", lambda: serves)
     gpu = dataclasses.replace(H200, driver=version)
-    return next(check_gpus([gpu], [model], {}))
+    return next(check_gpus([gpu], [model]))
 
 
 def test_a_profile_without_gpus_asks_nobody(model, monkeypatch):
     monkeypatch.setattr(preflight, "visible_gpus", lambda: pytest.fail("asked"))
     found = find_gpus([model(python_model("embedding", engine="onnxruntime", device="cpu"))])
-    assert (found, list(check_gpus(found, [], {}))) == ([], [])
+    assert (found, list(check_gpus(found, []))) == ([], [])
 
 
 def test_no_driver_is_one_line_with_what_to_do(on_cuda_13, monkeypatch):
@@ -51,7 +50,7 @@ def test_no_driver_is_one_line_with_what_to_do(on_cuda_13, monkeypatch):
 
     monkeypatch.setattr(preflight, "visible_gpus", none)
     found = find_gpus([on_cuda_13])
-    (check,) = check_gpus(found, [on_cuda_13], {})
+    (check,) = check_gpus(found, [on_cuda_13])
     assert (check.place.name, check.severity) == ("driver", "error")
     assert check.sentence == "embedding wants a GPU, but no NVIDIA driver answers (NVML)"
     assert check.remedy == "install one; --profile cpu needs none"
@@ -86,54 +85,11 @@ def test_the_least_driver_for_cuda_12(model, monkeypatch, version, level):
 def test_gpus(on_cuda_13, monkeypatch):
     monkeypatch.setattr(gpu_libraries, "driver_cuda", lambda: (13, 0))
     busy = dataclasses.replace(H200, index=1, free=30 << 30)
-    _, first, second, third, _ = check_gpus([H200, busy, dataclasses.replace(GTX, index=2)], [on_cuda_13], {})
+    _, first, second, third = check_gpus([H200, busy, dataclasses.replace(GTX, index=2)], [on_cuda_13])
     assert (first.place.name, first.severity) == ("GPU 0", "ok")
     assert first.sentence == "NVIDIA H200, SM 9.0, 140 GiB of 141 GiB are free"
     assert (second.severity, "nvidia-smi" in second.remedy) == ("warning", True)
     assert (third.severity, third.remedy[:32]) == ("error", "CUDA 13 serves SM 7.5 and newer:")
-
-
-def test_engines_must_fit_into_what_is_free(on_cuda_13, monkeypatch):
-    monkeypatch.setattr(gpu_libraries, "driver_cuda", lambda: (13, 0))
-    *_, fits = check_gpus([H200], [on_cuda_13], {"embedding": 16 << 30})
-    *_, large = check_gpus([H200], [on_cuda_13], {"embedding": 141 << 30})
-    assert (fits.severity, large.severity) == ("ok", "error")
-    assert "trimodal plan llm" in large.remedy
-
-
-def test_the_shares_of_all_models_are_added_up(model, monkeypatch):
-    monkeypatch.setattr(gpu_libraries, "driver_cuda", lambda: (13, 0))
-
-    def memory(share, free=22 << 30):
-        llm = python_model("llm", engine="vllm", artefact="checkpoint", gpu_memory_utilization=share)
-        models = [model(llm), *others]
-        weights = {"llm": 15 << 30, "embedding": 1 << 30, "speech_recognize": 2 << 30}
-        *_, check = check_gpus([dataclasses.replace(L4, free=free)], models, weights)
-        shutil.rmtree(models[0].directory)
-        return check
-
-    others = [
-        model(python_model(name, engine=engine, device="cuda", artefact="a"))
-        for name, engine in (("embedding", "onnxruntime"), ("speech_recognize", "ctranslate2"))
-    ]
-    fits = memory("0")
-    assert (fits.severity, fits.place.name) == ("ok", "memory")
-    assert "embedding 2.0 GiB, llm 16 GiB, speech_recognize 3.0 GiB: 21 GiB together" in fits.sentence
-    assert memory("0", free=20 << 30).sentence.endswith("and GPU 0 has 20 GiB free")
-    too_much = memory("0.9")
-    assert (too_much.severity, "llm 22 GiB" in too_much.sentence) == ("error", True)
-    assert too_much.sentence.endswith("27 GiB together, and GPU 0 has 24 GiB")
-    assert too_much.remedy.startswith("lower gpu_memory_utilization (0: what the others leave)")
-
-
-def test_each_instance_has_its_own_copy_of_the_weights(model, monkeypatch):
-    monkeypatch.setattr(gpu_libraries, "driver_cuda", lambda: (13, 0))
-    whisper = python_model("speech_recognize", engine="tensorrt", artefact="tensorrt-fp16")
-    two = model(f"{whisper}\ninstance_group [ {{ count: 2 kind: KIND_CPU }} ]\n")
-    *_, check = check_gpus(
-        [H200], [two, model(PLAN)], {"speech_recognize": 2 << 30, "vision_classify": 1 << 30}
-    )
-    assert "speech_recognize 6.0 GiB, vision_classify 2.0 GiB: 8.0 GiB together" in check.sentence
 
 
 @pytest.mark.parametrize(
@@ -167,7 +123,7 @@ def test_wheels_without_code_for_a_gpu_are_named(model, site, monkeypatch):  # n
     ]
 
     def named(sm):
-        checks = check_gpus([dataclasses.replace(H200, sm=sm)], models, {})
+        checks = check_gpus([dataclasses.replace(H200, sm=sm)], models)
         return {check.place.name: check for check in checks if " for SM " in check.place.name}
 
     b200 = named("10.0")

@@ -10,7 +10,7 @@ from trimodal.doctor.engine_tools import check_engine_tools
 from trimodal.doctor.gpu import check_gpus, find_gpus
 from trimodal.doctor.libraries import check_libraries
 from trimodal.doctor.machine import check_machine
-from trimodal.doctor.models import MODELS, check_models, weights_on_gpu
+from trimodal.doctor.models import MODELS, check_models
 from trimodal.doctor.triton import check_triton
 from trimodal.doctor.values import Check
 from trimodal.errors import ServerError
@@ -26,16 +26,16 @@ def examine(options: ServerOptions, *, deep: bool = False) -> list[Check]:
             repository = served_repository(options, Path(folder))
             models = list(select_models(repository, options.models, options.profile).values())
         except ServerError as error:  # everything else can still be looked at
-            return [*check_machine(options, [], 0), *check_triton([]), MODELS.refused("repository", error)]
+            return [*check_machine(options, []), *check_triton([]), MODELS.refused("repository", error)]
         return list(_all(options, models, deep))
 
 
 def _all(options: ServerOptions, models: list[Model], deep: bool) -> Iterator[Check]:
     found = find_gpus(models)
     gpus = None if isinstance(found, ServerError) else found
-    yield from check_machine(options, models, len(gpus or ()))
+    yield from check_machine(options, models)
     yield from check_triton(models)
-    yield from check_gpus(found, models, weights_on_gpu(models))
+    yield from check_gpus(found, models)
     yield from check_libraries(models, "cpu" if options.profile == "cpu" else "cuda")
     yield from check_engine_tools(models)
     yield from check_models(models, gpus, deep=deep)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -15,8 +14,6 @@ from trimodal.runtimes.gpu_device import Gpu
 from trimodal.server import preflight
 
 GPU = Group("gpu")
-# Bytes a process of a model: its CUDA context (0.5 GiB) and workspaces. Estimated.
-PROCESS = 1 << 30
 COMPILED_CACHE = ("CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE")
 LEAST_FREE = 0.8  # of a GPU's memory: the llm engine takes nearly all that is free
 
@@ -29,10 +26,8 @@ def find_gpus(models: Iterable[Model]) -> list[Gpu] | ServerError:
         return error
 
 
-def check_gpus(
-    found: list[Gpu] | ServerError, models: Iterable[Model], weights: Mapping[str, int]
-) -> Iterator[Check]:
-    """`found`: as `find_gpus` says; `weights`: model → bytes of its built engines on the first GPU."""
+def check_gpus(found: list[Gpu] | ServerError, models: Iterable[Model]) -> Iterator[Check]:
+    """`found`: as `find_gpus` says."""
     if isinstance(found, ServerError):
         yield GPU.refused("driver", found)
         return
@@ -44,36 +39,6 @@ def check_gpus(
     for gpu in gpus:
         yield _gpu(gpu, needs)
     yield from _code(gpus, models)
-    yield _memory(
-        gpus[0], {model.name: _share(model, gpus[0], weights) for model in models if model.wants_gpu}
-    )
-
-
-def _share(model: Model, gpu: Gpu, weights: Mapping[str, int]) -> int:
-    """Bytes that a model takes of a GPU, or at least takes: an estimate but for the weights."""
-    if model.engine == "vllm":
-        with contextlib.suppress(ValueError):  # said where settings are checked
-            if asked := float(model.parameters.get("gpu_memory_utilization", "0")):
-                return int(asked * gpu.memory)
-    # A copy of the weights for each: instances in Python share none, Triton's own backends share one.
-    processes = model.instances or 1
-    return processes * (weights.get(model.name, 0) + PROCESS)
-
-
-def _memory(gpu: Gpu, shares: Mapping[str, int]) -> Check:
-    """The shares added up. Pools that take what is left over are not in them."""
-    total = sum(shares.values())
-    added = ", ".join(f"{name} {size(share)}" for name, share in sorted(shares.items()))
-    found = f"{added}: {size(total)} together"
-    if total <= gpu.free:
-        return GPU.ok("memory", f"{found}, of {size(gpu.free)} free on GPU {gpu.index}; caches come on top")
-    has = f"has {size(gpu.memory)}" if total > gpu.memory else f"has {size(gpu.free)} free"
-    return GPU.error(
-        "memory",
-        f"{found}, and GPU {gpu.index} {has}",
-        "lower gpu_memory_utilization (0: what the others leave), build with fewer bits (trimodal plan llm "
-        "says what fits), serve fewer models, or end what else holds memory",
-    )
 
 
 def _code(gpus: Iterable[Gpu], models: Iterable[Model]) -> Iterator[Check]:

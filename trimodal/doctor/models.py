@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from trimodal.doctor.values import Check, Group
-from trimodal.errors import OperatorError, SettingsError
-from trimodal.manifest import MANIFEST, Manifest, check_files
+from trimodal.errors import OperatorError
+from trimodal.manifest import check_files
 from trimodal.report.numbers import size
 from trimodal.repository import Model
 from trimodal.runtimes.gpu_device import Gpu
@@ -35,34 +32,25 @@ SETTINGS = {
 def check_models(models: Iterable[Model], gpus: Sequence[Gpu] | None, *, deep: bool) -> Iterator[Check]:
     """One line a model, for a wrong one what its loading would end with. `gpus` None: they are not known."""
     models = sorted(models, key=lambda model: model.name)
-    opened = {
-        artefact.directory: model.name
-        for model in models
-        for artefact in artefacts_of(model)
-        if artefact.runtime is not None
-    }
+    opened = {one.directory for model in models for one in artefacts_of(model) if one.runtime is not None}
+    classified = any(model.name == "vision_classify" for model in models)
     for model in models:
         artefacts = artefacts_of(model)
-        read = next((one.directory for one in artefacts if one.runtime is None), None)
         try:
             check_settings(model)
             built = [_built(artefact, gpus, deep) for artefact in artefacts]
-        except SettingsError as error:
-            yield MODELS.refused(model.name, error)
         except OperatorError as error:
-            if read in opened:  # what is wrong with it stands there
-                yield MODELS.error(model.name, f"reads the engine of {opened[read]}")
-            else:
-                yield MODELS.refused(model.name, error)
+            yield MODELS.refused(model.name, error)
+            continue
+        found = "; ".join(built) or _without_engine(model)
+        if classified and any(one.runtime is None and one.directory not in opened for one in artefacts):
+            yield MODELS.warning(
+                model.name,
+                f"{found}, which vision_classify does not run: labels and sizes may not fit",
+                "name one artefact in the configs of all vision models",
+            )
         else:
-            if read and read not in opened and "vision_classify" in opened.values():
-                yield MODELS.warning(
-                    model.name,
-                    f"{built[0]}, which vision_classify does not run: labels and sizes may not fit",
-                    "name one artefact in the configs of all vision models",
-                )
-            else:
-                yield MODELS.ok(model.name, "; ".join(built) or _without_engine(model))
+            yield MODELS.ok(model.name, found)
 
 
 def settings_class(model: Model) -> type[Settings] | None:
@@ -83,32 +71,6 @@ def check_settings(model: Model) -> None:
     if cls := settings_class(model):
         source = str(model.config_file.relative_to(model.directory.parent))
         parse_parameters(cls, model.parameters, source=source)
-
-
-def weights_on_gpu(models: Iterable[Model]) -> dict[str, int]:
-    """Model → bytes of its built engines on the first GPU: of a shared one its part, of none 0."""
-    return {
-        model.name: sum(
-            _size(artefact.directory) // _sharing(artefact)
-            for artefact in artefacts_of(model)
-            if artefact.directory.is_dir()
-        )
-        for model in models
-        if model.wants_gpu
-    }
-
-
-def _sharing(artefact: Artefact) -> int:
-    """GPUs that share it: those that it was compiled for, or those that its model names."""
-    try:
-        built = Manifest.model_validate_json((artefact.directory / MANIFEST).read_bytes())
-    except (OSError, ValidationError):  # said elsewhere
-        return 1
-    if built.gpu:
-        return built.gpu.count
-    parameters = artefact.model.parameters
-    sizes = [parameters.get(f"{kind}_parallel_size", "1") for kind in ("tensor", "pipeline")]
-    return math.prod(int(size) for size in sizes if size.isdecimal()) or 1
 
 
 def _built(artefact: Artefact, gpus: Sequence[Gpu] | None, deep: bool) -> str:
