@@ -62,7 +62,7 @@ def test_engines_of_another_place(repository, tmp_path):
     assert done.exit_code == 0, done.output
     assert f"engines of {tmp_path / 'engines'}" in done.output
     assert done.output.rstrip().endswith(f"trimodal serve --profile cpu --engines {tmp_path / 'engines'}")
-    assert report(*changed)["embedding"]["level"] == "failure"
+    assert report(*changed)["embedding"]["level"] == "error"
     nothing = report(*changed, "--engines", tmp_path / "nothing")
     assert nothing["repository"]["found"].endswith("nothing does not exist")
     assert nothing["tritonserver"]["level"] == "ok"

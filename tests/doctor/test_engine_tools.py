@@ -76,7 +76,7 @@ def test_tensorrt_llm_is_told_what_to_install(look):
     _, flashinfer = look({}, engine="tensorrt_llm_pytorch")
     assert (flashinfer.severity, flashinfer.remedy) == (
         "warning",
-        "install a CUDA toolkit, and pip install ninja",
+        "install a CUDA toolkit and ninja",
     )
 
 

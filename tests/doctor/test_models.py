@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.server.artefacts import H200, PLAN, add_model, build, plan_fields, python_model
-from trimodal.doctor.models import check_models, weights_on_gpu
-from trimodal.manifest import GpuTarget
+from trimodal.doctor.models import check_models
 from trimodal.repository import select_models
 from trimodal.runtimes import gpu_libraries
 
@@ -49,15 +48,14 @@ def test_a_config_that_the_launcher_refuses_is_a_failure(repository):
     assert "output_copy_stream" in f"{check.sentence} {check.remedy}"
 
 
-def test_what_is_missing_is_said_where_it_is_opened(repository):
+def test_what_is_missing_is_said_with_the_command(repository):
     plan = repository / "vision_classify" / "1" / "tensorrt-fp16"
     (plan / "manifest.json").unlink()
     checks = look(repository)
     assert checks["vision_classify"].sentence == "there is no built engine vision_classify/1/tensorrt-fp16"
     remedy = "build one with: trimodal build vision CHECKPOINT --runtime tensorrt --precision fp16"
     assert checks["vision_classify"].remedy == remedy
-    assert (checks["vision_rank"].severity, checks["vision_rank"].remedy) == ("error", "")
-    assert checks["vision_rank"].sentence == "reads the engine of vision_classify"
+    assert checks["vision_rank"].severity == "error"
     assert checks["vision"].severity == "ok"
 
 
@@ -91,28 +89,3 @@ def test_labels_of_another_classifier(repository):
 def test_gpus_that_are_not_known_are_not_compared(repository):
     assert look(repository, gpus=())["vision_classify"].severity == "error"
     assert look(repository, gpus=None)["vision_classify"].severity == "ok"
-
-
-def test_the_bytes_that_go_to_the_gpu(repository):
-    models = list(select_models(repository, (), "tensorrt").values())
-    directory = repository / "vision_classify" / "1" / "tensorrt-fp16"
-    written = sum(path.stat().st_size for path in directory.iterdir())
-    assert weights_on_gpu(models) == {"vision_classify": written}
-    (directory / "model.plan").write_bytes(bytes(5 << 20))
-    assert weights_on_gpu(models) == {"vision_classify": written - len(b"weights") + (5 << 20)}
-    assert weights_on_gpu([model for model in models if model.name != "vision_classify"]) == {}
-
-
-def test_an_engine_that_gpus_share_counts_in_parts(tmp_path):
-    parameters = {"engine": "vllm", "artefact": "checkpoint", "tensor_parallel_size": "4"}
-    version = add_model(tmp_path, python_model("llm", **parameters))
-    build(version / "checkpoint", "llm", "checkpoint")
-    (version / "checkpoint" / "model.bin").write_bytes(bytes(4 << 20))
-    models = list(select_models(tmp_path, (), "cuda").values())
-    assert 1 << 20 <= weights_on_gpu(models)["llm"] < 2 << 20
-    compiled = version / "tensorrt-llm-fp8"
-    build(compiled, "llm", "tensorrt_llm", gpu=GpuTarget(sm="9.0", name="NVIDIA H200", count=2))
-    (compiled / "model.bin").write_bytes(bytes(4 << 20))
-    config = python_model("llm", engine="tensorrt_llm", artefact="tensorrt-llm-fp8")
-    (version.parent / "config.pbtxt").write_text(config)
-    assert 2 << 20 <= weights_on_gpu(select_models(tmp_path, (), "tensorrt").values())["llm"] < 3 << 20

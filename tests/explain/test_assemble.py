@@ -24,7 +24,6 @@ from trimodal.explain.assemble import Sources, assemble
 from trimodal.explain.exchange import Exchange, Response
 from trimodal.explain.parts import four_parts, overlapping
 from trimodal.explain.requests import Kind
-from trimodal.explain.statistics import Counters
 from trimodal.explain.triton_trace import parse
 from trimodal.explain.values import Span, Waterfall
 
@@ -144,13 +143,11 @@ def test_another_machine_s_clock_is_put_right_within_the_round_trip() -> None:
     assert waterfall.moved == 0
 
 
-def test_without_triton_s_trace_the_model_s_own_times_and_counters_remain() -> None:
-    counters = {"llm": Counters(1, queue=MS // 2, compute_input=MS // 2, total=4 * MS)}
-    waterfall = built("llm", answered(), Sources(counters=counters, notes=["no key"]))
+def test_without_triton_s_trace_the_model_s_own_times_remain() -> None:
+    waterfall = built("llm", answered(), Sources(notes=["no key"]))
     found = ms(waterfall)
-    assert found["client → server"] == (0, 2)
-    assert found["queue"] == (2, 2.5)
-    assert found["hand over to the model"] == (2.5, 3)
+    assert found["client → server"] == (0, 3)
+    assert found["wait for the engine"] == (5, 15)
     assert found["server → client"] == (60, 64)
     assert waterfall.notes == ["no key"]
 
@@ -183,42 +180,10 @@ def test_an_answer_from_the_cache_has_neither_queue_nor_engine() -> None:
     assert four_parts(waterfall)["queue"] == 0
 
 
-def counted(**models: int) -> dict[str, Counters]:
-    """One request each, of so many ms, of which 1 is queue and the rest computing."""
-    return {name: Counters(1, MS, 0, (took - 1) * MS, 0, took * MS) for name, took in models.items()}
-
-
-VISION_STEPS = ("vision_preprocess", "vision_classify")
-
-
-def test_from_counters_alone_the_ways_are_taken_for_equally_long() -> None:
-    counters = counted(vision=12, vision_preprocess=5, vision_classify=7)
-    sources = Sources(counters=counters, ensembles={"vision": VISION_STEPS})
-    waterfall = built("vision", pixels_answer(0, 16 * MS), sources)
-    assert ms(waterfall) == {
-        "client → server": (0, 2),
-        "server": (2, 14),
-        "vision_preprocess": (2, 7),
-        "queue": (2, 3),
-        "compute": (3, 7),
-        "vision_classify": (7, 14),
-        "server → client": (14, 16),
-    }
-    assert all(one.estimated for one in waterfall.spans if one.depth)
-    assert "half each" in waterfall.notes[0]
-
-
-def test_counters_with_others_requests_in_them_are_not_used() -> None:
-    busy = counted(vision=12, vision_preprocess=5) | {"vision_classify": Counters(3, total=9 * MS)}
-    sources = Sources(counters=busy, ensembles={"vision": VISION_STEPS})
-    waterfall = built("vision", pixels_answer(0, 16 * MS), sources)
-    assert [one.name for one in waterfall.spans] == ["client → server", "server", "server → client"]
-    assert any("other requests ran meanwhile" in note for note in waterfall.notes)
-
-
 def test_with_nothing_known_there_is_but_the_server() -> None:
     waterfall = built("vision", pixels_answer(0, 16 * MS), Sources())
-    assert ms(waterfall)["server"] == (0, 16)
+    assert ms(waterfall) == {"server": (0, 16)}
+    assert "only Triton's trace tells them apart" in waterfall.notes[0]
 
 
 def heard(spans: list[trace.Span], received: int) -> Exchange:
@@ -237,24 +202,18 @@ WINDOWS = [
 ]
 
 
-def test_windows_of_speech_hold_what_the_recogniser_counted() -> None:
-    counters = counted(speech=48) | {"speech_recognize": Counters(2, 4 * MS, 0, 32 * MS, 0, 36 * MS)}
-    waterfall = built("speech", heard(WINDOWS, 50 * MS), Sources(counters=counters))
-    inside = [one for one in waterfall.spans if one.place == "speech_recognize"]
-    assert [one.name for one in inside] == ["recognise 4.0 s", "queue", "compute", "recognise 1.5 s"] + [
-        "queue",
-        "compute",
+def test_windows_of_speech() -> None:
+    waterfall = built("speech", heard(WINDOWS, 50 * MS), Sources())
+    inside = [one.name for one in waterfall.spans if one.place == "speech"]
+    assert inside == [
+        "find speech in the audio",
+        "wait for a thread",
+        "recognise 4.0 s",
+        "merge the words",
+        "recognise 1.5 s",
+        "merge the words",
     ]
-    assert [round(one.begin * 1e3, 3) for one in inside] == [5, 6, 8, 27, 28, 30]
-    # 1 in front of the model, 1 for a thread, 2 at the recogniser for each window.
-    assert four_parts(waterfall)["queue"] == pytest.approx(0.006)
-
-
-def test_a_recogniser_that_others_asked_too_is_left_out_and_said() -> None:
-    counters = counted(speech=48) | {"speech_recognize": Counters(5, total=90 * MS)}
-    waterfall = built("speech", heard(WINDOWS, 50 * MS), Sources(counters=counters))
-    assert not [one for one in waterfall.spans if one.estimated]
-    assert any("speech_recognize" in note for note in waterfall.notes)
+    assert four_parts(waterfall)["queue"] == pytest.approx(0.001)
 
 
 def halved(one: trace.Span) -> trace.Span:
@@ -289,18 +248,15 @@ def test_the_assistant_hears_and_sees_at_once_and_each_model_tells_its_part() ->
             entry(3, "llm", LLM_TIMES, request_id="another client's"),
         )
     )
-    counters = counted(vision=8, vision_preprocess=3, vision_classify=4, speech_recognize=10, llm=40)
-    sources = Sources(records, counters, {"vision": VISION_STEPS})
+    sources = Sources(records)
     waterfall = built("assistant", exchange, sources)
     tree = [(one.depth, one.place, one.name) for one in waterfall.spans if one.depth in (1, 2)]
     assert tree == [
         (1, "assistant", "queue"),
         (1, "assistant", "hear"),
         (2, "speech", "find speech in the audio"),
-        (2, "speech_recognize", "recognise 2.0 s"),
+        (2, "speech", "recognise 2.0 s"),
         (1, "assistant", "see"),
-        (2, "vision_preprocess", "vision_preprocess"),
-        (2, "vision_classify", "vision_classify"),
         (1, "assistant", "answer"),
         (2, "assistant", "prompt, call of llm"),
         (2, "llm", "queue"),

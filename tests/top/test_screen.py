@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-from collections import deque
 from dataclasses import replace
 
 import pytest
@@ -9,7 +8,7 @@ from rich.console import Console
 
 from tests.top.pages import served
 from trimodal.top.figures import Embedding, Figures, Gateway, Latency, Speech, Vision, figures
-from trimodal.top.screen import BARS, History, Source, curve, screen
+from trimodal.top.screen import Source, screen
 
 HERE = Source("server", "localhost:8002")
 SLOW = Latency(1e-5, 0.02, 4.0, 3.0)
@@ -18,19 +17,16 @@ SLOW = Latency(1e-5, 0.02, 4.0, 3.0)
 def everything() -> Figures:
     return replace(
         figures(served(100, bad=20), None, {"llm": True}),
-        speech=Speech(SLOW, SLOW, SLOW, 2, 1, 1.5, 12.5, 0.34, 0),
+        speech=Speech(SLOW, SLOW, SLOW, 2, 1.5, 12.5, 0.34, 0),
         vision=Vision(SLOW, SLOW, 10, 1, 4),
         embedding=Embedding(SLOW, 12_345, 0, 8),
-        gateway=Gateway(SLOW, SLOW, SLOW, 10, 0, 1, 3, 0, None),
+        gateway=Gateway(SLOW, SLOW, SLOW, 10, 0, 1, 3, 0),
     )
 
 
 def drawn(shown: Figures, width: int, *sources: Source) -> str:
     console = Console(width=width, color_system=None, record=True, file=io.StringIO())
-    history = History()
-    for _ in range(100):
-        history.note(shown)
-    console.print(screen(shown, list(sources or (HERE,)), history, width=width, interval=2, now=0.0))
+    console.print(screen(shown, list(sources or (HERE,)), width=width, interval=2, now=0.0))
     return console.export_text()
 
 
@@ -42,7 +38,6 @@ def test_every_part_is_shown_and_no_line_is_too_long(width: int) -> None:
     for value in ("12.3k texts/s", "10 µs", "20 ms", "4 s", "34% speech", "2 errors/s", "20 engine restarts"):
         assert value in text
     assert max(map(len, text.splitlines())) <= width
-    assert ("lately" in text) == (width == 200)
 
 
 def test_parts_that_a_server_lacks_are_not_shown() -> None:
@@ -68,11 +63,6 @@ def test_a_percentile_above_its_objective_is_marked() -> None:
     shown = everything()
     assert shown.speech
     console = Console(width=80, force_terminal=True, color_system="standard", record=True, file=io.StringIO())
-    console.print(screen(shown, [HERE], History(), width=80, interval=2, now=0.0))
+    console.print(screen(shown, [HERE], width=80, interval=2, now=0.0))
     lag = next(line for line in console.export_text(styles=True).splitlines() if line.startswith("lag"))
     assert lag.count("\x1b[1;33m") == 1, "p99 alone is above 3 s"
-
-
-def test_a_curve_is_scaled_to_its_largest_value() -> None:
-    assert curve(deque([0.0, 1.0, 0.001])).plain == f" {BARS[-1]}{BARS[0]}"
-    assert curve(deque()).plain == ""

@@ -1,4 +1,4 @@
-"""A server's repository API in memory, and a system whose figures are made up."""
+"""A server in memory, and a system whose figures are made up."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from trimodal.errors import ServerError
+from trimodal.tune.live import LiveServer
 from trimodal.tune.search import Round, TrialError
 
 
@@ -17,13 +18,14 @@ def parsed(text: str) -> Any:
     return text_format.Parse(text, model_config_pb2.ModelConfig())
 
 
-class FakeRepository:
+class FakeServer(LiveServer):
     """Models by name; `refuse` says why a configuration does not load, or nothing."""
 
     def __init__(self, configs: Mapping[str, str], refuse: Callable[[Any], str] = lambda config: "") -> None:
         self.live: dict[str, Any] = {name: parsed(text) for name, text in configs.items()}
         self.refuse = refuse
         self.calls: list[str] = []
+        self.url, self.operator_key = "here:1", ""
         self.down = False
 
     def config(self, model: str) -> Any:
@@ -46,6 +48,9 @@ class FakeRepository:
     def unload(self, model: str) -> None:
         self.calls.append(f"unload {model}")
         self.live.pop(model, None)
+
+    def close(self) -> None:
+        pass
 
     def ready(self, model: str) -> bool:
         return not self.down and model in self.live
@@ -79,9 +84,6 @@ class MadeUpSystem:
 
     def refusal(self, setting: Mapping[str, str]) -> str:
         return ""
-
-    def canonical(self, setting: dict[str, str]) -> dict[str, str]:
-        return setting
 
     async def apply(self, setting: dict[str, str]) -> None:
         self.now += 0.5

@@ -11,8 +11,7 @@ pytest.importorskip("optuna")
 from tests.tune.doubles import parsed
 from trimodal.errors import SettingsError
 from trimodal.repository import Model, select_models
-from trimodal.tune import fields
-from trimodal.tune.knobs import Pipeline, settings_class
+from trimodal.tune.knobs import Pipeline
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
 
@@ -71,14 +70,6 @@ def test_values_that_do_not_go_together_are_refused_before_the_server_is_asked()
     )
 
 
-def test_what_nothing_reads_is_no_difference() -> None:
-    one = pipeline("llm")
-    few = one.canonical({"llm.speculation": "none", "llm.num_assistant_tokens": "2"})
-    assert few == one.canonical({"llm.speculation": "none", "llm.num_assistant_tokens": "6"})
-    drafted = {"llm.speculation": "draft", "llm.num_assistant_tokens": "2"}
-    assert one.canonical(drafted) == drafted
-
-
 @pytest.mark.parametrize(
     ("text", "choices"),
     [
@@ -92,14 +83,6 @@ def test_reads_choices(text: str, choices: tuple[str, ...]) -> None:
     assert pipeline("llm").parse(text).choices == choices
 
 
-def test_reads_ranges() -> None:
-    steps = pipeline("speech").parse("step_s=0.3..1.5").choices
-    assert (len(steps), steps[0], steps[1], steps[-1]) == (20, "0.3", "0.3632", "1.5")
-    assert pipeline("llm").parse("threads=1..8").choices == ("1", "2", "3", "4", "5", "6", "7", "8")
-    ratios = list(map(int, pipeline("llm").parse("max_num_batched_tokens=64..2048").choices))
-    assert (len(ratios), ratios[0], ratios[1], ratios[-1]) == (20, 64, 77, 2048)  # each 1.2 times the last
-
-
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -109,11 +92,7 @@ def test_reads_ranges() -> None:
         ("other.threads=3", "no model 'other'"),
         ("nothing=3", "which 'nothing'"),
         ("threads=a", "'a'"),
-        ("threads=1..99999", "1024"),
-        ("threads=9..1", "the smaller one"),
-        ("threads=1..x", "not a range"),
         ("engine=fake", "which 'engine'"),
-        ("threads=" + ",".join(map(str, range(100))), "at most 64"),
     ],
 )
 def test_refuses_what_is_no_knob(text: str, why: str) -> None:
@@ -138,10 +117,10 @@ def test_somebodys_model_has_tritons_knobs_and_its_parameters(tmp_path: Path) ->
         "instance_count": ("1", "2", "3"),
     }
     config = one.configs(
-        {"theirs.p": "2", "theirs.preferred_batch_size": "4+2", "theirs.instance_count": "2"}
+        {"theirs.p": "2", "theirs.max_queue_delay_microseconds": "77", "theirs.instance_count": "2"}
     )
     assert config["theirs"].parameters["p"].string_value == "2"
-    assert list(config["theirs"].dynamic_batching.preferred_batch_size) == [2, 4]
+    assert config["theirs"].dynamic_batching.max_queue_delay_microseconds == 77
     assert config["theirs"].instance_group[0].count == 2
     assert one.models["theirs"].config == parsed(text)
 
@@ -152,35 +131,4 @@ def test_preferred_sizes_never_exceed_the_batch(tmp_path: Path) -> None:
     assert list(sizes) == [4]
     # What the server filled in goes, or it would refuse the smaller batch.
     filled = foreign("name: 'm' max_batch_size: 8 dynamic_batching { preferred_batch_size: 8 }", tmp_path)
-    assert filled.present("m", "preferred_batch_size") == "none"
     assert not filled.configs({"m.max_batch_size": "4"})["m"].dynamic_batching.preferred_batch_size
-
-
-def test_finds_the_settings_class_that_a_model_imports(tmp_path: Path) -> None:
-    found = settings_class(pipeline("llm").models["llm"])
-    assert found is not None
-    assert found.__name__ == "LlmSettings"
-    assert settings_class(Model("m", tmp_path, tmp_path / "config.pbtxt", parsed("name: 'm'"))) is None
-
-
-@pytest.mark.parametrize("sequences", [False, True])
-def test_what_is_put_is_read(sequences: bool) -> None:
-    model = pipeline("embedding").models["embedding"]
-    if sequences:  # of anybody's repository: none of ours has them
-        model.config.ClearField("dynamic_batching")
-        model.config.sequence_batching.oldest.max_candidate_sequences = 4
-    fields.put(model.config, "max_queue_delay_microseconds", "77")
-    assert fields.read(model.config, "max_queue_delay_microseconds") == "77"
-    assert model.config.HasField("dynamic_batching") != sequences
-    fields.put(model.config, "eager_batching", "true")
-    assert fields.read(model.config, "eager_batching") == "true"
-    text = fields.put_text(model.config_file.read_text(), "max_queue_delay_microseconds", "77")
-    assert "max_queue_delay_microseconds: 77" in text
-
-
-@pytest.mark.parametrize(
-    ("knob", "value"), [("max_batch_size", "x"), ("eager_batching", "maybe"), ("preferred_batch_size", "4,8")]
-)
-def test_a_value_of_another_kind_is_refused(knob: str, value: str) -> None:
-    with pytest.raises(SettingsError, match=f"{knob} cannot be"):
-        fields.put(parsed("name: 'm'"), knob, value)

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("optuna")
 
-from tests.tune.doubles import FakeRepository, parsed
+from tests.tune.doubles import FakeServer, parsed
 from trimodal.errors import ServerError
 from trimodal.tune import guard
 from trimodal.tune.live import Snapshot, apply
@@ -28,7 +28,7 @@ def changed(model: str = "step", **values: Any) -> dict[str, Any]:
 
 
 def test_loads_only_what_is_different() -> None:
-    server = FakeRepository(CONFIGS)
+    server = FakeServer(CONFIGS)
     assert apply(server, changed(max_batch_size=16) | {"other": parsed(CONFIGS["other"])}, needed={}) == ""
     # Never over itself: on Triton 2.51 that ends a server whose models have custom metrics.
     assert server.calls == ["unload step", "load step"]
@@ -45,7 +45,7 @@ def test_loads_only_what_is_different() -> None:
 
 
 def test_says_why_a_load_was_refused() -> None:
-    server = FakeRepository(CONFIGS, refuse=lambda config: "too large" if config.max_batch_size > 8 else "")
+    server = FakeServer(CONFIGS, refuse=lambda config: "too large" if config.max_batch_size > 8 else "")
     snapshot = Snapshot.take(server, CONFIGS)
     assert apply(server, changed(max_batch_size=16), needed={}) == "model step: too large"
     snapshot.restore(patience=0.0)
@@ -53,7 +53,7 @@ def test_says_why_a_load_was_refused() -> None:
 
 
 def test_a_pipeline_that_is_not_ready_afterwards_is_a_refusal() -> None:
-    class Strict(FakeRepository):
+    class Strict(FakeServer):
         def ready(self, model: str) -> bool:
             return super().ready(model) and (model != "pipe" or self.live["step"].max_batch_size >= 8)
 
@@ -67,7 +67,7 @@ def test_a_pipeline_that_is_not_ready_afterwards_is_a_refusal() -> None:
 
 
 def test_a_step_that_fits_only_to_a_later_one_is_loaded_again() -> None:
-    server = FakeRepository(CONFIGS)
+    server = FakeServer(CONFIGS)
     server.refuse = lambda config: (
         "the step is smaller" if config.name == "pipe" and server.live["step"].max_batch_size < 16 else ""
     )
@@ -77,7 +77,7 @@ def test_a_step_that_fits_only_to_a_later_one_is_loaded_again() -> None:
 
 
 def test_an_ensemble_that_went_with_its_step_comes_back() -> None:
-    class Dependent(FakeRepository):
+    class Dependent(FakeServer):
         def unload(self, model: str) -> None:
             super().unload(model)
             super().unload("pipe")
@@ -89,7 +89,7 @@ def test_an_ensemble_that_went_with_its_step_comes_back() -> None:
 
 
 def test_restores_what_changed_and_nothing_else() -> None:
-    server = FakeRepository(CONFIGS)
+    server = FakeServer(CONFIGS)
     snapshot = Snapshot.take(server, CONFIGS)
     apply(server, changed(max_batch_size=16), needed={})
     server.unload("other")
@@ -101,7 +101,7 @@ def test_restores_what_changed_and_nothing_else() -> None:
 
 
 def test_names_what_does_not_come_back() -> None:
-    server = FakeRepository(CONFIGS)
+    server = FakeServer(CONFIGS)
     snapshot = Snapshot.take(server, CONFIGS)
     apply(server, changed(max_batch_size=16), needed={})
     server.refuse = lambda config: "out of memory"
@@ -111,17 +111,16 @@ def test_names_what_does_not_come_back() -> None:
 
 def test_a_model_that_is_not_loaded_cannot_be_tuned() -> None:
     with pytest.raises(ServerError, match="model nowhere is not loaded"):
-        Snapshot.take(FakeRepository(CONFIGS), ["nowhere"])
+        Snapshot.take(FakeServer(CONFIGS), ["nowhere"])
 
 
 @pytest.mark.parametrize(("rest", "restored"), [("", True), ("don", True), (guard.DONE, False)])
 def test_the_guard_restores_unless_all_was_done(
     rest: str, restored: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = FakeRepository(CONFIGS)
+    server = FakeServer(CONFIGS)
     task = {"url": "here:1", "key": "k", "models": Snapshot.take(server, CONFIGS).dump()}
     apply(server, changed(max_batch_size=16), needed={})
-    server.close = lambda: None  # type: ignore[attr-defined]
     monkeypatch.setattr(guard, "LiveServer", lambda url, key: server)
     sentence = guard.watch(task, rest)
     assert (server.live["step"].max_batch_size == 8) == restored

@@ -27,13 +27,13 @@ def run(latencies: list[float], failed: int = 0) -> LoadRun:
 
 def summary_of(one: LoadRun, slo: str, maximize: str | None = None, minimize: str | None = None) -> Summary:
     bounds = parse_slo(slo)
-    objective = parse_objective(maximize, minimize, bounds, 3.6)
+    objective = parse_objective(maximize, minimize, bounds)
     return summarise(one, bounds_to_compute(bounds, objective))
 
 
 def worth(one: LoadRun, slo: str = "", maximize: str | None = None, minimize: str | None = None) -> Round:
     bounds = parse_slo(slo)
-    objective = parse_objective(maximize, minimize, bounds, 3.6)
+    objective = parse_objective(maximize, minimize, bounds)
     found = judge(summary_of(one, slo, maximize, minimize), bounds, objective)
     assert found
     return found
@@ -75,13 +75,9 @@ def test_what_is_minimised_gains_by_less() -> None:
     assert worth(run([0.2] * 50), minimize="p77_ttft_ms").gain == pytest.approx(-100)
 
 
-def test_cost_is_of_a_thousand_requests() -> None:
-    assert worth(run([0.1] * 50), minimize="cost").gain == pytest.approx(-0.1)
-
-
 def test_a_run_without_the_metric_has_no_worth() -> None:
     bounds = parse_slo("")
-    objective = parse_objective(None, "p99_lag_ms", bounds, 0.0)
+    objective = parse_objective(None, "p99_lag_ms", bounds)
     assert judge(summary_of(run([0.1] * 5), "", minimize="p99_lag_ms"), bounds, objective) is None
     # As a bound it is missed.
     assert (
@@ -90,18 +86,15 @@ def test_a_run_without_the_metric_has_no_worth() -> None:
 
 
 @pytest.mark.parametrize(
-    ("maximize", "minimize", "slo", "cost", "why"),
+    ("maximize", "minimize", "slo", "why"),
     [
-        ("speed", None, "", 0.0, "--maximize speed: known are throughput"),
-        ("goodput", None, "p99_ms<=5", 0.0, "needs a bound on each request"),
-        (None, "cost", "", 0.0, "needs --cost-per-hour"),
-        (None, "ttft_ms", "", 0.0, "known are cost, or a statistic"),
-        (None, "nonsense", "", 0.0, "known are cost, or a statistic"),
-        ("goodput", "p99_ms", "", 0.0, "one of them"),
+        ("speed", None, "", "--maximize speed: known are throughput"),
+        ("goodput", None, "p99_ms<=5", "needs a bound on each request"),
+        (None, "ttft_ms", "", "known are statistics"),
+        (None, "nonsense", "", "known are statistics"),
+        ("goodput", "p99_ms", "", "one of them"),
     ],
 )
-def test_refuses_what_is_no_objective(
-    maximize: str | None, minimize: str | None, slo: str, cost: float, why: str
-) -> None:
+def test_refuses_what_is_no_objective(maximize: str | None, minimize: str | None, slo: str, why: str) -> None:
     with pytest.raises(SettingsError, match=why):
-        parse_objective(maximize, minimize, parse_slo(slo), cost)
+        parse_objective(maximize, minimize, parse_slo(slo))

@@ -10,19 +10,15 @@ import pytest
 pytest.importorskip("optuna")
 
 from trimodal.bench.load.slo import parse_slo
-from trimodal.report.html import page
 from trimodal.server.options import ServerOptions
 from trimodal.tune import report
 from trimodal.tune.knobs import Knob
 from trimodal.tune.objective import parse_objective
 from trimodal.tune.search import Final, Result, Round, Trial
-from trimodal.tune.session import Tuned
-from trimodal.tune.settings import TuneSettings
+from trimodal.tune.session import Tuned, TuneSettings
 
 SLO = parse_slo("p99_ms<=50")
-SETTINGS = TuneSettings(
-    "m", parse_objective(None, None, SLO, 0.0), ServerOptions(repository=Path("/models")), SLO
-)
+SETTINGS = TuneSettings("m", parse_objective(None, None, SLO), ServerOptions(repository=Path("/models")), SLO)
 KNOBS = (Knob("m", "threads", ("1", "2")), Knob("m", "delay", ("0", "9")))
 
 
@@ -69,22 +65,6 @@ def test_a_line_of_progress() -> None:
     assert "refused  threads=2: does <not> fit" in report.progress(
         BROKEN, BEST, START.setting, SETTINGS.objective, 9
     )
-
-
-def test_the_front_holds_what_nothing_beats_in_both() -> None:
-    points = [(10.0, 1.0), (20.0, 5.0), (20.0, 3.0), (30.0, 4.0), (40.0, 9.0)]
-    assert report.front(points, maximise=True) == [0, 1, 4]
-    assert report.front(points, maximise=False) == [0]
-
-
-def test_the_page_is_whole_and_escapes(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    text = page(report.report(SETTINGS, TUNED, "--- a\n+++ b\n-  x: 1  # <b>"))
-    assert "throughput against p99_ms" in text
-    assert "&lt;b&gt;" in text
-    assert "<not>" not in text
-    assert text.count("<svg") == 1
-    assert "<dt>settings</dt><dd>4 of 4</dd>" in text
 
 
 def test_the_data_are_plain() -> None:

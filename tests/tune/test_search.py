@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("optuna")
 
 from tests.tune.doubles import MadeUpSystem
-from trimodal.tune.knobs import Knob, spread
+from trimodal.tune.knobs import Knob
 from trimodal.tune.search import Budget, Round, Search, Trial, TrialError
 from trimodal.tune.space import Space
 
@@ -155,8 +155,9 @@ def test_what_is_known_to_be_impossible_is_not_tried() -> None:
     assert len(result.trials) == 3
 
 
-def test_ranges_are_searched_too() -> None:
-    space = Space([Knob("m", "a", spread("1..1000")), Knob("m", "b", spread("0.0..1.0"))])
+def test_many_choices_are_searched_too() -> None:
+    shares = Knob("m", "b", ("0", "0.25", "0.5", "0.75", "1"))
+    space = Space([Knob("m", "a", tuple(map(str, range(1, 1001, 50)))), shares])
     system = MadeUpSystem(
         lambda setting: 100 - abs(float(setting["m.a"]) - 30) - 50 * abs(float(setting["m.b"]) - 0.5)
     )

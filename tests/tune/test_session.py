@@ -13,15 +13,14 @@ import pytest
 
 pytest.importorskip("optuna")
 
-from tests.tune.doubles import FakeRepository
+from tests.tune.doubles import FakeServer
 from trimodal.bench.load.slo import NO_SLO
 from trimodal.errors import SettingsError
 from trimodal.server.options import ServerOptions
 from trimodal.tune import session
 from trimodal.tune.objective import parse_objective
 from trimodal.tune.search import Budget, Round, TrialError
-from trimodal.tune.session import chosen_knobs, live_pipeline, new_texts, tune, write_texts
-from trimodal.tune.settings import TuneSettings
+from trimodal.tune.session import TuneSettings, chosen_knobs, live_pipeline, new_texts, tune, write_texts
 
 TEXT = "name: 'm'\nmax_batch_size: 8  # rows\ndynamic_batching { }  # at once\n"
 CONFIGS = {
@@ -43,10 +42,8 @@ class Guarded:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> FakeRepository:
-    fake = FakeRepository(CONFIGS)
-    fake.close = lambda: None  # type: ignore[attr-defined]
-    fake.url = "here:1"  # type: ignore[attr-defined]
+def server(monkeypatch: pytest.MonkeyPatch) -> FakeServer:
+    fake = FakeServer(CONFIGS)
     monkeypatch.setattr(session, "LiveServer", lambda url, key: fake)
     monkeypatch.setattr(session, "Guard", Guarded)
     return fake
@@ -59,7 +56,7 @@ def settings(tmp_path: Path, **more: Any) -> TuneSettings:
     return TuneSettings(
         **{
             "model": "m",
-            "objective": parse_objective(None, None, NO_SLO, 0.0),
+            "objective": parse_objective(None, None, NO_SLO),
             "options": ServerOptions(repository=tmp_path),
             "budget": Budget(trials=3, rounds=1, final_rounds=1),
             "url": "here:1",
@@ -80,11 +77,11 @@ def measuring(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session.LiveSystem, "measure", measure)
 
 
-def delay(fake: FakeRepository) -> int:
+def delay(fake: FakeServer) -> int:
     return int(fake.live["m"].dynamic_batching.max_queue_delay_microseconds)
 
 
-def test_tunes_and_puts_back(server: FakeRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tunes_and_puts_back(server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measuring(lambda system: 1.0 + delay(server), monkeypatch)
     before = server.config("m")
     tuned = tune(settings(tmp_path))
@@ -96,7 +93,7 @@ def test_tunes_and_puts_back(server: FakeRepository, tmp_path: Path, monkeypatch
 
 
 def test_ctrl_c_keeps_the_trials_and_puts_back(
-    server: FakeRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measuring(lambda system: KeyboardInterrupt() if delay(server) else 1.0, monkeypatch)
     before = server.config("m")
@@ -109,7 +106,7 @@ def test_ctrl_c_keeps_the_trials_and_puts_back(
 
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), MemoryError(), SettingsError("no such figure")])
 def test_a_failure_puts_back(
-    server: FakeRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     measuring(lambda system: error if delay(server) else 1.0, monkeypatch)
     before = server.config("m")
@@ -120,7 +117,7 @@ def test_a_failure_puts_back(
 
 
 def test_trials_that_are_refused_or_die_are_told_and_put_back(
-    server: FakeRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.refuse = lambda config: "no" if config.dynamic_batching.max_queue_delay_microseconds == 100 else ""
     measuring(lambda system: TrialError("dead", "failed") if delay(server) == 200 else 1.0, monkeypatch)
@@ -131,7 +128,7 @@ def test_trials_that_are_refused_or_die_are_told_and_put_back(
 
 
 def test_what_is_not_put_back_is_an_error_and_the_guard_stays(
-    server: FakeRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measuring(lambda system: 1.0, monkeypatch)
     restore = session.Snapshot.restore
@@ -142,12 +139,12 @@ def test_what_is_not_put_back_is_an_error_and_the_guard_stays(
     assert Guarded.released == 0
 
 
-def test_restoring_waits_for_the_load_under_way(server: FakeRepository, tmp_path: Path) -> None:
+def test_restoring_waits_for_the_load_under_way(server: FakeServer, tmp_path: Path) -> None:
     pipeline = live_pipeline(server, "m", tmp_path, "cpu")
     loading, done = threading.Lock(), []
     loading.acquire()
     stack = ExitStack()
-    session.keep(server, pipeline, loading, stack)  # type: ignore[arg-type]
+    session.keep(server, pipeline, loading, stack)
     closing = threading.Thread(target=lambda: (stack.close(), done.append(1)))
     closing.start()
     server.live["m"].max_batch_size = 99
@@ -158,7 +155,7 @@ def test_restoring_waits_for_the_load_under_way(server: FakeRepository, tmp_path
 
 
 def test_a_server_that_died_is_started_again(tmp_path: Path) -> None:
-    fake = FakeRepository(CONFIGS)
+    fake = FakeServer(CONFIGS)
     revived: list[int] = []
     server = SimpleNamespace(dead=True, live=fake, revive=lambda: revived.append(1))
     system = session.LiveSystem(settings(tmp_path), live_pipeline(fake, "m", tmp_path, "cpu"), server)  # type: ignore[arg-type]
@@ -168,7 +165,7 @@ def test_a_server_that_died_is_started_again(tmp_path: Path) -> None:
 
 
 def test_the_pipeline_is_what_the_server_has(tmp_path: Path) -> None:
-    pipeline = live_pipeline(FakeRepository(CONFIGS), "pipe", tmp_path, "cpu")
+    pipeline = live_pipeline(FakeServer(CONFIGS), "pipe", tmp_path, "cpu")
     assert list(pipeline.models) == ["pipe", "m"]
     knobs = chosen_knobs(pipeline, ["m.instance_count=1,3"], only=False)
     assert {knob.label: knob.choices for knob in knobs}["m.instance_count"] == ("1", "3")
@@ -185,7 +182,7 @@ def test_settings_that_contradict_each_other_are_refused(tmp_path: Path) -> None
 def written(tmp_path: Path, chosen: str) -> dict[Path, tuple[str, str]]:
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "config.pbtxt").write_text(TEXT)
-    pipeline = live_pipeline(FakeRepository(CONFIGS), "m", tmp_path, "cpu")
+    pipeline = live_pipeline(FakeServer(CONFIGS), "m", tmp_path, "cpu")
     start = {"m.max_queue_delay_microseconds": "0", "m.max_batch_size": "8"}
     return new_texts(pipeline, start, {**start, "m.max_queue_delay_microseconds": chosen})
 
@@ -226,6 +223,6 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 
 
 def test_a_model_without_a_file_here_names_it(tmp_path: Path) -> None:
-    pipeline = live_pipeline(FakeRepository(CONFIGS), "m", tmp_path, "cpu")
+    pipeline = live_pipeline(FakeServer(CONFIGS), "m", tmp_path, "cpu")
     with pytest.raises(SettingsError, match=r"config.pbtxt cannot be read, so m.max_batch_size=16"):
         new_texts(pipeline, {"m.max_batch_size": "8"}, {"m.max_batch_size": "16"})

@@ -30,20 +30,6 @@ class SourcePosition:
     column: int = 1
 
 
-@dataclass(frozen=True)
-class Extent:
-    """Offsets of a field in the text; the elements of a list in brackets share that of the list.
-
-    Attributes:
-        start: of its name. value: of its value. end: behind that. past: behind its comma or semicolon.
-    """
-
-    start: int
-    value: int
-    end: int
-    past: int
-
-
 @dataclass
 class Node:
     """One field as it is written: of a list in brackets there is one for each element.
@@ -51,7 +37,6 @@ class Node:
     Attributes:
         value: of a scalar, as written; empty for a message.
         start, end: offsets of its own value, of a message with its brackets.
-        extent: of the whole field.
     """
 
     name: str
@@ -61,7 +46,6 @@ class Node:
     is_message: bool = False
     start: int = 0
     end: int = 0
-    extent: Extent = Extent(0, 0, 0, 0)
 
     def named(self, name: str) -> list[Node]:
         return [child for child in self.fields if child.name == name]
@@ -155,12 +139,8 @@ class _Reader:
             nodes = nodes or [Node(name.text, name.position, "[]", start=start, end=end)]
         else:
             nodes = [self.value(name.text, name.position)]
-            start, end = nodes[0].start, nodes[0].end
-        past = end
         while self.next in (",", ";"):
-            past = self.take().end
-        for node in nodes:
-            node.extent = Extent(name.start, start, end, past)
+            self.take()
         return nodes
 
     def value(self, name: str, position: SourcePosition) -> Node:

@@ -19,32 +19,31 @@ def check_engine_tools(models: Iterable[Model]) -> Iterator[Check]:
     for model in models:
         if model.backend == "python" and model.engine in ENGINES:
             python = model.parameters.get("python", "")
-            tools = find_jit_tools(python)
-            yield _compiler(model.name, tools.compiler, python_headers(python))
+            tools, headers = find_jit_tools(python), python_headers(python)
+            lacks = [
+                what for what, found in (("C compiler", tools.compiler), ("Python.h", headers)) if not found
+            ]
+            if lacks:
+                found = f"no {' and no '.join(lacks)}: kernels in Triton's language cannot be compiled"
+                yield TOOLS.error(f"C ({model.name})", found, _COMPILER)
+            else:
+                yield TOOLS.ok(f"C ({model.name})", f"{tools.compiler}, Python.h in {headers}")
             yield _kernels(model, python, tools)
-
-
-def _compiler(name: str, compiler: str, headers: str) -> Check:
-    needed = {"C compiler": compiler, "Python.h": headers}
-    if missing := [what for what, found in needed.items() if not found]:
-        found = f"no {' and no '.join(missing)}: kernels in Triton's language cannot be compiled"
-        return TOOLS.error(f"C ({name})", found, _COMPILER)
-    return TOOLS.ok(f"C ({name})", f"{compiler}, Python.h in {headers}")
 
 
 def _kernels(model: Model, python: str, tools: JitTools) -> Check:
     check = f"FlashInfer ({model.name})"
     if tools.kernels:
         return TOOLS.ok(check, f"{KERNELS} {tools.kernels}")
-    if tools.flashinfer:
+    lacks = [what for what, found in (("nvcc", tools.nvcc), ("ninja", tools.ninja)) if not found]
+    if not lacks:
         return TOOLS.ok(check, f"compiled with {tools.nvcc} and {tools.ninja}")
-    missing = " and no ".join(
-        name for name, found in (("nvcc", tools.nvcc), ("ninja", tools.ninja)) if not found
+    missing, remedy = (
+        f"no {' and no '.join(lacks)}, and no compiled kernels",
+        "install a CUDA toolkit and ninja",
     )
     if model.engine == "vllm":
-        found, command = "vLLM samples with its own", os.path.join(os.path.dirname(python), "vllm")
-        remedy = f"run {command} download-kernels, or install a CUDA toolkit and ninja"
-    else:
-        found = "what TensorRT-LLM takes of them fails"
-        remedy = "install a CUDA toolkit, and pip install ninja"
-    return TOOLS.warning(check, f"no {missing}, and no compiled kernels: {found}", remedy)
+        command = os.path.join(os.path.dirname(python), "vllm")
+        remedy = f"run {command} download-kernels, or {remedy}"
+        return TOOLS.warning(check, f"{missing}: vLLM samples with its own", remedy)
+    return TOOLS.warning(check, f"{missing}: what TensorRT-LLM takes of them fails", remedy)

@@ -26,14 +26,14 @@ def examine(options: ServerOptions, *, deep: bool = False) -> list[Check]:
             repository = served_repository(options, Path(folder))
             models = list(select_models(repository, options.models, options.profile).values())
         except ServerError as error:  # everything else can still be looked at
-            return [*check_machine(options, [], 0), *check_triton([]), MODELS.refused("repository", error)]
+            return [*check_machine(options, []), *check_triton([]), MODELS.refused("repository", error)]
         return list(_all(options, models, deep))
 
 
 def _all(options: ServerOptions, models: list[Model], deep: bool) -> Iterator[Check]:
     found = find_gpus(models)
     gpus = None if isinstance(found, ServerError) else found
-    yield from check_machine(options, models, len(gpus or ()))
+    yield from check_machine(options, models)
     yield from check_triton(models)
     yield from check_gpus(found, models, weights_on_gpu(models))
     yield from check_libraries(models, "cpu" if options.profile == "cpu" else "cuda")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from trimodal.doctor.values import Check, Group
 from trimodal.repository import FAKE, Model
@@ -37,12 +36,8 @@ MODELS: dict[str, tuple[str, ...]] = {
 APART = ("vllm", "tensorrt-llm")
 
 
-@dataclass(frozen=True)
-class Need:
-    """`names`: distributions, any of which will do; `python`: another interpreter that must have it."""
-
-    names: tuple[str, ...]
-    python: str = ""
+# Distributions, any of which will do, and another interpreter that must have it.
+Need = tuple[tuple[str, ...], str]
 
 
 def check_libraries(models: Iterable[Model], extra: str) -> Iterator[Check]:
@@ -65,24 +60,24 @@ def check_libraries(models: Iterable[Model], extra: str) -> Iterator[Check]:
 
 def _needs(model: Model) -> Iterator[Need]:
     if model.engine == "onnxruntime":
-        yield Need((ONNXRUNTIME_GPU,) if model.wants_gpu else (ONNXRUNTIME_CPU, ONNXRUNTIME_GPU))
+        yield ((ONNXRUNTIME_GPU,) if model.wants_gpu else (ONNXRUNTIME_CPU, ONNXRUNTIME_GPU)), ""
     elif model.engine != FAKE and model.engine in ENGINES:
-        yield Need(ENGINES[model.engine], model.parameters.get("python", ""))
+        yield ENGINES[model.engine], model.parameters.get("python", "")
     for name in MODELS[model.name]:
-        yield Need((name,))
+        yield (name,), ""
     if model.name == "speech" and model.parameters.get("vad", "silero") == "silero":
-        yield Need((ONNXRUNTIME_CPU, ONNXRUNTIME_GPU))
+        yield (ONNXRUNTIME_CPU, ONNXRUNTIME_GPU), ""
 
 
 def _library(need: Need, models: list[str], extra: str) -> Check:
-    name, users = need.names[0], ", ".join(models)
-    where = f" in {need.python}" if need.python else ""
-    for one in need.names:
-        if version := gpu_libraries.installed(one, need.python):
+    (names, python), users = need, ", ".join(models)
+    name, where = names[0], f" in {python}" if python else ""
+    for one in names:
+        if version := gpu_libraries.installed(one, python):
             return LIBRARIES.ok(one, f"{version}{where} (for {users})")
     remedy = f"pip install 'trimodal[{extra}]'"
-    if need.python and not shutil.which(need.python):
-        missing = f"{need.python} is no program that can be run (for {users})"
+    if python and not shutil.which(python):
+        missing = f"{python} is no program that can be run (for {users})"
         return LIBRARIES.error(name, missing, f"set the parameter python of {users} to one that has {name}")
     if name == ONNXRUNTIME_GPU and gpu_libraries.installed(ONNXRUNTIME_CPU):
         remedy = REPLACE

@@ -28,17 +28,10 @@ LEAST_DISK = 256 << 20  # for logs alone
 ROOM_TO_BUILD = {"cpu": 5 << 30, "cuda": 20 << 30, "tensorrt": 60 << 30}
 LEAST_FILES = 4096  # each connection and each stub holds some
 UNLIMITED = resource.RLIM_INFINITY
-CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 CGROUP_MEMORY = Path("/sys/fs/cgroup")
 
 
-def in_container() -> bool:
-    """Docker and Podman mark theirs; Kubernetes names itself."""
-    return any(mark.exists() for mark in CONTAINER_MARKS) or "KUBERNETES_SERVICE_HOST" in os.environ
-
-
-def check_machine(options: ServerOptions, models: Iterable[Model], gpus: int) -> Iterator[Check]:
-    """`gpus`: how many of them models may use."""
+def check_machine(options: ServerOptions, models: Iterable[Model]) -> Iterator[Check]:
     if platform.system() != "Linux":
         found = f"{platform.system()} {platform.machine()}"
         yield MACHINE.error("system", found, "use Linux: there is no tritonserver for other systems")
@@ -47,14 +40,13 @@ def check_machine(options: ServerOptions, models: Iterable[Model], gpus: int) ->
     yield _memory()
     yield _shared_memory(list(models))
     yield from _disks(options)
-    yield from _limits(gpus)
+    yield _open_files()
     yield _ports(options)
 
 
 def _system() -> Check:
     cpu = platform.machine()
-    where = ", in a container" if in_container() else ""
-    found = f"Linux {platform.release()}, {cpu}, {len(os.sched_getaffinity(0))} CPUs{where}"
+    found = f"Linux {platform.release()}, {cpu}, {len(os.sched_getaffinity(0))} CPUs"
     remedy = "the wheels of tritonserver and its engines are for x86_64: use NVIDIA's image"
     return MACHINE.warning("system", found, remedy, when=cpu != "x86_64")
 
@@ -112,25 +104,15 @@ def _existing(path: Path) -> Path:
     return path if path.exists() else _existing(path.parent)
 
 
-def _limits(gpus: int) -> Iterator[Check]:
+def _open_files() -> Check:
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = f"{'unlimited' if files == UNLIMITED else files} (ulimit -n)"
-    yield MACHINE.warning(
+    return MACHINE.warning(
         "open files",
         found,
-        f"hundreds of streams need more: ulimit -n 65536, or docker run --ulimit nofile=65536 "
+        "hundreds of streams need more: ulimit -n 65536, or docker run --ulimit nofile=65536 "
         f"(at least {LEAST_FILES})",
         when=files != UNLIMITED and files < LEAST_FILES,
-    )
-    if gpus < 2:
-        return
-    locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    # NVIDIA's images say so when they start, for pinned memory that GPUs share among each other.
-    yield MACHINE.warning(
-        "locked memory",
-        f"{'unlimited' if locked == UNLIMITED else size(locked)} (ulimit -l)",
-        "several GPUs together want ulimit -l unlimited, or docker run --ulimit memlock=-1",
-        when=locked != UNLIMITED,
     )
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from trimodal.doctor.values import Check, Group
-from trimodal.errors import OperatorError, SettingsError
+from trimodal.errors import OperatorError
 from trimodal.manifest import MANIFEST, Manifest, check_files
 from trimodal.report.numbers import size
 from trimodal.repository import Model
 from trimodal.runtimes.gpu_device import Gpu
 from trimodal.server.artefacts import Artefact, artefacts_of, check_artefact
 from trimodal.server.preflight import check_graphs
-from trimodal.settings import parse_parameters
+from trimodal.settings import Settings, parse_parameters
 
 MODELS = Group("models")
 SETTINGS = {
@@ -35,43 +35,45 @@ SETTINGS = {
 def check_models(models: Iterable[Model], gpus: Sequence[Gpu] | None, *, deep: bool) -> Iterator[Check]:
     """One line a model, for a wrong one what its loading would end with. `gpus` None: they are not known."""
     models = sorted(models, key=lambda model: model.name)
-    opened = {
-        artefact.directory: model.name
-        for model in models
-        for artefact in artefacts_of(model)
-        if artefact.runtime is not None
-    }
+    opened = {one.directory for model in models for one in artefacts_of(model) if one.runtime is not None}
+    classified = any(model.name == "vision_classify" for model in models)
     for model in models:
         artefacts = artefacts_of(model)
-        read = next((one.directory for one in artefacts if one.runtime is None), None)
         try:
             check_settings(model)
             built = [_built(artefact, gpus, deep) for artefact in artefacts]
-        except SettingsError as error:
-            yield MODELS.refused(model.name, error)
         except OperatorError as error:
-            if read in opened:  # what is wrong with it stands there
-                yield MODELS.error(model.name, f"reads the engine of {opened[read]}")
-            else:
-                yield MODELS.refused(model.name, error)
+            yield MODELS.refused(model.name, error)
+            continue
+        found = "; ".join(built) or _without_engine(model)
+        if classified and any(one.runtime is None and one.directory not in opened for one in artefacts):
+            yield MODELS.warning(
+                model.name,
+                f"{found}, which vision_classify does not run: labels and sizes may not fit",
+                "name one artefact in the configs of all vision models",
+            )
         else:
-            if read and read not in opened and "vision_classify" in opened.values():
-                yield MODELS.warning(
-                    model.name,
-                    f"{built[0]}, which vision_classify does not run: labels and sizes may not fit",
-                    "name one artefact in the configs of all vision models",
-                )
-            else:
-                yield MODELS.ok(model.name, "; ".join(built) or _without_engine(model))
+            yield MODELS.ok(model.name, found)
+
+
+def settings_class(model: Model) -> type[Settings] | None:
+    """The class that reads a model's parameters; None: its code is not this package's."""
+    if model.backend != "python" or model.name not in SETTINGS:
+        return None
+    file = model.version_directory / "model.py"
+    if file.is_file() and "trimodal" not in file.read_text(errors="replace"):  # another's, of that name
+        return None
+    module, _, name = SETTINGS[model.name].rpartition(".")
+    found: type[Settings] = getattr(import_module(module), name)
+    return found
 
 
 def check_settings(model: Model) -> None:
     """Raises: SettingsError naming file and key, as the model itself or the launcher would."""
     check_graphs(model)
-    if model.backend == "python" and model.name in SETTINGS:
-        module, _, name = SETTINGS[model.name].rpartition(".")
+    if cls := settings_class(model):
         source = str(model.config_file.relative_to(model.directory.parent))
-        parse_parameters(getattr(import_module(module), name), model.parameters, source=source)
+        parse_parameters(cls, model.parameters, source=source)
 
 
 def weights_on_gpu(models: Iterable[Model]) -> dict[str, int]:

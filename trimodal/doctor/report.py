@@ -11,11 +11,8 @@ from rich.text import Text
 
 from trimodal.doctor.values import Check
 from trimodal.report import findings
-from trimodal.report.findings import STYLES, Severity, counted
+from trimodal.report.findings import STYLES, counted
 from trimodal.server.options import ServerOptions
-
-# As programs read them in the JSON.
-LEVELS: dict[Severity, str] = {"error": "failure", "warning": "warning", "ok": "ok"}
 
 
 def passed(checks: Sequence[Check]) -> bool:
@@ -32,14 +29,14 @@ def print_checks(checks: Sequence[Check], options: ServerOptions, console: Conso
     for group, members in groupby(checks, key=lambda check: check.place.group):
         console.print(f"\n{group}", style="bold")
         table = Table.grid(padding=(0, 2, 0, 0))
-        table.add_column(width=max(map(len, LEVELS.values())), no_wrap=True)
+        table.add_column(width=len("warning"), no_wrap=True)
         table.add_column(width=width, no_wrap=True)
         table.add_column(overflow="fold")
         for check in members:
             found = Text(check.sentence)
             if check.remedy:
                 found.append(f"\n→ {check.remedy}")
-            level = Text(LEVELS[check.severity], style=STYLES[check.severity])
+            level = Text(check.severity, style=STYLES[check.severity])
             table.add_row(level, check.place.name, found)
         console.print(table)
     console.print(f"\n{verdict(checks, options)}")
@@ -47,7 +44,7 @@ def print_checks(checks: Sequence[Check], options: ServerOptions, console: Conso
 
 def verdict(checks: Sequence[Check], options: ServerOptions) -> str:
     """The last line: what stands in the way, or the command that comes next."""
-    counts = counted(checks, {"error": LEVELS["error"], "warning": "warning"})
+    counts = counted(checks, {"error": "error", "warning": "warning"})
     if not passed(checks):
         return f"{' and '.join(counts)}: the server will not start as it is."
     engines = f" --engines {options.engines}" if options.engines else ""
@@ -60,7 +57,7 @@ def as_json(checks: Sequence[Check], options: ServerOptions) -> str:
         {
             "group": check.place.group,
             "name": check.place.name,
-            "level": LEVELS[check.severity],
+            "level": check.severity,
             "found": check.sentence,
             "remedy": check.remedy,
         }

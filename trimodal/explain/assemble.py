@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from trimodal import trace
 from trimodal.explain import steps
 from trimodal.explain.exchange import Exchange, clock_offset
 from trimodal.explain.requests import DescribedRequest, Kind, answer_of, stage_of, text_of, usage_of
-from trimodal.explain.statistics import Counters, alone
 from trimodal.explain.triton_trace import TraceRecord
 from trimodal.explain.values import TRITON, Piece, Span, Waterfall
 
-RECOGNISER = "speech_recognize"
-BUSY = "other requests ran meanwhile: Triton's counters could not be used for {models}"
-APART = (
-    "the client cannot tell when the server got the request: "
-    "what is neither queue nor computing is taken for network and response, half each"
-)
+UNKNOWN = "the ways to the server and back are in its bar: only Triton's trace tells them apart"
 CUT_SHORT = "Triton's trace of this request lacks its begin or its end: the client's own is taken"
 
 
@@ -28,14 +22,11 @@ class Sources:
     """What is known of a request beside its exchange.
 
     Attributes:
-        records: Triton's traces. counters: its counters, only what this request added.
-        ensembles: model → its steps, in order.
-        notes: why one of these is missing.
+        records: Triton's traces.
+        notes: why they are missing.
     """
 
     records: Sequence[TraceRecord] = ()
-    counters: Mapping[str, Counters] = field(default_factory=dict)
-    ensembles: Mapping[str, Sequence[str]] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
 
@@ -107,16 +98,11 @@ class _Assembly:
                 0.0 if begin is None else self._scale(begin),
                 self._total if ready is None else self._scale(ready),
             )
-        counters = self._counted(self._kind)
         if self._own:
-            waited = 0 if counters is None else counters.queue + counters.compute_input
-            entered = self._scale(min(one["begin"] for one in self._own) - waited)
-            return max(0.0, entered), self._scale(max(one["end"] for one in self._own))
-        if counters is None:
-            return 0.0, self._total
-        self._notes.append(APART)
-        spare = max(0.0, self._total - counters.total / 1e9)
-        return spare / 2, self._total - spare / 2
+            began, ended = (one["begin"] for one in self._own), (one["end"] for one in self._own)
+            return max(0.0, self._scale(min(began))), self._scale(max(ended))
+        self._notes.append(UNKNOWN)
+        return 0.0, self._total
 
     def _inside(self, begin: float, ready: float) -> list[Span]:
         """What happened in the server between two times."""
@@ -124,25 +110,20 @@ class _Assembly:
         if self._root:
             steps_ = steps.of_ensemble(self._sources.records, self._root.id, self._scale, 1)
             spans = steps_ or steps.of_record(self._root, self._scale, 1)
-        elif (counters := self._counted(self._kind)) is not None and not self._own:
-            spans = self._of_counters(self._kind, begin, ready, 1)
-        elif counters is not None:
-            until = begin + counters.queue / 1e9
-            spans = [Span("queue", begin, until, "queue", self._kind, 1)]
         if not self._own:
             return spans
         self._used.append(f"the model {self._kind}'s own times")
         # Where a model tells of itself, its computing as Triton sees it is only how long it took to start.
         spans = [one for one in spans if one.name == "queue"]
-        of_model = self._of_assistant() if self._kind == "assistant" else self._of_self()
+        if self._kind == "assistant":
+            of_model = self._of_assistant()
+        else:
+            of_model = steps.of_model(self._own, self._kind, self._scale, 1)
         first = min(one.begin for one in of_model)
         entered = max([begin, *(one.end for one in spans)])
         spans.append(Span("hand over to the model", entered, first, "processing", self._kind, 1))
         last = max(one.end for one in of_model)
         return [*spans, *of_model, Span("hand back to Triton", last, ready, "response", self._kind, 1)]
-
-    def _of_self(self) -> list[Span]:
-        return self._with_windows(steps.of_model(self._own, self._kind, self._scale, 1))
 
     def _of_assistant(self) -> list[Span]:
         """Its stages, and in each what the model that it calls tells."""
@@ -150,12 +131,9 @@ class _Assembly:
         spans: list[Span] = []
         for stage in stages:
             spans.append(stage)
+            inside = self._of_llm(stage) if stage.name == "answer" else []
             if stage.name == "hear":
-                inside = self._with_windows(steps.of_model(self._of("heard"), "speech", self._scale, 2))
-            elif stage.name == "see":
-                inside = self._of_counters("vision", stage.begin, stage.end, 2)
-            else:
-                inside = self._of_llm(stage)
+                inside = steps.of_model(self._of("heard"), "speech", self._scale, 2)
             spans += [one.within(stage.begin, stage.end) for one in inside]
         return spans
 
@@ -181,35 +159,6 @@ class _Assembly:
 
     def _of(self, stage: str) -> list[dict[str, Any]]:
         return [one for one in self._own if one.get("of") == stage]
-
-    # Triton's counters
-
-    def _counted(self, model: str) -> Counters | None:
-        """What this request added for one model; None: there were other requests, or none."""
-        return self._sources.counters[model] if alone(self._sources.counters, [model]) else None
-
-    def _of_counters(self, model: str, begin: float, end: float, depth: int) -> list[Span]:
-        found, inside = self._sources.counters, list(self._sources.ensembles.get(model, ()))
-        if not alone(found, [model, *inside]):
-            if found:
-                self._notes.append(BUSY.format(models=", ".join([model, *inside])))
-            return []
-        self._use_counters()
-        if inside:
-            return steps.of_counted_steps(inside, found, begin, end, depth)
-        return steps.of_counters(model, found[model], begin, end, depth)
-
-    def _with_windows(self, spans: list[Span]) -> list[Span]:
-        spans_, known = steps.with_windows(spans, RECOGNISER, self._sources.counters)
-        if not known:
-            self._notes.append(BUSY.format(models=RECOGNISER))
-        elif len(spans_) > len(spans):
-            self._use_counters()
-        return spans_
-
-    def _use_counters(self) -> None:
-        if "Triton's counters" not in self._used:
-            self._used.append("Triton's counters")
 
     # The answer
 

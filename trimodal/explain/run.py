@@ -13,7 +13,6 @@ from trimodal.errors import InvalidArgument
 from trimodal.explain.assemble import Sources, assemble
 from trimodal.explain.exchange import exchange
 from trimodal.explain.requests import Question, make, traced
-from trimodal.explain.statistics import Statistics
 from trimodal.explain.triton_trace import NotTraced, TritonTrace
 from trimodal.explain.values import Waterfall
 from trimodal.server.options import Profile
@@ -71,34 +70,27 @@ async def explain(question: Question, server: Server, *, warm_up: int = 1) -> Wa
     except ValueError as error:
         raise InvalidArgument(str(error)) from None
     triton = InferenceServerClient(server.url.rpartition("://")[2], ssl=server.url.startswith("grpcs://"))
-    statistics = Statistics(triton)
     described = await make(question)
     try:
         async with AsyncExitStack() as stack:
             await _check(transport, question, server, timeouts)
-            config = await statistics.config(question.kind)
+            config = (await triton.get_model_config(question.kind)).config
             if "trace" in [one.name for one in config.output]:
                 described = replace(described, request=traced(described.request))
             for _ in range(warm_up):
                 first = await make(question, warm_up=True)
                 await exchange(transport, first.request, timeouts, streamed=question.streamed)
-            ensembles: dict[str, list[str]] = {}
-            for name in (question.kind, "vision"):
-                if question.kind in (name, "assistant"):
-                    ensembles[name] = await _steps(statistics, name)
             notes: list[str] = []
             tracing = TritonTrace(triton, CALLED.get(question.kind, (question.kind,)), server.operator_key)
             try:
                 await stack.enter_async_context(tracing.on())
             except NotTraced as error:
                 notes.append(f"without Triton's own trace: {error}")
-            before = await statistics.read()
             done = await exchange(transport, described.request, timeouts, streamed=question.streamed)
             records = [] if notes else await tracing.records(described.request.id)
             if not notes and not records:
                 notes.append("Triton wrote no trace of this request")
-            counters = await statistics.since(before, question.kind)
-            return assemble(question.kind, described, done, Sources(records, counters, ensembles, notes))
+            return assemble(question.kind, described, done, Sources(records, notes))
     except InferenceServerException as error:
         raise ConnectionLost(f"the server at {server.url} stopped answering: {error}") from None
     finally:
@@ -113,14 +105,3 @@ async def _check(transport: GrpcTransport, question: Question, server: Server, t
     names = [one.name for one in await transport.models(timeouts)]
     if question.kind not in names:
         raise ModelNotFound(f"no model {question.kind} at {server.url}: it has {', '.join(names)}")
-
-
-async def _steps(statistics: Statistics, model: str) -> list[str]:
-    """The models of an ensemble, in the order of its file; none: it is a model itself."""
-    from tritonclient.utils import InferenceServerException
-
-    try:
-        config = await statistics.config(model)
-    except InferenceServerException:  # an assistant may do without it
-        return []
-    return [step.model_name for step in config.ensemble_scheduling.step]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from trimodal.explain.statistics import Counters
 from trimodal.explain.triton_trace import TraceRecord
 from trimodal.explain.values import Part, Span
 
@@ -61,38 +59,6 @@ def of_ensemble(records: Sequence[TraceRecord], parent: int, scale: Scale, depth
     return spans
 
 
-def of_counters(
-    model: str, counters: Counters, begin: float, end: float, depth: int, requests: int = 1
-) -> list[Span]:
-    """What Triton's counters say of one of `requests` requests that lies between two times, in the middle."""
-    took = (counters.queue, counters.compute_input, counters.compute, counters.compute_output)
-    times = _in_the_middle([nanoseconds / requests / 1e9 for nanoseconds in took], begin, end)
-    return [
-        Span(name, low, high, part, model, depth, estimated=True)
-        for (name, part), (low, high) in zip(_PHASES, times, strict=True)
-    ]
-
-
-def of_counted_steps(
-    steps: Sequence[str], found: Mapping[str, Counters], begin: float, end: float, depth: int
-) -> list[Span]:
-    """The steps of an ensemble, one after the other, as long as Triton's counters say."""
-    spans: list[Span] = []
-    times = _in_the_middle([found[step].total / 1e9 for step in steps], begin, end)
-    for step, (low, high) in zip(steps, times, strict=True):
-        spans.append(Span(step, low, high, "processing", step, depth, estimated=True))
-        spans += of_counters(step, found[step], low, high, depth + 1)
-    return spans
-
-
-def _in_the_middle(lengths: Sequence[float], begin: float, end: float) -> Iterator[tuple[float, float]]:
-    """Begin and end of each of these lengths, one after the other, between two times."""
-    at = max(begin, (begin + end - sum(lengths)) / 2)
-    for length in lengths:
-        yield min(at, end), min(at + length, end)
-        at += length
-
-
 def of_model(spans: Sequence[Mapping[str, Any]], place: str, scale: Scale, depth: int) -> list[Span]:
     """What a model of ours tells of itself; its texts are left out, as they take no time."""
     found = []
@@ -108,24 +74,6 @@ def of_model(spans: Sequence[Mapping[str, Any]], place: str, scale: Scale, depth
             name = f"{more} more tokens" if more != 1 else "1 more token"
         found.append(Span(name, scale(one["begin"]), scale(one["end"]), part, place, depth))
     return sorted(found, key=lambda span: span.begin)
-
-
-def with_windows(
-    spans: Sequence[Span], recogniser: str, found: Mapping[str, Counters]
-) -> tuple[list[Span], bool]:
-    """`spans` with what Triton counted in each recognised window; False: others asked it too."""
-    windows = [one for one in spans if one.name.startswith("recognise")]
-    counters = found.get(recogniser)
-    if not windows or counters is None or counters.requests != len(windows):
-        return list(spans), not windows
-    together: list[Span] = []
-    for one in spans:
-        if one not in windows:
-            together.append(one)
-            continue
-        together.append(replace(one, place=recogniser))
-        together += of_counters(recogniser, counters, one.begin, one.end, one.depth + 1, len(windows))
-    return together, True
 
 
 def worth_showing(spans: Sequence[Span]) -> list[Span]:

@@ -18,7 +18,6 @@ class Span:
     Attributes:
         place: who did it: client, Triton, or a model's name.
         depth: a span stands inside the last one before it that has less depth.
-        estimated: how long it took is measured, when it began is not.
     """
 
     name: str
@@ -27,7 +26,6 @@ class Span:
     part: Part
     place: str
     depth: int = 0
-    estimated: bool = False
 
     @property
     def seconds(self) -> float:

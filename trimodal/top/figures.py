@@ -114,7 +114,6 @@ class Speech:
     turnaround: Latency = _latency("trimodal_speech_turnaround_seconds")
     run: Latency = _latency("trimodal_speech_recognize_seconds")
     streams: Number = _now("trimodal_speech_active_streams")
-    windows: Number = _now("trimodal_speech_windows_in_flight")
     batch_size: Number = _mean("trimodal_speech_batch_size")
     audio_per_s: Number = _rate("trimodal_speech_audio_seconds_total")
     speech_share: Number = _ratio(
@@ -180,9 +179,6 @@ class Gateway:
     refused_per_s: Number = _read(lambda change: _answered(change, "4") - _answered(change, "499"))
     in_flight: Number = _now("trimodal_gateway_in_flight")
     moved_per_s: Number = _rate("trimodal_gateway_upstream_moved_total")
-    affinity_share: Number = _ratio(
-        "trimodal_gateway_affinity_total", "trimodal_gateway_affinity_total", {"result": "hit"}
-    )
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 from rich.console import Group, RenderableType
@@ -29,8 +28,6 @@ from trimodal.top.figures import (
 )
 
 WIDE = 132  # columns from which on two tables stand side by side
-HISTORY = 60
-BARS = "▁▂▃▄▅▆▇"  # without the full block: the curves of two lines would touch
 # The objectives of deploy/prometheus/rules/slo.yml, in seconds: a percentile above them is marked.
 LIMITS = {"llm_ttft": 0.5, "llm_itl": 0.1, "speech_lag": 3.0, "assistant_ttft": 2.5}
 Part = TypeVar("Part")
@@ -46,29 +43,8 @@ class Source:
     since: float = 0.0  # of `away`, as time.time()
 
 
-@dataclass
-class History:
-    """The last figures of what is shown as a curve."""
-
-    lines: dict[str, deque[float]] = field(default_factory=dict)
-
-    def note(self, shown: Figures) -> None:
-        llm, speech = shown.llm, shown.speech
-        requests = shown.gateway.requests_per_s if shown.gateway else llm.requests_per_s if llm else None
-        for name, value in (
-            ("requests/s", requests),
-            ("tokens/s", llm.completion_tokens_per_s if llm else None),
-            ("TTFT p90", llm.ttft.p90 if llm else None),
-            ("ITL p90", llm.itl.p90 if llm else None),
-            ("KV blocks", llm.kv_usage if llm else None),
-            ("lag p90", speech.lag.p90 if speech else None),
-        ):
-            if value is not None or name in self.lines:
-                self.lines.setdefault(name, deque(maxlen=HISTORY)).append(value or 0.0)
-
-
 def screen(
-    shown: Figures, sources: list[Source], history: History, *, width: int, interval: float, now: float
+    shown: Figures, sources: list[Source], *, width: int, interval: float, now: float
 ) -> RenderableType:
     """The whole view for a terminal of `width` columns, the most important first; `now` as time.time()."""
     text = [*_of(shown.llm, _llm), *_of(shown.cache, _cache)]
@@ -85,9 +61,7 @@ def screen(
     columns = Table.grid(expand=True, padding=(0, 2))
     columns.add_column(ratio=1)
     columns.add_column(ratio=1)
-    columns.add_row(
-        Group(*text, *assistant, *_trends(history)), Group(*rest, *_models(shown.models, narrow=False))
-    )
+    columns.add_row(Group(*text, *assistant), Group(*rest, *_models(shown.models, narrow=False)))
     return Group(head, columns)
 
 
@@ -205,77 +179,67 @@ def _cache(cache: Cache) -> list[RenderableType]:
     ]
 
 
+def _block(
+    name: str,
+    facts: Sequence[Text | str],
+    rows: Mapping[str, Latency],
+    objectives: Mapping[str, float] | None = None,
+) -> list[RenderableType]:
+    """A part of the view: its name with figures behind it, and a table of its latencies."""
+    return [_title(name, *facts), _latencies(rows, objectives)]
+
+
 def _assistant(assistant: Assistant) -> list[RenderableType]:
+    facts = (
+        f"{rate(assistant.requests_per_s)} requests/s",
+        f"active {count(assistant.active)}",
+        _bad(assistant.errors_per_s, "errors/s"),
+    )
     stages = {f"stage {name}": latency for name, latency in assistant.stages.items()}
-    return [
-        _title(
-            "assistant",
-            f"{rate(assistant.requests_per_s)} requests/s",
-            f"active {count(assistant.active)}",
-            _bad(assistant.errors_per_s, "errors/s"),
-        ),
-        _latencies(
-            {"TTFT": assistant.ttft, "end to end": assistant.e2e} | stages, {"TTFT": LIMITS["assistant_ttft"]}
-        ),
-    ]
+    rows = {"TTFT": assistant.ttft, "end to end": assistant.e2e} | stages
+    return _block("assistant", facts, rows, {"TTFT": LIMITS["assistant_ttft"]})
 
 
 def _speech(speech: Speech) -> list[RenderableType]:
-    return [
-        _title(
-            "speech",
-            f"streams {count(speech.streams)}",
-            f"{rate(speech.audio_per_s)} s of audio/s",
-            f"{share(speech.speech_share)} speech",
-            _bad(speech.errors_per_s, "errors/s"),
-        ),
-        _facts(
-            f"windows in flight {count(speech.windows)}",
-            f"batch {decimal(speech.batch_size)}",
-        ),
-        _latencies(
-            {"lag": speech.lag, "window to words": speech.turnaround, "recogniser's run": speech.run},
-            {"lag": LIMITS["speech_lag"]},
-        ),
-    ]
+    facts = (
+        f"streams {count(speech.streams)}",
+        f"{rate(speech.audio_per_s)} s of audio/s",
+        f"{share(speech.speech_share)} speech",
+        f"batch {decimal(speech.batch_size)}",
+        _bad(speech.errors_per_s, "errors/s"),
+    )
+    rows = {"lag": speech.lag, "window to words": speech.turnaround, "recogniser's run": speech.run}
+    return _block("speech", facts, rows, {"lag": LIMITS["speech_lag"]})
 
 
 def _vision(vision: Vision) -> list[RenderableType]:
-    return [
-        _title(
-            "vision",
-            f"{rate(vision.images_per_s)} images/s",
-            f"batch {decimal(vision.batch_size)}",
-            _refused(vision.refused_per_s),
-        ),
-        _latencies({"decode": vision.decode, "classifier's run": vision.classify}),
-    ]
+    facts = (
+        f"{rate(vision.images_per_s)} images/s",
+        f"batch {decimal(vision.batch_size)}",
+        _bad(vision.refused_per_s, "refused/s", style="yellow"),
+    )
+    return _block("vision", facts, {"decode": vision.decode, "classifier's run": vision.classify})
 
 
 def _embedding(embedding: Embedding) -> list[RenderableType]:
-    return [
-        _title(
-            "embedding",
-            f"{rate(embedding.texts_per_s)} texts/s",
-            f"batch {decimal(embedding.batch_size)}",
-            _refused(embedding.refused_per_s),
-        ),
-        _latencies({"embedder's run": embedding.run}),
-    ]
+    facts = (
+        f"{rate(embedding.texts_per_s)} texts/s",
+        f"batch {decimal(embedding.batch_size)}",
+        _bad(embedding.refused_per_s, "refused/s", style="yellow"),
+    )
+    return _block("embedding", facts, {"embedder's run": embedding.run})
 
 
 def _gateway(gateway: Gateway) -> list[RenderableType]:
-    return [
-        _title(
-            "gateway",
-            f"{rate(gateway.requests_per_s)} requests/s",
-            f"in flight {count(gateway.in_flight)}",
-            _bad(gateway.errors_per_s, "errors/s"),
-            _refused(gateway.refused_per_s),
-            _bad(gateway.moved_per_s, "moved/s"),
-        ),
-        _latencies({"TTFT": gateway.ttft, "ITL, mean of each": gateway.itl, "end to end": gateway.request}),
-    ]
+    facts = (
+        f"{rate(gateway.requests_per_s)} requests/s",
+        f"in flight {count(gateway.in_flight)}",
+        _bad(gateway.errors_per_s, "errors/s"),
+        _bad(gateway.refused_per_s, "refused/s", style="yellow"),
+        _bad(gateway.moved_per_s, "moved/s"),
+    )
+    rows = {"TTFT": gateway.ttft, "ITL, mean of each": gateway.itl, "end to end": gateway.request}
+    return _block("gateway", facts, rows)
 
 
 def _models(models: Sequence[Model], *, narrow: bool) -> list[RenderableType]:
@@ -304,34 +268,10 @@ def _ready(model: Model) -> Text:
     return Text("●", style="green") if model.ready else Text("✗", style="bold red")
 
 
-def _trends(history: History) -> list[RenderableType]:
-    lines = {name: values for name, values in history.lines.items() if any(values)}
-    if not lines:
-        return []
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for name, values in lines.items():
-        top = max(values)
-        shown = share(top) if name == "KV blocks" else seconds(top) if name.endswith("p90") else rate(top)
-        table.add_row(Text(name, style="dim"), curve(values), Text(f"at most {shown}", style="dim"))
-    return [_title("lately"), table]
-
-
-def curve(values: deque[float]) -> Text:
-    """A curve of characters, from zero to the largest value."""
-    top = max(values, default=0.0)
-    marks = [BARS[min(len(BARS) - 1, int(value / top * len(BARS)))] if value > 0 else " " for value in values]
-    return Text("".join(marks), style="cyan")
-
-
 def _bad(value: Number, name: str, *, total: bool = False, style: str = "bold red") -> Text:
     """What should be zero: dim when it is, marked when it is not."""
     shown = count(value) if total else rate(value)
     return Text(f"{shown} {name}".strip(), style=style if value else "dim")
-
-
-def _refused(value: Number) -> Text:
-    """What clients asked wrongly: none of the server's failures."""
-    return _bad(value, "refused/s", style="yellow")
 
 
 def _clock(at: float) -> str:

@@ -17,7 +17,7 @@ from rich.live import Live
 from trimodal.errors import ServerError
 from trimodal.top.figures import Figures, figures, ready_at_gateway
 from trimodal.top.page import Change, Page, fetch
-from trimodal.top.screen import History, Source, screen
+from trimodal.top.screen import Source, screen
 
 Fetch = Callable[[], Page]
 Ask = Callable[[], "Mapping[str, bool]"]
@@ -56,7 +56,6 @@ class Top:
         self._targets = [server, *([gateway] if gateway else [])]
         self._server, self._gateway = server, gateway
         self._ready = ready
-        self.history = History()
 
     @property
     def sources(self) -> list[Source]:
@@ -67,9 +66,7 @@ class Top:
         with ThreadPoolExecutor(len(self._targets)) as threads:
             list(threads.map(Target.look, self._targets))
         gateway = self._gateway.change if self._gateway else None
-        shown = figures(self._server.change, gateway, self._readiness(gateway))
-        self.history.note(shown)
-        return shown
+        return figures(self._server.change, gateway, self._readiness(gateway))
 
     def _readiness(self, gateway: Change | None) -> Mapping[str, bool]:
         """The gateway's word, else the health page's."""
@@ -146,4 +143,4 @@ def live(top: Top, console: Console, *, interval: float, sleep: Callable[[float]
 
 
 def _drawn(top: Top, shown: Figures, width: int, interval: float) -> RenderableType:
-    return screen(shown, top.sources, top.history, width=width, interval=interval, now=time.time())
+    return screen(shown, top.sources, width=width, interval=interval, now=time.time())

@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from google.protobuf import text_format  # type: ignore[import-untyped]
-from google.protobuf.descriptor import FieldDescriptor  # type: ignore[import-untyped]
 from tritonclient.grpc import model_config_pb2
 
+from trimodal.check.source import Malformed, Node, read_fields
 from trimodal.errors import SettingsError
-from trimodal.tune.config_text import set_field, set_parameter
 
 # Triton's own knobs → where they stand; every other name is a parameter.
 PATHS: dict[str, tuple[str, ...]] = {
     "max_batch_size": ("max_batch_size",),
     "max_queue_delay_microseconds": ("dynamic_batching", "max_queue_delay_microseconds"),
-    "preferred_batch_size": ("dynamic_batching", "preferred_batch_size"),
     "instance_count": ("instance_group", "count"),
-    "eager_batching": ("optimization", "eager_batching"),
 }
-NONE = "none"  # a list without entries: preferred_batch_size=none
 
 
 def read(config: Any, name: str) -> str | None:
-    """The knob's value as text (a list as 4+8); None: a parameter that the configuration does not name."""
+    """The knob's value as text; None: a parameter that the configuration does not name."""
     if name not in PATHS:
         return config.parameters[name].string_value if name in config.parameters else None
-    message: Any = config
-    for part in _path(config, name):
-        message = getattr(message, part)
-        if _repeated_blocks(message):
-            message = message[0] if message else model_config_pb2.ModelInstanceGroup(count=1)
-    if name == "preferred_batch_size":
-        # The server fills in max_batch_size where a file names none.
-        sizes = [] if list(message) == [config.max_batch_size] else list(message)
-        return "+".join(map(str, sizes)) or NONE
-    if isinstance(message, bool):
-        return str(message).lower()
-    return str(message)
+    if name == "instance_count":
+        return str(config.instance_group[0].count if config.instance_group else 1)
+    holder = config.dynamic_batching if len(PATHS[name]) > 1 else config
+    return str(getattr(holder, name))
 
 
 def put(config: Any, name: str, value: str) -> None:
@@ -46,42 +36,33 @@ def put(config: Any, name: str, value: str) -> None:
     if name not in PATHS:
         config.parameters[name].string_value = value
         return
-    *blocks, last = _path(config, name)
-    message: Any = config
-    for part in blocks:
-        message = getattr(message, part)
-        if _repeated_blocks(message):
-            message = message[0] if message else message.add()
     try:
-        if name == "preferred_batch_size":
-            message.SetInParent()
-            getattr(message, last)[:] = _sizes(value)
-        elif message.DESCRIPTOR.fields_by_name[last].type == FieldDescriptor.TYPE_BOOL:
-            setattr(message, last, {"true": True, "false": False}[value])
+        if name == "instance_count":
+            group = config.instance_group[0] if config.instance_group else config.instance_group.add()
+            group.count = int(value)
         else:
-            setattr(message, last, int(value))
-    except (ValueError, KeyError, TypeError):
+            setattr(config.dynamic_batching if len(PATHS[name]) > 1 else config, name, int(value))
+    except ValueError:  # no number, or out of its type's range
         raise SettingsError(f"{name} cannot be {value!r}") from None
 
 
 def put_text(text: str, name: str, value: str) -> str:
-    """The config's text with the knob set, all else as it was.
+    """The config's text with the knob set; comments and layout stay.
 
     Raises:
-        SettingsError: the edited text would not say what the knob means; the file is left alone.
+        SettingsError: the edited text would not say what the knob means: a layout that is not understood.
     """
     wanted = _parsed(text)
     put(wanted, name, value)
-    if name not in PATHS:
-        new = set_parameter(text, name, value)
-    elif name == "preferred_batch_size":
-        sizes = ", ".join(map(str, _sizes(value)))
-        new = set_field(text, _path(wanted, name), f"[ {sizes} ]" if sizes else None)
-    else:
-        new = set_field(text, _path(wanted, name), value)
-    if _parsed(new) != wanted:
-        raise SettingsError(f"{name} cannot be set in this layout: set it to {value} by hand")
-    return new
+    by_hand = SettingsError(f"{name} cannot be set in this layout: set it to {value} by hand")
+    try:
+        root = read_fields(text)
+        new = _set(text, root, PATHS[name], value) if name in PATHS else _parameter(text, root, name, value)
+        if _parsed(new) == wanted:
+            return new
+    except (Malformed, SettingsError):
+        pass
+    raise by_hand
 
 
 def file_for(directory: Path, profile: str) -> Path:
@@ -90,18 +71,41 @@ def file_for(directory: Path, profile: str) -> Path:
     return own if profile != "tensorrt" and own.is_file() else directory / "config.pbtxt"
 
 
-def _path(config: Any, name: str) -> tuple[str, ...]:
-    if name == "max_queue_delay_microseconds" and config.sequence_batching.HasField("oldest"):
-        return ("sequence_batching", "oldest", name)
-    return PATHS[name]
+def _set(text: str, root: Node, path: Sequence[str], value: str) -> str:
+    """Replaces a value, or adds the field to its block, or the block."""
+    node = root
+    for name in path:
+        found = node.named(name)
+        if found:
+            node = found[0]
+        elif name == path[0]:
+            inner = f"{name}: {value}" if len(path) == 1 else f"{name} {{ {path[1]}: {value} }}"
+            # Triton's fields stand at the head of our files, where knobs are, and anywhere in others'.
+            return _add_line(text, inner, root.named("max_batch_size"))
+        else:
+            at = node.start + 1
+            gap = re.match(r"\s*\n\s*", text[at:])
+            return f"{text[:at]}{gap[0] if gap else ' '}{name}: {value}{text[at:]}"
+    return text[: node.start] + value + text[node.end :]
 
 
-def _sizes(value: str) -> list[int]:
-    return [] if value == NONE else sorted(int(part) for part in value.split("+"))
+def _parameter(text: str, root: Node, key: str, value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    entries = root.named("parameters")
+    for entry in entries:
+        if entry.find(("key",)).value.strip("\"'") == key:
+            node = entry.find(("value", "string_value"))
+            return f'{text[: node.start]}"{escaped}"{text[node.end :]}'
+    added = f'parameters {{ key: "{key}" value {{ string_value: "{escaped}" }} }}'
+    return _add_line(text, added, entries)
 
 
-def _repeated_blocks(message: Any) -> bool:
-    return hasattr(message, "add")
+def _add_line(text: str, line: str, after: Sequence[Node]) -> str:
+    """A line of its own, behind that of the last of some fields, else at the end."""
+    end = text.find("\n", after[-1].end) if after else -1
+    if end < 0:
+        return f"{text}{'' if text.endswith(chr(10)) or not text else chr(10)}{line}\n"
+    return f"{text[:end]}\n{line}{text[end:]}"
 
 
 def _parsed(text: str) -> Any:

@@ -6,20 +6,16 @@ classes, which also refuse values that do not fit together before the server is 
 
 from __future__ import annotations
 
-import ast
-import importlib
-import math
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
+from trimodal.doctor.models import settings_class
 from trimodal.errors import SettingsError
 from trimodal.llm.settings import ReadBy
 from trimodal.repository import Model
-from trimodal.settings import Settings, parse_parameters
+from trimodal.settings import parse_parameters
 from trimodal.tune import fields
 
 Values = Mapping[str, str]
@@ -34,22 +30,11 @@ SEARCHED: dict[str, tuple[str, ...] | Literal["cores", "literal"]] = {
     "max_num_batched_tokens": ("64", "128", "256", "512", "1024", "2048"),
     "num_kv_blocks": ("256", "512", "1024"),
     "speculation": "literal",
-    "num_assistant_tokens": ("2", "4", "6"),
     "max_batch_windows": ("2", "4", "8", "16"),
     "step_s": ("0.3", "0.5", "0.8", "1.2"),
     "max_windows_in_flight": ("4", "8", "16", "32"),
-    "prefer_nhwc": "literal",
-    "fuse_conv_bias": "literal",
 }
-# A knob that is read only beside these values of another one.
-READ_WITH: dict[str, tuple[str, tuple[str, ...]]] = {
-    "num_assistant_tokens": ("speculation", ("draft", "eagle3", "prompt_lookup")),
-    "max_ngram_size": ("speculation", ("prompt_lookup",)),
-}
-_ON_CUDA = ("prefer_nhwc", "fuse_conv_bias")
 _DELAYS = ("0", "200", "1000", "3000")
-_MOST_CHOICES = 64
-_RANGE = 20  # values of lo..hi that are tried
 
 
 @dataclass(frozen=True)
@@ -96,15 +81,12 @@ class Pipeline:
         return found
 
     def parse(self, text: str) -> Knob:
-        """`[model.]knob=a,b,c` or `[model.]knob=lo..hi`. Raises: SettingsError naming what is known."""
-        target, equals, span = text.partition("=")
-        if not equals or not span:
-            raise SettingsError(f"--knob {text}: write it as model.knob=a,b,c or model.knob=lo..hi")
+        """`[model.]knob=a,b,c`. Raises: SettingsError naming what is known."""
+        target, _, values = text.partition("=")
+        if not values:
+            raise SettingsError(f"--knob {text}: write it as model.knob=a,b,c")
         model, name = self.find(target.strip())
-        choices = spread(span) if ".." in span else tuple(part.strip() for part in span.split(","))
-        knob = Knob(model, name, tuple(dict.fromkeys(choices)))
-        if len(knob.choices) > _MOST_CHOICES:
-            raise SettingsError(f"--knob {text}: {len(knob.choices)} values, at most {_MOST_CHOICES}")
+        knob = Knob(model, name, tuple(dict.fromkeys(part.strip() for part in values.split(","))))
         for value in knob.choices:
             if why := self.refusal({knob.label: value}, alone=True):
                 raise SettingsError(f"--knob {text}: {why}")
@@ -149,17 +131,6 @@ class Pipeline:
     def start(self, knobs: Iterable[Knob]) -> dict[str, str]:
         return {knob.label: self.present(knob.model, knob.name) for knob in knobs}
 
-    def canonical(self, values: Values) -> dict[str, str]:
-        """The same setting with knobs that nothing reads put back: so that it is not measured twice."""
-        kept = dict(values)
-        for label in values:
-            model, _, name = label.rpartition(".")
-            if name in READ_WITH:
-                other, needed = READ_WITH[name]
-                if values.get(f"{model}.{other}", self.present(model, other)) not in needed:
-                    kept[label] = self.present(model, name)
-        return kept
-
     def configs(self, values: Values) -> dict[str, Any]:
         """Model → its configuration with these values; of models with a value among them."""
         changed: dict[str, Any] = {}
@@ -171,15 +142,11 @@ class Pipeline:
             if value != self.present(model, name):
                 fields.put(changed[model], name, value)
         for config in changed.values():
-            # As the server fills it in; beside another max_batch_size it would refuse to load.
+            # Larger ones would be refused; the server fills in max_batch_size where a file names none.
             sizes = config.dynamic_batching.preferred_batch_size
-            if (
-                config.HasField("dynamic_batching")
-                and fields.read(config, "preferred_batch_size") == fields.NONE
-            ):
-                sizes[:] = []
-            elif any(size > config.max_batch_size for size in sizes):
-                sizes[:] = [size for size in sizes if size <= config.max_batch_size]
+            filled = list(sizes) == [self.models[config.name].config.max_batch_size]
+            if filled or any(size > config.max_batch_size for size in sizes):
+                sizes[:] = [] if filled else [size for size in sizes if size <= config.max_batch_size]
         return changed
 
     def refusal(self, values: Values, *, alone: bool = False) -> str:
@@ -224,8 +191,6 @@ class Pipeline:
         if config.HasField("dynamic_batching"):
             found["max_queue_delay_microseconds"] = _DELAYS
             found["max_batch_size"] = (str(config.max_batch_size * 2),)
-            if fields.read(config, "preferred_batch_size") != fields.NONE:
-                found["preferred_batch_size"] = (fields.NONE,)
         if len(config.instance_group) <= 1:
             found["instance_count"] = ("1", "2")
         return found
@@ -237,12 +202,12 @@ class Pipeline:
         found = {}
         for name, wanted in SEARCHED.items():
             field = cls.model_fields.get(name)
-            if field is None or not _is_read(model, name, field.metadata):
+            if field is None or not _is_read(model, field.metadata):
                 continue
             choices = (
                 _cores(cores)
                 if wanted == "cores"
-                else _literals(field.annotation)
+                else typing.get_args(field.annotation)
                 if wanted == "literal"
                 else wanted
             )
@@ -257,46 +222,10 @@ class Pipeline:
         return found
 
 
-def settings_class(model: Model) -> type[Settings] | None:
-    """The class of ours that reads the model's parameters, as its model.py imports it; None: not of ours."""
-    if model.backend != "python":
-        return None
-    try:
-        tree = ast.parse((model.version_directory / "model.py").read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, UnicodeDecodeError):
-        return None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("trimodal."):
-            for alias in node.names:
-                if alias.name.endswith("Settings") and alias.name not in ("Settings", "EngineSettings"):
-                    found = getattr(importlib.import_module(str(node.module)), alias.name, None)
-                    if isinstance(found, type) and issubclass(found, Settings):
-                        return found
-    return None
-
-
-def _is_read(model: Model, name: str, metadata: Iterable[object]) -> bool:
+def _is_read(model: Model, metadata: Iterable[object]) -> bool:
     """Whether the model's engine reads the parameter."""
     marks = [mark for mark in metadata if isinstance(mark, ReadBy)]
-    if any(model.engine not in mark.engines for mark in marks):
-        return False
-    return not (name in _ON_CUDA and model.parameters.get("device") != "cuda")
-
-
-def spread(span: str) -> tuple[str, ...]:
-    """The values of `lo..hi` that are tried: in equal steps, over an order of magnitude in equal ratios.
-
-    Raises: SettingsError.
-    """
-    first, _, last = span.partition("..")
-    low, high = _number(first), _number(last)
-    if low is None or high is None:
-        raise SettingsError(f"--knob: {span} is not a range of two numbers")
-    if not (low < high and math.isfinite(low) and math.isfinite(high)):
-        raise SettingsError(f"--knob: the first number of {span} must be the smaller one")
-    steps = np.geomspace if low > 0 and high / low >= 10 else np.linspace
-    whole = "." not in first and "." not in last
-    return tuple(str(round(one)) if whole else f"{one:.4g}" for one in steps(low, high, _RANGE).tolist())
+    return all(model.engine in mark.engines for mark in marks)
 
 
 def _number(text: str) -> float | None:
@@ -308,12 +237,6 @@ def _number(text: str) -> float | None:
 
 def _cores(cores: int) -> tuple[str, ...]:
     return tuple(str(1 << power) for power in range(max(1, cores).bit_length()))
-
-
-def _literals(annotation: Any) -> tuple[str, ...]:
-    if annotation is bool:
-        return ("false", "true")
-    return tuple(map(str, typing.get_args(annotation)))
 
 
 def _ordered(values: Iterable[str]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from google.protobuf import json_format  # type: ignore[import-untyped]
 from tritonclient.grpc import InferenceServerClient, model_config_pb2
@@ -26,22 +26,6 @@ _CALL_S = 20.0
 _AGAIN_S = 0.5
 
 
-class Repository(Protocol):
-    """The repository API of one server."""
-
-    def config(self, model: str) -> Any:
-        """Returns the ModelConfig that the server has. Raises: ServerError."""
-
-    def load(self, model: str, config: Any) -> str:
-        """Loads the model with this configuration; why it was refused, or nothing. Raises: ServerError."""
-
-    def unload(self, model: str) -> None:
-        """Takes the model away, and waits until it is gone. Raises: ServerError."""
-
-    def ready(self, model: str) -> bool:
-        """Whether the model takes requests."""
-
-
 class LiveServer:
     """A server at `url` (host:port of gRPC), as its operator sees it."""
 
@@ -51,12 +35,14 @@ class LiveServer:
         self._headers = {GRPC_OPERATOR_HEADER: operator_key} if operator_key else {}
 
     def config(self, model: str) -> Any:
+        """Returns the ModelConfig that the server has. Raises: ServerError."""
         try:
             return self._client.get_model_config(model, client_timeout=_CALL_S).config
         except InferenceServerException as error:
             raise self._failure(error, f"model {model} is not loaded at {self.url}") from None
 
     def load(self, model: str, config: Any) -> str:
+        """Loads the model with this configuration; why it was refused, or nothing. Raises: ServerError."""
         text = json_format.MessageToJson(config, preserving_proto_field_name=True)
         try:
             self._client.load_model(model, headers=self._headers, config=text, client_timeout=_LOAD_S)
@@ -67,6 +53,7 @@ class LiveServer:
         return ""
 
     def unload(self, model: str) -> None:
+        """Takes the model away, and waits until it is gone. Raises: ServerError."""
         try:
             self._client.unload_model(model, headers=self._headers, client_timeout=_CALL_S)
         except InferenceServerException as error:
@@ -102,13 +89,13 @@ class LiveServer:
 class Snapshot:
     """What a server had before anything was tried, and the way back to it."""
 
-    def __init__(self, repository: Repository, configs: Mapping[str, Any]) -> None:
-        self._repository, self.configs = repository, dict(configs)
+    def __init__(self, server: LiveServer, configs: Mapping[str, Any]) -> None:
+        self._server, self.configs = server, dict(configs)
 
     @classmethod
-    def take(cls, repository: Repository, models: Iterable[str]) -> Snapshot:
+    def take(cls, server: LiveServer, models: Iterable[str]) -> Snapshot:
         """Raises: ServerError: a model is not loaded."""
-        return cls(repository, {name: repository.config(name) for name in models})
+        return cls(server, {name: server.config(name) for name in models})
 
     def restore(self, *, patience: float = 60.0) -> list[str]:
         """Puts back every model that is not as it was. Returns the names of those that were not.
@@ -134,14 +121,14 @@ class Snapshot:
 
     def _is_back(self, name: str) -> bool:
         try:
-            return self._repository.ready(name) and self._repository.config(name) == self.configs[name]
+            return self._server.ready(name) and self._server.config(name) == self.configs[name]
         except ServerError:
             return False
 
     def _put_back(self, name: str) -> str:
         try:
-            self._repository.unload(name)
-            why = self._repository.load(name, self.configs[name])
+            self._server.unload(name)
+            why = self._server.load(name, self.configs[name])
         except ServerError as error:
             return str(error)
         return why
@@ -154,15 +141,15 @@ class Snapshot:
         }
 
     @classmethod
-    def of_dump(cls, repository: Repository, dumped: Mapping[str, str]) -> Snapshot:
+    def of_dump(cls, server: LiveServer, dumped: Mapping[str, str]) -> Snapshot:
         return cls(
-            repository,
+            server,
             {name: json_format.Parse(text, model_config_pb2.ModelConfig()) for name, text in dumped.items()},
         )
 
 
 def apply(
-    repository: Repository, wanted: Mapping[str, Any], *, needed: Mapping[str, Any], anew: bool = False
+    server: LiveServer, wanted: Mapping[str, Any], *, needed: Mapping[str, Any], anew: bool = False
 ) -> str:
     """Loads the configurations that the server does not have yet. Returns why one was refused, or nothing.
 
@@ -171,12 +158,12 @@ def apply(
             not fit it.
         anew: loads all of them: one may hang.
     """
-    left = {name: config for name, config in wanted.items() if anew or not _has(repository, name, config)}
+    left = {name: config for name, config in wanted.items() if anew or not _has(server, name, config)}
     why = ""
     for _ in range(2):  # twice: a step may only fit to what a later one brings
         for name in list(left):
-            repository.unload(name)
-            refused = repository.load(name, left[name])
+            server.unload(name)
+            refused = server.load(name, left[name])
             if refused:
                 why = why or f"model {name}: {refused}"
             else:
@@ -186,17 +173,17 @@ def apply(
     if left:
         return why
     for name, config in needed.items():
-        if not repository.ready(name):
-            refused = repository.load(name, wanted.get(name, config))
-            if refused or not repository.ready(name):
+        if not server.ready(name):
+            refused = server.load(name, wanted.get(name, config))
+            if refused or not server.ready(name):
                 return f"{name} cannot be served with this" + (f": {refused}" if refused else "")
     return ""
 
 
-def _has(repository: Repository, name: str, wanted: Any) -> bool:
+def _has(server: LiveServer, name: str, wanted: Any) -> bool:
     """Whether the server has this already; it fills in a preferred batch size where none is named."""
     try:
-        live = repository.config(name)
+        live = server.config(name)
     except ServerError:
         return False
     if live == wanted:

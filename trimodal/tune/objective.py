@@ -17,7 +17,6 @@ RATES = {
     "tokens_per_s": ("output_tokens_per_s", "tokens/s"),
     "rtfx": ("audio_s_per_s", ""),
 }
-COST = "cost"  # of 1,000 requests
 _NEVER = 1e12
 # A bound on each request has to hold for so many of them, and so many must be answered unless the SLO says.
 _SHARE, _ERRORS = 0.99, 0.01
@@ -28,34 +27,28 @@ class Objective:
     """What is maximised or minimised.
 
     Attributes:
-        name: of RATES, COST, or a statistic as p99_ms, p95_ttft_ms, mean_itl_ms.
-        statistic: the bound that makes a bench compute it; None for rates and cost.
+        name: of RATES, or a statistic as p99_ms, p95_ttft_ms, mean_itl_ms.
+        statistic: the bound that makes a bench compute it; None for rates.
     """
 
     name: str
     maximise: bool
     statistic: Bound | None = None
-    cost_per_hour: float = 0.0
 
     def value(self, summary: Summary) -> float | None:
         """The figure of a run; None: the run has none."""
-        if self.name in RATES:
+        if self.statistic is None:
             found = getattr(summary, RATES[self.name][0])
             return None if found is None else float(found)
-        if self.statistic is None:
-            rate = summary.requests_per_s
-            return self.cost_per_hour / 3600 / rate * 1000 if rate else None
         metric = summary.metrics.get(f"{self.statistic.metric}_ms")
         return metric.get(self.statistic.statistic) if metric else None
 
     @property
     def unit(self) -> str:
-        if self.name in RATES:
-            return RATES[self.name][1]
-        return "per 1,000 requests" if self.name == COST else "ms"
+        return RATES[self.name][1] if self.name in RATES else "ms"
 
 
-def parse_objective(maximize: str | None, minimize: str | None, slo: Slo, cost_per_hour: float) -> Objective:
+def parse_objective(maximize: str | None, minimize: str | None, slo: Slo) -> Objective:
     """Reads --maximize or --minimize. Raises: SettingsError naming what is known."""
     if maximize and minimize:
         raise SettingsError("--maximize and --minimize: one of them, please")
@@ -66,16 +59,12 @@ def parse_objective(maximize: str | None, minimize: str | None, slo: Slo, cost_p
         if name == "goodput" and not slo.of_requests:
             raise SettingsError("--maximize goodput needs a bound on each request: --slo 'ttft_ms<=500'")
         return Objective(name, True)
-    if minimize == COST:
-        if not cost_per_hour:
-            raise SettingsError("--minimize cost needs --cost-per-hour, what the machine costs")
-        return Objective(COST, False, cost_per_hour=cost_per_hour)
     try:
         bounds = parse_slo(f"{minimize}<=0").bounds
     except SettingsError:
         bounds = ()
     if len(bounds) != 1 or not bounds[0].statistic:
-        known = f"{COST}, or a statistic as p99_ms, p95_ttft_ms, mean_itl_ms, p99_lag_ms"
+        known = "statistics as p99_ms, p95_ttft_ms, mean_itl_ms, p99_lag_ms"
         raise SettingsError(f"--minimize {minimize}: known are {known}")
     return Objective(minimize, False, bounds[0])
 

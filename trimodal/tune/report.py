@@ -1,9 +1,8 @@
-"""Shows a search: progress, tables, the diff, and the same as JSON and HTML."""
+"""Shows a search: progress, tables, the diff, and the same as JSON."""
 
 from __future__ import annotations
 
 import difflib
-import math
 import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,12 +12,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from trimodal.report.plots import COLOURS, draw
-from trimodal.report.values import Figure, Report, Section, Table
+from trimodal.report.values import Table
 from trimodal.tune.objective import Objective, figure_of
 from trimodal.tune.search import Final, Result, Trial
-from trimodal.tune.session import Tuned
-from trimodal.tune.settings import TuneSettings
+from trimodal.tune.session import Tuned, TuneSettings
 from trimodal.tune.space import Setting
 
 _ROWS = 12
@@ -110,112 +107,6 @@ def data(settings: TuneSettings, tuned: Tuned, difference: str) -> dict[str, Any
     }
 
 
-def report(settings: TuneSettings, tuned: Tuned, difference: str) -> Report:
-    """The HTML page."""
-    figures = [] if len(tuned.trials) < 2 else [pareto(settings, tuned)]
-    knobs = Table("What was searched", ("knob", "values"), [str(knob).split("=", 1) for knob in tuned.knobs])
-    sections = [
-        Section("Result", "", tables(settings, tuned)[:-1], figures),
-        Section("Trials", "", tables(settings, tuned)[-1:]),
-        Section("Knobs", "", [knobs]),
-    ]
-    if difference:
-        # Spaces at a line's begin would be lost in a cell.
-        rows = [[line.replace(" ", "\u00a0") or "\u00a0"] for line in difference.splitlines()]
-        sections.insert(1, Section("Change of the files", "", [Table("", ("diff",), rows)]))
-    facts = [
-        ("model", settings.model),
-        ("SLO", settings.slo.text or "none"),
-        ("load", str(settings.workload)),
-        ("round", f"{settings.seconds:g} s, up to {settings.budget.rounds} for a trial"),
-        ("settings", f"{len(tuned.trials)} of {math.prod(len(knob.choices) for knob in tuned.knobs):,}"),
-        ("ended by", tuned.result.ended if tuned.result else "Ctrl-C"),
-        ("machine", platform.platform()),
-        ("date", date.today().isoformat()),
-    ]
-    return Report(f"trimodal tune {settings.model}", verdict(settings, tuned), sections, facts)
-
-
-def front(points: Sequence[tuple[float, float]], *, maximise: bool) -> list[int]:
-    """Numbers of the points (cost, gain) that no other point is better than in both.
-
-    Args:
-        maximise: whether more gain is better; less cost always is.
-    """
-    sign = 1 if maximise else -1
-    found, best = [], float("-inf")
-    for index in sorted(range(len(points)), key=lambda one: (points[one][0], -sign * points[one][1])):
-        if sign * points[index][1] > best:
-            best = sign * points[index][1]
-            found.append(index)
-    return found
-
-
-def second_axis(settings: TuneSettings) -> str:
-    """The figure that the objective is weighed against: the SLO's first of a run, else the p99 latency."""
-    names = [figure_of(bound) for bound in settings.slo.of_run if bound.metric != "error_rate"]
-    against = next((name for name in names if name != settings.objective.name), "p99_ms")
-    return "requests_per_s" if against == settings.objective.name else against
-
-
-def pareto(settings: TuneSettings, tuned: Tuned) -> Figure:
-    """All trials, the objective over what it costs, with the front."""
-    against, objective = second_axis(settings), settings.objective
-    known = [one for one in tuned.trials if one.figure(against) is not None]
-    points = [(one.figure(against) or 0.0, one.figure(objective.name) or 0.0) for one in known]
-    chosen = tuned.result.chosen.number if tuned.result else -1
-    best = front(points, maximise=objective.maximise)
-
-    def paint(axes: Any) -> None:
-        groups = (
-            ("meets the SLO", COLOURS[0], [not one.violation for one in known]),
-            ("misses it", "#b6bec8", [bool(one.violation) for one in known]),
-        )
-        for name, colour, mask in groups:
-            some = [point for point, of in zip(points, mask, strict=True) if of]
-            if some:
-                axes.scatter(*zip(*some, strict=True), s=22, color=colour, label=name, zorder=3)
-        axes.plot(
-            *zip(*(points[index] for index in best), strict=True),
-            color="#5b6675",
-            lw=1,
-            marker="D",
-            ms=8,
-            mfc="none",
-            label="front",
-        )
-        for one, point in zip(known, points, strict=True):
-            if one.number in (0, chosen):
-                mark = "start" if one.number == 0 else "chosen"
-                axes.scatter(*point, s=90, facecolors="none", edgecolors=COLOURS[1], linewidths=1.6, zorder=4)
-                axes.annotate(
-                    "start, kept" if chosen == 0 else mark,
-                    point,
-                    textcoords="offset points",
-                    xytext=(8, 6),
-                    color=COLOURS[1],
-                )
-        for bound in settings.slo.bounds:
-            if figure_of(bound) == against:
-                axes.axvline(bound.limit, color=COLOURS[1], lw=0.8, ls="--", label=bound.text)
-        axes.set(xlabel=against.replace("_", " "), ylabel=_axis(objective))
-        axes.margins(x=0.12, y=0.12)
-        axes.set_ylim(bottom=0)
-        axes.legend(loc="best")
-
-    return draw(
-        f"{objective.name} against {against}",
-        paint,
-        caption="A point is a trial, the median of its rounds. Nothing beats those on the front in both.",
-    )
-
-
-def _axis(objective: Objective) -> str:
-    """The objective's name with its unit, where the name does not say it."""
-    unit = objective.unit if objective.name in ("throughput", "goodput", "cost") else ""
-    return f"{objective.name.replace('_', ' ')} {unit}".strip()
-
-
 def number(value: float) -> str:
     """Three figures."""
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
@@ -227,8 +118,8 @@ def _final_value(result: Result, trial: Trial, objective: Objective) -> float:
 
 
 def _columns(settings: TuneSettings) -> list[str]:
-    names = [settings.objective.name, *(figure_of(bound) for bound in settings.slo.bounds)]
-    return list(dict.fromkeys([*names, second_axis(settings)]))
+    names = [settings.objective.name, *(figure_of(bound) for bound in settings.slo.bounds), "p99_ms"]
+    return list(dict.fromkeys(names))
 
 
 def _cells(trial: Trial, columns: Sequence[str]) -> list[str]:

@@ -22,6 +22,8 @@ State = Literal["measured", "stopped", "refused", "failed"]
 _SEEN = 25  # proposals in a row that were known already: then a neighbour of the best is taken
 _SLACK, _VIOLATION_SLACK = 0.1, 0.25  # a round this much behind the best one ends its trial
 _WORST = -1e18
+_FINALISTS = 2  # besides the start
+_LEAST_GAIN = 0.02  # share by which the best must beat the start
 
 
 class TrialError(OperatorError):
@@ -119,16 +121,12 @@ class Budget:
         seconds: for all, the final included.
         rounds: measurements of a setting that is not stopped before.
         final_rounds: measurements of each finalist; 0: no final.
-        finalists: besides the start.
-        least_gain: share by which the best must beat the start.
     """
 
     trials: int = 24
     seconds: float = 900.0
     rounds: int = 3
     final_rounds: int = 5
-    finalists: int = 2
-    least_gain: float = 0.02
     seed: int = 0
 
 
@@ -137,9 +135,6 @@ class TunedSystem(Protocol):
 
     def refusal(self, setting: Setting) -> str:
         """Why the setting cannot be: known without trying; empty: nothing is known against it."""
-
-    def canonical(self, setting: Setting) -> Setting:
-        """The setting without differences that have no effect."""
 
     async def apply(self, setting: Setting) -> None:
         """Loads the setting. Raises: TrialError."""
@@ -211,7 +206,7 @@ class Search:
 
     def _keep(self, trial: Trial, best: Trial) -> None:
         self._trials.append(trial)
-        self._seen.add(self._key(trial.setting))
+        self._seen.add(frozenset(trial.setting.items()))
         self._tell(trial, best)
         if parameters := self._space.parameters(trial.setting):
             self._study.add_trial(
@@ -252,21 +247,17 @@ class Search:
         return next((setting for setting in self._space.all() if self._is_new(setting)), None)
 
     def _is_new(self, setting: Setting) -> bool:
-        key = self._key(setting)
+        key = frozenset(setting.items())
         if key not in self._seen and self._system.refusal(setting):
             self._seen.add(key)
         return key not in self._seen
-
-    def _key(self, setting: Setting) -> frozenset[tuple[str, str]]:
-        """The same for settings whose difference has no effect."""
-        return frozenset(self._system.canonical(setting).items())
 
     def _needed(self) -> float:
         """Seconds for one more trial and the final, by what trials took until now."""
         trial = max(one.seconds for one in self._trials)
         measured = [one for one in self._trials if one.rounds]
         round_ = max(one.seconds / len(one.rounds) for one in measured)
-        return trial + round_ * self._budget.final_rounds * (1 + self._budget.finalists)
+        return trial + round_ * self._budget.final_rounds * (1 + _FINALISTS)
 
     async def _try(self, setting: Setting, best: Trial | None, noise: float = 0.0) -> Trial:
         began, rounds = self._clock(), list[Round]()
@@ -289,7 +280,7 @@ class Search:
         budget = self._budget
         better = [one for one in self._trials if one.state == "measured" and one.score > start.score]
         better.sort(key=lambda one: -one.score)
-        candidates = better[: budget.finalists]
+        candidates = better[:_FINALISTS]
         if not candidates:
             return start, (), "no setting was better than the start"
         if not budget.final_rounds:
@@ -313,16 +304,12 @@ class Search:
             Final(one, tuple(rounds[one.number])) for one in (start, *candidates) if one.number not in lost
         )
         first, others = finals[0], finals[1:]
-        winners = [one for one in others if _beats(one, first, budget.least_gain)]
+        winners = [one for one in others if _beats(one, first)]
         if not winners:
             return start, finals, "no finalist beat the start when both were measured in turn"
         chosen = max(winners, key=lambda one: one.again.score)
-        wins = _wins(chosen, first)
-        return (
-            chosen.trial,
-            finals,
-            f"better than the start in {wins} of {budget.final_rounds} rounds in turn",
-        )
+        why = f"better than the start in {_wins(chosen, first)} of {budget.final_rounds} rounds in turn"
+        return chosen.trial, finals, why
 
 
 def _hopeless(last: Round, best: Trial, noise: float) -> str:
@@ -339,7 +326,7 @@ def _wins(one: Final, start: Final) -> int:
     return sum(ours.score > theirs.score for ours, theirs in pairs)
 
 
-def _beats(one: Final, start: Final, least_gain: float) -> bool:
+def _beats(one: Final, start: Final) -> bool:
     """Better in all rounds but one of eight, and by more than can be noise.
 
     All of 5 rounds are won by chance once in 32 times.
@@ -350,4 +337,4 @@ def _beats(one: Final, start: Final, least_gain: float) -> bool:
         return one.again.violation < start.again.violation
     if one.again.violation > 0:
         return False
-    return one.again.gain - start.again.gain >= least_gain * abs(start.again.gain)
+    return one.again.gain - start.again.gain >= _LEAST_GAIN * abs(start.again.gain)

@@ -7,10 +7,11 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from trimodal.bench.load import generator
+from trimodal.bench.load.slo import NO_SLO, Slo
 from trimodal.bench.load.statistics import summarise
 from trimodal.bench.targets.taking import Target
 from trimodal.client import Client
@@ -18,18 +19,49 @@ from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.errors import ServerError, SettingsError, TrimodalError
 from trimodal.repository import Model
+from trimodal.server.options import ServerOptions
 from trimodal.server.process import Interrupted, TritonServer
 from trimodal.tune.fields import file_for, put_text
 from trimodal.tune.guard import Guard
 from trimodal.tune.knobs import Knob, Pipeline
-from trimodal.tune.live import LiveServer, Repository, Snapshot, apply
-from trimodal.tune.objective import bounds_to_compute, judge
-from trimodal.tune.search import OnTrial, Result, Round, Search, Trial, TrialError
-from trimodal.tune.settings import TuneSettings
+from trimodal.tune.live import LiveServer, Snapshot, apply
+from trimodal.tune.objective import Objective, bounds_to_compute, judge
+from trimodal.tune.search import Budget, OnTrial, Result, Round, Search, Trial, TrialError
 from trimodal.tune.space import Setting, Space
-from trimodal.tune.workload import kind_of, targets
+from trimodal.tune.workload import Workload, kind_of, targets
 
 _GRACE_S = 60.0  # of a round, for answers that are under way at its end
+
+
+@dataclass(frozen=True)
+class TuneSettings:
+    """What is tuned, and how it is measured. Raises: SettingsError: two of them contradict each other.
+
+    Attributes:
+        knobs: as `model.knob=a,b,c`; the others keep their choices.
+        only: the others are not searched.
+        seconds, warmup: of one round; after a load the warm-up is twice as long.
+        url: of a server that runs; empty: one is started with `options`.
+    """
+
+    model: str
+    objective: Objective
+    options: ServerOptions
+    slo: Slo = NO_SLO
+    workload: Workload = field(default_factory=Workload)
+    budget: Budget = field(default_factory=Budget)
+    knobs: tuple[str, ...] = ()
+    only: bool = False
+    seconds: float = 3.0
+    warmup: float = 0.5
+    url: str = ""
+    operator_key: str = ""
+
+    def __post_init__(self) -> None:
+        if self.url and self.options.changes:
+            raise SettingsError("--set changes a server that is started here: leave it or --url out")
+        if self.only and not self.knobs:
+            raise SettingsError("--only needs a --knob")
 
 
 @dataclass(frozen=True)
@@ -94,9 +126,6 @@ class LiveSystem:
 
     def refusal(self, setting: Setting) -> str:
         return self._pipeline.refusal(setting)
-
-    def canonical(self, setting: Setting) -> Setting:
-        return self._pipeline.canonical(setting)
 
     async def apply(self, setting: Setting) -> None:
         why = await asyncio.to_thread(self._load, setting)
@@ -165,7 +194,7 @@ class LiveSystem:
         return TrialError(why, "failed")
 
 
-def live_pipeline(repository: Repository, main: str, directory: Path, profile: str) -> Pipeline:
+def live_pipeline(server: LiveServer, main: str, directory: Path, profile: str) -> Pipeline:
     """The model, the steps of ensembles and what they call, as the server has them.
 
     Args:
@@ -178,9 +207,9 @@ def live_pipeline(repository: Repository, main: str, directory: Path, profile: s
     pending = [main]
     while pending:
         name = pending.pop(0)
-        if name in models or (name != main and not repository.ready(name)):
+        if name in models or (name != main and not server.ready(name)):
             continue
-        model = Model(name, directory / name, file_for(directory / name, profile), repository.config(name))
+        model = Model(name, directory / name, file_for(directory / name, profile), server.config(name))
         models[name] = model
         pending += [*model.steps, *model.calls]
     return Pipeline(main, models)
@@ -277,12 +306,7 @@ def write_texts(texts: dict[Path, tuple[str, str]]) -> None:
         if file.read_text(encoding="utf-8") != old:
             raise SettingsError(f"{file} was changed while the search ran: nothing is written")
     for file, (_, new) in texts.items():
-        target = file.resolve()
-        temporary = target.with_name(f".{target.name}.new")
         try:
-            temporary.write_text(new, encoding="utf-8")
-            temporary.chmod(target.stat().st_mode)
-            temporary.replace(target)
+            file.write_text(new, encoding="utf-8")
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             raise SettingsError(f"{file} cannot be written: {error.strerror}") from None

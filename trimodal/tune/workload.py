@@ -22,7 +22,6 @@ from trimodal.client.transports.base import Request, Timeouts, Transport
 from trimodal.errors import SettingsError
 
 _VARIABLE = 8  # length of a dimension that the configuration leaves open
-DEFAULT_CONCURRENCY = 8
 
 
 @dataclass(frozen=True)
@@ -33,18 +32,16 @@ class Workload:
         concurrency: clients that each send the next request when the last one is answered.
         rate: requests a second of an open loop instead; 0: a closed loop.
         batch: images or rows in a request.
-        image_size: width and height of the pictures, pixels.
         samples: recordings, with samples.json.
         pace: of speech: 1 as it was spoken; 0 as fast as the server takes it, where words have no lag.
         timeout: seconds for one request.
     """
 
-    concurrency: int = DEFAULT_CONCURRENCY
+    concurrency: int = 8
     rate: float = 0.0
     batch: int = 1
     prompt_tokens: str = "64"
     max_tokens: str = "32"
-    image_size: tuple[int, int] = (224, 224)
     samples: Path = Path("build/demo/speech/samples")
     pace: float = 1.0
     timeout: float = 20.0
@@ -54,14 +51,6 @@ class Workload:
 
     def __str__(self) -> str:
         return f"{self.rate:g} requests/s" if self.rate else f"{self.concurrency} clients in a closed loop"
-
-
-def parse_size(text: str) -> tuple[int, int]:
-    """Reads --image-size, as 224x224. Raises: SettingsError."""
-    sides = text.split("x")
-    if len(sides) != 2 or not all(side.isdecimal() and 0 < int(side) < 10_000 for side in sides):
-        raise SettingsError(f"--image-size {text}: write it as 224x224, at most 9999x9999")
-    return int(sides[0]), int(sides[1])
 
 
 def kind_of(config: Any) -> str:
@@ -89,8 +78,7 @@ def targets(config: Any, client: Client, transport: Transport, workload: Workloa
     if kind == "vision":
         from trimodal.bench.common.samples import jpegs
 
-        files = jpegs(*workload.image_size)
-        vision = Vision(client, files, batch=workload.batch, timeout=timeout, model=model)
+        vision = Vision(client, jpegs(224, 224), batch=workload.batch, timeout=timeout, model=model)
         return lambda number: vision
     if kind in ("llm", "embedding"):
         prompt = parse_lengths(workload.prompt_tokens, "--prompt-tokens")

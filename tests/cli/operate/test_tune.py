@@ -37,8 +37,7 @@ def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (("vision", "--slo", "nonsense<=3"), "'nonsense' is no metric"),
         (("vision", "--maximize", "speed"), "--maximize speed: known are"),
-        (("vision", "--minimize", "cost"), "needs --cost-per-hour"),
-        (("vision", "--image-size", "big"), "write it as 224x224"),
+        (("vision", "--minimize", "cost"), "known are statistics"),
         (("vision", "--url", "here:1", "--set", "vision.a=1"), "leave it or --url out"),
         (("vision", "--list-knobs", "--knob", "nothing=1"), "which 'nothing' is meant"),
         (("nothing", "--list-knobs"), "no model 'nothing'"),
@@ -81,13 +80,11 @@ def test_shows_the_diff_and_writes_only_when_told(
         return TUNED
 
     monkeypatch.setattr(session, "tune", tune)
-    page, figures = tmp_path / "out.html", tmp_path / "out.json"
-    files = ("--html", str(page), "--json", str(figures))
-    arguments = ["tune", "m", "--model-repository", str(tmp_path), *files]
+    figures = tmp_path / "out.json"
+    arguments = ["tune", "m", "--model-repository", str(tmp_path), "--json", str(figures)]
     result = CliRunner().invoke(app, [*arguments, *(["--write"] if write else [])])
     assert result.exit_code == 0, result.output
     assert "+parameters { key: 'threads' value { string_value: \"2\" } }  # cores" in result.output
-    assert page.read_text().count("<svg") == 1
     assert '"chosen"' in figures.read_text()
     if write:
         assert file.read_text() != before

@@ -66,7 +66,6 @@ async def test_the_parts_of_every_kind_add_up(fakes, files):
     adds_up(picture)
     assert [place for place in dict.fromkeys(one.place for one in picture.spans) if "vision" in place]
     assert {"queue", "compute"} <= {one.name for one in picture.spans}
-    assert not [one for one in picture.spans if one.estimated]
 
     vector = await explain(Question("embedding", "a text"), server)
     adds_up(vector)
@@ -75,18 +74,19 @@ async def test_the_parts_of_every_kind_add_up(fakes, files):
     words = await explain(Question("speech", audio=files / "spoken.wav"), server)
     adds_up(words)
     assert words.answer == "“what is a lambda”"
-    assert names(words, "speech_recognize")[:2] == ["recognise 1.9 s", "queue"]
+    assert "recognise 1.9 s" in names(words, "speech")
 
     assert settings(fakes) == before
     assert not list(Path(before["trace_file"][0]).parent.glob("trace.*"))
 
 
-async def test_without_the_operator_s_key_counters_and_the_models_own_times_remain(fakes, files):
-    for question in (Question("llm", max_tokens=6), Question("vision", image=files / "red.png")):
-        waterfall = await explain(question, Server(fakes.grpc_url))
-        assert sum(four_parts(waterfall).values()) == pytest.approx(waterfall.total)
-        assert "--operator-key-file" in waterfall.notes[0]
-        assert "queue" in {one.name for one in waterfall.spans}
+async def test_without_the_operator_s_key_the_models_own_times_remain(fakes, files):
+    llm = await explain(Question("llm", max_tokens=6), Server(fakes.grpc_url))
+    assert sum(four_parts(llm).values()) == pytest.approx(llm.total)
+    assert "--operator-key-file" in llm.notes[0]
+    assert "wait for the engine" in names(llm, "llm")
+    picture = await explain(Question("vision", image=files / "red.png"), Server(fakes.grpc_url))
+    assert [one.name for one in picture.spans] == ["server"]
 
 
 @pytest.mark.slow
@@ -100,8 +100,7 @@ async def test_the_assistant_s_stages_and_what_they_call(serve, files, tmp_path)
     assert {"hear", "see", "answer"} <= set(stages)
     assert "prefill, first token" in names(waterfall, "llm")
     assert "queue" in names(waterfall, "llm"), "its own request over gRPC is traced too"
-    assert "compute" in names(waterfall, "speech_recognize")
-    assert [one for one in waterfall.spans if one.depth == 2 and one.place.startswith("vision")]
+    assert any(name.startswith("recognise") for name in names(waterfall, "speech"))
 
 
 @pytest.mark.slow
@@ -112,9 +111,8 @@ def test_the_command_on_a_server_of_its_own(tmp_path, monkeypatch, files):
 
     changes = {"llm": LLM}
     given = [f"--set={model}.{name}={value}" for model, one in changes.items() for name, value in one.items()]
-    wanted = ["--html", str(tmp_path / "a.html"), "--json", str(tmp_path / "a.json")]
+    wanted = ["--json", str(tmp_path / "a.json")]
     ended = CliRunner().invoke(app, ["explain", "llm", "a question", *given, *wanted])
     assert ended.exit_code == 0, ended.output
     assert "prefill, first token" in ended.output
     assert json.loads((tmp_path / "a.json").read_text())["sources"][1] == "Triton's trace"
-    assert "<svg" in (tmp_path / "a.html").read_text()

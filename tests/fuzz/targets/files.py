@@ -27,7 +27,7 @@ from trimodal.gateway.upstreams.file import read_upstreams
 from trimodal.llm.tiers import read_tiers
 from trimodal.manifest import MANIFEST, read_manifest
 from trimodal.repository import read_model, select_models
-from trimodal.tune.config_text import set_field, set_parameter
+from trimodal.tune.fields import put_text
 from trimodal.vision.artefact import read_classifier
 
 MODULES = (
@@ -39,7 +39,7 @@ MODULES = (
     "trimodal.check.checks.model",
     "trimodal.check.checks.syntax",
     "trimodal.repository",
-    "trimodal.tune.config_text",
+    "trimodal.tune.fields",
     "trimodal.manifest",
     "trimodal.vision.artefact",
     "trimodal.llm.tiers",
@@ -147,15 +147,9 @@ def _examine(folder: Path) -> None:
 
 def _edit(choices: Choices, folder: Path) -> None:
     before = _text(choices, choices.pick(CONFIGS)).decode("utf-8", "replace")
-    path = choices.pick(
-        (("max_batch_size",), ("dynamic_batching", "max_queue_delay_microseconds"), ("input",))
-    )
     with promise(SettingsError, leak=False):
-        value = choices.pick((None, "8"))
-        after = set_field(before, path, value)
-        if value is None and set_field(after, path, None) != after:
-            raise Broken("a field was removed, and is there still")
-        set_parameter(after, "engine", text(choices))
+        after = put_text(before, choices.pick(("max_batch_size", "max_queue_delay_microseconds")), "8")
+        put_text(after, "engine", text(choices))
 
 
 def _manifest(choices: Choices, folder: Path) -> None:

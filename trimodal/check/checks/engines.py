@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib import import_module
 from itertools import chain
 from pathlib import Path
 
 from trimodal.check.findings import Finding, Target
 from trimodal.check.repository import Config
-from trimodal.doctor.models import SETTINGS
+from trimodal.doctor.models import settings_class
 from trimodal.errors import ArtefactError, SettingsError
 from trimodal.manifest import MANIFEST, Manifest, read_manifest
 from trimodal.paths import default_engines
 from trimodal.repository import Model
 from trimodal.server.artefacts import Artefact, artefacts_of
-from trimodal.settings import parse_parameters
+from trimodal.settings import Settings, parse_parameters
 
 
 def check_engines(config: Config, target: Target) -> Iterator[Finding]:
@@ -24,8 +23,8 @@ def check_engines(config: Config, target: Target) -> Iterator[Finding]:
     if config.is_ensemble or not config.versions:
         return
     model = Model(config.model, config.directory, config.file, config.message)
-    if _is_ours(config):
-        yield from _parameters(config)
+    if cls := settings_class(model):
+        yield from _parameters(config, cls)
         for artefact in artefacts_of(model):
             # What another model opens is told there; Triton's own backends miss a file (TRI027).
             if artefact.runtime is not None:
@@ -37,20 +36,9 @@ def check_engines(config: Config, target: Target) -> Iterator[Finding]:
                 yield from _manifest(config, directory, None)
 
 
-def _is_ours(config: Config) -> bool:
-    """Whether the model of this name runs this package's code, and not another repository's of that name."""
-    if config.model not in SETTINGS:
-        return False
-    files = [folder / "model.py" for folder in config.loaded.values()]
-    return any("trimodal" in file.read_text(errors="replace") for file in files if file.is_file())
-
-
-def _parameters(config: Config) -> Iterator[Finding]:
-    if config.backend != "python":
-        return
-    module, _, name = SETTINGS[config.model].rpartition(".")
+def _parameters(config: Config, cls: type[Settings]) -> Iterator[Finding]:
     try:
-        parse_parameters(getattr(import_module(module), name), config.parameters, source="")
+        parse_parameters(cls, config.parameters, source="")
     except SettingsError as error:
         sentence = re.sub(r" \(known: [^)]*\)", "", str(error).removeprefix(": "))
         named = re.search(r"parameter '(\w+)'", sentence)

@@ -33,25 +33,26 @@ def explain(
         [], "--set", metavar="MODEL.PARAMETER=VALUE", help="Change a parameter of it; repeatable."
     ),
     timeout: float = typer.Option(60.0, min=0.1, help="Longest silence of the server, seconds."),
-    html: Path | None = typer.Option(None, help="Also write a page with the picture to this file."),
     json_: Path | None = typer.Option(None, "--json", help="Also write all figures to this file."),
 ) -> None:
     """Run one request and say where its time went: network, queue, processing, response.
 
-    Typical: trimodal explain llm "what is a lambda?" --html llm.html
+    Typical: trimodal explain llm "what is a lambda?"
     """
+    import json
     from dataclasses import replace
+
+    from rich.console import Console
 
     from trimodal.explain.requests import Question
     from trimodal.explain.run import OwnServer, Server, explain, started
-    from trimodal.report.plots import check_plots
+    from trimodal.explain.show import as_json, show
     from trimodal.server.options import parse_profile
     from trimodal.server.overlay import parse_changes
 
     question = Question(kind, text, image, audio, max_tokens)
-    for option, path in (("--html", html), ("--json", json_)):
-        if path:
-            check_writable(option, path)
+    if json_:
+        check_writable("--json", json_)
     if url and set_:
         raise typer.BadParameter("--set changes a server that is started here: leave it or --url away")
 
@@ -64,22 +65,7 @@ def explain(
             return await explain(question, replace(server, timeout=timeout), warm_up=warm_up)
 
     with one_sentence("explain"):
-        if html:
-            check_plots("--html")
         waterfall = run(main())
-        _tell(waterfall, html, json_)
-
-
-def _tell(waterfall: Waterfall, html: Path | None, json_: Path | None) -> None:
-    import json
-
-    from rich.console import Console
-
-    from trimodal.explain.show import figure, terminal, words
-    from trimodal.report.html import write_html
-
-    terminal.show(waterfall, Console(highlight=False))
-    if html:
-        write_html(html, figure.report(waterfall))
+    show(waterfall, Console(highlight=False))
     if json_:
-        json_.write_text(json.dumps(words.as_json(waterfall), indent=2) + "\n")
+        json_.write_text(json.dumps(as_json(waterfall), indent=2) + "\n")

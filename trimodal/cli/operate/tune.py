@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from trimodal.tune.knobs import Knob, Pipeline
     from trimodal.tune.search import Trial
-    from trimodal.tune.session import Tuned
-    from trimodal.tune.settings import TuneSettings
+    from trimodal.tune.session import Tuned, TuneSettings
 
 _goal, _search, _load, _result = (
     partial(typer.Option, rich_help_panel=panel) for panel in ("Goal", "Search", "Load", "Result")
@@ -34,13 +33,10 @@ class TuneCommand(RepositorySettings):
     maximize: Annotated[
         str | None, _goal(help="throughput (default), goodput, requests_per_s, tokens_per_s or rtfx.")
     ] = None
-    minimize: Annotated[str | None, _goal(help="cost, or a statistic: p99_ms, p95_ttft_ms, mean_itl_ms.")] = (
-        None
-    )
-    cost_per_hour: Annotated[float, _goal(min=0, help="What the machine costs, for --minimize cost.")] = 0.0
+    minimize: Annotated[str | None, _goal(help="A statistic: p99_ms, p95_ttft_ms, mean_itl_ms.")] = None
     knob: Annotated[
         list[str] | None,
-        _search(metavar="[MODEL.]KNOB=A,B,C|LO..HI", help="Values of a knob to search; repeatable."),
+        _search(metavar="[MODEL.]KNOB=A,B,C", help="Values of a knob to search; repeatable."),
     ] = None
     only: Annotated[bool, _search("--only", help="Search the knobs of --knob and no others.")] = False
     list_knobs: Annotated[
@@ -59,7 +55,6 @@ class TuneCommand(RepositorySettings):
     batch: Annotated[int, _load(min=1, max=1024, help="Images or rows in a request.")] = 1
     prompt_tokens: Annotated[str, _load(help="llm: 64, uniform:32-256, lognormal:400,0.6.")] = "64"
     max_tokens: Annotated[str, _load(help="llm: length of answers, in the same forms.")] = "32"
-    image_size: Annotated[str, _load(help="vision: pixels of the JPEGs.")] = "224x224"
     samples: Annotated[Path, _load(help="speech: recordings, with samples.json.")] = Path(
         "build/demo/speech/samples"
     )
@@ -69,7 +64,6 @@ class TuneCommand(RepositorySettings):
     ] = ""
     operator_key_file: OperatorKeyFile = None
     json: Annotated[Path | None, _result(help="File for all figures.")] = None
-    html: Annotated[Path | None, _result(help="File for a page with the Pareto front.")] = None
     write: Annotated[bool, _result("--write", help="Write what was found into the config files.")] = False
 
     def settings(self, model: str) -> TuneSettings:
@@ -77,13 +71,13 @@ class TuneCommand(RepositorySettings):
         from trimodal.bench.load.slo import parse_slo
         from trimodal.tune.objective import parse_objective
         from trimodal.tune.search import Budget
-        from trimodal.tune.settings import TuneSettings
-        from trimodal.tune.workload import Workload, parse_size
+        from trimodal.tune.session import TuneSettings
+        from trimodal.tune.workload import Workload
 
         bounds = parse_slo(self.slo)
         return TuneSettings(
             model=model,
-            objective=parse_objective(self.maximize, self.minimize, bounds, self.cost_per_hour),
+            objective=parse_objective(self.maximize, self.minimize, bounds),
             options=self.options(models=(model,), http_port=0, grpc_port=0, metrics_port=0),
             slo=bounds,
             workload=Workload(
@@ -92,7 +86,6 @@ class TuneCommand(RepositorySettings):
                 self.batch,
                 self.prompt_tokens,
                 self.max_tokens,
-                parse_size(self.image_size),
                 self.samples,
                 self.pace,
             ),
@@ -120,13 +113,10 @@ def tune(
     from rich.console import Console
 
     from trimodal.errors import SettingsError
-    from trimodal.report.plots import check_plots
 
     with one_sentence("trimodal tune"):
         if find_spec("optuna") is None:
             raise SettingsError("it needs optuna: pip install 'trimodal[bench]'")
-        if settings.html:
-            check_plots("--html")
         from trimodal.tune.session import tune
 
         chosen = settings.settings(model)
@@ -171,7 +161,6 @@ def _finish(settings: TuneSettings, tuned: Tuned, pipeline: Pipeline, command: T
     from trimodal.bench.report.files import write_json
     from trimodal.errors import SettingsError
     from trimodal.report.console import print_table
-    from trimodal.report.html import write_html
     from trimodal.tune import report
     from trimodal.tune.session import new_texts, write_texts
 
@@ -191,8 +180,6 @@ def _finish(settings: TuneSettings, tuned: Tuned, pipeline: Pipeline, command: T
         console.print(difference, soft_wrap=True)
     if command.json:
         write_json(command.json, report.data(settings, tuned, difference))
-    if command.html:
-        write_html(command.html, report.report(settings, tuned, difference))
     if why:
         raise SettingsError(why)
     if texts and command.write:
