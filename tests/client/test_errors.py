@@ -41,7 +41,7 @@ NO_NAME = "errors resolving nohost.invalid:80: [address lookup failed: Domain na
         (S.UNAVAILABLE, REFUSED, ConnectError, "no server at h:1"),
         (S.UNAVAILABLE, HTTP_PORT, ConnectError, "no gRPC endpoint at h:1"),
         (S.UNIMPLEMENTED, "Received http2 header with status: 404", ConnectError, "no gRPC endpoint at h:1"),
-        (S.UNAVAILABLE, NO_NAME, ConnectError, "cannot be resolved"),
+        (S.UNAVAILABLE, NO_NAME, ConnectError, "no server at h:1"),
         (S.UNAVAILABLE, "Socket closed", ConnectionLost, "went away"),
         (S.UNAVAILABLE, "recvmsg:Connection reset by peer", ConnectionLost, "went away"),
         (S.INTERNAL, "Received RST_STREAM with error code 2", ConnectionLost, "went away"),

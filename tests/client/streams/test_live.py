@@ -17,7 +17,7 @@ from trimodal.client import (
     Word,
 )
 from trimodal.client.streams import live as listening
-from trimodal.client.transports.fake_speech import FakeSpeech, speech_outputs
+from trimodal.client.transports.fake import FakeSpeech, speech_outputs
 from trimodal.errors import InternalError, InvalidArgument, Unavailable
 
 RATE = 16_000
@@ -155,13 +155,10 @@ async def test_a_stream_without_audio_asks_nothing(transport):
 @pytest.mark.parametrize(
     ("samples", "kind", "words"),
     [
-        (np.zeros(400, np.int32), TypeError, r"int32.*samples / 2\*\*31"),
-        (np.zeros(400), TypeError, r"float64.*astype\(np.float32\)"),
+        (np.zeros(400, np.int32), TypeError, "int32"),
         (np.zeros(400, ">i2"), TypeError, ">i2"),
-        ([0.0] * 400, TypeError, r"list.*np\.asarray"),
-        (b"\0" * 800, TypeError, r"bytes.*np\.frombuffer"),
-        (np.zeros((400, 2), np.int16), ValueError, r"\(400, 2\).*mean\(axis=1\)"),
-        (np.zeros((2, 400), np.float32), ValueError, r"mean\(axis=0\)"),
+        ([0.0] * 400, TypeError, "list: a numpy array"),
+        (np.zeros((400, 2), np.int16), ValueError, r"\(400, 2\)"),
         (np.array(1, np.float32), ValueError, r"\(n,\)"),
     ],
 )

@@ -12,8 +12,7 @@ from playwright.sync_api import Page, WebSocketRoute, expect
 from tests.gateway.conftest import LIMIT_S, Serve, fake_triton
 from tests.gateway.page.conftest import TONE_HZ, Open, pitch
 from tests.gateway.page.wire import Wire
-from trimodal.client.transports.fake import FakeTransport
-from trimodal.client.transports.fake_speech import FakeSpeech
+from trimodal.client.transports.fake import FakeSpeech, FakeTransport
 from trimodal.errors import Unavailable
 from trimodal.gateway.keys import Key, add_key
 

@@ -18,8 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from tests.gateway.conftest import LIMIT_S, Running, Serve, fake_triton, wait_until
 from tests.gateway.realtime.conftest import Dial, Peer, pcm, transcription
 from trimodal.client.errors import ConnectError
-from trimodal.client.transports.fake import llm_outputs, scripted
-from trimodal.client.transports.fake_speech import FakeSpeech
+from trimodal.client.transports.fake import FakeSpeech, llm_outputs, scripted
 from trimodal.gateway.realtime import outbox
 from trimodal.gateway.realtime import session as sessions
 from trimodal.gateway.server import GatewayServer

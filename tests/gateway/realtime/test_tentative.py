@@ -8,7 +8,7 @@ import pytest
 
 from tests.gateway.conftest import LIMIT_S, Serve, fake_triton
 from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer, pcm, transcription
-from trimodal.client.transports.fake_speech import FakeSpeech
+from trimodal.client.transports.fake import FakeSpeech
 from trimodal.gateway.realtime.openai.config import TENTATIVE
 
 PREFIX = "conversation.item.input_audio_transcription"
