@@ -14,9 +14,14 @@ from trimodal.client.options import Options
 from trimodal.gateway.errors import ApiError, invalid
 from trimodal.gateway.keys import ANYBODY, Key, KeyRing
 from trimodal.gateway.quota import Quota
-from trimodal.gateway.upstreams.trace_context import read_trace_context
 from trimodal.logs import trace_id
 
+# Version, trace, parent, flags; what may follow is of versions that are not known yet.
+_TRACEPARENT = re.compile(
+    r"(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2})(-.*)?"
+)
+# W3C's standard wants no more; gRPC takes 8 KiB of metadata in all.
+_TRACESTATE = re.compile(r"[\x20-\x7e]{1,512}")
 _REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
 SUBPROTOCOL_KEY = "openai-insecure-api-key."
 _MAX_DEADLINE_MS = 3_600_000
@@ -61,14 +66,14 @@ class Access:
 
         The log names the request's trace from here on.
         """
-        trace = read_trace_context(connection.headers)
-        trace_id.set(trace.id)
+        trace = _trace(connection)
+        trace_id.set(trace["traceparent"].split("-")[1] if trace else "")
         return Caller(
             self._key(connection),
             request_id(connection),
             _deadline(connection),
             _cache_control(connection),
-            trace.metadata,
+            trace,
         )
 
     def holds(self, key: Key) -> bool:
@@ -114,6 +119,16 @@ def request_id(connection: HTTPConnection) -> str:
     """The id that the client gave, if it can be one, or a new one."""
     given = connection.headers.get("x-request-id", "")
     return given if _REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(12)}"
+
+
+def _trace(connection: HTTPConnection) -> dict[str, str]:
+    """The headers to hand on of the trace that a request belongs to; malformed ones are ignored."""
+    match = _TRACEPARENT.fullmatch(connection.headers.get("traceparent", ""))
+    if not match:
+        return {}
+    state = ",".join(connection.headers.getlist("tracestate"))
+    more = {"tracestate": state} if _TRACESTATE.fullmatch(state) else {}
+    return {"traceparent": f"00-{match[1]}", **more}
 
 
 def _cache_control(connection: HTTPConnection) -> str:

@@ -33,7 +33,6 @@ _CHECK_S = 0.5
 _PING = b": ping\n\n"
 DONE = b"data: [DONE]\n\n"
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_MARK = "\0"
 
 
 def event(value: object) -> bytes:
@@ -44,20 +43,6 @@ def event(value: object) -> bytes:
 def encoded(value: object) -> bytes:
     """JSON as UTF-8; a lone surrogate becomes a question mark."""
     return _JSON.encode(value).encode("utf-8", "replace")
-
-
-class TextEvents:
-    """Makes events that differ in one text only: what stands around it is encoded once.
-
-    Args:
-        body: what `event` would be given for a text; nothing after the text may come from a client.
-    """
-
-    def __init__(self, body: Callable[[str], object]) -> None:
-        self._before, _, self._after = event(body(_MARK)).rpartition(encoded(_MARK))
-
-    def event(self, text: str) -> bytes:
-        return self._before + encoded(text) + self._after
 
 
 async def refuse(send: Send, error: ApiError, request_id: str, *, close: bool = False) -> None:

@@ -10,7 +10,7 @@ from trimodal.client.client import Client
 from trimodal.client.streams.ask import AskStream
 from trimodal.client.values import Message, TokenLogprob
 from trimodal.gateway.access import Caller, check_model
-from trimodal.gateway.answering import TextEvents, event
+from trimodal.gateway.answering import event
 from trimodal.gateway.errors import invalid, unsupported
 from trimodal.gateway.openai.calls import CallReader, Part, read_calls, text_part
 from trimodal.gateway.openai.conversation import FindingsCache, plain, read_messages, read_samples
@@ -25,11 +25,11 @@ from trimodal.gateway.openai.generation import (
     usage_body,
     whole,
 )
-from trimodal.gateway.openai.logprobs import CompletionLogprobs, chat_logprobs, completion_names
 from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest, Generation
 from trimodal.gateway.quota import KeyUsage
 
 ASSISTANT = "assistant"
+_TEXT = {"text": "", "logprobs": None}  # of a choice of a text completion
 
 
 class Chat:
@@ -60,7 +60,7 @@ class Chat:
             {
                 "index": index,
                 "message": {"role": "assistant", **message, "refusal": None},
-                "logprobs": chat_logprobs(answer.logprobs) if self._request.logprobs else None,
+                "logprobs": _logprobs(answer.logprobs) if self._request.logprobs else None,
                 "finish_reason": _reason(answer.finish_reason, called="tool_calls" in message),
             }
             for index, answer in enumerate(answers)
@@ -78,29 +78,20 @@ class Chat:
         envelope = Envelope("chatcmpl", "chat.completion.chunk", self._request.model)
         readers: dict[int, CallReader] = {}
         held: dict[int, list[TokenLogprob]] = {}  # of text that a reader of calls still holds back
-        texts: dict[int, TextEvents] = {}
         calling = self._request.calls_tools
-        plain = not (calling or self._request.logprobs)
         async for index, delta in deltas(streams, usage):
             chunks, last = b"", bool(delta.finish_reason)
             if index not in readers:
                 readers[index] = CallReader()
-                texts[index] = TextEvents(lambda text: _chunk(envelope, index, {"content": text}))  # noqa: B023
                 findings = findings_body(streams[index])
                 chunks = event(_chunk(envelope, index, {"role": "assistant", "content": ""}, **findings))
-            reader = readers[index]
-            if plain:
-                if delta.text:
-                    chunks += texts[index].event(delta.text)
-            else:
-                tokens = held.setdefault(index, [])
-                tokens += delta.logprobs
-                for part in reader.read(delta.text, last=last) if calling else text_part(delta.text):
-                    chunks += event(_chunk(envelope, index, part, tokens))
-                    tokens.clear()
+            reader, tokens = readers[index], held.setdefault(index, [])
+            tokens += delta.logprobs
+            for part in reader.read(delta.text, last=last) if calling else text_part(delta.text):
+                chunks += event(_chunk(envelope, index, part, tokens))
+                tokens.clear()
             if last:
-                rest = held.get(index)
-                empty = {"delta": {}, "logprobs": chat_logprobs(rest) if rest else None}
+                empty = {"delta": {}, "logprobs": _logprobs(tokens) if tokens else None}
                 chunks += event(_last(envelope, index, empty, streams[index], called=reader.calls > 0))
             if chunks:
                 yield chunks
@@ -149,15 +140,9 @@ class Completion:
 
     async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
         """The answer's body and headers."""
-        with completion_names():
-            answers = await whole(self._streams, usage)
+        answers = await whole(self._streams, usage)
         choices = [
-            {
-                "index": index,
-                "text": self._echo(index) + answer.text,
-                "logprobs": CompletionLogprobs(self._request.logprobs).part(answer.logprobs),
-                "finish_reason": _reason(answer.finish_reason),
-            }
+            {"index": index, **_TEXT, "text": answer.text, "finish_reason": _reason(answer.finish_reason)}
             for index, answer in enumerate(answers)
         ]
         envelope = Envelope("cmpl", "text_completion", self._request.model)
@@ -166,28 +151,16 @@ class Completion:
     async def events(self, usage: KeyUsage) -> AsyncIterator[bytes]:
         """Chunks of text, the reason of the end, and the usage if it is asked for."""
         envelope = Envelope("cmpl", "text_completion", self._request.model)
-        begun: dict[int, CompletionLogprobs] = {}
-        with completion_names():
-            async for index, delta in deltas(self._streams, usage):
-                text, chunks = delta.text, b""
-                if index not in begun:
-                    begun[index] = CompletionLogprobs(self._request.logprobs)
-                    text = self._echo(index) + text
-                if text:
-                    logprobs = begun[index].part(delta.logprobs)
-                    choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": None}
-                    chunks = event(envelope.body(choices=[choice]))
-                if delta.finish_reason:
-                    chunks += event(
-                        _last(envelope, index, {"text": "", "logprobs": None}, self._streams[index])
-                    )
-                if chunks:
-                    yield chunks
+        async for index, delta in deltas(self._streams, usage):
+            chunks = b""
+            if delta.text:
+                choice = {"index": index, **_TEXT, "text": delta.text, "finish_reason": None}
+                chunks = event(envelope.body(choices=[choice]))
+            if delta.finish_reason:
+                chunks += event(_last(envelope, index, _TEXT, self._streams[index]))
+            yield chunks
         if self._request.wants_usage:
             yield event(envelope.body(choices=[], usage=_usage(self._request, self._streams)))
-
-    def _echo(self, index: int) -> str:
-        return self._request.prompts[index // self._request.n] if self._request.echo else ""
 
 
 def _llm_streams(
@@ -229,7 +202,7 @@ def _chunk(
     /,
     **fields: Any,
 ) -> dict[str, Any]:
-    logprobs = chat_logprobs(tokens) if tokens else None
+    logprobs = _logprobs(tokens) if tokens else None
     choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}
     return envelope.body(choices=[choice], **fields)
 
@@ -244,6 +217,16 @@ def _last(
 def _reason(finish_reason: str, *, called: bool = False) -> str:
     reason = FINISH_REASONS.get(finish_reason, "stop")
     return "tool_calls" if called and reason == "stop" else reason
+
+
+def _logprobs(tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
+    """The `logprobs` of a choice, or of a part of it."""
+    content = [{**_token(one), "top_logprobs": list(map(_token, one.top))} for one in tokens]
+    return {"content": content, "refusal": None}
+
+
+def _token(one: TokenLogprob) -> dict[str, Any]:
+    return {"token": one.token, "logprob": one.logprob, "bytes": list(one.bytes)}
 
 
 def _usage(request: Generation, streams: Sequence[Stream]) -> dict[str, Any]:

@@ -15,8 +15,7 @@ from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.errors import ApiError, as_api_error, invalid
 from trimodal.gateway.realtime.events import Event, end_where_fatal, unknown_event
 from trimodal.gateway.realtime.hearing.decoder import Decoder, audio_bytes
-from trimodal.gateway.realtime.hearing.turn import HELD_S, AudioTurn
-from trimodal.gateway.realtime.hearing.words import SPEECH, TurnText
+from trimodal.gateway.realtime.hearing.turn import HELD_S, SPEECH, AudioTurn, TurnText
 from trimodal.gateway.realtime.outbox import Outbox
 
 

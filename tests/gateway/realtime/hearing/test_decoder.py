@@ -10,8 +10,7 @@ import pytest
 import soxr
 
 from trimodal.gateway.errors import ApiError
-from trimodal.gateway.realtime.hearing.decoder import PCM, PCMA, PCMU, Decoder, audio_bytes
-from trimodal.gateway.realtime.hearing.resampler import Resampler
+from trimodal.gateway.realtime.hearing.decoder import PCM, PCMA, PCMU, Decoder, Resampler, audio_bytes
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -9,7 +9,7 @@ from trimodal.gateway.openai.chat import ASSISTANT
 from trimodal.gateway.quota import Quota
 from trimodal.gateway.realtime.events import Event, put_error, unknown_event
 from trimodal.gateway.realtime.hearing.decoder import audio_bytes
-from trimodal.gateway.realtime.hearing.words import SPEECH
+from trimodal.gateway.realtime.hearing.turn import SPEECH
 from trimodal.gateway.realtime.openai.buffer import InputBuffer
 from trimodal.gateway.realtime.openai.config import Config, ConversationSession, ResponseParams, read, updated
 from trimodal.gateway.realtime.openai.config import body as config_body
