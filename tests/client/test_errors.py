@@ -106,11 +106,3 @@ def test_a_hint_on_when_to_try_again_is_read(message: str, seconds: float | None
     assert isinstance(error, Unavailable)
     assert error.retry_after_s == seconds
     assert f"UNAVAILABLE: {error}" == message
-
-
-def test_the_hint_survives_its_own_wording():
-    told = Unavailable("no room", retry_after_s=0.123456)
-    assert str(told) == "no room; retry after 0.123 s"
-    again = from_message(f"UNAVAILABLE: {told}", by_model=True)
-    assert isinstance(again, Unavailable)
-    assert again.retry_after_s == 0.123

@@ -80,8 +80,6 @@ _NO_STREAM = re.compile(r"stream \d+ is not open")
 
 _STATUS: dict[grpc.StatusCode, type[RequestError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,
-    grpc.StatusCode.OUT_OF_RANGE: InvalidArgument,
-    grpc.StatusCode.FAILED_PRECONDITION: InvalidArgument,
     grpc.StatusCode.UNIMPLEMENTED: InvalidArgument,
     grpc.StatusCode.ALREADY_EXISTS: InvalidArgument,
     grpc.StatusCode.NOT_FOUND: ModelNotFound,

@@ -29,7 +29,8 @@ def checked(samples: Any) -> Audio:
         raise TypeError(f"samples are {kind}: a numpy array of float32 in [-1, 1] or int16 is needed")
     if samples.ndim != 1:
         raise ValueError(f"samples have shape {samples.shape}: one channel, shape (n,), is needed")
-    return samples
+    audio: Audio = samples
+    return audio
 
 
 def blocks_of(audio: str | Path | Audio, seconds: float) -> Generator[Audio, None, None]:
