@@ -288,14 +288,6 @@ def bytes_and_headers() -> Iterator[Bad]:
     for deadline in ("0", "-1", "soon", "", "1.5", "3600001", "9" * 30, "٣"):
         yield Bad(f"deadline {deadline}", "chat", 400, "x-slo-ttft-ms", CHAT,
                   headers={"x-slo-ttft-ms": deadline.encode()})  # fmt: skip
-    for name, key in (
-        ("no key", ""),
-        ("half a key", "Bearer"),
-        ("another key", "Bearer tm-x"),
-        ("basic", "Basic a"),
-    ):
-        for where, body in (("chat", CHAT), ("embed", EMBEDDING)):
-            yield Bad(f"{name}: {where}", where, 401, None, body, headers={"authorization": key})
 
 
 TABLE = [*chats(), *others(), *responses(), *forms(), *bytes_and_headers()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import socket
 import time
@@ -136,13 +135,6 @@ def test_what_is_no_http_is_refused_and_nothing_behind_it_is_answered(serve: Ser
     assert answer.count(b"HTTP/1.1 ") == 1
     assert answer.startswith(b"HTTP/1.1 400")
     assert good(served.url)
-
-
-def test_a_compressed_body(serve: Serve) -> None:
-    served = serve()
-    headers = {"content-type": "application/json", "content-encoding": "gzip"}
-    answer = httpx.post(f"{served.url}/v1/chat/completions", content=gzip.compress(BODY), headers=headers)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (415, "content-encoding")
 
 
 @pytest.mark.parametrize(

@@ -30,14 +30,7 @@ _CACHE_CONTROLS = {"no-cache", "no-store"}
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks, and the terms that come with the request's headers.
-
-    Attributes:
-        request_id: given as x-request-id, or made here; every log record and Triton have it.
-        ttft_deadline_ms: of x-slo-ttft-ms.
-        cache_control: of cache-control, what the model's cache knows of it.
-        trace: of traceparent and tracestate, for Triton.
-    """
+    """Who asks, and the terms that come with the request's headers."""
 
     key: Key
     request_id: str
@@ -85,9 +78,8 @@ class Access:
             return ANYBODY
         secret = _secret(connection)
         if not secret:
-            raise ApiError(
-                401, "an API key is needed: send it as 'Authorization: Bearer …'", code="no_api_key"
-            )
+            message = "an API key is needed: send it as 'Authorization: Bearer …'"
+            raise ApiError(401, message, code="no_api_key")
         key = self._ring.find(secret)
         if key is None:
             raise ApiError(401, "this API key is not known, or was revoked", code="invalid_api_key")

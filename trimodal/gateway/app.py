@@ -7,9 +7,9 @@ is sent to Triton before that. The paths are those of OpenAI's API, and two of o
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -39,19 +39,11 @@ from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest
 from trimodal.gateway.page.serving import add_page
 from trimodal.gateway.quota import KeyUsage
 from trimodal.gateway.realtime.route import add_realtime
-from trimodal.gateway.realtime.sessions import Sessions
+from trimodal.gateway.realtime.session import Sessions
 from trimodal.gateway.settings import GatewaySettings
 from trimodal.gateway.upstreams.pool import Upstreams
 
-
-class PendingAnswer(Protocol):
-    """A checked request whose answer comes whole or as events."""
-
-    async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
-        """Body and headers of the answer."""
-
-    def events(self, usage: KeyUsage) -> AsyncIterator[bytes]:
-        """The encoded events of the answer."""
+PendingAnswer = Chat | Completion | Reply | Transcription
 
 
 class Gateway:

@@ -45,7 +45,6 @@ class GatewayMetrics:
         self._refusals: Counter = family(
             Counter, "refusals", "Errors that clients were told, by code", "endpoint", "cause"
         )
-        self._cancelled: Counter = family(Counter, "cancelled", "Requests whose clients left", *where)
         self._tokens: Counter = family(Counter, "tokens", "Tokens of prompts and answers", "tenant")
         self._ttft: Histogram = family(
             Histogram, "ttft_seconds", "Arrival to first event of a stream", *where, buckets=_SECONDS
@@ -63,15 +62,13 @@ class GatewayMetrics:
 
     def ended(self, endpoint: str, state: Mapping[str, str], measure: Measure) -> None:
         """Counts a request that is over; `state` has its model and tenant, if it came so far."""
-        model, status = state.get("model", ""), measure.status
+        model = state.get("model", "")
         if model and model not in self._upstreams.state:
             model = "other"
         where = (endpoint, model)
-        self._requests.labels(*where, state.get("tenant", ""), str(status)).inc()
+        self._requests.labels(*where, state.get("tenant", ""), str(measure.status)).inc()
         if measure.cause:
             self._refusals.labels(endpoint, measure.cause).inc()
-        if status == _LEFT:
-            self._cancelled.labels(*where).inc()
         self._duration.labels(*where).observe(time.perf_counter() - measure.began)
         if measure.streamed and measure.events:
             self._ttft.labels(*where).observe(measure.first - measure.began)

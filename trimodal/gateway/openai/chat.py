@@ -16,10 +16,10 @@ from trimodal.gateway.openai.calls import CallReader, Part, read_calls, text_par
 from trimodal.gateway.openai.conversation import FindingsCache, plain, read_messages, read_samples
 from trimodal.gateway.openai.generation import (
     FINISH_REASONS,
-    Envelope,
     Stream,
     answer_headers,
     deltas,
+    envelope,
     findings_body,
     note_body,
     usage_body,
@@ -66,8 +66,8 @@ class Chat:
             for index, answer in enumerate(answers)
             for message in [read_calls(answer.text) if calling else {"content": answer.text}]
         ]
-        envelope = Envelope("chatcmpl", "chat.completion", self._request.model)
-        return _body(envelope, choices, self._request, streams), answer_headers(answers)
+        shared = envelope("chatcmpl", "chat.completion", self._request.model)
+        return _body(shared, choices, self._request, streams), answer_headers(answers)
 
     async def events(self, usage: KeyUsage) -> AsyncIterator[bytes]:
         """Chunks: the role, the text as it comes, the reason of the end, and the usage if it is asked for.
@@ -75,7 +75,7 @@ class Chat:
         The first has what was heard and seen.
         """
         streams = await self._streams()
-        envelope = Envelope("chatcmpl", "chat.completion.chunk", self._request.model)
+        shared = envelope("chatcmpl", "chat.completion.chunk", self._request.model)
         readers: dict[int, CallReader] = {}
         held: dict[int, list[TokenLogprob]] = {}  # of text that a reader of calls still holds back
         calling = self._request.calls_tools
@@ -84,20 +84,20 @@ class Chat:
             if index not in readers:
                 readers[index] = CallReader()
                 findings = findings_body(streams[index])
-                chunks = event(_chunk(envelope, index, {"role": "assistant", "content": ""}, **findings))
+                chunks = event(_chunk(shared, index, {"role": "assistant", "content": ""}, **findings))
             reader, tokens = readers[index], held.setdefault(index, [])
             tokens += delta.logprobs
             for part in reader.read(delta.text, last=last) if calling else text_part(delta.text):
-                chunks += event(_chunk(envelope, index, part, tokens))
+                chunks += event(_chunk(shared, index, part, tokens))
                 tokens.clear()
             if last:
                 empty = {"delta": {}, "logprobs": _logprobs(tokens) if tokens else None}
-                chunks += event(_last(envelope, index, empty, streams[index], called=reader.calls > 0))
+                chunks += event(_last(shared, index, empty, streams[index], called=reader.calls > 0))
             if chunks:
                 yield chunks
         self._remember(streams)
         if self._request.wants_usage:
-            yield event(envelope.body(choices=[], usage=_usage(self._request, streams)))
+            yield event({**shared, "choices": [], "usage": _usage(self._request, streams)})
 
     async def _streams(self) -> Sequence[Stream]:
         """A stream for each choice; sent when they are read."""
@@ -145,22 +145,22 @@ class Completion:
             {"index": index, **_TEXT, "text": answer.text, "finish_reason": _reason(answer.finish_reason)}
             for index, answer in enumerate(answers)
         ]
-        envelope = Envelope("cmpl", "text_completion", self._request.model)
-        return _body(envelope, choices, self._request, self._streams), answer_headers(answers)
+        shared = envelope("cmpl", "text_completion", self._request.model)
+        return _body(shared, choices, self._request, self._streams), answer_headers(answers)
 
     async def events(self, usage: KeyUsage) -> AsyncIterator[bytes]:
         """Chunks of text, the reason of the end, and the usage if it is asked for."""
-        envelope = Envelope("cmpl", "text_completion", self._request.model)
+        shared = envelope("cmpl", "text_completion", self._request.model)
         async for index, delta in deltas(self._streams, usage):
             chunks = b""
             if delta.text:
                 choice = {"index": index, **_TEXT, "text": delta.text, "finish_reason": None}
-                chunks = event(envelope.body(choices=[choice]))
+                chunks = event({**shared, "choices": [choice]})
             if delta.finish_reason:
-                chunks += event(_last(envelope, index, _TEXT, self._streams[index]))
+                chunks += event(_last(shared, index, _TEXT, self._streams[index]))
             yield chunks
         if self._request.wants_usage:
-            yield event(envelope.body(choices=[], usage=_usage(self._request, self._streams)))
+            yield event({**shared, "choices": [], "usage": _usage(self._request, self._streams)})
 
 
 def _llm_streams(
@@ -184,18 +184,19 @@ def _llm_streams(
 
 
 def _body(
-    envelope: Envelope, choices: list[dict[str, Any]], request: Generation, streams: Sequence[Stream]
+    shared: dict[str, Any], choices: list[dict[str, Any]], request: Generation, streams: Sequence[Stream]
 ) -> dict[str, Any]:
-    return envelope.body(
-        choices=choices,
-        usage=_usage(request, streams),
-        system_fingerprint=None,
-        trimodal=note_body(streams[0]),
-    )
+    return {
+        **shared,
+        "choices": choices,
+        "usage": _usage(request, streams),
+        "system_fingerprint": None,
+        "trimodal": note_body(streams[0]),
+    }
 
 
 def _chunk(
-    envelope: Envelope,
+    shared: dict[str, Any],
     index: int,
     delta: Part,
     tokens: Sequence[TokenLogprob] = (),
@@ -204,14 +205,14 @@ def _chunk(
 ) -> dict[str, Any]:
     logprobs = _logprobs(tokens) if tokens else None
     choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}
-    return envelope.body(choices=[choice], **fields)
+    return {**shared, "choices": [choice], **fields}
 
 
 def _last(
-    envelope: Envelope, index: int, empty: dict[str, Any], stream: Stream, *, called: bool = False
+    shared: dict[str, Any], index: int, empty: dict[str, Any], stream: Stream, *, called: bool = False
 ) -> dict[str, Any]:
     choice = {"index": index, **empty, "finish_reason": _reason(stream.finish_reason, called=called)}
-    return envelope.body(choices=[choice], trimodal=note_body(stream))
+    return {**shared, "choices": [choice], "trimodal": note_body(stream)}
 
 
 def _reason(finish_reason: str, *, called: bool = False) -> str:

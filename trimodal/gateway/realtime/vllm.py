@@ -20,7 +20,7 @@ from trimodal.gateway.realtime.outbox import Outbox
 
 
 class VllmDialect:
-    """One session's."""
+    """One session's: `begun` once it has taken audio or text, `busy` while something asked for goes on."""
 
     def __init__(self, client: Client, caller: Caller, outbox: Outbox) -> None:
         self._client = client
@@ -42,6 +42,7 @@ class VllmDialect:
         return self._task is not None and not self._task.done() and not self._started
 
     async def handle(self, event: Event) -> None:
+        """Does what an event asks for. Raises: ApiError, RequestError, TransportError."""
         kind = event["type"]
         if kind == "input_audio_buffer.append":
             await self._append(audio_bytes(event.get("audio")))

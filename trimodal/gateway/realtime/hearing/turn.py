@@ -21,11 +21,7 @@ _SILENCE = np.zeros(SAMPLE_RATE // 50, np.float32)
 
 
 class AudioTurn:
-    """Audio from the first `put` to `end`. It is heard by whoever iterates `updates`, once.
-
-    Attributes:
-        samples: what was put, at 16 kHz. ended: whether `end` was called.
-    """
+    """Audio from the first `put` to `end`. It is heard by whoever iterates `updates`, once."""
 
     def __init__(self, client: Client, listening: Listening) -> None:
         self._stream = client.listen(**listening)
@@ -101,11 +97,7 @@ class AudioTurn:
 
 
 class TurnText:
-    """The text of one turn.
-
-    Args:
-        at_s: where the turn begins, in seconds since the session's audio began.
-    """
+    """The text of one turn, which begins `at_s` seconds after the session's audio."""
 
     def __init__(self, at_s: float = 0.0) -> None:
         self._at_s = at_s

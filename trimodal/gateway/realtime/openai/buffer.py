@@ -32,11 +32,7 @@ class _Utterance:
 
 
 class InputBuffer:
-    """The audio of one session; its turns become items of the conversation.
-
-    Attributes:
-        begun: whether any audio came.
-    """
+    """The audio of one session; its turns become items of the conversation."""
 
     def __init__(
         self,
