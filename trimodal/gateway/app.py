@@ -13,6 +13,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -24,7 +25,7 @@ from trimodal.gateway.access import Access, Caller, check_model, check_operator,
 from trimodal.gateway.answering import EventAnswer, Make, WholeAnswer
 from trimodal.gateway.errors import ApiError, as_api_error, invalid_body
 from trimodal.gateway.limits import BodyLimits
-from trimodal.gateway.metrics import CONTENT_TYPE, GatewayMetrics, Measured
+from trimodal.gateway.metrics import GatewayMetrics, Measured
 from trimodal.gateway.openai.audio import Task, Transcription, read_form
 from trimodal.gateway.openai.chat import Chat, Completion
 from trimodal.gateway.openai.conversation import FindingsCache
@@ -243,7 +244,7 @@ def add_operation(app: FastAPI, gateway: Gateway) -> None:
     @app.get("/metrics")
     async def metrics(request: Request) -> Response:
         check_operator(gateway.access.identify(request))
-        return Response(gateway.metrics.text(), media_type=CONTENT_TYPE)
+        return Response(generate_latest(gateway.metrics.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     @app.get("/ready")
     async def ready() -> Response:

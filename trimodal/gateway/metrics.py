@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,7 +15,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from trimodal.gateway.answering import DONE
 from trimodal.gateway.upstreams.pool import Upstreams
 
-CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 _GAPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _ERROR = b'data: {"error":'
@@ -74,10 +72,6 @@ class GatewayMetrics:
             self._ttft.labels(*where).observe(measure.first - measure.began)
             if measure.events > 1:
                 self._itl.labels(*where).observe((measure.last - measure.first) / (measure.events - 1))
-
-    def text(self) -> bytes:
-        """Everything in Prometheus' text format."""
-        return generate_latest(self.registry)
 
 
 class _UpstreamFamilies(Collector):

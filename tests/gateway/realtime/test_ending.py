@@ -119,24 +119,25 @@ def test_no_server_in_vllms_dialect(serve: Serve, dial: Dial) -> None:
     assert peer.until("error")["code"] == "unknown_event"
 
 
-def test_a_server_that_says_nothing(serve: Serve, dial: Dial) -> None:
-    async def silent(request):  # type: ignore[no-untyped-def]
-        await asyncio.sleep(LIMIT_S)
+async def silent(request):  # type: ignore[no-untyped-def]
+    await asyncio.sleep(LIMIT_S)
 
-    peer = opened(dial(serve(fake_triton(speech=silent), silence=0.5), "intent=transcription"))
+
+def broken(request):  # type: ignore[no-untyped-def]
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("speech", "reason", "code"),
+    [(silent, DEAD, "timeout"), (broken, "internal error", "internal_error")],
+)
+def test_silence_and_our_own_failure_are_told(
+    serve: Serve, dial: Dial, speech: object, reason: str, code: str
+) -> None:
+    peer = opened(dial(serve(fake_triton(speech=speech), silence=0.5), "intent=transcription"))
     peer.append()
-    assert peer.closed() == (1011, DEAD)
-    assert peer.events[-1]["error"]["code"] == "timeout"
-
-
-def test_our_own_failure_is_told_too(serve: Serve, dial: Dial) -> None:
-    def broken(request):  # type: ignore[no-untyped-def]
-        raise ZeroDivisionError
-
-    peer = opened(dial(serve(fake_triton(speech=broken)), "intent=transcription"))
-    peer.append()
-    assert peer.closed() == (1011, "internal error")
-    assert peer.events[-1]["error"]["code"] == "internal_error"
+    assert peer.closed() == (1011, reason)
+    assert peer.events[-1]["error"]["code"] == code
 
 
 def test_a_session_without_events_ends(serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch) -> None:
