@@ -118,7 +118,7 @@ SLO = (
         {
             "moved from {{upstream}}": "sum by (upstream) "
             f"(rate(trimodal_gateway_upstream_moved_total{RATE}))",
-            "left": f"sum(rate(trimodal_gateway_cancelled_total{RATE}))",
+            "left": f'sum(rate(trimodal_gateway_requests_total{{status="499"}}{RATE}))',
         },
     ),
 )

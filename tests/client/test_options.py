@@ -12,71 +12,26 @@ def test_only_what_is_given_becomes_a_tensor():
     assert generation_inputs("hé", None, {})["text_input"].tolist() == ["hé".encode()]
 
 
+NUMBERS = {
+    "max_tokens": (np.int32, 5), "temperature": (np.float32, 0.5), "top_p": (np.float32, 1),
+    "top_k": (np.int32, 0), "min_p": (np.float32, 0.5), "presence_penalty": (np.float32, -1),
+    "frequency_penalty": (np.float32, 2), "repetition_penalty": (np.float32, 1.5),
+    "seed": (np.uint64, (1 << 64) - 1), "top_logprobs": (np.int32, 0), "priority": (np.int32, -2),
+    "ttft_deadline_ms": (np.int32, 300), "deadline_ms": (np.int32, 5000),
+}  # fmt: skip
+TEXTS = {"tenant": "acme", "tier": "premium", "cache_control": "no-store", "cache_namespace": "faq"}
+
+
 def test_types_are_those_of_the_model():
-    inputs = generation_inputs(
-        None,
-        [{"role": "user", "content": "日"}],
-        {
-            "max_tokens": 5,
-            "temperature": 0.5,
-            "top_p": 1,
-            "top_k": 0,
-            "min_p": 0.5,
-            "presence_penalty": -1,
-            "frequency_penalty": 2,
-            "repetition_penalty": 1.5,
-            "seed": (1 << 64) - 1,
-            "top_logprobs": 0,
-            "stop": ["a", "b"],
-        },
-    )
-    assert json.loads(inputs["messages"][0]) == [{"role": "user", "content": "日"}]
-    kinds = {name: array.dtype for name, array in inputs.items() if name not in ("messages", "stop")}
-    assert kinds == {
-        "max_tokens": np.int32,
-        "temperature": np.float32,
-        "top_p": np.float32,
-        "top_k": np.int32,
-        "min_p": np.float32,
-        "presence_penalty": np.float32,
-        "frequency_penalty": np.float32,
-        "repetition_penalty": np.float32,
-        "seed": np.uint64,
-        "top_logprobs": np.int32,
+    given = {**{name: value for name, (_, value) in NUMBERS.items()}, **TEXTS, "stop": ["a", "b"]}
+    inputs = generation_inputs(None, [{"role": "user", "content": "日"}], given)
+    assert json.loads(inputs.pop("messages")[0]) == [{"role": "user", "content": "日"}]
+    assert inputs.pop("stop").tolist() == [b"a", b"b"]
+    assert {name: inputs.pop(name)[0].decode() for name in TEXTS} == TEXTS
+    assert {name: (array.dtype, array.tolist()) for name, array in inputs.items()} == {
+        name: (kind, [value]) for name, (kind, value) in NUMBERS.items()
     }
-    assert inputs["seed"].tolist() == [(1 << 64) - 1]
-    assert inputs["stop"].tolist() == [b"a", b"b"]
     assert generation_inputs("x", None, {"stop": "one"})["stop"].tolist() == [b"one"]
-
-
-def test_terms_are_tensors_of_the_models_types():
-    inputs = generation_inputs(
-        "x",
-        None,
-        {
-            "tenant": "acme",
-            "tier": "premium",
-            "priority": -2,
-            "ttft_deadline_ms": 300,
-            "deadline_ms": 5000,
-            "cache_control": "no-store",
-            "cache_namespace": "faq",
-            "cancel_key": "k" * 16,
-        },
-    )
-    assert {name: array[0] for name, array in inputs.items() if array.dtype == np.int32} == {
-        "priority": -2,
-        "ttft_deadline_ms": 300,
-        "deadline_ms": 5000,
-    }
-    assert {name: array[0] for name, array in inputs.items() if array.dtype == object} == {
-        "text_input": b"x",
-        "tenant": b"acme",
-        "tier": b"premium",
-        "cache_control": b"no-store",
-        "cache_namespace": b"faq",
-        "cancel_key": b"k" * 16,
-    }
 
 
 @pytest.mark.parametrize("name", ["tenant", "tier", "cancel_key"])

@@ -13,7 +13,7 @@ from websockets.asyncio.server import ServerConnection
 from websockets.asyncio.server import serve as websockets_serve
 
 from tests.gateway.conftest import Serve, fake_triton
-from trimodal.client.transports.fake_speech import FakeSpeech
+from trimodal.client.transports.fake import FakeSpeech
 from trimodal.demo.listening import Talk, listen
 from trimodal.errors import TrimodalError, Unavailable
 

@@ -15,8 +15,14 @@ import openai
 import pytest
 
 from trimodal.client.transports.base import Request, Tensors
-from trimodal.client.transports.fake import FakeTransport, Streaming, labelled, llm_outputs, scripted
-from trimodal.client.transports.fake_speech import FakeSpeech
+from trimodal.client.transports.fake import (
+    FakeSpeech,
+    FakeTransport,
+    Streaming,
+    labelled,
+    llm_outputs,
+    scripted,
+)
 from trimodal.client.transports.tensors import strings
 from trimodal.gateway.server import GatewayServer
 from trimodal.gateway.settings import GatewaySettings

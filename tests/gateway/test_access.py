@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
 import pytest
+from starlette.requests import HTTPConnection
 
-from tests.gateway.conftest import CHAT, Serve, fake_triton
+from tests.gateway.conftest import CHAT, Serve, fails, fake_triton
+from tests.gateway.openai.test_audio import wav
+from tests.gateway.openai.test_conversation import IMAGE, PICTURE, user
+from trimodal import logs
 from trimodal.client.transports.fake import llm_outputs
 from trimodal.errors import SettingsError
+from trimodal.gateway.access import Access
 from trimodal.gateway.keys import Key, add_key, revoke_key
 from trimodal.gateway.settings import GatewaySettings
+
+TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+GIVEN = f"00-{TRACE}-{PARENT}-01"
 
 
 def test_the_key_sets_tenant_and_tier(serve: Serve, file: Path) -> None:
@@ -111,3 +121,65 @@ def test_beyond_this_machine_a_key_is_needed(host: str, tmp_path: Path) -> None:
     assert GatewaySettings(host=host, keys=tmp_path / "keys.toml").host == host
     for near in ("127.0.0.1", "::1", "localhost", "127.8.0.1"):
         assert GatewaySettings(host=near).host == near
+
+
+def test_every_request_to_triton_belongs_to_the_trace(serve: Serve) -> None:
+    served = serve()
+    headers = {"traceparent": GIVEN, "tracestate": "a=1"}
+    chat = [{"role": "user", "content": "hi"}]
+    bodies: list[tuple[str, dict[str, Any]]] = [
+        ("chat/completions", {"json": {"model": "llm", "messages": chat}}),
+        ("chat/completions", {"json": {"model": "llm", "messages": chat, "stream": True}}),
+        # What is seen in the earlier picture is asked for as well.
+        ("chat/completions", {"json": {"model": "llm", "messages": [user("a", IMAGE), user("b", IMAGE)]}}),
+        ("completions", {"json": {"model": "llm", "prompt": "hi"}}),
+        ("responses", {"json": {"model": "llm", "input": "hi"}}),
+        ("embeddings", {"json": {"model": "embedding", "input": "hi"}}),
+        ("images/classifications", {"json": {"model": "vision", "input": PICTURE}}),
+        ("audio/transcriptions", {"data": {"model": "speech"}, "files": {"file": wav(1)}}),
+    ]
+    for path, body in bodies:
+        answer = httpx.post(f"{served.url}/v1/{path}", headers=headers, **body)
+        assert answer.status_code == 200, answer.text
+    models = {request.model for request in served.triton.requests}
+    assert models == {"llm", "assistant", "embedding", "vision", "speech"}
+    assert {tuple(request.metadata.items()) for request in served.triton.requests} == {tuple(headers.items())}
+
+
+@pytest.mark.parametrize(
+    ("headers", "told"),
+    [
+        ({"traceparent": GIVEN}, {"traceparent": GIVEN}),
+        ({"traceparent": f"01{GIVEN[2:]}"}, {"traceparent": GIVEN}),
+        ({"traceparent": f"cc{GIVEN[2:]}-what-comes-later"}, {"traceparent": GIVEN}),
+        ({"traceparent": GIVEN, "tracestate": "\xe9=1"}, {"traceparent": GIVEN}),
+        ({"traceparent": GIVEN, "tracestate": "a" * 513}, {"traceparent": GIVEN}),
+        ({"tracestate": "a=1"}, {}),
+        *(
+            ({"traceparent": malformed, "tracestate": "a=1"}, {})
+            for malformed in (
+                "", "x", GIVEN.upper(), GIVEN[:-1], f"{GIVEN}0", f"ff-{TRACE}-{PARENT}-01",
+                f"00-{'0' * 32}-{PARENT}-01", f"00-{TRACE}-{'0' * 16}-01", f"00-{TRACE[1:]}-{PARENT}-01",
+                f"00_{TRACE}-{PARENT}-01",
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_a_malformed_trace_is_ignored(headers: dict[str, str], told: dict[str, str]) -> None:
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    connection = HTTPConnection({"type": "http", "headers": raw})
+    assert Access(None).identify(connection).trace == told
+
+
+def test_the_log_names_the_trace_beside_the_request(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(logs.FORMAT_VARIABLE, "json")
+    logs.configure()
+    served = serve(fake_triton(llm=fails(ValueError("a defect"))))
+    for headers in ({"traceparent": GIVEN, "x-request-id": "one"}, {"x-request-id": "two"}):
+        body = {"model": "llm", "prompt": "hi"}
+        assert httpx.post(f"{served.url}/v1/completions", headers=headers, json=body).status_code == 500
+    records = [json.loads(line) for line in capsys.readouterr().err.splitlines() if line.startswith("{")]
+    told = [(one["request_id"], one.get("trace_id")) for one in records if "request_id" in one]
+    assert told == [("one", TRACE), ("two", None)]

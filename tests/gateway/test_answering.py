@@ -70,11 +70,3 @@ def test_a_client_that_does_not_read_holds_little_and_ends_with_its_connection(s
             time.sleep(0.5)
         assert made < MUCH, "what nobody reads is not made"
     wait_until(lambda: len(served.triton.cancelled) == 1, "the generation ends")
-
-
-@pytest.mark.parametrize("text", ["a", "", 'a "quoted"\n\\', "\0", "日本 😀", "\ud800", '\0"\\u0000"'])
-def test_an_event_made_around_its_text_is_the_one_made_whole(text: str) -> None:
-    def body(text: str) -> object:
-        return {"id": "a\0b", "choices": [{"delta": {"content": text}, "logprobs": None}]}
-
-    assert answering.TextEvents(body).event(text) == answering.event(body(text))

@@ -7,8 +7,7 @@ import pytest
 
 from tests.regress.runs import case
 from trimodal.client import Client, ConnectionLost, FakeTransport
-from trimodal.client.transports.fake import labelled, llm_outputs, scripted
-from trimodal.client.transports.fake_speech import FakeSpeech
+from trimodal.client.transports.fake import FakeSpeech, labelled, llm_outputs, scripted
 from trimodal.errors import InvalidArgument, OperatorError, Unavailable
 from trimodal.regress.cases import Case
 from trimodal.regress.rounds import Side, run_cases

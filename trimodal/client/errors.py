@@ -80,8 +80,6 @@ _NO_STREAM = re.compile(r"stream \d+ is not open")
 
 _STATUS: dict[grpc.StatusCode, type[RequestError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,
-    grpc.StatusCode.OUT_OF_RANGE: InvalidArgument,
-    grpc.StatusCode.FAILED_PRECONDITION: InvalidArgument,
     grpc.StatusCode.UNIMPLEMENTED: InvalidArgument,
     grpc.StatusCode.ALREADY_EXISTS: InvalidArgument,
     grpc.StatusCode.NOT_FOUND: ModelNotFound,
@@ -89,8 +87,9 @@ _STATUS: dict[grpc.StatusCode, type[RequestError]] = {
     grpc.StatusCode.UNAVAILABLE: Unavailable,
     grpc.StatusCode.CANCELLED: Cancelled,
 }
-_NO_CONNECTION = re.compile(r"failed to connect|connection refused|errors resolving|DNS", re.I)
-_NO_NAME = re.compile(r"lookup failed|errors resolving|name resolution|DNS", re.I)
+_NO_CONNECTION = re.compile(
+    r"failed to connect|connection refused|errors resolving|lookup failed|name resolution|DNS", re.I
+)
 _NO_GRPC = re.compile(
     r"failed to connect.*socket closed|received http2 header with status|http1", re.I | re.DOTALL
 )
@@ -110,8 +109,6 @@ def from_status(code: grpc.StatusCode, details: str | None, url: str) -> Trimoda
         return Timeout(f"the server at {url} did not finish before the deadline")
     if _NO_GRPC.search(text):
         return ConnectError(f"no gRPC endpoint at {url}: something else answers there")
-    if code is grpc.StatusCode.UNAVAILABLE and _NO_NAME.search(text):
-        return ConnectError(f"no server at {url}: the name of the host cannot be resolved")
     if code is grpc.StatusCode.UNAVAILABLE and _NO_CONNECTION.search(text):
         return ConnectError(f"no server at {url}")
     if code in _MAY_BE_LOST and _LOST.search(text):
@@ -119,7 +116,7 @@ def from_status(code: grpc.StatusCode, details: str | None, url: str) -> Trimoda
     if unknown := _UNKNOWN.search(text):
         return ModelNotFound(f"the server has no model '{unknown[1]}'")
     if _DIED.search(text):
-        return Unavailable("the model's process is not healthy: it is loaded again", 2.0)
+        return _died()
     if _NO_STREAM.search(text):
         return Unavailable("the server does not know this stream any more: begin it again")
     if code is grpc.StatusCode.NOT_FOUND and _NOT_NOW.search(text):  # it was unloaded: the server drains
@@ -133,7 +130,7 @@ def from_message(message: str, *, by_model: bool) -> RequestError:
         return _made(_CODES[match[1]], match[2])
     text = _plain(message)
     if _DIED.search(text):
-        return Unavailable("the model's process is not healthy: it is loaded again", 2.0)
+        return _died()
     if by_model:
         return RequestError(text)
     if _NOT_NOW.search(text):
@@ -141,6 +138,10 @@ def from_message(message: str, *, by_model: bool) -> RequestError:
     if unknown := _UNKNOWN.search(text):
         return ModelNotFound(f"the server has no model '{unknown[1]}'")
     return InvalidArgument(text)
+
+
+def _died() -> Unavailable:
+    return Unavailable("the model's process is not healthy: it is loaded again", 2.0)
 
 
 def _made(kind: type[RequestError], text: str) -> RequestError:

@@ -28,8 +28,8 @@ _SCALARS: dict[str, type[np.generic]] = {
     "ttft_deadline_ms": np.int32,
     "deadline_ms": np.int32,
 }
-_JSON = ("response_format", "tools", "tool_choice")
 _TEXTS = ("tenant", "tier", "cache_control", "cache_namespace", "cancel_key")
+_JSON = ("response_format", "tools", "tool_choice")
 
 
 class Options(TypedDict, total=False):
@@ -97,16 +97,12 @@ def generation_inputs(
         value = options.get(name)
         if value is not None:
             inputs[name] = _number(name, value, kind)
-    for name in _JSON:
+    for name in (*_TEXTS, *_JSON):
         value = options.get(name)
         if value is not None:
             inputs[name] = strings([utf8(name, value) if isinstance(value, str) else _json(name, value)])
     if (parallel := options.get("parallel_tool_calls")) is not None:
         inputs["parallel_tool_calls"] = np.array([parallel], np.bool_)
-    for name in _TEXTS:
-        text = options.get(name)
-        if text is not None:
-            inputs[name] = strings([utf8(name, str(text))])
     stop = options.get("stop") or ()
     if stops := [stop] if isinstance(stop, str) else list(stop):
         inputs["stop"] = strings([utf8("stop", text) for text in stops])

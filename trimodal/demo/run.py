@@ -70,7 +70,7 @@ def run(console: Console, *, keep: bool) -> int:
             with console.status("starting the server and loading the models …"):
                 server = stack.enter_context(TritonServer(options))
             console.print(summary(server))
-            settings = GatewaySettings(upstream=server.grpc_url, port=GATEWAY_PORT if keep else 0)
+            settings = GatewaySettings(upstream=(server.grpc_url,), port=GATEWAY_PORT if keep else 0)
             gateway = GatewayServer(settings)
             url = gateway.listen()
             stack.enter_context(gateway.serving())

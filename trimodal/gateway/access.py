@@ -14,9 +14,14 @@ from trimodal.client.options import Options
 from trimodal.gateway.errors import ApiError, invalid
 from trimodal.gateway.keys import ANYBODY, Key, KeyRing
 from trimodal.gateway.quota import Quota
-from trimodal.gateway.upstreams.trace_context import read_trace_context
 from trimodal.logs import trace_id
 
+# Version, trace, parent, flags; what may follow is of versions that are not known yet.
+_TRACEPARENT = re.compile(
+    r"(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2})(-.*)?"
+)
+# W3C's standard wants no more; gRPC takes 8 KiB of metadata in all.
+_TRACESTATE = re.compile(r"[\x20-\x7e]{1,512}")
 _REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
 SUBPROTOCOL_KEY = "openai-insecure-api-key."
 _MAX_DEADLINE_MS = 3_600_000
@@ -25,14 +30,7 @@ _CACHE_CONTROLS = {"no-cache", "no-store"}
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks, and the terms that come with the request's headers.
-
-    Attributes:
-        request_id: given as x-request-id, or made here; every log record and Triton have it.
-        ttft_deadline_ms: of x-slo-ttft-ms.
-        cache_control: of cache-control, what the model's cache knows of it.
-        trace: of traceparent and tracestate, for Triton.
-    """
+    """Who asks, and the terms that come with the request's headers."""
 
     key: Key
     request_id: str
@@ -61,14 +59,14 @@ class Access:
 
         The log names the request's trace from here on.
         """
-        trace = read_trace_context(connection.headers)
-        trace_id.set(trace.id)
+        trace = _trace(connection)
+        trace_id.set(trace["traceparent"].split("-")[1] if trace else "")
         return Caller(
             self._key(connection),
             request_id(connection),
             _deadline(connection),
             _cache_control(connection),
-            trace.metadata,
+            trace,
         )
 
     def holds(self, key: Key) -> bool:
@@ -80,9 +78,8 @@ class Access:
             return ANYBODY
         secret = _secret(connection)
         if not secret:
-            raise ApiError(
-                401, "an API key is needed: send it as 'Authorization: Bearer …'", code="no_api_key"
-            )
+            message = "an API key is needed: send it as 'Authorization: Bearer …'"
+            raise ApiError(401, message, code="no_api_key")
         key = self._ring.find(secret)
         if key is None:
             raise ApiError(401, "this API key is not known, or was revoked", code="invalid_api_key")
@@ -114,6 +111,16 @@ def request_id(connection: HTTPConnection) -> str:
     """The id that the client gave, if it can be one, or a new one."""
     given = connection.headers.get("x-request-id", "")
     return given if _REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(12)}"
+
+
+def _trace(connection: HTTPConnection) -> dict[str, str]:
+    """The headers to hand on of the trace that a request belongs to; malformed ones are ignored."""
+    match = _TRACEPARENT.fullmatch(connection.headers.get("traceparent", ""))
+    if not match:
+        return {}
+    state = ",".join(connection.headers.getlist("tracestate"))
+    more = {"tracestate": state} if _TRACESTATE.fullmatch(state) else {}
+    return {"traceparent": f"00-{match[1]}", **more}
 
 
 def _cache_control(connection: HTTPConnection) -> str:

@@ -33,7 +33,6 @@ _CHECK_S = 0.5
 _PING = b": ping\n\n"
 DONE = b"data: [DONE]\n\n"
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_MARK = "\0"
 
 
 def event(value: object) -> bytes:
@@ -44,20 +43,6 @@ def event(value: object) -> bytes:
 def encoded(value: object) -> bytes:
     """JSON as UTF-8; a lone surrogate becomes a question mark."""
     return _JSON.encode(value).encode("utf-8", "replace")
-
-
-class TextEvents:
-    """Makes events that differ in one text only: what stands around it is encoded once.
-
-    Args:
-        body: what `event` would be given for a text; nothing after the text may come from a client.
-    """
-
-    def __init__(self, body: Callable[[str], object]) -> None:
-        self._before, _, self._after = event(body(_MARK)).rpartition(encoded(_MARK))
-
-    def event(self, text: str) -> bytes:
-        return self._before + encoded(text) + self._after
 
 
 async def refuse(send: Send, error: ApiError, request_id: str, *, close: bool = False) -> None:
@@ -75,11 +60,7 @@ async def _head(send: Send, status: int, headers: Mapping[str, str]) -> None:
 
 
 class Answering(Response):
-    """A response that does the work itself, and ends it when the client leaves.
-
-    Args:
-        use: counts the request while it runs; refuses it when its key has no room.
-    """
+    """A response that does the work itself, counted by `use`, and ends it when the client leaves."""
 
     def __init__(self, request_id: str, use: Use) -> None:
         super().__init__()
@@ -133,10 +114,9 @@ class WholeAnswer(Answering):
 
 
 class EventAnswer(Answering):
-    """Server-sent events.
+    """Server-sent events; the head goes with the first.
 
     Args:
-        events: makes encoded events; closed when the client leaves.
         allowed: asked twice a second; False (the key was revoked) ends the stream with an error.
         done: whether "[DONE]" ends it, as OpenAI's completions do.
     """
@@ -146,36 +126,41 @@ class EventAnswer(Answering):
     ) -> None:
         super().__init__(request_id, use)
         self._events = events
-        self._channel: _Channel | None = None
         self._allowed = allowed
         self._done = done
+        self._event_headers = {
+            "content-type": "text/event-stream; charset=utf-8",
+            "cache-control": "no-cache",
+            "x-accel-buffering": "no",
+            "x-request-id": request_id,
+        }
+        self._sent = time.monotonic()
+        self._turn = asyncio.Lock()
 
     async def _work(self, send: Send) -> None:
-        channel = self._channel = _Channel(send, self._request_id)
         try:
             with self._use() as usage:
-                channel.headers |= usage.headers
-                await self._copy(self._events(usage), channel)
+                self._event_headers |= usage.headers
+                await self._copy(self._events(usage), send)
         except Exception as problem:
             error = as_api_error(problem, self._request_id)
-            if not channel.started:
+            if not self._started:
                 await refuse(send, error, self._request_id)
                 return
-            await channel.write(event(error.body))
+            await self._write(send, event(error.body))
         else:
             if self._done:
-                await channel.write(DONE)
+                await self._write(send, DONE)
         await send({"type": "http.response.body", "body": b""})
 
     async def _cut(self, send: Send) -> None:
-        if self._channel is None or not self._channel.started:
-            await refuse(send, _shutting_down(), self._request_id)
-            return
-        # Past the channel, whose last write may have been cut off while it waited for a slow reader.
-        body = event(_shutting_down().body)
-        await send({"type": "http.response.body", "body": body, "more_body": False})
+        await super()._cut(send)
+        if self._started:
+            # Without the lock: the last write may have been cut off while it waited for a slow reader.
+            body = event(_shutting_down().body)
+            await send({"type": "http.response.body", "body": body, "more_body": False})
 
-    async def _copy(self, events: AsyncIterator[bytes], channel: _Channel) -> None:
+    async def _copy(self, events: AsyncIterator[bytes], send: Send) -> None:
         """Sends the events as they come. Raises what ends them."""
         copying = asyncio.current_task()
         assert copying is not None
@@ -189,12 +174,15 @@ class EventAnswer(Answering):
                     revoked = True
                     copying.cancel()
                     return
-                await channel.ping()
+                # A comment after a silence; not to a client that does not read.
+                patience = PING_S if self._started else HEAD_S
+                if time.monotonic() - self._sent >= patience and not self._turn.locked():
+                    await self._write(send, _PING)
 
         watching = asyncio.ensure_future(watch())
         try:
             async for chunk in events:
-                await channel.write(chunk)
+                await self._write(send, chunk)
         except asyncio.CancelledError:
             if not revoked:
                 raise
@@ -205,35 +193,13 @@ class EventAnswer(Answering):
             watching.cancel()
             await events.aclose()  # type: ignore[attr-defined]  # a generator's
 
-
-class _Channel:
-    """Writes events to the client; the head goes with the first."""
-
-    def __init__(self, send: Send, request_id: str) -> None:
-        self.headers = {
-            "content-type": "text/event-stream; charset=utf-8",
-            "cache-control": "no-cache",
-            "x-accel-buffering": "no",
-            "x-request-id": request_id,
-        }
-        self.started = False
-        self._send = send
-        self._sent = time.monotonic()
-        self._turn = asyncio.Lock()
-
-    async def write(self, chunk: bytes) -> None:
+    async def _write(self, send: Send, chunk: bytes) -> None:
         async with self._turn:
-            if not self.started:
-                self.started = True
-                await _head(self._send, 200, self.headers)
+            if not self._started:
+                self._started = True
+                await _head(send, 200, self._event_headers)
             self._sent = time.monotonic()
-            await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
-
-    async def ping(self) -> None:
-        """Writes a comment after a silence; not to a client that does not read."""
-        patience = PING_S if self.started else HEAD_S
-        if time.monotonic() - self._sent >= patience and not self._turn.locked():
-            await self.write(_PING)
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
 
 def _shutting_down() -> ApiError:

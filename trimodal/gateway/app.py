@@ -7,12 +7,13 @@ is sent to Triton before that. The paths are those of OpenAI's API, and two of o
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -24,7 +25,7 @@ from trimodal.gateway.access import Access, Caller, check_model, check_operator,
 from trimodal.gateway.answering import EventAnswer, Make, WholeAnswer
 from trimodal.gateway.errors import ApiError, as_api_error, invalid_body
 from trimodal.gateway.limits import BodyLimits
-from trimodal.gateway.metrics import CONTENT_TYPE, GatewayMetrics, Measured
+from trimodal.gateway.metrics import GatewayMetrics, Measured
 from trimodal.gateway.openai.audio import Task, Transcription, read_form
 from trimodal.gateway.openai.chat import Chat, Completion
 from trimodal.gateway.openai.conversation import FindingsCache
@@ -39,19 +40,11 @@ from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest
 from trimodal.gateway.page.serving import add_page
 from trimodal.gateway.quota import KeyUsage
 from trimodal.gateway.realtime.route import add_realtime
-from trimodal.gateway.realtime.sessions import Sessions
+from trimodal.gateway.realtime.session import Sessions
 from trimodal.gateway.settings import GatewaySettings
 from trimodal.gateway.upstreams.pool import Upstreams
 
-
-class PendingAnswer(Protocol):
-    """A checked request whose answer comes whole or as events."""
-
-    async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
-        """Body and headers of the answer."""
-
-    def events(self, usage: KeyUsage) -> AsyncIterator[bytes]:
-        """The encoded events of the answer."""
+PendingAnswer = Chat | Completion | Reply | Transcription
 
 
 class Gateway:
@@ -251,7 +244,7 @@ def add_operation(app: FastAPI, gateway: Gateway) -> None:
     @app.get("/metrics")
     async def metrics(request: Request) -> Response:
         check_operator(gateway.access.identify(request))
-        return Response(gateway.metrics.text(), media_type=CONTENT_TYPE)
+        return Response(generate_latest(gateway.metrics.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     @app.get("/ready")
     async def ready() -> Response:

@@ -47,14 +47,7 @@ _TYPES = {
 
 
 class ApiError(TrimodalError):
-    """One answer in OpenAI's error shape.
-
-    Args:
-        status: of HTTP.
-        param: the field of the request that is wrong, if one is.
-        code: for programs, as "model_not_found".
-        retry_after_s: when another try is worth it.
-    """
+    """One answer in OpenAI's error shape; `param`: the field that is wrong; `code`: for programs."""
 
     def __init__(
         self,

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import threading
 import time
 from pathlib import Path
 
@@ -100,11 +99,10 @@ def revoke_key(file: Path, name: str) -> None:
 
 
 class KeyRing:
-    """Finds the key that a caller shows, in a file that may change meanwhile."""
+    """Finds the key that a caller shows, in a file that may change meanwhile. Of one event loop."""
 
     def __init__(self, file: Path) -> None:
         self._file = WatchedFile(file, lambda file: {key.hash: key for key in read_keys(file)})
-        self._lock = threading.Lock()
         self._looked = time.monotonic()
 
     def find(self, secret: str) -> Key | None:
@@ -117,8 +115,7 @@ class KeyRing:
 
     def _keys(self) -> dict[str, Key]:
         now = time.monotonic()
-        with self._lock:
-            if now - self._looked >= _LOOK_S:
-                self._looked = now
-                self._file.changed()
-            return self._file.contents
+        if now - self._looked >= _LOOK_S:
+            self._looked = now
+            self._file.changed()
+        return self._file.contents

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,7 +15,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from trimodal.gateway.answering import DONE
 from trimodal.gateway.upstreams.pool import Upstreams
 
-CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 _GAPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _ERROR = b'data: {"error":'
@@ -45,7 +43,6 @@ class GatewayMetrics:
         self._refusals: Counter = family(
             Counter, "refusals", "Errors that clients were told, by code", "endpoint", "cause"
         )
-        self._cancelled: Counter = family(Counter, "cancelled", "Requests whose clients left", *where)
         self._tokens: Counter = family(Counter, "tokens", "Tokens of prompts and answers", "tenant")
         self._ttft: Histogram = family(
             Histogram, "ttft_seconds", "Arrival to first event of a stream", *where, buckets=_SECONDS
@@ -63,24 +60,18 @@ class GatewayMetrics:
 
     def ended(self, endpoint: str, state: Mapping[str, str], measure: Measure) -> None:
         """Counts a request that is over; `state` has its model and tenant, if it came so far."""
-        model, status = state.get("model", ""), measure.status
+        model = state.get("model", "")
         if model and model not in self._upstreams.state:
             model = "other"
         where = (endpoint, model)
-        self._requests.labels(*where, state.get("tenant", ""), str(status)).inc()
+        self._requests.labels(*where, state.get("tenant", ""), str(measure.status)).inc()
         if measure.cause:
             self._refusals.labels(endpoint, measure.cause).inc()
-        if status == _LEFT:
-            self._cancelled.labels(*where).inc()
         self._duration.labels(*where).observe(time.perf_counter() - measure.began)
         if measure.streamed and measure.events:
             self._ttft.labels(*where).observe(measure.first - measure.began)
             if measure.events > 1:
                 self._itl.labels(*where).observe((measure.last - measure.first) / (measure.events - 1))
-
-    def text(self) -> bytes:
-        """Everything in Prometheus' text format."""
-        return generate_latest(self.registry)
 
 
 class _UpstreamFamilies(Collector):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.keys import Key
@@ -45,7 +45,7 @@ class KeyUsage:
     """One request's use of its key. Set `tokens` when they are known; they are charged at its end."""
 
     headers: Mapping[str, str]
-    tokens: int = field(default=0)
+    tokens: int = 0
 
 
 class Quota:

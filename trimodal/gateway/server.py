@@ -10,6 +10,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from typing import Any
 
 import uvicorn
@@ -22,7 +23,7 @@ from trimodal.gateway.answering import encoded
 from trimodal.gateway.app import make_app
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.realtime.protocol import MAX_FRAME_BYTES, PING_S, RealtimeProtocol
-from trimodal.gateway.realtime.sessions import Sessions
+from trimodal.gateway.realtime.session import Sessions
 from trimodal.gateway.settings import GatewaySettings
 from trimodal.gateway.upstreams.pool import Upstreams
 
@@ -86,15 +87,13 @@ def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
             if self.transport.is_closing():
                 return
             body = encoded(error.body)
-            head = f"HTTP/1.1 {error.status} {_REASONS[error.status]}\r\ncontent-type: application/json\r\n"
+            head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n"
+            head += "content-type: application/json\r\n"
             head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
             self.transport.write(head.encode() + body)
             self.transport.close()
 
     return BoundedProtocol
-
-
-_REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
 
 class _DrainingServer(uvicorn.Server):
@@ -123,10 +122,6 @@ def open_port(settings: GatewaySettings) -> socket.socket:
         raise ServerError(f"cannot listen on {where}: {(error.strerror or str(error)).lower()}") from None
 
 
-def _over_grpc(address: str) -> Transport:
-    return GrpcTransport(address, Timeouts(), _CONNECTIONS)
-
-
 class GatewayServer:
     """A gateway: `listen`, then `run` until a signal or `stop`.
 
@@ -136,7 +131,8 @@ class GatewayServer:
 
     def __init__(self, settings: GatewaySettings, connect: Callable[[str], Transport] | None = None) -> None:
         self._settings = settings
-        upstreams = Upstreams(settings.upstreams or settings.upstream, connect or _over_grpc)
+        connect = connect or (lambda address: GrpcTransport(address, Timeouts(), _CONNECTIONS))
+        upstreams = Upstreams(settings.upstreams or settings.upstream, connect)
         app = make_app(settings, upstreams)
         config = uvicorn.Config(
             app,

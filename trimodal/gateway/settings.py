@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from trimodal.errors import SettingsError
 from trimodal.settings import Settings
 
 
-def _several(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
-
-
 class GatewaySettings(Settings):
     """Where it listens, whom it lets in, and its bounds. Each is an option of `trimodal gateway`."""
 
-    upstream: Annotated[tuple[str, ...], BeforeValidator(_several), Field(min_length=1)] = ("127.0.0.1:8001",)
+    upstream: tuple[str, ...] = Field(default=("127.0.0.1:8001",), min_length=1)
     upstreams: Path | None = None
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65_535)

@@ -62,12 +62,6 @@ class WatchedFile(Generic[Contents]):
     """A file that is read again when it changes.
 
     One that has become unreadable or malformed leaves the contents as they were, and the log says so.
-
-    Args:
-        read: reads the file. Raises SettingsError.
-
-    Attributes:
-        contents: what was read last.
     """
 
     def __init__(self, file: Path, read: Callable[[Path], Contents]) -> None:

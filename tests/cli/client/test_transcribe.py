@@ -18,7 +18,7 @@ from trimodal.cli import common
 from trimodal.cli.app import app
 from trimodal.cli.client import live_view
 from trimodal.client import Client, FakeTransport, LiveUpdate
-from trimodal.client.transports.fake_speech import FakeSpeech
+from trimodal.client.transports.fake import FakeSpeech
 from trimodal.errors import InvalidArgument, Unavailable
 
 RATE = 16_000

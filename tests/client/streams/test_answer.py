@@ -135,16 +135,6 @@ async def test_a_task_cancelled_while_the_request_is_sent_is_cancelled():
     assert transport.broken_off
 
 
-async def test_a_cancelled_task_cancels_the_request():
-    client, transport = client_of(scripted("one two", step=30))
-    task = asyncio.create_task(client.complete("x"))
-    await asyncio.sleep(0.02)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert len(transport.cancelled) == 1
-
-
 async def test_cancel_after_the_end_changes_nothing():
     client, transport = client_of(scripted("one"))
     stream = client.generate("x")

@@ -17,7 +17,7 @@ from trimodal.client import (
     Word,
 )
 from trimodal.client.streams import live as listening
-from trimodal.client.transports.fake_speech import FakeSpeech, speech_outputs
+from trimodal.client.transports.fake import FakeSpeech, speech_outputs
 from trimodal.errors import InternalError, InvalidArgument, Unavailable
 
 RATE = 16_000
@@ -93,11 +93,6 @@ async def test_options_go_with_the_first_chunk_only(transport):
     assert [set(other) for other in others] == [{"sequence_id", "sequence_start", "sequence_end"}] * 2
 
 
-async def test_ids_are_each_ones_own():
-    client = Client(transport=FakeTransport())
-    assert len({client.listen().id for _ in range(200)}) == 200
-
-
 async def test_int16_travels_as_it_is(transport):
     audio = seconds(0.2, np.int16)
     async with Client(transport=transport).listen() as stream:
@@ -155,13 +150,10 @@ async def test_a_stream_without_audio_asks_nothing(transport):
 @pytest.mark.parametrize(
     ("samples", "kind", "words"),
     [
-        (np.zeros(400, np.int32), TypeError, r"int32.*samples / 2\*\*31"),
-        (np.zeros(400), TypeError, r"float64.*astype\(np.float32\)"),
+        (np.zeros(400, np.int32), TypeError, "int32"),
         (np.zeros(400, ">i2"), TypeError, ">i2"),
-        ([0.0] * 400, TypeError, r"list.*np\.asarray"),
-        (b"\0" * 800, TypeError, r"bytes.*np\.frombuffer"),
-        (np.zeros((400, 2), np.int16), ValueError, r"\(400, 2\).*mean\(axis=1\)"),
-        (np.zeros((2, 400), np.float32), ValueError, r"mean\(axis=0\)"),
+        ([0.0] * 400, TypeError, "list: a numpy array"),
+        (np.zeros((400, 2), np.int16), ValueError, r"\(400, 2\)"),
         (np.array(1, np.float32), ValueError, r"\(n,\)"),
     ],
 )
@@ -196,15 +188,6 @@ async def test_leaving_without_end_frees_the_stream(transport, speech):
     count = len(transport.requests)
     await stream.aclose()
     assert len(transport.requests) == count
-
-
-async def test_calls_after_the_end(transport):
-    async with Client(transport=transport).listen() as stream:
-        await stream.end(seconds(1.0))
-        for call in (stream.send(seconds(1.0)), stream.end()):
-            with pytest.raises(InvalidArgument, match="has ended"):
-                await call
-    assert len(transport.requests) == 1
 
 
 async def test_a_cancelled_task_frees_the_stream(speech):

@@ -1,16 +1,20 @@
-"""Calls that would never end: of a silent server, of a process that is gone."""
+"""Calls that would never end: of a silent server, of a process that is gone, as its health page says."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
 
 from trimodal.client.transports import watchdog as module
-from trimodal.client.transports.watchdog import Watchdog
+from trimodal.client.transports.base import Timeouts
+from trimodal.client.transports.grpc import GrpcTransport
+from trimodal.client.transports.watchdog import HealthPage, Watchdog
 
 LIMIT_S = 10.0
 
@@ -106,3 +110,84 @@ async def test_an_answer_that_comes_during_a_question_is_not_cancelled(page: Any
     await asyncio.sleep(0.05)
     assert (call.cancelled, watchdog.lost) == (False, "")
     watchdog.end()
+
+
+def told(**lost: float) -> bytes:
+    return json.dumps(lost).encode()
+
+
+@contextlib.asynccontextmanager
+async def serving(body: bytes, *, hang: bool = False) -> AsyncIterator[tuple[HealthPage, list[bytes]]]:
+    asked: list[bytes] = []
+    release = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        if hang:
+            await release.wait()
+        writer.write(b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" + body)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    try:
+        yield HealthPage("127.0.0.1", server.sockets[0].getsockname()[1]), asked
+    finally:
+        release.set()
+        server.close()
+        await server.wait_closed()
+
+
+async def test_a_model_that_was_lost_since() -> None:
+    async with serving(told(llm=1.0, speech=9.0)) as (page, _):
+        assert await page.lost(["llm"], 1.5) == "llm"
+        assert await page.lost(["llm"], 0.5) == ""  # sent after that: the new process has it
+        assert await page.lost(["assistant", "vision", "llm"], 1.5) == "llm"
+        assert await page.lost(["vision", "unknown"], 1e9) == ""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"<html>", b"[]", b'{"error": "there is no such page"}', b'{"llm": {}}', b"\xff"),
+        *(b"[" * 5000, b'{"llm": ' + b"9" * 400 + b"}", b'{"llm": NaN}'),
+    ],
+)
+async def test_a_page_that_says_something_else_is_no_loss(body: bytes) -> None:
+    async with serving(body) as (page, _):
+        assert await page.lost(["llm"], 1e9) == ""
+
+
+async def test_a_page_that_hangs_or_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_ANSWER_S", 0.05)
+    async with serving(told(llm=0.0), hang=True) as (page, _):
+        assert await page.lost(["llm"], 1e9) == ""
+    assert await page.lost(["llm"], 1e9) == ""
+
+
+async def test_many_who_wait_ask_once() -> None:
+    async with serving(told(llm=0.1)) as (page, asked):
+        assert await asyncio.gather(*(page.lost(["llm"], 1.0) for _ in range(50))) == ["llm"] * 50
+        assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "health"),
+    [
+        ("127.0.0.1:8001", "127.0.0.1:8001", None),
+        ("grpc://host:8001:8003", "host:8001", ("host", 8003)),
+        ("[::1]:8001:8003", "[::1]:8001", ("::1", 8003)),
+    ],
+)
+async def test_the_address_may_name_the_page(url: str, address: str, health: Any) -> None:
+    transport = GrpcTransport(url, Timeouts())
+    assert transport._url == address
+    page = transport._health
+    assert (page and (page._host, page._port)) == health
+
+
+@pytest.mark.parametrize(
+    "url", ["", "host", "host:", "host:x", "host:1:x", "host:1:2:3", "http://host:1", "::1:8001"]
+)
+def test_other_addresses_are_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="host:port of Triton's gRPC endpoint is needed"):
+        GrpcTransport(url, Timeouts())

@@ -18,15 +18,15 @@ from trimodal.client.decoding import merged, predictions, read, vectors
 from trimodal.client.errors import from_message, from_status
 from trimodal.client.streams.answer import AnswerStream
 from trimodal.client.transports.fake import llm_outputs
-from trimodal.client.transports.health import HealthPage
 from trimodal.client.transports.tensors import decode, strings
+from trimodal.client.transports.watchdog import HealthPage
 from trimodal.errors import TrimodalError
 
 MODULES = (
     "trimodal.client.errors",
     "trimodal.client.decoding",
     "trimodal.client.transports.tensors",
-    "trimodal.client.transports.health",
+    "trimodal.client.transports.watchdog",
     "trimodal.client.streams.answer",
 )
 _DATATYPES = ("BYTES", "FP32", "INT32", "BOOL", "INT64", "FP16", "BF16", "", "STRING", "FP65")

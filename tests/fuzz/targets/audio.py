@@ -23,7 +23,6 @@ MODULES = (
     "trimodal.audio.captions",
     "trimodal.gateway.media",
     "trimodal.gateway.realtime.hearing.decoder",
-    "trimodal.gateway.realtime.hearing.resampler",
 )
 MOST_S = 600.0  # of audio that an input of a few kilobytes may stand for
 

@@ -7,9 +7,9 @@ import json
 import openai
 import pytest
 
-from tests.gateway.conftest import ANSWER, Serve, fails, fake_triton, wait_until
+from tests.gateway.conftest import ANSWER, Serve, fails, fake_triton
 from trimodal.client.transports.base import Request
-from trimodal.client.transports.fake import llm_outputs, scripted
+from trimodal.client.transports.fake import llm_outputs
 from trimodal.errors import InvalidArgument, Unavailable
 
 WORDS = len(ANSWER.split())
@@ -102,11 +102,3 @@ def test_refusals_and_failures_of_the_server(serve: Serve) -> None:
     stream_ = client.responses.create(model="llm", input="hi", stream=True)
     with pytest.raises(openai.APIError, match="the engine is gone"):
         list(stream_)
-
-
-def test_leaving_ends_the_generation(serve: Serve) -> None:
-    served = serve(fake_triton(llm=scripted("word " * 200, step=0.02)))
-    stream = served.openai().responses.create(model="llm", input="hi", stream=True)
-    next(iter(stream))
-    stream.close()
-    wait_until(lambda: served.triton.cancelled, "the generation ends")

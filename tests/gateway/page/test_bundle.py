@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.gateway.conftest import Serve
-from trimodal.gateway.page.serving import FOLDER, TYPES, read_bundle
+from trimodal.gateway.page.serving import TYPES, read_bundle
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -72,8 +72,3 @@ def test_every_file_is_used() -> None:
     for path in read_bundle():
         if path != "index.html":
             assert path.rpartition("/")[2] in everything, path
-
-
-def test_folders_stay_small() -> None:
-    for folder in (FOLDER, *(one for one in FOLDER.rglob("*") if one.is_dir())):
-        assert sum(file.is_file() for file in folder.iterdir()) <= 12, folder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,10 +11,8 @@ from playwright.sync_api import Page, WebSocketRoute, expect
 from tests.gateway.conftest import LIMIT_S, Serve, fake_triton
 from tests.gateway.page.conftest import TONE_HZ, Open, pitch
 from tests.gateway.page.wire import Wire
-from trimodal.client.transports.fake import FakeTransport
-from trimodal.client.transports.fake_speech import FakeSpeech
+from trimodal.client.transports.fake import FakeSpeech, FakeTransport
 from trimodal.errors import Unavailable
-from trimodal.gateway.keys import Key, add_key
 
 
 def start(page: Page) -> None:
@@ -89,25 +86,6 @@ def test_what_was_never_final_goes_with_the_connection(serve: Serve, open_page: 
 
 
 @pytest.mark.slow
-def test_who_reads_back_is_left_there(serve: Serve, open_page: Open) -> None:
-    words = [(f"word{number}", 0.1 + number / 100, 0.11 + number / 100) for number in range(300)]
-    page = open_page(serve(fake_triton(speech=FakeSpeech(*words, delay_s=0.2))).url)
-    start(page)
-    box = page.locator("#captions-words")
-    over = "box => box.scrollHeight - box.clientHeight"
-    page.wait_for_function(
-        "() => { const b = document.getElementById('captions-words'); "
-        "return b.scrollHeight > b.clientHeight + 100; }"
-    )
-    assert box.evaluate("box => box.scrollTop") > 0  # the end was followed
-    assert box.evaluate(over) - box.evaluate("box => box.scrollTop") < 60
-    box.evaluate("box => { box.scrollTop = 0; }")
-    before = page.locator("#captions-text").inner_text()
-    expect(page.locator("#captions-text")).not_to_have_text(before)
-    assert box.evaluate("box => box.scrollTop") == 0
-
-
-@pytest.mark.slow
 def test_sound_waits_for_the_session(serve: Serve, open_page: Open) -> None:
     """On a busy machine the socket is open long before the server's first event."""
     held: list[tuple[WebSocketRoute, str | bytes]] = []
@@ -126,21 +104,6 @@ def test_sound_waits_for_the_session(serve: Serve, open_page: Open) -> None:
     assert not sent
     (one, created) = held[0]
     one.send(created)
-    expect(page.locator("#captions-text")).to_contain_text("what is this?")
-
-
-@pytest.mark.slow
-def test_with_a_key(serve: Serve, open_page: Open, tmp_path: Path) -> None:
-    file = tmp_path / "keys.toml"
-    key = add_key(file, Key(name="page"))
-    page = open_page(serve(keys=file).url)
-    expect(page.get_by_role("dialog")).to_be_visible()
-    page.keyboard.press("Escape")
-    page.get_by_role("button", name="Start").click()
-    page.get_by_role("dialog").get_by_label("Key", exact=True).fill(key)
-    page.keyboard.press("Enter")
-    expect(page.locator("#captions-state")).to_have_text("Start again with the new key.")
-    start(page)
     expect(page.locator("#captions-text")).to_contain_text("what is this?")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -74,19 +73,6 @@ def test_a_picture_that_is_pasted_and_one_that_is_none(serve: Serve, open_page: 
     expect(page.locator("#attachments")).to_be_hidden()
     page.evaluate(GIVE, ["paste", "image/png", NAME])
     ask_about_the_picture(page, served.triton)
-
-
-def test_a_picture_that_the_tab_cannot_store(serve: Serve, open_page: Open, tmp_path: Path) -> None:
-    page = open_page(serve().url)
-    large = tmp_path / NAME
-    large.write_bytes(bytes(6_000_000))
-    page.locator("#picture-input").set_input_files(large)
-    expect(page.locator("#attachments .file")).to_have_text(NAME)
-    ask(page, "which digit?")
-    expect(page.locator("details.timing")).to_be_visible()
-    page.reload()
-    expect(page.locator(".question")).to_contain_text("The picture did not fit into this tab's storage.")
-    expect(page.locator(".answer .text")).to_have_text("A seven.")
 
 
 def test_a_question_that_is_spoken(serve: Serve, open_page: Open) -> None:

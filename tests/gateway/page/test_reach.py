@@ -137,11 +137,3 @@ def test_the_theme_is_chosen_and_kept(serve: Serve, open_page: Open) -> None:
     page.locator("#theme-button").click()
     assert page.evaluate(ground) == white
     assert page.evaluate("Object.keys(localStorage)") == []
-
-
-def test_nothing_moves_for_who_wants_no_motion(serve: Serve, open_page: Open) -> None:
-    page = open_page(serve().url, reduced_motion="reduce")
-    page.evaluate("document.getElementById('empty').className = 'waiting'")
-    assert (
-        page.evaluate("getComputedStyle(document.getElementById('empty'), '::after').animationName") == "none"
-    )

@@ -18,8 +18,6 @@ from trimodal.gateway.keys import Key, add_key
 
 pytestmark = pytest.mark.slow
 
-PICTURE = Path(__file__).parents[3] / "build/demo/vision/samples/digit-7-a.png"
-
 
 async def stuck(request: Request) -> AsyncIterator[Tensors]:
     """Says two words and then nothing."""
@@ -47,20 +45,6 @@ def test_a_reload_keeps_the_talk_and_marks_the_answer_that_was_cut(serve: Serve,
     page.get_by_role("button", name="Try again").click()
     expect(page.locator("details.timing")).to_have_count(2)
     assert answers(page) == [ANSWER, ANSWER]
-
-
-def test_the_end_stays_in_view_also_after_a_reload(serve: Serve, open_page: Open) -> None:
-    text = "\n\n".join(f"Paragraph {count}." for count in range(60))
-    page = open_page(serve(fake_triton(llm=scripted(text, step=0.002))).url)
-    ask(page, "a long one")
-    figures = page.locator("details.timing")
-    expect(figures).to_have_count(1)
-    page.locator("#picture-input").set_input_files(PICTURE)  # without height until it is loaded
-    ask(page, "which digit?")
-    for _ in range(2):
-        expect(figures).to_have_count(2)
-        expect(figures.last).to_be_in_viewport()
-        page.reload()
 
 
 def test_a_gateway_that_goes_and_comes_back(serve: Serve, open_page: Open) -> None:

@@ -8,8 +8,8 @@ import json
 import os
 import socket
 import threading
-import time
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,9 +17,10 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.gateway.conftest import LIMIT_S, Running, Serve, fake_triton, wait_until
 from tests.gateway.realtime.conftest import Dial, Peer, pcm, transcription
+from tests.gateway.realtime.test_access import bearer, status
 from trimodal.client.errors import ConnectError
-from trimodal.client.transports.fake import llm_outputs, scripted
-from trimodal.client.transports.fake_speech import FakeSpeech
+from trimodal.client.transports.fake import FakeSpeech, llm_outputs, scripted
+from trimodal.gateway.keys import Key, add_key
 from trimodal.gateway.realtime import outbox
 from trimodal.gateway.realtime import session as sessions
 from trimodal.gateway.server import GatewayServer
@@ -118,24 +119,25 @@ def test_no_server_in_vllms_dialect(serve: Serve, dial: Dial) -> None:
     assert peer.until("error")["code"] == "unknown_event"
 
 
-def test_a_server_that_says_nothing(serve: Serve, dial: Dial) -> None:
-    async def silent(request):  # type: ignore[no-untyped-def]
-        await asyncio.sleep(LIMIT_S)
+async def silent(request):  # type: ignore[no-untyped-def]
+    await asyncio.sleep(LIMIT_S)
 
-    peer = opened(dial(serve(fake_triton(speech=silent), silence=0.5), "intent=transcription"))
+
+def broken(request):  # type: ignore[no-untyped-def]
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("speech", "reason", "code"),
+    [(silent, DEAD, "timeout"), (broken, "internal error", "internal_error")],
+)
+def test_silence_and_our_own_failure_are_told(
+    serve: Serve, dial: Dial, speech: object, reason: str, code: str
+) -> None:
+    peer = opened(dial(serve(fake_triton(speech=speech), silence=0.5), "intent=transcription"))
     peer.append()
-    assert peer.closed() == (1011, DEAD)
-    assert peer.events[-1]["error"]["code"] == "timeout"
-
-
-def test_our_own_failure_is_told_too(serve: Serve, dial: Dial) -> None:
-    def broken(request):  # type: ignore[no-untyped-def]
-        raise ZeroDivisionError
-
-    peer = opened(dial(serve(fake_triton(speech=broken)), "intent=transcription"))
-    peer.append()
-    assert peer.closed() == (1011, "internal error")
-    assert peer.events[-1]["error"]["code"] == "internal_error"
+    assert peer.closed() == (1011, reason)
+    assert peer.events[-1]["error"]["code"] == code
 
 
 def test_a_session_without_events_ends(serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,21 +225,22 @@ def test_a_server_that_is_behind_holds_the_client_up(serve: Serve, dial: Dial) -
 
 
 @pytest.mark.usefixtures("_loud_is_speech")
-def test_a_piece_of_many_turns_whose_client_has_left(serve: Serve, dial: Dial) -> None:
+def test_a_piece_of_many_turns_whose_client_has_left(serve: Serve, dial: Dial, file: Path) -> None:
+    key = bearer(add_key(file, Key(name="one", max_streams=1)))
     speech = FakeSpeech(("one", 0.1, 0.2))
 
     async def slow(request):  # type: ignore[no-untyped-def]
         await asyncio.sleep(0.1)
         return speech(request)
 
-    peer = dial(serve(fake_triton(speech=slow)), "intent=transcription")
+    running = serve(fake_triton(speech=slow), keys=file)
+    peer = dial(running, "intent=transcription", **key)
     turns = [base64.b64decode(pcm(seconds, level=level)) for seconds, level in ((7.0, 0.1), (1.0, 0.0))] * 6
     peer.send("input_audio_buffer.append", audio=base64.b64encode(b"".join(turns)).decode())
     peer.until("input_audio_buffer.speech_started")
     peer.socket.close()
-    wait_until(lambda: not speech.streams, "the first stream ends")
-    time.sleep(0.5)
-    assert not speech.streams, "and none begins after it"
+    wait_until(lambda: status(dial, running, **key) == 101, "the session is over")
+    assert not speech.streams
 
 
 def test_streams_and_keys_are_free_however_it_ends(serve: Serve, dial: Dial) -> None:

@@ -68,9 +68,3 @@ async def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await read(box, 0) == []
     kept = await read(box, 90)
     assert kept == list(range(91, 101))
-
-
-def test_a_lone_surrogate_does_no_harm() -> None:
-    box = Outbox()
-    box.put("some.event", text="\ud800")
-    assert box.last == 1

@@ -186,18 +186,6 @@ def test_without_its_picture_the_talk_is_the_llms_again(serve: Serve, dial: Dial
     assert [one.model for one in requests(running)] == ["llm"]
 
 
-def test_cancel_ends_the_assistant(serve: Serve, dial: Dial) -> None:
-    running = serve(fake_triton(assistant=slow))
-    peer = dial(running, "model=llm")
-    peer.send("conversation.item.create", item=picture("which digit?"))
-    peer.send("response.create")
-    peer.until("response.output_text.delta")
-    peer.send("response.cancel")
-    done = peer.until("response.done")["response"]
-    assert done["status_details"] == {"type": "cancelled", "reason": "client_cancelled"}
-    wait_until(lambda: cancelled(running.triton) == ["assistant"], "the generation ends")
-
-
 @pytest.mark.usefixtures("_loud_is_speech")
 def test_speaking_ends_the_assistant(serve: Serve, dial: Dial) -> None:
     running = serve(fake_triton(assistant=slow))

@@ -12,7 +12,7 @@ from websockets.exceptions import InvalidStatus
 
 from tests.gateway.conftest import LIMIT_S, Running, Serve, fake_triton, wait_until
 from tests.gateway.realtime.conftest import Dial, Event, Peer, pcm, transcription
-from trimodal.client.transports.fake_speech import FakeSpeech
+from trimodal.client.transports.fake import FakeSpeech
 from trimodal.gateway.keys import Key, add_key
 from trimodal.gateway.realtime import session as sessions
 from trimodal.gateway.realtime.openai.config import TENTATIVE

@@ -8,7 +8,7 @@ import pytest
 
 from tests.gateway.conftest import LIMIT_S, Serve, fake_triton
 from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer, pcm, transcription
-from trimodal.client.transports.fake_speech import FakeSpeech
+from trimodal.client.transports.fake import FakeSpeech
 from trimodal.gateway.realtime.openai.config import TENTATIVE
 
 PREFIX = "conversation.item.input_audio_transcription"
@@ -115,16 +115,6 @@ def test_a_turn_without_transcription_has_none(serve: Serve, dial: Dial) -> None
     assert not shown(peer.events)
 
 
-def test_conversations_have_them_too(serve: Serve, dial: Dial) -> None:
-    peer = dial(serve(), "model=llm")
-    peer.openai = False
-    peer.send("session.update", session=ASKED | {"type": "realtime"})
-    peer.append(3.2)
-    peer.send("input_audio_buffer.commit")
-    peer.until(f"{PREFIX}.completed")
-    assert shown(peer.events)[-1] == (WORDS, "")
-
-
 def test_openais_own_client_reads_them(serve: Serve) -> None:
     """It has no type for the event, and gives its fields all the same."""
     running = serve()
@@ -150,16 +140,3 @@ def test_openais_own_client_reads_them(serve: Serve) -> None:
 
     seen = asyncio.run(asyncio.wait_for(talk(), LIMIT_S))
     assert seen == [("what is this?", " Well."), (WORDS, "")]
-
-
-def test_openais_own_client_sync(serve: Serve) -> None:
-    with serve().openai().realtime.connect(extra_query={"intent": "transcription"}) as connection:
-        connection.session.update(session=ASKED)  # type: ignore[arg-type]
-        connection.input_audio_buffer.append(audio=pcm(3.2))
-        connection.input_audio_buffer.commit()
-        kinds = []
-        for event in connection:
-            kinds.append(event.type)
-            if event.type == f"{PREFIX}.completed":
-                break
-    assert kinds.count(f"{PREFIX}.tentative") == 2  # type: ignore[comparison-overlap]

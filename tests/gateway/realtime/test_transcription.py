@@ -10,7 +10,7 @@ import pytest
 
 from tests.gateway.conftest import LIMIT_S, Serve, fake_triton, wait_until
 from tests.gateway.realtime.conftest import WORDS, Dial, pcm, transcription
-from trimodal.errors import InvalidArgument, Unavailable
+from trimodal.errors import Unavailable
 
 PREFIX = "conversation.item.input_audio_transcription"
 SETTINGS = transcription(format={"type": "audio/pcm", "rate": 24_000}, transcription={"model": "speech"})
@@ -94,16 +94,6 @@ def test_detected_turns(serve: Serve, dial: Dial) -> None:
     assert [word["start"] for word in words[::4]] == pytest.approx([0.8, 6.0], abs=0.07)
     committed = [event for event in peer.events if event["type"] == "input_audio_buffer.committed"]
     assert committed[1]["previous_item_id"] == committed[0]["item_id"]
-
-
-@pytest.mark.usefixtures("_loud_is_speech")
-def test_one_piece_may_hold_several_turns(serve: Serve, dial: Dial) -> None:
-    peer = dial(serve(), "intent=transcription")
-    pieces = [base64.b64decode(pcm(1.0, level=level)) for level in (0, 0.1, 0, 0.1, 0)]
-    peer.send("input_audio_buffer.append", audio=base64.b64encode(b"".join(pieces)).decode())
-    for _ in range(2):
-        peer.until(f"{PREFIX}.completed")
-    assert peer.kinds().count("input_audio_buffer.speech_started") == 2
 
 
 @pytest.mark.usefixtures("_loud_is_speech")
@@ -198,13 +188,3 @@ def test_a_stream_that_the_server_refuses_fails_its_item_only(serve: Serve, dial
     peer.append(3.2)
     peer.send("input_audio_buffer.commit")
     assert peer.until(f"{PREFIX}.completed")["transcript"] == WORDS
-
-
-def test_an_unknown_language_is_told(serve: Serve, dial: Dial) -> None:
-    def refuses(request):  # type: ignore[no-untyped-def]
-        raise InvalidArgument("language is 'xx': the model knows en")
-
-    peer = dial(serve(fake_triton(speech=refuses)), "intent=transcription")
-    peer.send("session.update", session=SETTINGS)
-    peer.append(0.5)
-    assert peer.until(f"{PREFIX}.failed")["error"]["param"] == "language"

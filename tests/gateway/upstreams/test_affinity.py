@@ -61,10 +61,6 @@ def test_only_the_share_of_a_server_that_leaves_moves() -> None:
     assert {ranked(key, left)[0] for key in keys if before[key] == SERVERS[2]} == set(left)
 
 
-def test_the_order_of_the_servers_does_not_matter() -> None:
-    assert ranked(b"key", SERVERS) == ranked(b"key", SERVERS[::-1])
-
-
 @pytest.mark.parametrize(("running", "servers", "most"), [(0, 2, 4), (7, 2, 5), (99, 4, 32)])
 def test_the_load_is_bounded(running: int, servers: int, most: int) -> None:
     assert most_running(running, servers) == most

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import pytest
 
 from trimodal.errors import SettingsError
-from trimodal.gateway.tables import WatchedFile
 from trimodal.gateway.upstreams.file import read_upstreams, set_drain
 
 
@@ -41,20 +39,3 @@ def test_a_wrong_file_is_told(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(SettingsError, match=told) as caught:
         read_upstreams(file)
     assert str(caught.value).startswith(str(file))
-
-
-def test_a_file_that_became_wrong_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    file = tmp_path / "upstreams.toml"
-    file.write_text('[[upstream]]\naddress = "a:1"\n')
-    kept = WatchedFile(file, read_upstreams)
-    assert not kept.changed()
-    file.write_text("[[upstream]]\n")
-    with caplog.at_level(logging.ERROR):
-        assert not kept.changed()
-    assert "what the file had before stays in force" in caplog.text
-    file.unlink()
-    assert not kept.changed()
-    assert kept.contents == {"a:1": False}
-    file.write_text('[[upstream]]\naddress = "b:1"\n')
-    assert kept.changed()
-    assert kept.contents == {"b:1": False}

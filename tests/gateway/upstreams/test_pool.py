@@ -86,22 +86,20 @@ async def test_what_failed_before_its_first_text_is_asked_elsewhere(
         assert sum(server.moved for server in servers.pool.servers) == 1
 
 
-async def test_what_failed_after_its_first_text_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
-        one, two = servers.first_of("hi")
-        one.functions["llm"] = fails(LOST, "word")
-        with pytest.raises(ConnectionLost):
-            await servers.client.complete("hi")
-        assert asked(two) == 0
-
-
-@pytest.mark.parametrize("error", [InvalidArgument("max_tokens is 0"), InternalError("the model failed")])
-async def test_a_refusal_that_is_the_requests_fault_is_told(
-    monkeypatch: pytest.MonkeyPatch, error: RequestError
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (LOST, ["word"]),  # after its first text
+        (InvalidArgument("max_tokens is 0"), []),  # the request's own fault
+        (InternalError("the model failed"), []),
+    ],
+)
+async def test_what_is_told_and_not_asked_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, error: RequestError, words: list[str]
 ) -> None:
     async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
         one, two = servers.first_of("hi")
-        one.functions["llm"] = fails(error)
+        one.functions["llm"] = fails(error, *words)
         with pytest.raises(type(error), match=str(error)):
             await servers.client.complete("hi")
         assert asked(two) == 0

@@ -74,7 +74,7 @@ async def ask_inputs(
     Raises:
         InvalidArgument: a value has no place in its tensor's type, or the image file cannot be read.
         AudioError: the file cannot be read as audio.
-        TypeError, ValueError: samples of another type or shape; the sentence says how to convert them.
+        TypeError, ValueError: samples of another type or shape.
     """
     if options.get("cancel_key") is not None:
         raise InvalidArgument("cancel_key: the assistant takes none; cancel or leave its stream")

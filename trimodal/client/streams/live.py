@@ -106,7 +106,7 @@ class LiveStream:
             samples: float32[n] in [-1, 1] or int16[n], 16 kHz mono.
 
         Raises:
-            TypeError, ValueError: another type or shape; the sentence says how to convert it.
+            TypeError, ValueError: another type or shape.
         """
         async with self._turn:
             self._check()

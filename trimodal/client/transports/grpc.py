@@ -26,10 +26,9 @@ from trimodal.client.errors import (
     from_status,
 )
 from trimodal.client.transports.base import Array, Request, Timeouts
-from trimodal.client.transports.health import HealthPage
 from trimodal.client.transports.probes import DECOUPLED, PIPELINES, PROBES, alive
 from trimodal.client.transports.tensors import decode, encode
-from trimodal.client.transports.watchdog import Watchdog
+from trimodal.client.transports.watchdog import HealthPage, Watchdog
 from trimodal.client.values import Model
 from trimodal.errors import RequestError, Unavailable
 

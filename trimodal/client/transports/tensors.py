@@ -20,15 +20,6 @@ from trimodal.client.transports.base import Array, Request
 # bool comes first: True is an int as well.
 _PARAMETERS = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"))
 
-_DTYPES = {
-    name: np.dtype(triton_to_np_dtype(name))
-    for name in (
-        "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64",
-        "FP16", "FP32", "FP64", "BF16",
-    )
-}  # fmt: skip
-_NONE = np.dtype(np.void)
-
 
 def encode(request: Request) -> Any:
     """Encodes a request as a ModelInferRequest."""
@@ -57,7 +48,7 @@ def decode(message: Any) -> dict[str, Array]:
         datatype = output.datatype
         try:
             is_text = datatype == "BYTES"
-            flat = _texts(raw) if is_text else np.frombuffer(raw, _DTYPES.get(datatype, _NONE))
+            flat = _texts(raw) if is_text else np.frombuffer(raw, triton_to_np_dtype(datatype) or np.void)
             outputs[output.name] = flat.reshape(output.shape[:])
         except (ValueError, struct.error):
             raise ProtocolError(

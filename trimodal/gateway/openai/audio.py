@@ -28,7 +28,7 @@ CONTENT_TYPES = {
     "verbose_json": "application/json",
     "vtt": "text/vtt; charset=utf-8",
 }
-_TEXT = "text/plain; charset=utf-8"
+_WRITERS = {"text": as_text, "srt": as_srt, "vtt": as_vtt}
 
 
 @dataclass(frozen=True)
@@ -46,25 +46,19 @@ class TranscriptionRequest:
 
     @property
     def content_type(self) -> str:
-        return CONTENT_TYPES.get(self.response_format, _TEXT)
+        return CONTENT_TYPES.get(self.response_format, "text/plain; charset=utf-8")
 
 
-_TRANSLATION_FIELDS = {"model", "prompt", "response_format", "temperature"}
-_FIELDS: Mapping[Task, set[str]] = {
-    "translate": _TRANSLATION_FIELDS,
-    "transcribe": _TRANSLATION_FIELDS
-    | {
-        "language", "stream", "timestamp_granularities[]", "timestamp_granularities", "include[]",
-        "chunking_strategy",
-    },
-}  # fmt: skip
+_FIELDS = {"model", "prompt", "response_format", "temperature"}
+_OF_TRANSCRIPTIONS = {"language", "stream", "timestamp_granularities[]", "include[]", "chunking_strategy"}
 
 
 def read_form(
     fields: Mapping[str, list[str]], file: bytes | None, task: Task = "transcribe"
 ) -> TranscriptionRequest:
     """Reads the form's fields. Raises: ApiError 400 naming the field."""
-    if unknown := sorted(set(fields) - _FIELDS[task]):
+    known = _FIELDS | (_OF_TRANSCRIPTIONS if task == "transcribe" else set())
+    if unknown := sorted(set(fields) - known):
         raise ApiError(400, f"{unknown[0]}: unknown field", param=unknown[0], code="unknown_parameter")
     if file is None:
         raise invalid("file: a recording is needed")
@@ -75,13 +69,12 @@ def read_form(
         raise invalid("model: a name is needed")
     response_format = one.get("response_format", "json")
     if response_format not in get_args(Format):
-        known = ", ".join(get_args(Format))
-        raise invalid(f"response_format: one of {known} is needed")
+        raise invalid(f"response_format: one of {', '.join(get_args(Format))} is needed")
     if one.get("temperature", "0") not in ("0", "0.0", ""):
         raise unsupported("temperature", "other than 0 is not supported by this model")
     if fields.get("include[]"):
         raise unsupported("include[]", "is not supported by this model")
-    granularities = (*fields.get("timestamp_granularities[]", ()), *fields.get("timestamp_granularities", ()))
+    granularities = tuple(fields.get("timestamp_granularities[]", ()))
     if unknown := sorted(set(granularities) - {"word", "segment"}):
         raise invalid(f"timestamp_granularities[] has '{unknown[0]}': word and segment are known")
     if granularities and response_format != "verbose_json":
@@ -120,17 +113,11 @@ class Transcription:
         stream, text = self._stream, self._stream.text.strip()
         seconds = stream.latest.received_s
         headers = {"x-trimodal-audio-seconds": f"{seconds:.3f}"}
-        match self._request.response_format:
-            case "json":
-                return {"text": text, "usage": _duration(seconds)}, headers
-            case "verbose_json":
-                return self._verbose(text, seconds), headers
-            case "srt":
-                return as_srt(stream.words).encode(), headers
-            case "vtt":
-                return as_vtt(stream.words).encode(), headers
-            case _:
-                return as_text(stream.words).encode(), headers
+        if self._request.response_format == "json":
+            return {"text": text, "usage": _duration(seconds)}, headers
+        if self._request.response_format == "verbose_json":
+            return self._verbose(text, seconds), headers
+        return _WRITERS[self._request.response_format](stream.words).encode(), headers
 
     async def events(self, usage: KeyUsage) -> AsyncIterator[bytes]:
         """A delta for each part of the text that is final, then the whole of it."""

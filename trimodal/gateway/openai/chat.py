@@ -10,26 +10,26 @@ from trimodal.client.client import Client
 from trimodal.client.streams.ask import AskStream
 from trimodal.client.values import Message, TokenLogprob
 from trimodal.gateway.access import Caller, check_model
-from trimodal.gateway.answering import TextEvents, event
+from trimodal.gateway.answering import event
 from trimodal.gateway.errors import invalid, unsupported
 from trimodal.gateway.openai.calls import CallReader, Part, read_calls, text_part
 from trimodal.gateway.openai.conversation import FindingsCache, plain, read_messages, read_samples
 from trimodal.gateway.openai.generation import (
     FINISH_REASONS,
-    Envelope,
     Stream,
     answer_headers,
     deltas,
+    envelope,
     findings_body,
     note_body,
     usage_body,
     whole,
 )
-from trimodal.gateway.openai.logprobs import CompletionLogprobs, chat_logprobs, completion_names
 from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest, Generation
 from trimodal.gateway.quota import KeyUsage
 
 ASSISTANT = "assistant"
+_TEXT = {"text": "", "logprobs": None}  # of a choice of a text completion
 
 
 class Chat:
@@ -60,14 +60,14 @@ class Chat:
             {
                 "index": index,
                 "message": {"role": "assistant", **message, "refusal": None},
-                "logprobs": chat_logprobs(answer.logprobs) if self._request.logprobs else None,
+                "logprobs": _logprobs(answer.logprobs) if self._request.logprobs else None,
                 "finish_reason": _reason(answer.finish_reason, called="tool_calls" in message),
             }
             for index, answer in enumerate(answers)
             for message in [read_calls(answer.text) if calling else {"content": answer.text}]
         ]
-        envelope = Envelope("chatcmpl", "chat.completion", self._request.model)
-        return _body(envelope, choices, self._request, streams), answer_headers(answers)
+        shared = envelope("chatcmpl", "chat.completion", self._request.model)
+        return _body(shared, choices, self._request, streams), answer_headers(answers)
 
     async def events(self, usage: KeyUsage) -> AsyncIterator[bytes]:
         """Chunks: the role, the text as it comes, the reason of the end, and the usage if it is asked for.
@@ -75,38 +75,29 @@ class Chat:
         The first has what was heard and seen.
         """
         streams = await self._streams()
-        envelope = Envelope("chatcmpl", "chat.completion.chunk", self._request.model)
+        shared = envelope("chatcmpl", "chat.completion.chunk", self._request.model)
         readers: dict[int, CallReader] = {}
         held: dict[int, list[TokenLogprob]] = {}  # of text that a reader of calls still holds back
-        texts: dict[int, TextEvents] = {}
         calling = self._request.calls_tools
-        plain = not (calling or self._request.logprobs)
         async for index, delta in deltas(streams, usage):
             chunks, last = b"", bool(delta.finish_reason)
             if index not in readers:
                 readers[index] = CallReader()
-                texts[index] = TextEvents(lambda text: _chunk(envelope, index, {"content": text}))  # noqa: B023
                 findings = findings_body(streams[index])
-                chunks = event(_chunk(envelope, index, {"role": "assistant", "content": ""}, **findings))
-            reader = readers[index]
-            if plain:
-                if delta.text:
-                    chunks += texts[index].event(delta.text)
-            else:
-                tokens = held.setdefault(index, [])
-                tokens += delta.logprobs
-                for part in reader.read(delta.text, last=last) if calling else text_part(delta.text):
-                    chunks += event(_chunk(envelope, index, part, tokens))
-                    tokens.clear()
+                chunks = event(_chunk(shared, index, {"role": "assistant", "content": ""}, **findings))
+            reader, tokens = readers[index], held.setdefault(index, [])
+            tokens += delta.logprobs
+            for part in reader.read(delta.text, last=last) if calling else text_part(delta.text):
+                chunks += event(_chunk(shared, index, part, tokens))
+                tokens.clear()
             if last:
-                rest = held.get(index)
-                empty = {"delta": {}, "logprobs": chat_logprobs(rest) if rest else None}
-                chunks += event(_last(envelope, index, empty, streams[index], called=reader.calls > 0))
+                empty = {"delta": {}, "logprobs": _logprobs(tokens) if tokens else None}
+                chunks += event(_last(shared, index, empty, streams[index], called=reader.calls > 0))
             if chunks:
                 yield chunks
         self._remember(streams)
         if self._request.wants_usage:
-            yield event(envelope.body(choices=[], usage=_usage(self._request, streams)))
+            yield event({**shared, "choices": [], "usage": _usage(self._request, streams)})
 
     async def _streams(self) -> Sequence[Stream]:
         """A stream for each choice; sent when they are read."""
@@ -149,45 +140,27 @@ class Completion:
 
     async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
         """The answer's body and headers."""
-        with completion_names():
-            answers = await whole(self._streams, usage)
+        answers = await whole(self._streams, usage)
         choices = [
-            {
-                "index": index,
-                "text": self._echo(index) + answer.text,
-                "logprobs": CompletionLogprobs(self._request.logprobs).part(answer.logprobs),
-                "finish_reason": _reason(answer.finish_reason),
-            }
+            {"index": index, **_TEXT, "text": answer.text, "finish_reason": _reason(answer.finish_reason)}
             for index, answer in enumerate(answers)
         ]
-        envelope = Envelope("cmpl", "text_completion", self._request.model)
-        return _body(envelope, choices, self._request, self._streams), answer_headers(answers)
+        shared = envelope("cmpl", "text_completion", self._request.model)
+        return _body(shared, choices, self._request, self._streams), answer_headers(answers)
 
     async def events(self, usage: KeyUsage) -> AsyncIterator[bytes]:
         """Chunks of text, the reason of the end, and the usage if it is asked for."""
-        envelope = Envelope("cmpl", "text_completion", self._request.model)
-        begun: dict[int, CompletionLogprobs] = {}
-        with completion_names():
-            async for index, delta in deltas(self._streams, usage):
-                text, chunks = delta.text, b""
-                if index not in begun:
-                    begun[index] = CompletionLogprobs(self._request.logprobs)
-                    text = self._echo(index) + text
-                if text:
-                    logprobs = begun[index].part(delta.logprobs)
-                    choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": None}
-                    chunks = event(envelope.body(choices=[choice]))
-                if delta.finish_reason:
-                    chunks += event(
-                        _last(envelope, index, {"text": "", "logprobs": None}, self._streams[index])
-                    )
-                if chunks:
-                    yield chunks
+        shared = envelope("cmpl", "text_completion", self._request.model)
+        async for index, delta in deltas(self._streams, usage):
+            chunks = b""
+            if delta.text:
+                choice = {"index": index, **_TEXT, "text": delta.text, "finish_reason": None}
+                chunks = event({**shared, "choices": [choice]})
+            if delta.finish_reason:
+                chunks += event(_last(shared, index, _TEXT, self._streams[index]))
+            yield chunks
         if self._request.wants_usage:
-            yield event(envelope.body(choices=[], usage=_usage(self._request, self._streams)))
-
-    def _echo(self, index: int) -> str:
-        return self._request.prompts[index // self._request.n] if self._request.echo else ""
+            yield event({**shared, "choices": [], "usage": _usage(self._request, self._streams)})
 
 
 def _llm_streams(
@@ -211,39 +184,50 @@ def _llm_streams(
 
 
 def _body(
-    envelope: Envelope, choices: list[dict[str, Any]], request: Generation, streams: Sequence[Stream]
+    shared: dict[str, Any], choices: list[dict[str, Any]], request: Generation, streams: Sequence[Stream]
 ) -> dict[str, Any]:
-    return envelope.body(
-        choices=choices,
-        usage=_usage(request, streams),
-        system_fingerprint=None,
-        trimodal=note_body(streams[0]),
-    )
+    return {
+        **shared,
+        "choices": choices,
+        "usage": _usage(request, streams),
+        "system_fingerprint": None,
+        "trimodal": note_body(streams[0]),
+    }
 
 
 def _chunk(
-    envelope: Envelope,
+    shared: dict[str, Any],
     index: int,
     delta: Part,
     tokens: Sequence[TokenLogprob] = (),
     /,
     **fields: Any,
 ) -> dict[str, Any]:
-    logprobs = chat_logprobs(tokens) if tokens else None
+    logprobs = _logprobs(tokens) if tokens else None
     choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}
-    return envelope.body(choices=[choice], **fields)
+    return {**shared, "choices": [choice], **fields}
 
 
 def _last(
-    envelope: Envelope, index: int, empty: dict[str, Any], stream: Stream, *, called: bool = False
+    shared: dict[str, Any], index: int, empty: dict[str, Any], stream: Stream, *, called: bool = False
 ) -> dict[str, Any]:
     choice = {"index": index, **empty, "finish_reason": _reason(stream.finish_reason, called=called)}
-    return envelope.body(choices=[choice], trimodal=note_body(stream))
+    return {**shared, "choices": [choice], "trimodal": note_body(stream)}
 
 
 def _reason(finish_reason: str, *, called: bool = False) -> str:
     reason = FINISH_REASONS.get(finish_reason, "stop")
     return "tool_calls" if called and reason == "stop" else reason
+
+
+def _logprobs(tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
+    """The `logprobs` of a choice, or of a part of it."""
+    content = [{**_token(one), "top_logprobs": list(map(_token, one.top))} for one in tokens]
+    return {"content": content, "refusal": None}
+
+
+def _token(one: TokenLogprob) -> dict[str, Any]:
+    return {"token": one.token, "logprob": one.logprob, "bytes": list(one.bytes)}
 
 
 def _usage(request: Generation, streams: Sequence[Stream]) -> dict[str, Any]:

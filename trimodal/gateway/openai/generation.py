@@ -20,15 +20,10 @@ Stream = AnswerStream | AskStream
 FINISH_REASONS = {"stop": "stop", "length": "length", "deadline": "length", "cancelled": "stop"}
 
 
-class Envelope:
+def envelope(prefix: str, kind: str, model: str) -> dict[str, Any]:
     """The fields that a whole answer, and each of its chunks, begins with."""
-
-    def __init__(self, prefix: str, kind: str, model: str) -> None:
-        id = f"{prefix}-{secrets.token_hex(12)}"
-        self._fields = {"id": id, "object": kind, "created": int(time.time()), "model": model}
-
-    def body(self, **fields: Any) -> dict[str, Any]:
-        return {**self._fields, **fields}
+    id = f"{prefix}-{secrets.token_hex(12)}"
+    return {"id": id, "object": kind, "created": int(time.time()), "model": model}
 
 
 def usage_body(tokens: Sequence[Usage], choices: int) -> dict[str, Any]:

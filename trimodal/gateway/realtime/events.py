@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Protocol
+from typing import Any
 
 from trimodal.client.errors import TransportError
 from trimodal.errors import RequestError
@@ -12,30 +12,6 @@ from trimodal.gateway.limits import check_values
 from trimodal.gateway.realtime.outbox import Outbox
 
 Event = dict[str, Any]
-
-
-class Dialect(Protocol):
-    """What a session does with its client's events.
-
-    Attributes:
-        begun: whether it has taken any audio or text.
-        busy: whether something is being finished that the client has asked for.
-    """
-
-    @property
-    def begun(self) -> bool: ...
-
-    @property
-    def busy(self) -> bool: ...
-
-    async def handle(self, event: Event) -> None:
-        """Does what an event asks for. Raises: ApiError, RequestError, TransportError."""
-
-    def tell(self, error: ApiError, cause: str | None = None) -> None:
-        """Puts an error event; `cause`: the id of the client's event."""
-
-    async def aclose(self) -> None:
-        """Ends what runs, and frees the server."""
 
 
 def read_event(text: str | None) -> Event:

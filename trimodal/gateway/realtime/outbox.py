@@ -22,11 +22,7 @@ class Close:
 
 
 class Outbox:
-    """The events of one session, from the newest back to where KEEP_BYTES end.
-
-    Attributes:
-        ending: set by `end`: no event comes any more.
-    """
+    """The events of one session, from the newest back to where KEEP_BYTES end."""
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque()

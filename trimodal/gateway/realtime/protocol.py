@@ -63,5 +63,4 @@ class RealtimeProtocol(WebSocketsSansIOProtocol):
         """The sessions' drain closes it, with 1001."""
 
     def abort(self) -> None:
-        """Ends the connection now; to close it would wait for a peer that may not read."""
-        self.transport.abort()
+        self.transport.abort()  # to close it would wait for a peer that may not read

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI
@@ -14,8 +13,7 @@ from trimodal.gateway.access import Access, check_model, request_id
 from trimodal.gateway.errors import ApiError, as_api_error, invalid
 from trimodal.gateway.realtime.connection import Connection
 from trimodal.gateway.realtime.openai.config import ConversationSession, first_config
-from trimodal.gateway.realtime.session import Session
-from trimodal.gateway.realtime.sessions import Sessions
+from trimodal.gateway.realtime.session import Session, Sessions
 from trimodal.gateway.settings import GatewaySettings, is_loopback
 
 _NUMBER = re.compile(r"(?:event_)?([0-9]{1,15})")
@@ -59,7 +57,7 @@ def check_origin(websocket: WebSocket, settings: GatewaySettings) -> None:
     Without keys, a page of a name that resolves to this machine is another origin too.
     """
     origin, host = websocket.headers.get("origin"), websocket.headers.get("host", "")
-    if origin is None or _allowed(origin, settings.cors_origins):
+    if origin is None or {"*", origin} & set(settings.cors_origins):
         return
     own = urlsplit(origin).netloc == host
     if own and settings.keys is None and not settings.without_keys:
@@ -68,10 +66,6 @@ def check_origin(websocket: WebSocket, settings: GatewaySettings) -> None:
         raise ApiError(
             403, "pages of this origin are not let in: see --cors-origin", code="origin_not_allowed"
         )
-
-
-def _allowed(origin: str, allowed: Collection[str]) -> bool:
-    return "*" in allowed or origin in allowed
 
 
 def _number(after: str) -> int:

@@ -15,13 +15,12 @@ from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.errors import ApiError, as_api_error, invalid
 from trimodal.gateway.realtime.events import Event, end_where_fatal, unknown_event
 from trimodal.gateway.realtime.hearing.decoder import Decoder, audio_bytes
-from trimodal.gateway.realtime.hearing.turn import HELD_S, AudioTurn
-from trimodal.gateway.realtime.hearing.words import SPEECH, TurnText
+from trimodal.gateway.realtime.hearing.turn import HELD_S, SPEECH, AudioTurn, TurnText
 from trimodal.gateway.realtime.outbox import Outbox
 
 
 class VllmDialect:
-    """One session's."""
+    """One session's: `begun` once it has taken audio or text, `busy` while something asked for goes on."""
 
     def __init__(self, client: Client, caller: Caller, outbox: Outbox) -> None:
         self._client = client
@@ -43,6 +42,7 @@ class VllmDialect:
         return self._task is not None and not self._task.done() and not self._started
 
     async def handle(self, event: Event) -> None:
+        """Does what an event asks for. Raises: ApiError, RequestError, TransportError."""
         kind = event["type"]
         if kind == "input_audio_buffer.append":
             await self._append(audio_bytes(event.get("audio")))

@@ -32,15 +32,7 @@ class Upstreams:
     """Several servers as one transport; owns what is known of them. Of one event loop.
 
     Args:
-        servers: their addresses, or the file that has them.
-        connect: makes the transport to an address.
-
-    Raises:
-        SettingsError: the file cannot be read.
-
-    Attributes:
-        kept, passed_on: requests that went to the server of their beginning, and those for which it had no
-            room.
+        servers: their addresses, or the file that has them. Raises: SettingsError where it cannot be read.
     """
 
     def __init__(self, servers: Sequence[str] | Path, connect: Callable[[str], Transport]) -> None:
@@ -57,6 +49,7 @@ class Upstreams:
         self._turn = 0
         self._looked = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
+        # Requests that went to the server of their beginning, and those for which it had no room.
         self.kept = self.passed_on = 0
 
     @property

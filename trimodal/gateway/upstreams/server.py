@@ -17,7 +17,6 @@ class Upstream:
     """One Triton.
 
     Attributes:
-        draining: gets no new requests.
         models: whether each model answers, by name; empty before the first look.
         running: requests and streams of speech that it has from here.
         moved: requests that it failed or refused and that another server was asked.

@@ -292,7 +292,7 @@ def a_bad_request_is_not_sent_again(demo: Demo) -> str:
 def left(demo: Demo) -> float:
     """How many clients left before their answer's end, counted while none is there."""
     wait_until(lambda: demo.metric("in_flight") == 1, "no request but that for /metrics")
-    return demo.metric("cancelled_total", model="llm")
+    return demo.metric("requests_total", model="llm", status="499")
 
 
 def gone(demo: Demo, before: float) -> None:

@@ -44,9 +44,7 @@ class TurnDetector:
     """One session's; fed everything that comes, it keeps only what may belong to the next turn.
 
     Args:
-        threshold: probability of speech, 0 to 1.
-        padding_s: audio before the speech that belongs to the turn.
-        silence_s: that ends it.
+        padding_s: audio before the speech that belongs to the turn; `silence_s` ends it.
         at: the session's sample that comes first.
     """
 

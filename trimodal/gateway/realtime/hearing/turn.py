@@ -1,4 +1,4 @@
-"""Sends one turn's audio to the speech model while it comes, and yields what is heard."""
+"""Sends one turn's audio to the speech model while it comes, and joins the words that are heard."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from trimodal.client.client import Client
 from trimodal.client.streams.live import Listening
 from trimodal.client.values import LiveUpdate
 
+SPEECH = "speech"  # the model
 # Audio that waits for the server; then the client's socket is not read until there is room.
 HELD_S = 5.0
 # The server drops a stream that is silent for 60 s: in a pause of the client's it gets a little silence.
@@ -20,11 +21,7 @@ _SILENCE = np.zeros(SAMPLE_RATE // 50, np.float32)
 
 
 class AudioTurn:
-    """Audio from the first `put` to `end`. It is heard by whoever iterates `updates`, once.
-
-    Attributes:
-        samples: what was put, at 16 kHz. ended: whether `end` was called.
-    """
+    """Audio from the first `put` to `end`. It is heard by whoever iterates `updates`, once."""
 
     def __init__(self, client: Client, listening: Listening) -> None:
         self._stream = client.listen(**listening)
@@ -97,3 +94,42 @@ class AudioTurn:
         self._more.clear()
         self._room.set()
         return taken
+
+
+class TurnText:
+    """The text of one turn, which begins `at_s` seconds after the session's audio."""
+
+    def __init__(self, at_s: float = 0.0) -> None:
+        self._at_s = at_s
+        self._tentative: str | None = ""  # as it was sent last; None: words came since
+        self.text = ""
+
+    def add(self, update: LiveUpdate) -> str:
+        """Adds what is new and returns it: all that it returns, joined, is the text."""
+        delta = update.text if self.text else update.text.lstrip()
+        self.text += delta
+        if delta:
+            self._tentative = None
+        return delta
+
+    def tentative(self, update: LiveUpdate) -> str | None:
+        """Returns what follows the text and may still change; None: it is as it was.
+
+        After a delta it is always returned, so that no client has to know which words the delta made final.
+        """
+        guess = update.tentative if self.text else update.tentative.lstrip()
+        if guess == self._tentative:
+            return None
+        self._tentative = guess
+        return guess
+
+    def words(self, update: LiveUpdate) -> list[dict[str, object]]:
+        """The new words with their times in the session's audio: ours, beside what the dialects have."""
+        return [
+            {
+                "word": word.text.strip(),
+                "start": round(self._at_s + word.start, 3),
+                "end": round(self._at_s + word.end, 3),
+            }
+            for word in update.committed
+        ]

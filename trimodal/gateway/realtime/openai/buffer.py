@@ -14,8 +14,7 @@ from trimodal.gateway.errors import ApiError, as_api_error, invalid
 from trimodal.gateway.realtime.events import end_where_fatal, put_error
 from trimodal.gateway.realtime.hearing.decoder import Decoder
 from trimodal.gateway.realtime.hearing.detection import Speech, Started, TurnDetector
-from trimodal.gateway.realtime.hearing.turn import AudioTurn
-from trimodal.gateway.realtime.hearing.words import TurnText
+from trimodal.gateway.realtime.hearing.turn import AudioTurn, TurnText
 from trimodal.gateway.realtime.openai.config import Config, ConversationSession, ResponseParams, ServerVad
 from trimodal.gateway.realtime.openai.conversation import Conversation
 from trimodal.gateway.realtime.openai.items import new_id
@@ -33,11 +32,7 @@ class _Utterance:
 
 
 class InputBuffer:
-    """The audio of one session; its turns become items of the conversation.
-
-    Attributes:
-        begun: whether any audio came.
-    """
+    """The audio of one session; its turns become items of the conversation."""
 
     def __init__(
         self,

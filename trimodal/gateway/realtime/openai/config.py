@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimodal.gateway.errors import ApiError, invalid, invalid_body, unsupported
 from trimodal.gateway.realtime.hearing.decoder import PCM
-from trimodal.gateway.realtime.hearing.words import SPEECH
+from trimodal.gateway.realtime.hearing.turn import SPEECH
 
 # Of `include`, ours: OpenAI's API has no words that may still change.
 TENTATIVE = "item.input_audio_transcription.tentative"

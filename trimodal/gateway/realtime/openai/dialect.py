@@ -9,7 +9,7 @@ from trimodal.gateway.openai.chat import ASSISTANT
 from trimodal.gateway.quota import Quota
 from trimodal.gateway.realtime.events import Event, put_error, unknown_event
 from trimodal.gateway.realtime.hearing.decoder import audio_bytes
-from trimodal.gateway.realtime.hearing.words import SPEECH
+from trimodal.gateway.realtime.hearing.turn import SPEECH
 from trimodal.gateway.realtime.openai.buffer import InputBuffer
 from trimodal.gateway.realtime.openai.config import Config, ConversationSession, ResponseParams, read, updated
 from trimodal.gateway.realtime.openai.config import body as config_body
@@ -25,7 +25,7 @@ _KNOWN = (
 
 
 class OpenAIDialect:
-    """One session's."""
+    """One session's: `begun` once it has taken audio or text, `busy` while something asked for goes on."""
 
     def __init__(
         self, session_id: str, client: Client, caller: Caller, quota: Quota, outbox: Outbox, config: Config
@@ -57,6 +57,7 @@ class OpenAIDialect:
         return {"id": self._session_id, "object": kind, **config_body(self._config)}
 
     async def handle(self, event: Event) -> None:
+        """Does what an event asks for. Raises: ApiError, RequestError, TransportError."""
         kind = event["type"]
         if kind == "input_audio_buffer.append":
             data = audio_bytes(event.get("audio"))

@@ -21,12 +21,7 @@ Item = dict[str, Any]
 
 @dataclass(eq=False)
 class Picture:
-    """The picture of one item.
-
-    Attributes:
-        contents: the file; empty when it is forgotten.
-        labels: what it was found to show, best first; none: nobody has looked yet.
-    """
+    """The picture of one item: its file, empty when forgotten, and its labels, once somebody has looked."""
 
     item_id: str
     contents: bytes
