@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -26,7 +27,6 @@ caption { text-align: left; font-weight: 600; padding: 0 0 6px; font-size: 14px;
 th, td { padding: 4px 10px; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; vertical-align: bottom; }
 th.name, td.name { text-align: left; } th:first-child, td:first-child { padding-left: 4px; }
-td.yes { color: #00734f; } td.no { color: #b3261e; font-weight: 600; }
 .warnings { background: #fff6e5; border-left: 4px solid #e0a100; border-radius: 4px; padding: 8px 14px;
   margin: 12px 0; font-size: 14px; } .warnings p { max-width: none; }
 tbody tr:hover { background: var(--wash); }
@@ -76,20 +76,17 @@ def _section(section: Section) -> str:
 
 def _table(table: Table) -> str:
     kinds = ['class="name"' if index < table.names else "" for index in range(len(table.columns))]
-    cells = zip(kinds, table.columns, strict=True)
-    head = "".join(f"<th {kind}>{escape(column)}</th>" for kind, column in cells)
-    rows = "".join(f"<tr>{''.join(map(_cell, kinds, row))}</tr>\n" for row in table.rows)
+
+    def cells(tag: str, texts: Sequence[str]) -> str:
+        shown = (f"<{tag} {kind}>{escape(text)}</{tag}>" for kind, text in zip(kinds, texts, strict=True))
+        return f"<tr>{''.join(shown)}</tr>\n"
+
+    rows = "".join(cells("td", row) for row in table.rows)
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
     return (
         f'<div class="scroll"><table><caption>{escape(table.title)}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table></div>{note}"
+        f"<thead>{cells('th', table.columns)}</thead><tbody>\n{rows}</tbody></table></div>{note}"
     )
-
-
-def _cell(kind: str, text: str) -> str:
-    for mark, name in (("✓", "yes"), ("✗", "no")):
-        kind = f'class="{name}"' if text.endswith(mark) else kind
-    return f"<td {kind}>{escape(text)}</td>"
 
 
 def _figure(figure: Figure) -> str:

@@ -69,12 +69,8 @@ def _element(svg: str) -> str:
     return element.strip()
 
 
-def cdf(title: str, series: Mapping[str, Sequence[float]], unit: str = "ms", caption: str = "") -> Figure:
-    """Share of all values that are at most x, a line for each series; the tail on a scale of its own.
-
-    Args:
-        series: name → values; one without any is left out.
-    """
+def cdf(title: str, series: Mapping[str, Sequence[float]]) -> Figure:
+    """Share of all values that are at most so many ms, a line for each series that has some."""
     import numpy as np
 
     def paint(axes: Any) -> None:
@@ -86,12 +82,14 @@ def cdf(title: str, series: Mapping[str, Sequence[float]], unit: str = "ms", cap
                 axes.step(ordered[chosen], 100 * share, where="post", label=name, color=colour, lw=1.4)
         for percent in (50, 90, 99):
             axes.axhline(percent, color="#b6bec8", lw=0.6, ls=":")
-        axes.set(xlabel=unit, ylabel="% at most", ylim=(0, 101))
+        axes.set(xlabel="ms", ylabel="% at most", ylim=(0, 101))
         axes.set_yticks([0, 25, 50, 75, 90, 99])
-        _logarithmic(axes, [value for values in series.values() for value in values])
+        positive = [value for values in series.values() for value in values if value > 0]
+        if positive and max(positive) / min(positive) > 30:
+            axes.set_xscale("log")
         axes.legend(loc="lower right")
 
-    return draw(title, paint, caption=caption)
+    return draw(title, paint)
 
 
 def lines(
@@ -127,14 +125,3 @@ def lines(
         axes.legend()
 
     return draw(title, paint, caption=caption)
-
-
-def _logarithmic(axes: Any, values: Sequence[float]) -> None:
-    """A logarithmic x, with plain numbers, where the values lie more than a factor of 30 apart."""
-    positive = [value for value in values if value > 0]
-    if positive and max(positive) / min(positive) > 30:
-        from matplotlib.ticker import FuncFormatter
-
-        axes.set_xscale("log")
-        axes.set_xlim(left=min(positive) * 0.9)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

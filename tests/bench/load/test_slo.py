@@ -36,8 +36,8 @@ def test_latency_has_two_names() -> None:
         ("ttft_ms<=soon", "'soon' is no limit"),
         ("ttft_ms<=-1", "is no limit"),
         ("ttft_ms<=inf", "is no limit"),
-        ("error_rate<=5", "0 to 1"),
-        ("p99_error_rate<=0.1", "leave p99_ out"),
+        ("error_rate<=5", "a share of the whole run"),
+        ("p99_error_rate<=0.1", "a share of the whole run"),
         ("p100_ms<=5", "no metric"),
     ],
 )

@@ -76,7 +76,7 @@ async def test_a_server_that_is_not_there_ends_it_before_any_load() -> None:
         pass
     with pytest.raises(ServerError, match=f"no server at {url}/v1/models"):
         await _open_beside(f"{url}/v1", LoadTest(LoadPlan()))
-    with pytest.raises(SettingsError, match="--beside h:1"):
+    with pytest.raises(SettingsError, match="h:1: http://host:port"):
         await _open_beside("h:1", LoadTest(LoadPlan()))
 
 

@@ -15,10 +15,12 @@ from trimodal.errors import SettingsError
 
 def test_word_errors_are_of_answered_streams_and_what_was_said_in_them() -> None:
     spoken = [Recording(np.zeros(1, np.float32), text, ()) for text in ("one two", "three four")]
-    records = [record(0), record(1), record(2), record(3, outcome="unavailable")]
+    texts = [" one two", " three for", "One, two!"]
+    records = [record(number, text=text) for number, text in enumerate(texts)]
+    records.append(record(3, outcome="unavailable"))
     run = run_of(records, 10.0)
     result = Result(LoadPlan().cases[0], "served", [run], summarise(run))
-    found = with_word_errors(result, [{0: " one two", 1: " three for", 2: "One, two!"}], spoken)
+    found = with_word_errors(result, spoken)
     assert found.summary.word_error_rate == pytest.approx(1 / 6)
 
 

@@ -11,9 +11,7 @@ from tests.bench.load.records import answer, record, run_of
 from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.rounds import Result
-from trimodal.bench.load.slo import NO_SLO
 from trimodal.bench.load.statistics import summarise
-from trimodal.bench.report.results import report
 from trimodal.bench.report.tables import TOKENS, error_table, ratio_table
 from trimodal.bench.scenarios.overload import STOP, by_tier, fake_answer
 from trimodal.llm.engines.fake import FakeEngine
@@ -56,10 +54,6 @@ def test_both_sides_are_of_the_same_case_and_tiers_are_not_held_against_each_oth
     ratios = ratio_table(TOKENS, results)
     assert ratios
     assert [row[:2] for row in ratios.rows] == [["1×", "deadline / fifo"]]
-    assert (
-        "Best goodput: 0.80 requests/s that keep the bounds"
-        in report("", TOKENS, results, NO_SLO, []).summary
-    )
 
 
 def test_answers_of_the_fake_engine_end_at_random_with_their_mean() -> None:

@@ -184,7 +184,7 @@ def test_addresses_are_told_apart(given: str, url: str, openai: bool) -> None:
 
 @pytest.mark.parametrize("given", ["ftp://h", "h:8000", "http://", "http://h/v1/completions"])
 def test_other_addresses_are_refused(given: str) -> None:
-    with pytest.raises(SettingsError, match="--url"):
+    with pytest.raises(SettingsError, match=f"{given}: "):
         read_url(given, "llm")
 
 

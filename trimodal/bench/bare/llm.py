@@ -7,18 +7,19 @@ TTFT is to the first token.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import replace
 
 from trimodal.bench.common.serving import settings_of
 from trimodal.bench.load.records import Record
+from trimodal.bench.targets.taking import Taking
 from trimodal.errors import ServerError
 from trimodal.llm.engine_core.client import start_process
-from trimodal.llm.engines.protocol import EngineRequest, Sampling
+from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tokenizer import ByteTokenizer, CheckpointTokenizer
@@ -51,7 +52,8 @@ class BareEngine:
     def __init__(self, settings: LlmSettings) -> None:
         self._client = start_process(settings)
         self._numbers = itertools.count()
-        self._pending: dict[int, _Pending] = {}
+        # Number of a request under way → takes when a step came and what it made; None: the process died.
+        self._pending: dict[int, Callable[[tuple[float, Output] | None], object]] = {}
         self._died = False
         threading.Thread(target=self._receive, name="bench-engine", daemon=True).start()
 
@@ -61,64 +63,43 @@ class BareEngine:
     async def ask(self, prompt: list[int], max_tokens: int) -> Record:
         """One answer, greedily. Raises: ServerError: the engine failed on it, or died."""
         loop = asyncio.get_running_loop()
-        pending = _Pending(loop, loop.create_future())
+        outputs: asyncio.Queue[tuple[float, Output] | None] = asyncio.Queue()
         id = next(self._numbers)
-        self._pending[id] = pending
-        sent = loop.time()
+        self._pending[id] = lambda step: loop.call_soon_threadsafe(outputs.put_nowait, step)
+        taking = Taking()
+        taking.input_tokens = len(prompt)
         self._client.add(EngineRequest(id, prompt, Sampling(max_tokens)))
         try:
-            if self._died:
-                raise ServerError("the bare engine's process died")
-            await asyncio.wait_for(pending.done, _LIMIT_S)
+            while True:
+                if self._died:
+                    raise ServerError("the bare engine's process died")
+                step = await asyncio.wait_for(outputs.get(), _LIMIT_S)
+                if step is None:
+                    continue
+                at, output = step
+                if output.token_ids:
+                    taking.pieces.append(at)
+                    taking.output_tokens += len(output.token_ids)
+                if output.finish_reason == "error":
+                    raise ServerError(output.error)
+                if output.finish_reason:
+                    return replace(taking.record(), ended=taking.pieces[-1] if taking.pieces else at)
         except asyncio.TimeoutError:
-            raise ServerError(f"the bare engine did not answer within {_LIMIT_S:g} s") from None
+            raise ServerError(f"the bare engine made no token for {_LIMIT_S:g} s") from None
         finally:
             self._pending.pop(id, None)
-        return Record(
-            number=0,
-            due=sent,
-            sent=sent,
-            pieces=tuple(pending.pieces),
-            ended=pending.pieces[-1] if pending.pieces else loop.time(),
-            input_tokens=len(prompt),
-            output_tokens=pending.tokens,
-        )
 
     def _receive(self) -> None:
         while stepped := self._client.receive():
             # The event loop's clock on Linux, read where the step came in.
             at = time.monotonic()
             for output in stepped.outputs:
-                pending = self._pending.get(output.id)
-                if pending is None:
-                    continue
-                if output.token_ids:
-                    pending.pieces.append(at)
-                    pending.tokens += len(output.token_ids)
-                if output.finish_reason:
-                    pending.end(output.error if output.finish_reason == "error" else "")
+                self._tell(output.id, (at, output))
         self._died = True
-        for pending in list(self._pending.values()):
-            pending.end("the bare engine's process died")
+        for id in list(self._pending):
+            self._tell(id, None)
 
-
-@dataclass
-class _Pending:
-    """A request under way: filled in by the receiving thread, awaited in `loop`."""
-
-    loop: asyncio.AbstractEventLoop
-    done: asyncio.Future[None]
-    pieces: list[float] = field(default_factory=list)
-    tokens: int = 0
-
-    def end(self, error: str) -> None:
-        with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits
-            self.loop.call_soon_threadsafe(self._end, error)
-
-    def _end(self, error: str) -> None:
-        if self.done.done():
-            return
-        if error:
-            self.done.set_exception(ServerError(error))
-        else:
-            self.done.set_result(None)
+    def _tell(self, id: int, step: tuple[float, Output] | None) -> None:
+        if tell := self._pending.get(id):
+            with suppress(RuntimeError):  # its loop is closed: nobody waits
+                tell(step)

@@ -58,11 +58,9 @@ class LoadPlan:
     def __post_init__(self) -> None:
         if self.load not in LOADS:
             raise SettingsError(f"--load {self.load}: known are {', '.join(LOADS)}")
-        if self.load == "trace" and not self.trace:
-            raise SettingsError("--load trace: name its file with --trace FILE")
-        if self.trace and self.load != "trace":
-            raise SettingsError(f"--trace replays arrivals: leave --load {self.load} out")
-        if self.load in ("constant", "poisson", "gamma") and not self.sizes:
+        if bool(self.trace) != (self.load == "trace"):
+            raise SettingsError("--load trace: name its file with --trace FILE, and no other --load")
+        if self.load != "trace" and not self.sizes:
             raise SettingsError(f"--load {self.load}: how many requests a second? --rate 4")
         for size in self.sizes:
             if self.load == "closed" and not (1 <= size <= 4096 and size == int(size)):

@@ -37,6 +37,7 @@ class Record:
         items: images, texts or windows in it.
         audio_s: seconds of audio that it sent.
         cache: the cache's layer that answered; empty: none.
+        text: what was heard in speech.
         lags: seconds from the end of each word in the audio until it was told.
     """
 
@@ -54,6 +55,7 @@ class Record:
     audio_s: float = 0.0
     lags: tuple[float, ...] = ()
     cache: str = ""
+    text: str = ""
 
     @property
     def latency(self) -> float:

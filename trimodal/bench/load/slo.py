@@ -105,9 +105,7 @@ def _bound(text: str) -> Bound:
     if not (math.isfinite(limit) and limit >= 0):
         raise SettingsError(f"--slo {text}: '{found['limit']}' is no limit: a number from 0 up is needed")
     if name == ERROR_RATE:
-        if statistic:
-            raise SettingsError(f"--slo {text}: error_rate is of the whole run: leave {statistic}_ out")
-        if limit > 1:
-            raise SettingsError(f"--slo {text}: error_rate is a share: 0 to 1 is needed")
+        if statistic or limit > 1:
+            raise SettingsError(f"--slo {text}: error_rate is a share of the whole run: error_rate<=0.01")
         return Bound(ERROR_RATE, limit)
     return Bound(NAMES[name], limit, statistic)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,10 +83,6 @@ class Summary:
     cpu_share: float
     stopped: str = ""
     word_error_rate: float | None = None
-
-    def plain(self) -> dict[str, Any]:
-        """As JSON takes it."""
-        return asdict(self)
 
 
 def summarise(runs: LoadRun | Sequence[LoadRun], slo: Slo = NO_SLO) -> Summary:

@@ -15,8 +15,6 @@ from trimodal.bench.report.tables import (
     detail_tables,
     error_table,
     main_table,
-    number,
-    percent,
     ratio_table,
     slo_table,
     value_of,
@@ -33,30 +31,29 @@ def doubts(results: Sequence[Result]) -> list[str]:
     """Says what makes figures doubtful: this client was the limit, too much was left out, a run was cut."""
     found = []
     for result in results:
-        one, where = result.summary, f"{result.case.name}, {result.label}"
-        if result.part:
-            continue
-        if one.stopped:
-            found.append(
-                f"{where}: the run ended early ({one.stopped}); what was measured until then is shown."
-            )
-        if one.cpu_share > _SATURATED:
-            found.append(
-                f"{where}: this client used {one.cpu_share:.0%} of a core: it may be what was measured. "
-                "Run it on another machine, or with less load."
-            )
-        if one.send_lag_ms > _LATE_MS:
-            found.append(
-                f"{where}: 1 % of the requests went out more than {one.send_lag_ms:.0f} ms after they were "
-                "due; the times hold that wait."
-            )
-        if unsent := one.outcomes.get(UNSENT):
-            found.append(
-                f"{where}: {unsent} requests were not sent, as --max-in-flight were under way; they "
-                "count as errors."
-            )
-        if not one.ok:
-            found.append(f"{where}: no request was answered.")
+        one = result.summary
+        unsent = one.outcomes.get(UNSENT, 0)
+        sentences = [
+            (one.stopped, f"the run ended early ({one.stopped}); what was measured until then is shown."),
+            (
+                one.cpu_share > _SATURATED,
+                f"this client used {one.cpu_share:.0%} of a core: it may be what was measured. Run it on "
+                "another machine, or with less load.",
+            ),
+            (
+                one.send_lag_ms > _LATE_MS,
+                f"1 % of the requests went out more than {one.send_lag_ms:.0f} ms after they were due; the "
+                "times hold that wait.",
+            ),
+            (
+                unsent,
+                f"{unsent} requests were not sent, as --max-in-flight were under way; they count as errors.",
+            ),
+            (not one.ok, "no request was answered."),
+        ]
+        if not result.part:
+            where = f"{result.case.name}, {result.side}"
+            found += [f"{where}: {sentence}" for doubtful, sentence in sentences if doubtful]
     return found
 
 
@@ -83,27 +80,12 @@ def report(
             _distributions(unit, results),
         ),
     ]
-    return Report(title, _headline(unit, results, slo), sections, facts)
+    return Report(title, ", ".join(dict.fromkeys(one.case.name for one in results)), sections, facts)
 
 
 def _tables(title: str, unit: Unit, results: Sequence[Result], slo: Slo) -> list[Table]:
     more = ratio_table(unit, results), slo_table(results), error_table(results)
     return [main_table(title, unit, results, slo), *(table for table in more if table)]
-
-
-def _headline(unit: Unit, results: Sequence[Result], slo: Slo) -> str:
-    found = [one for one in results if one.label == results[0].side and one.summary.ok]
-    if not found:
-        return "No request was answered."
-    if found[0].summary.goodput is not None:
-        best = max(found, key=lambda one: one.summary.goodput or 0.0)
-        kept = " and ".join(bound.text for bound in slo.of_requests) or "the bounds of their tier"
-        return (
-            f"Best goodput: {number(best.summary.goodput)} requests/s that keep {kept}, with "
-            f"{best.case.name} ({percent(best.summary.good_share)} of the requests were good)."
-        )
-    best = max(found, key=lambda one: unit.of(one.summary))
-    return f"Most {unit.name}: {number(unit.of(best.summary))} with {best.case.name}."
 
 
 def _overview(unit: Unit, results: Sequence[Result]) -> list[Figure]:
@@ -151,19 +133,10 @@ def _distributions(unit: Unit, results: Sequence[Result]) -> list[Figure]:
             for result in results
         }
         if any(series.values()):
-            figures.append(cdf(NAMES[metric], series, caption=_CAPTIONS[metric]))
+            figures.append(cdf(NAMES[metric], series))
     return figures
 
 
 def _values(result: Result, metric: str) -> list[float]:
     records = (one for run in result.runs for one in run.counted if one.outcome == OK)
     return [1e3 * value for record in records for value in METRICS[metric](record)]
-
-
-_CAPTIONS = {
-    "ttft": "Time to first text, from when the request was due.",
-    "itl": "Every gap between two pieces of an answer.",
-    "tpot": "Mean time of a token after the first, one value for each answer.",
-    "latency": "From when the request was due to its end.",
-    "lag": "From the end of a word in the audio until its client had it.",
-}

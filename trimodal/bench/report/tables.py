@@ -108,11 +108,9 @@ def main_table(title: str, unit: Unit, results: Sequence[Result], slo: Slo) -> T
 def detail_tables(unit: Unit, results: Sequence[Result]) -> list[Table]:
     """A table for each metric, and what the load generator did itself."""
     columns = ["values", "mean", "min", "p50", "p90", "p95", "p99", "max"]
-    known = [
-        metric for metric in unit.metrics if any(f"{metric}_ms" in one.summary.metrics for one in results)
-    ]
     tables = [
-        by_case(f"{NAMES[metric]}, ms", columns, results, partial(_described, metric)) for metric in known
+        by_case(f"{NAMES[metric]}, ms", columns, results, partial(_described, metric))
+        for metric in unit.metrics
     ]
     columns = ["window s", "requests", "in flight", "tokens/s in", "cached", "core used", "sent late p99 ms"]
     return [*tables, by_case("Load", columns, results, _load)]

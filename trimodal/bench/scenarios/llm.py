@@ -136,10 +136,8 @@ class _Served:
 
     def described(self) -> list[tuple[str, str]]:
         mix = self._scenario.mix
-        way = "HTTP" if self._http else "gRPC"
-        asked = f"{mix.prompt.text} prompt and {mix.answer.text} answer tokens, over {way}"
-        if mix.trace:
-            asked = f"lengths of the trace, over {way}"
+        drawn = f"{mix.prompt.text} prompt and {mix.answer.text} answer tokens"
+        asked = f"{'lengths of the trace' if mix.trace else drawn}, over {'HTTP' if self._http else 'gRPC'}"
         shares = {
             f"begin with the same {mix.shared_tokens} tokens": mix.shared_share if mix.shared_tokens else 0.0,
             "were asked before": mix.repeat_share,
@@ -192,7 +190,6 @@ async def _open_beside(url: str, test: LoadTest) -> HttpLlm:
         key=key,
         timeout=test.plan.timeout,
         ignore_eos=True,
-        option="--beside",
     )
     try:
         await target.choose_model()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from trimodal.audio.values import SAMPLE_RATE, PolicyName
 from trimodal.audio.word_errors import word_error_rate
-from trimodal.bench.bare.process import BareProcess, open_embedding, open_vision
+from trimodal.bench.bare.batches import BareBatches, Work, open_embedding, open_vision
 from trimodal.bench.common.samples import Recording, jpegs, spoken_streams
 from trimodal.bench.common.serving import settings_of
 from trimodal.bench.load.generator import LoadRun, Send
@@ -44,8 +45,8 @@ CHECK = "check"  # seed of the one request before the load
 
 # Makes the target of one round; a seed that no other round has says what it asks.
 Make = Callable[[Client, str], Target]
-# Starts a process with the bare engine of a server's own repository.
-OpenBare = Callable[[ServerUnderTest], BareProcess]
+# Makes what opens the bare engine of a server's own repository.
+OpenBare = Callable[[ServerUnderTest], Callable[[], Work]]
 
 
 async def _run(
@@ -74,28 +75,26 @@ async def _run(
 
         sides: dict[str, Side] = {"served": sending(test.plan, sender, test.stop)}
         if bare:
-            sides["bare"] = _alone(test, stack.enter_context(bare(server)))
+            engine = BareBatches(bare(server))
+
+            async def alone(case: Case, number: int) -> LoadRun:
+                return await engine.run(batch=int(case.size), seconds=test.plan.duration or SECONDS)
+
+            sides["bare"] = alone
         results = await run_cases(test.plan, sides, test.tell)
     more = [("model", test.model or models[0]), ("requests", asked)]
     return Measurement(title, unit, results, facts(test, server, more))
 
 
-def _alone(test: LoadTest, process: BareProcess) -> Side:
-    async def side(case: Case, number: int) -> LoadRun:
-        return await process.run(batch=int(case.size), seconds=test.plan.duration or SECONDS)
-
-    return side
-
-
 async def run_vision(test: LoadTest, width: int, height: int, batch: int, *, bare: bool) -> Measurement:
     """`batch` JPEGs of this size in each request. Raises: OperatorError."""
 
-    def engine(server: ServerUnderTest) -> BareProcess:
+    def engine(server: ServerUnderTest) -> Callable[[], Work]:
         vision = server.models["vision"]
         if vision.steps:
             raise OperatorError("--bare: Triton itself runs the classifier of this profile")
         settings = settings_of(VisionSettings, vision)
-        return BareProcess(open_vision, vision.version_directory, settings, files)
+        return partial(open_vision, vision.version_directory, settings, files)
 
     files = await asyncio.to_thread(jpegs, width, height)
 
@@ -114,13 +113,13 @@ async def run_embedding(test: LoadTest, words: Lengths, *, bare: bool) -> Measur
         questions.prepare(count)
         return questions
 
-    def engine(server: ServerUnderTest) -> BareProcess:
+    def engine(server: ServerUnderTest) -> Callable[[], Work]:
         model = server.models["embedding"]
         settings = settings_of(EmbeddingSettings, model)
         questions = texts("bare", BARE_TEXTS)
         directory = (model.version_directory / settings.artefact).resolve()
         asked = [questions.at(number).text for number in range(BARE_TEXTS)]
-        return BareProcess(open_embedding, directory, settings, asked)
+        return partial(open_embedding, directory, settings, asked)
 
     def make(client: Client, seed: str) -> Target:
         questions = texts(seed, test.plan.expected)
@@ -147,11 +146,10 @@ async def run_speech(test: LoadTest, speech: SpeechScenario) -> Measurement:
     recordings = [one.samples for one in spoken]
     if speech.pace:
         test = replace(test, plan=replace(test.plan, lasts=speech.seconds / speech.pace))
-    targets: dict[str, Speech] = {}
 
     def make(client: Client, seed: str) -> Target:
         first = seed == CHECK
-        targets[seed] = Speech(
+        return Speech(
             client,
             [recordings[0][:SAMPLE_RATE]] if first else recordings,
             policy=speech.policy,
@@ -160,25 +158,18 @@ async def run_speech(test: LoadTest, speech: SpeechScenario) -> Measurement:
             timeout=test.plan.timeout,
             model=test.model or "speech",
         )
-        return targets[seed]
 
     how = "as fast as it is taken" if not speech.pace else f"at {speech.pace:g} times real time"
     asked = f"streams of {speech.seconds:g} s, chunks of {1e3 * speech.chunk_s:g} ms, {how}"
     found = await _run(test, SPEECH, "Live speech", AUDIO, asked, make)
-    results = []
-    for result in found.results:
-        names = (f"{test.plan.seed} {result.case.name} {number}" for number in range(len(result.runs)))
-        results.append(with_word_errors(result, [targets[name].texts for name in names], spoken))
-    return replace(found, results=results)
+    return replace(found, results=[with_word_errors(result, spoken) for result in found.results])
 
 
-def with_word_errors(
-    result: Result, texts: Sequence[Mapping[int, str]], spoken: Sequence[Recording]
-) -> Result:
+def with_word_errors(result: Result, spoken: Sequence[Recording]) -> Result:
     """Adds the word error rate of answered streams, against what was said in them."""
     heard = [
-        (spoken[record.number % len(spoken)].text, of_round[record.number])
-        for run, of_round in zip(result.runs, texts, strict=True)
+        (spoken[record.number % len(spoken)].text, record.text)
+        for run in result.runs
         for record in run.counted
         if record.outcome == OK
     ]

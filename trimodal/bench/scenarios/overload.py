@@ -20,7 +20,6 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from trimodal.bench.bare.llm import served_settings
@@ -151,7 +150,10 @@ def by_tier(
     found = []
     for result in results:
         case = replace(result.case, name=f"{result.case.size / capacity:.3g}×")
-        part_of = partial(_tier, tier_of, result.case)
+
+        def part_of(record: Record, case: Case = result.case) -> str:
+            return tier_of(case, record.number)
+
         parts = split(replace(result, case=case), part_of, lambda tier: slo_of(tiers[tier]))
         goodput = sum(part.summary.goodput or 0.0 for part in parts)
         good = sum((part.summary.good_share or 0.0) * part.summary.requests for part in parts)
@@ -159,10 +161,6 @@ def by_tier(
         summary = replace(result.summary, goodput=goodput, good_share=share)
         found += [replace(result, case=case, summary=summary), *parts]
     return found
-
-
-def _tier(tier_of: Callable[[Case, int], str], case: Case, record: Record) -> str:
-    return tier_of(case, record.number)
 
 
 def slo_of(tier: Tier) -> Slo:

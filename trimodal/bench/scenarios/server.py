@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -44,19 +45,12 @@ class LoadTest:
     stop: asyncio.Event | None = None
     tell: Callable[[str], object] = lambda text: None
 
-    @property
-    def grpc_url(self) -> str:
-        """The given address without a scheme of gRPC's. Raises: SettingsError: it is one of HTTP."""
-        if self.url.startswith(("http://", "https://")):
-            raise SettingsError(f"--url {self.url}: this bench goes over gRPC: host:port is needed")
-        return self.url.removeprefix("grpc://")
-
 
 @dataclass(frozen=True)
 class ServerUnderTest:
-    """A running server, at host:port of gRPC; `models`: of one that was started for this run."""
+    """A running server; `models`: of one that was started for this run."""
 
-    grpc_url: str
+    url: str
     models: Mapping[str, Model] = field(default_factory=dict)
 
 
@@ -78,7 +72,7 @@ async def server_under_test(test: LoadTest, *models: str) -> AsyncIterator[Serve
         OperatorError: a setting is wrong, or the server does not start.
     """
     if test.url:
-        yield ServerUnderTest("" if test.url.startswith("http") else test.grpc_url)
+        yield ServerUnderTest(test.url.removeprefix("grpc://"))
         return
     # The changes are in the repository's files, so a bare engine reads them too.
     with bench_options(models, test.profile, test.changes) as options:
@@ -88,10 +82,11 @@ async def server_under_test(test: LoadTest, *models: str) -> AsyncIterator[Serve
 
 
 def client_of(test: LoadTest, server: ServerUnderTest) -> Client:
-    """A client whose requests end with the plan's timeout."""
+    """A client whose requests end with the plan's timeout. Raises: SettingsError: it is no such address."""
+    if "://" in server.url:
+        raise SettingsError(f"--url {test.url}: this bench goes over gRPC: host:port is needed")
     try:
-        url = server.grpc_url or test.grpc_url
-        return Client(url, timeouts=Timeouts(silence=test.plan.timeout), connections=_CONNECTIONS)
+        return Client(server.url, timeouts=Timeouts(silence=test.plan.timeout), connections=_CONNECTIONS)
     except ValueError as error:
         raise SettingsError(f"--url {test.url}: {error}") from None
 
@@ -119,9 +114,7 @@ def facts(
 
 
 def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
+    with suppress(OSError):
+        if found := re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
+            return found[1]
+    return platform.processor() or platform.machine()

@@ -40,7 +40,6 @@ class HttpLlm:
         url: http or https; without a path that of generate_stream for the model.
         key: of OpenAI's API.
         ignore_eos: asks servers that know it (vLLM, SGLang, llama.cpp) for answers of exactly max_tokens.
-        option: that gave the address, for the sentence of an error.
 
     Raises:
         SettingsError: it is no such address.
@@ -52,10 +51,9 @@ class HttpLlm:
     key: str = ""
     timeout: float = 60.0
     ignore_eos: bool = False
-    option: str = "--url"
 
     def __post_init__(self) -> None:
-        self.url, self.openai = read_url(self.url, self.model, self.option)
+        self.url, self.openai = read_url(self.url, self.model)
         self._opened: aiohttp.ClientSession | None = None
 
     async def send(self, number: int) -> Record:
@@ -150,17 +148,17 @@ class HttpLlm:
         return self._opened
 
 
-def read_url(url: str, model: str, option: str = "--url") -> tuple[str, bool]:
+def read_url(url: str, model: str) -> tuple[str, bool]:
     """The address that requests go to, and whether it is OpenAI's API. Raises: SettingsError."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SettingsError(f"{option} {url}: http://host:port or host:port is needed")
+        raise SettingsError(f"{url}: http://host:port or, of gRPC, host:port is needed")
     path = parts.path.rstrip("/")
     if path.endswith("/v1"):
         path += "/chat/completions"
     if path.endswith("/completions"):
         if not path.endswith("/chat/completions"):
-            raise SettingsError(f"{option} {url}: of OpenAI's API only /v1/chat/completions is known")
+            raise SettingsError(f"{url}: of OpenAI's API only /v1/chat/completions is known")
         return parts._replace(path=path).geturl(), True
     return parts._replace(path=path or f"/v2/models/{model}/generate_stream").geturl(), False
 

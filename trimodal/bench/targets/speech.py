@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trimodal.audio.values import SAMPLE_RATE, Samples, Word
@@ -28,7 +28,6 @@ class Speech:
         recordings: float32[n] at 16 kHz, in turn.
         pace: 1 plays as fast as it was spoken, 4 four times as fast; 0 as fast as the server takes it, where
             words have no lag.
-        texts: number of a request that was answered → its committed words.
     """
 
     client: Client
@@ -38,7 +37,6 @@ class Speech:
     pace: float = 1.0
     timeout: float = 60.0
     model: str = "speech"
-    texts: dict[int, str] = field(default_factory=dict)
 
     async def send(self, number: int) -> Record:
         samples = self.recordings[number % len(self.recordings)]
@@ -57,7 +55,7 @@ class Speech:
                         await asyncio.sleep(max(0.0, taking.sent + spoken - clock()))
                     words += self._note(taking, await stream.send(chunk), clock() - taking.sent)
                 words += self._note(taking, await stream.end(), clock() - taking.sent)
-            self.texts[number] = "".join(word.text for word in words)
+            taking.text = "".join(word.text for word in words)
 
         return await taken(play)
 

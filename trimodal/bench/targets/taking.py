@@ -29,7 +29,7 @@ class Taking:
         self.input_tokens = self.output_tokens = self.cached_tokens = 0
         self.items = 1
         self.audio_s = 0.0
-        self.cache = ""
+        self.cache = self.text = ""
         self.cancelled = False
 
     def piece(self) -> None:
@@ -53,6 +53,7 @@ class Taking:
             audio_s=self.audio_s,
             lags=tuple(self.lags),
             cache=self.cache,
+            text=self.text,
         )
 
 

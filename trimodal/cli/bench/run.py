@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,7 @@ def run_load(measure: Measure, slo: Slo, html: Path | None, json: Path | None, j
         found = _measured(measure, console)
         print_tables(found.title, found.unit, found.results, slo, console)
         if json:
-            cases = [{**names_of(one), **one.summary.plain()} for one in found.results]
+            cases = [{**names_of(one), **asdict(one.summary)} for one in found.results]
             write_json(json, {"facts": dict(found.facts), "slo": slo.text, "cases": cases})
         if jsonl:
             whole = [one for one in found.results if not one.part]
