@@ -56,7 +56,13 @@ def test_a_sure_answer_is_likelier_than_one_at_a_high_temperature(client: openai
     assert mean(temperature=2, seed=1, max_tokens=40, extra_body={"min_p": 0}) < -1
 
 
-def test_an_answer_in_a_form(client: openai.OpenAI) -> None:
+def test_a_text_completion_and_a_form(client: openai.OpenAI) -> None:
+    (choice,) = client.completions.create(
+        model="llm", prompt="what is a set?", logprobs=0, max_tokens=30
+    ).choices
+    assert "".join(choice.logprobs.tokens) == choice.text
+    assert choice.logprobs.text_offset[0] == 0
+    assert all(value <= 0 for value in choice.logprobs.token_logprobs)
     form = {"type": "json_object"}
     held = client.chat.completions.create(
         model="llm", messages=CHAT, logprobs=True, response_format=form, max_tokens=30

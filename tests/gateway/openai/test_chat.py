@@ -190,8 +190,8 @@ def test_a_client_that_leaves_ends_the_generation(serve: Serve, stream: bool, fi
 
 def test_text_completions(serve: Serve) -> None:
     client = serve().openai()
-    answer = client.completions.create(model="llm", prompt=["a", "b"], n=2)
-    assert [choice.text for choice in answer.choices] == [ANSWER] * 4
+    answer = client.completions.create(model="llm", prompt=["a", "b"], n=2, echo=True)
+    assert [choice.text for choice in answer.choices] == [f"{one}{ANSWER}" for one in "aabb"]
     assert answer.usage.prompt_tokens == 16
     chunks = list(client.completions.create(model="llm", prompt="a", stream=True))
     assert "".join(chunk.choices[0].text for chunk in chunks) == ANSWER

@@ -1,14 +1,16 @@
-"""Log probabilities of chats, as OpenAI's package reads them."""
+"""Log probabilities of chats and text completions, as OpenAI's package reads them."""
 
 from __future__ import annotations
 
-import openai
+import json
+
+import httpx
 import pytest
 
 from tests.gateway.conftest import ANSWER, CHAT, Serve, fails, fake_triton
 from tests.gateway.openai.test_conversation import IMAGE, user
 from tests.gateway.openai.test_tools import CALL, TOOL
-from trimodal.client.transports.fake import scripted
+from trimodal.client.transports.fake import llm_outputs, scripted
 from trimodal.client.transports.tensors import strings
 from trimodal.errors import InvalidArgument
 
@@ -82,9 +84,57 @@ def test_beside_a_picture_they_are_the_assistants(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_more_than_the_engine_has_is_refused_by_the_fields_name(serve: Serve, stream: bool) -> None:
-    message = "top_logprobs is 5: engine 'openvino' tells 0 at most"
-    create = serve(fake_triton(llm=fails(InvalidArgument(message)))).openai().chat.completions.create
-    with pytest.raises(openai.BadRequestError, match=message) as caught:
-        create(model="llm", messages=CHAT, logprobs=True, top_logprobs=5, stream=stream)
-    assert caught.value.param == "top_logprobs"
+@pytest.mark.parametrize("top", [0, 2])
+def test_text_completions_have_their_own_form(serve: Serve, stream: bool, top: int) -> None:
+    created = serve().openai().completions.create(model="llm", prompt="a", logprobs=top, stream=stream)
+    choices = [chunk.choices[0] for chunk in created] if stream else created.choices
+    told = [choice.logprobs for choice in choices if choice.logprobs]
+    tokens = [token for one in told for token in one.tokens]
+    offsets = [offset for one in told for offset in one.text_offset]
+    text = "".join(choice.text for choice in choices)
+    assert text == "".join(tokens) == ANSWER
+    assert all(text[begin:].startswith(token) for begin, token in zip(offsets, tokens, strict=True))
+    assert offsets == sorted(set(offsets))
+    values = [value for one in told for value in one.token_logprobs]
+    assert values == [-(place + 1) / 8 for place in range(WORDS)]
+    if top:
+        assert told[0].top_logprobs[0] == {"An": -0.125, "?": -1.125}
+    else:
+        assert {one.top_logprobs for one in told} == {None}
+
+
+def test_offsets_count_characters_also_where_tokens_are_parts_of_them(serve: Serve) -> None:
+    raws = ["é".encode()[:1], "é".encode()[1:], b"x"]
+    told = [
+        {"token": raw.decode(errors="backslashreplace"), "bytes": list(raw), "logprob": -1} for raw in raws
+    ]
+
+    async def llm(request):  # type: ignore[no-untyped-def]
+        yield {
+            **llm_outputs("éx", "stop", completion_tokens=3),
+            "logprobs": strings([json.dumps(told).encode()]),
+        }
+
+    answer = serve(fake_triton(llm=llm)).openai().completions.create(model="llm", prompt="a", logprobs=0)
+    (choice,) = answer.choices
+    assert choice.logprobs.tokens == ["\\xc3", "\\xa9", "x"]
+    assert choice.logprobs.text_offset == [0, 0, 1]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("endpoint", "asked", "param"),
+    [
+        ("chat/completions", {"messages": CHAT, "logprobs": True, "top_logprobs": 5}, "top_logprobs"),
+        ("completions", {"prompt": "a", "logprobs": 5}, "logprobs"),
+    ],
+)
+def test_more_than_the_engine_has_is_refused_by_the_fields_name(
+    serve: Serve, endpoint: str, asked: dict[str, object], param: str, stream: bool
+) -> None:
+    llm = fails(InvalidArgument("top_logprobs is 5: engine 'openvino' tells 0 at most"))
+    body = {"model": "llm", "stream": stream, **asked}
+    answer = httpx.post(f"{serve(fake_triton(llm=llm)).url}/v1/{endpoint}", json=body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (400, param)
+    assert error["message"] == f"{param} is 5: engine 'openvino' tells 0 at most"

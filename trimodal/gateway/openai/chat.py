@@ -25,11 +25,11 @@ from trimodal.gateway.openai.generation import (
     usage_body,
     whole,
 )
+from trimodal.gateway.openai.logprobs import CompletionLogprobs, chat_logprobs, completion_names
 from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest, Generation
 from trimodal.gateway.quota import KeyUsage
 
 ASSISTANT = "assistant"
-_TEXT = {"text": "", "logprobs": None}  # of a choice of a text completion
 
 
 class Chat:
@@ -60,7 +60,7 @@ class Chat:
             {
                 "index": index,
                 "message": {"role": "assistant", **message, "refusal": None},
-                "logprobs": _logprobs(answer.logprobs) if self._request.logprobs else None,
+                "logprobs": chat_logprobs(answer.logprobs) if self._request.logprobs else None,
                 "finish_reason": _reason(answer.finish_reason, called="tool_calls" in message),
             }
             for index, answer in enumerate(answers)
@@ -91,7 +91,7 @@ class Chat:
                 chunks += event(_chunk(shared, index, part, tokens))
                 tokens.clear()
             if last:
-                empty = {"delta": {}, "logprobs": _logprobs(tokens) if tokens else None}
+                empty = {"delta": {}, "logprobs": chat_logprobs(tokens) if tokens else None}
                 chunks += event(_last(shared, index, empty, streams[index], called=reader.calls > 0))
             if chunks:
                 yield chunks
@@ -140,9 +140,15 @@ class Completion:
 
     async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
         """The answer's body and headers."""
-        answers = await whole(self._streams, usage)
+        with completion_names():
+            answers = await whole(self._streams, usage)
         choices = [
-            {"index": index, **_TEXT, "text": answer.text, "finish_reason": _reason(answer.finish_reason)}
+            {
+                "index": index,
+                "text": self._echo(index) + answer.text,
+                "logprobs": CompletionLogprobs(self._request.logprobs).part(answer.logprobs),
+                "finish_reason": _reason(answer.finish_reason),
+            }
             for index, answer in enumerate(answers)
         ]
         shared = envelope("cmpl", "text_completion", self._request.model)
@@ -151,16 +157,28 @@ class Completion:
     async def events(self, usage: KeyUsage) -> AsyncIterator[bytes]:
         """Chunks of text, the reason of the end, and the usage if it is asked for."""
         shared = envelope("cmpl", "text_completion", self._request.model)
-        async for index, delta in deltas(self._streams, usage):
-            chunks = b""
-            if delta.text:
-                choice = {"index": index, **_TEXT, "text": delta.text, "finish_reason": None}
-                chunks = event({**shared, "choices": [choice]})
-            if delta.finish_reason:
-                chunks += event(_last(shared, index, _TEXT, self._streams[index]))
-            yield chunks
+        begun: dict[int, CompletionLogprobs] = {}
+        with completion_names():
+            async for index, delta in deltas(self._streams, usage):
+                text, chunks = delta.text, b""
+                if index not in begun:
+                    begun[index] = CompletionLogprobs(self._request.logprobs)
+                    text = self._echo(index) + text
+                if text:
+                    logprobs = begun[index].part(delta.logprobs)
+                    choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": None}
+                    chunks = event({**shared, "choices": [choice]})
+                if delta.finish_reason:
+                    chunks += event(
+                        _last(shared, index, {"text": "", "logprobs": None}, self._streams[index])
+                    )
+                if chunks:
+                    yield chunks
         if self._request.wants_usage:
             yield event({**shared, "choices": [], "usage": _usage(self._request, self._streams)})
+
+    def _echo(self, index: int) -> str:
+        return self._request.prompts[index // self._request.n] if self._request.echo else ""
 
 
 def _llm_streams(
@@ -203,7 +221,7 @@ def _chunk(
     /,
     **fields: Any,
 ) -> dict[str, Any]:
-    logprobs = _logprobs(tokens) if tokens else None
+    logprobs = chat_logprobs(tokens) if tokens else None
     choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}
     return {**shared, "choices": [choice], **fields}
 
@@ -218,16 +236,6 @@ def _last(
 def _reason(finish_reason: str, *, called: bool = False) -> str:
     reason = FINISH_REASONS.get(finish_reason, "stop")
     return "tool_calls" if called and reason == "stop" else reason
-
-
-def _logprobs(tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
-    """The `logprobs` of a choice, or of a part of it."""
-    content = [{**_token(one), "top_logprobs": list(map(_token, one.top))} for one in tokens]
-    return {"content": content, "refusal": None}
-
-
-def _token(one: TokenLogprob) -> dict[str, Any]:
-    return {"token": one.token, "logprob": one.logprob, "bytes": list(one.bytes)}
 
 
 def _usage(request: Generation, streams: Sequence[Stream]) -> dict[str, Any]:

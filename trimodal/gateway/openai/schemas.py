@@ -175,7 +175,13 @@ class JsonSchema(Body):
     name: Name
     schema_: Schema = Field(alias="schema")
     description: str | None = None
-    strict: bool | None = None  # the answer is held to the schema either way
+    strict: bool | None = None
+
+    @model_validator(mode="after")
+    def _strict_enough(self) -> JsonSchema:
+        if self.strict:
+            check_strict(self.schema_)
+        return self
 
 
 class ResponseFormat(Body):
@@ -201,6 +207,12 @@ class Function(Body):
     parameters: Schema | None = None
     strict: bool | None = None
 
+    @model_validator(mode="after")
+    def _strict_enough(self) -> Function:
+        if self.strict and self.parameters:
+            check_strict(self.parameters)
+        return self
+
 
 class Tool(Body):
     type: Literal["function"]
@@ -214,6 +226,29 @@ class FunctionName(Body):
 class NamedTool(Body):
     type: Literal["function"]
     function: FunctionName
+
+
+def check_strict(schema: Any) -> None:
+    """Raises ValueError where OpenAI's strict mode does: properties without names, or that may be missing."""
+    if isinstance(schema, list):
+        for one in schema:
+            check_strict(one)
+    if not isinstance(schema, dict):
+        return
+    properties = schema.get("properties")
+    if schema.get("type") == "object" or properties:
+        if schema.get("additionalProperties") is not False:
+            raise ValueError("strict needs 'additionalProperties': false in every object")
+        required = schema.get("required")
+        for name in properties if isinstance(properties, dict) else ():
+            if not isinstance(required, list) or name not in required:
+                raise ValueError(f"strict needs every property in 'required': '{name}' is not")
+    for key, value in schema.items():
+        # The keys of these are names, not keywords.
+        if key in ("properties", "$defs", "definitions") and isinstance(value, dict):
+            check_strict(list(value.values()))
+        elif key in ("items", "anyOf", "allOf", "oneOf", "prefixItems"):
+            check_strict(value)
 
 
 class ChatRequest(Generation):
@@ -269,10 +304,10 @@ class CompletionRequest(Generation):
     """POST /v1/completions; prompts of token ids are not taken."""
 
     prompt: str | list[str]
-    echo: bool | None = None
+    echo: bool = False
     best_of: int | None = None
     suffix: str | None = None
-    logprobs: int | None = None
+    logprobs: int | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
 
     @property
     def prompts(self) -> list[str]:
@@ -280,10 +315,12 @@ class CompletionRequest(Generation):
 
     def refuse_unsupported(self) -> None:
         super().refuse_unsupported()
-        for field in ("echo", "suffix"):
-            if getattr(self, field):
-                raise unsupported(field, "is not supported by this server")
-        if self.logprobs is not None:
-            raise unsupported("logprobs", "is not supported at this endpoint: use /v1/chat/completions")
-        if self.best_of not in (None, self.n):
+        if self.suffix:
+            raise unsupported("suffix", "is not supported by this model")
+        if self.echo and self.logprobs is not None:
+            raise unsupported("echo", "is not supported beside logprobs: prompts have none here")
+        if self.best_of is not None and self.best_of != self.n:
             raise unsupported("best_of", f"is {self.best_of} and n is {self.n}: this server takes equal ones")
+
+    def options(self, choice: int) -> Options:
+        return Options(**super().options(choice), top_logprobs=self.logprobs)

@@ -32,6 +32,16 @@ def several_prompts_of_two_choices(demo: Demo) -> str:
 
 
 @call
+def a_completion_with_its_prompt(demo: Demo) -> str:
+    answer = demo.client.completions.create(model="llm", prompt=LAMBDA, echo=True, max_tokens=5)
+    text = answer.choices[0].text
+    assert text.startswith(LAMBDA)
+    assert TRUTH.startswith(text.removeprefix(LAMBDA))
+    assert answer.choices[0].finish_reason == "length"
+    return text
+
+
+@call
 def a_completion_streamed(demo: Demo) -> str:
     *chunks, last = demo.lenient.completions.create(
         model="llm", prompt=LAMBDA, stream=True, stream_options={"include_usage": True}

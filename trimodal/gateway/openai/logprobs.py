@@ -1,0 +1,60 @@
+"""Writes log probabilities as OpenAI's chat has them, and as its text completions do."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from trimodal.client.values import TokenLogprob
+from trimodal.errors import InvalidArgument
+
+
+def chat_logprobs(tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
+    """The `logprobs` of a chat's choice, or of a part of it."""
+    content = [{**_entry(one), "top_logprobs": list(map(_entry, one.top))} for one in tokens]
+    return {"content": content, "refusal": None}
+
+
+def _entry(one: TokenLogprob) -> dict[str, Any]:
+    return {"token": one.token, "logprob": one.logprob, "bytes": list(one.bytes)}
+
+
+class CompletionLogprobs:
+    """The `logprobs` of one choice of a text completion, part after part.
+
+    Args:
+        top: how many of the likeliest tokens were asked for, beside the chosen one; None: no log
+            probabilities are wanted.
+    """
+
+    def __init__(self, top: int | None) -> None:
+        self._top = top
+        self._offset = 0  # characters
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def part(self, tokens: Sequence[TokenLogprob]) -> dict[str, Any] | None:
+        """The next tokens. An offset is that of the character that a token begins or goes on with."""
+        if self._top is None:
+            return None
+        offsets, tops = [], []
+        for one in tokens:
+            offsets.append(self._offset)
+            self._offset += len(self._decoder.decode(one.bytes))
+            tops.append({other.token: other.logprob for other in (*one.top, one)})
+        return {
+            "tokens": [one.token for one in tokens],
+            "token_logprobs": [one.logprob for one in tokens],
+            "top_logprobs": tops if self._top else None,
+            "text_offset": offsets,
+        }
+
+
+@contextmanager
+def completion_names() -> Iterator[None]:
+    """Names the field in a refusal as text completions do: the llm has the chat's name for it."""
+    try:
+        yield
+    except InvalidArgument as error:
+        raise InvalidArgument(str(error).replace("top_logprobs is", "logprobs is", 1)) from None
