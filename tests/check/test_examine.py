@@ -101,7 +101,7 @@ def test_our_repository_broken_on_purpose_is_found(tmp_path: Path) -> None:
 def test_a_comment_switches_a_rule_off_for_its_line(text: str, tmp_path: Path) -> None:
     write(tmp_path, config_pbtxt=text)
     assert not look(tmp_path)
-    write(tmp_path, config_pbtxt=text.replace("TRI030", "TRI033"))
+    write(tmp_path, config_pbtxt=text.replace("TRI030", "TRI032"))
     assert [one.rule for one in look(tmp_path)] == ["TRI030"]
 
 

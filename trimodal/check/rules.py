@@ -33,6 +33,7 @@ _REFUSED: _Table = {
         "neither backend nor platform is named, and no model file tells it",
         'add backend: "python", or the one that runs it',
     ),
+    "TRI012": ("backend and platform contradict each other", "leave platform out"),
     "TRI013": (
         "an ensemble needs both platform ensemble and ensemble_scheduling, and no backend",
         'write platform: "ensemble" and ensemble_scheduling, without a backend',
@@ -41,17 +42,39 @@ _REFUSED: _Table = {
         "there is no version folder to load",
         "make one, as 1/; in git, an empty one needs a file such as .gitkeep",
     ),
+    "TRI015": ("max_batch_size is negative", "0 means that the model does not batch"),
     "TRI016": (
         "an input or output lacks its name, data_type or dims",
         "write all three; [ 1 ] are the dims of one value",
     ),
     "TRI017": ("a dimension is neither positive nor -1", "write -1 for any size"),
+    "TRI018": (
+        "reshape does not hold as many elements as dims",
+        "make both hold the same number of elements",
+    ),
+    "TRI019": (
+        "format, is_shape_tensor or is_non_linear_format_io does not fit the tensor or the backend",
+        "images of FORMAT_NCHW and FORMAT_NHWC have 3 dims; the other two are TensorRT's alone",
+    ),
+    "TRI020": (
+        "batch_input or batch_output is not as the server takes it",
+        "name one known input as source_input; data_type of batch_input is TYPE_INT32 or TYPE_FP32",
+    ),
     "TRI021": ("label_filename names no file", "put the file beside config.pbtxt"),
+    "TRI022": (
+        "response_cache with decoupled responses or sequences",
+        "take response_cache out; caches in front of the server can hold streams",
+    ),
+    "TRI023": (
+        "an instance_group names GPUs or profiles that its kind or backend cannot have",
+        "gpus belong to KIND_GPU, profile to TensorRT's backend",
+    ),
     "TRI024": (
         "a sample of model_warmup cannot be made",
         "name each input that is not optional, with its data_type, dims without -1, and zero_data, "
         "random_data or a file in warmup/",
     ),
+    "TRI028": ("FORCE_CPU_ONLY_INPUT_TENSORS is neither yes nor no", 'write "yes" or "no"'),
     # batching
     "TRI030": (
         "a preferred batch size is above max_batch_size or not positive",
@@ -61,10 +84,19 @@ _REFUSED: _Table = {
         "priority levels do not fit each other",
         "set default_priority_level from 1 to priority_levels, and policies for those levels alone",
     ),
+    "TRI032": (
+        "preserve_ordering beside several priorities or delayed requests",
+        "take preserve_ordering out, or keep one priority and timeout_action REJECT",
+    ),
     # sequences
     "TRI040": (
         "control_input is not as the server takes it",
         "one name for each, one kind once, and exactly one pair as int32_false_true: [ 0, 1 ]",
+    ),
+    "TRI041": ("minimum_slot_utilization is not between 0 and 1", "write a share, as 0.5"),
+    "TRI044": (
+        "the initial_state of a sequence's state cannot be made",
+        "give it dims without -1, and put its data_file into initial_state/",
     ),
     # ensembles
     "TRI050": (

@@ -110,6 +110,10 @@ WARM = (
 CORRELATION = (
     'control_input [ { name: "ID" control [ { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_%s } ] } ]'
 )
+STATE = (
+    'state [ { input_name: "s" output_name: "t" data_type: TYPE_FP32 dims: [ 1 ] '
+    'initial_state: { name: "i" data_type: TYPE_FP32 %s } } ]'
+)
 PLAN = 'platform: "tensorrt_plan"\nmax_batch_size: 8\n' + TENSORS
 
 

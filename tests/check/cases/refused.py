@@ -13,6 +13,8 @@ from tests.check.cases.base import (
     EXECUTE,
     OK,
     SENDS,
+    SEQUENCE,
+    STATE,
     STEP_1,
     STEP_2,
     TENSORS,
@@ -60,6 +62,12 @@ REFUSED = (
         name="platform",
     ),
     Case(
+        "TRI012",
+        python('backend: "onnxruntime"\nplatform: "tensorrt_plan"\n' + TENSORS),
+        python('backend: "onnxruntime"\nplatform: "onnxruntime_onnx"\n' + TENSORS),
+        "unexpected 'platform' and 'backend' pair",
+    ),
+    Case(
         "TRI013",
         {"@m/config.pbtxt": ENSEMBLE, "@m/1/.gitkeep": ""},
         pipeline(),
@@ -69,6 +77,13 @@ REFUSED = (
     Case("TRI013", pipeline(head=BATCHES), pipeline(), "ensemble scheduling cannot be set", name="platform"),
     Case("TRI014", {"@m/config.pbtxt": BATCHES}, OK, "at least one version must be available", name="none"),
     Case("TRI016", python(tensor("")), OK, "must specify 'dims'", name="dims"),
+    Case(
+        "TRI018",
+        python(tensor("dims: [ 1 ] reshape { }").replace("8", "0")),
+        python(tensor("dims: [ 1 ] reshape { }")),
+        "cannot have empty reshape",
+        name="scalar",
+    ),
     Case(
         "TRI021",
         python(
@@ -85,10 +100,31 @@ REFUSED = (
         "labels.txt",
     ),
     Case(
+        "TRI022",
+        python(DECOUPLED + "response_cache { enable: true }\n", SENDS),
+        python(DECOUPLED, SENDS),
+        "Response Cache does not currently support",
+        name="decoupled",
+    ),
+    Case(
+        "TRI022",
+        python(SEQUENCE % "" + "response_cache { enable: true }\n"),
+        python(SEQUENCE % ""),
+        "Response Cache does not currently support",
+        name="sequences",
+    ),
+    Case(
         "TRI024",
         python(WARM % 'dims: [ 4 ] input_data_file: "x.bin"'),
         python(WARM % 'dims: [ 4 ] input_data_file: "x.bin"') | {"@m/warmup/x.bin": "0123456789abcdef"},
         "x.bin",
+        name="file",
+    ),
+    Case(
+        "TRI044",
+        python(SEQUENCE % (STATE % 'dims: [ 1 ] data_file: "zero"')),
+        python(SEQUENCE % (STATE % 'dims: [ 1 ] data_file: "zero"')) | {"@m/initial_state/zero": "0000"},
+        "initial_state/zero",
         name="file",
     ),
     Case("TRI050", pipeline(" "), pipeline(), "must specify 'step'", name="none"),

@@ -26,7 +26,7 @@ from trimodal.server.installation import assemble, find_triton
 
 pytestmark = pytest.mark.slow
 # Their backend is not part of the wheel.
-NOT_HERE = ("TRI011-platform",)
+NOT_HERE = ("TRI011-platform", "TRI012")
 MOST_STARTS = 12
 
 

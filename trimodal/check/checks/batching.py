@@ -67,6 +67,13 @@ def _priorities(config: Config) -> Iterator[Finding]:
             if not 1 <= level <= levels:
                 sentence = f"priority_queue_policy has level {level}, priority_levels is {levels}"
                 yield config.finding("TRI031", sentence, "dynamic_batching", "priority_queue_policy")
+    if batching.preserve_ordering:
+        at = ("dynamic_batching", "preserve_ordering")
+        if levels > 1:
+            yield config.finding("TRI032", f"preserve_ordering with {levels} priorities", *at)
+        policies = [batching.default_queue_policy, *batching.priority_queue_policy.values()]
+        if any(one.default_timeout_microseconds and one.timeout_action == _DELAY for one in policies):
+            yield config.finding("TRI032", "preserve_ordering with timeout_action DELAY", *at)
 
 
 def _stall(config: Config) -> Iterator[Finding]:
@@ -87,10 +94,15 @@ def _stall(config: Config) -> Iterator[Finding]:
 def _sequences(config: Config) -> Iterator[Finding]:
     batching = config.message.sequence_batching
     yield from _controls(config)
+    yield from _initial_states(config)
     if batching.HasField("oldest"):
         yield from _preferred(
             config, list(batching.oldest.preferred_batch_size), "sequence_batching", "oldest"
         )
+    share = batching.direct.minimum_slot_utilization
+    if not 0 <= share <= 1:
+        at = ("sequence_batching", "direct", "minimum_slot_utilization")
+        yield config.finding("TRI041", f"minimum_slot_utilization is {share:g}", *at)
     idle = batching.max_sequence_idle_microseconds
     if idle <= _IDLE_DEFAULT_US and not batching.iterative_sequence:
         shown_idle = "not set, which is 1 s" if idle == 0 else f"{idle / 1e6:g} s"
@@ -98,6 +110,20 @@ def _sequences(config: Config) -> Iterator[Finding]:
             f"max_sequence_idle_microseconds is {shown_idle}: a client that pauses longer loses its sequence"
         )
         yield config.finding("TRI042", sentence, "sequence_batching", "max_sequence_idle_microseconds")
+
+
+def _initial_states(config: Config) -> Iterator[Finding]:
+    for index, state in enumerate(config.message.sequence_batching.state):
+        at = ("sequence_batching", "state", index)
+        for initial in state.initial_state:
+            if any(size < 0 for size in initial.dims):
+                yield config.finding("TRI044", f"initial_state of {state.input_name} has dims of -1", *at)
+            name = initial.data_file
+            if name and not (config.directory / "initial_state" / name).is_file():
+                sentence = (
+                    f"initial_state of {state.input_name} is read from initial_state/{name}, which is missing"
+                )
+                yield config.finding("TRI044", sentence, *at)
 
 
 def _controls(config: Config) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from math import prod
 from typing import Any
 
 from tritonclient.grpc import model_config_pb2
@@ -49,6 +50,10 @@ def _backend(config: Config) -> Iterator[Finding]:
         yield config.finding(
             "TRI011", "there is neither backend nor platform, nor a model file that tells it"
         )
+    elif message.backend in PLATFORMS.values() and message.platform and expected != message.backend:
+        yield config.finding(
+            "TRI012", f"backend {message.backend} with platform {message.platform}", "platform"
+        )
 
 
 def _from_agents(config: Config) -> bool:
@@ -64,6 +69,11 @@ def _versions(config: Config) -> Iterator[Finding]:
         yield config.finding(
             "TRI014", f"version_policy takes none of the versions {numbers}", "version_policy"
         )
+
+
+def _batch_size(config: Config) -> Iterator[Finding]:
+    if config.message.max_batch_size < 0:
+        yield config.finding("TRI015", f"max_batch_size is {config.message.max_batch_size}", "max_batch_size")
 
 
 def _tensors(config: Config) -> Iterator[Finding]:
@@ -95,6 +105,66 @@ def _tensor(config: Config, kind: str, index: int, tensor: Any) -> Iterator[Find
         for size in dims:
             if size < 1 and size != -1:
                 yield config.finding("TRI017", f"{shown} has {field} of {size}", kind, index, field)
+    if tensor.HasField("reshape") and not _same_elements(config, tensor):
+        shape = f"{list(tensor.dims)} to {list(tensor.reshape.shape)}"
+        yield config.finding("TRI018", f"{shown} cannot be reshaped from {shape}", kind, index, "reshape")
+    yield from _format(config, kind, index, tensor, shown)
+
+
+def _same_elements(config: Config, tensor: Any) -> bool:
+    dims, shape = list(tensor.dims), list(tensor.reshape.shape)
+    if not shape and config.message.max_batch_size == 0:
+        return False  # a scalar without a batch dimension would have no size at all
+    if any(size == 0 or size < -1 for size in (*dims, *shape)) or not dims:
+        return True  # said already
+    return _chunks(dims) == _chunks(shape)
+
+
+def _chunks(dims: list[int]) -> list[int]:
+    """Elements between the sizes that vary: [2, 4, -1, 6] → [8, 6]."""
+    found: list[list[int]] = [[]]
+    for size in dims:
+        if size == -1:
+            found.append([])
+        else:
+            found[-1].append(size)
+    return [prod(chunk) for chunk in found]
+
+
+def _format(config: Config, kind: str, index: int, tensor: Any, shown: str) -> Iterator[Finding]:
+    if kind == "input" and tensor.format and len(tensor.dims) != 3 and tensor.dims:
+        name = model_config_pb2.ModelInput.Format.Name(tensor.format)
+        yield config.finding(
+            "TRI019", f"{shown} is {name} with {len(tensor.dims)} dims", kind, index, "format"
+        )
+    if config.backend not in ("tensorrt", "") or config.is_ensemble:
+        for field in ("is_shape_tensor", "is_non_linear_format_io"):
+            if getattr(tensor, field):
+                yield config.finding("TRI019", f"{shown} has {field} without TensorRT", kind, index, field)
+
+
+def _batch_tensors(config: Config) -> Iterator[Finding]:
+    inputs = {tensor.name for tensor in config.message.input}
+    outputs = {tensor.name for tensor in config.message.output}
+    for kind, group in (
+        ("batch_input", config.message.batch_input),
+        ("batch_output", config.message.batch_output),
+    ):
+        for index, one in enumerate(group):
+            wrong = []
+            if len(one.source_input) != 1:
+                wrong.append(f"names {len(one.source_input)} inputs as source_input")
+            wrong += [f"names {name}, which is no input" for name in one.source_input if name not in inputs]
+            if kind == "batch_input":
+                known = (model_config_pb2.TYPE_INT32, model_config_pb2.TYPE_FP32)
+                if one.data_type not in known:
+                    wrong.append("is neither TYPE_INT32 nor TYPE_FP32")
+            else:
+                wrong += [
+                    f"names {name}, which is no output" for name in one.target_name if name not in outputs
+                ]
+            for sentence in () if config.completes("input") or config.completes("output") else wrong:
+                yield config.finding("TRI020", f"{kind} {index + 1} {sentence}", kind, index)
 
 
 def _labels(config: Config) -> Iterator[Finding]:
@@ -103,6 +173,32 @@ def _labels(config: Config) -> Iterator[Finding]:
         if name and not (config.directory / name).is_file():
             sentence = f"{output.name} has label_filename {name}, which is not in {config.model}/"
             yield config.finding("TRI021", sentence, "output", index, "label_filename")
+
+
+def _response_cache(config: Config) -> Iterator[Finding]:
+    message = config.message
+    if message.response_cache.enable:
+        if message.model_transaction_policy.decoupled:
+            yield config.finding("TRI022", "response_cache on a decoupled model", "response_cache")
+        if message.HasField("sequence_batching"):
+            yield config.finding("TRI022", "response_cache on a model with sequences", "response_cache")
+
+
+def _instances(config: Config) -> Iterator[Finding]:
+    if config.is_ensemble:
+        return
+    for index, group in enumerate(config.message.instance_group):
+        kind = _GROUP.Kind.Name(group.kind)
+        if group.gpus and group.kind in (_GROUP.KIND_CPU, _GROUP.KIND_MODEL):
+            yield config.finding("TRI023", f"{kind} names gpus", "instance_group", index, "gpus")
+        if any(gpu < 0 for gpu in group.gpus):
+            yield config.finding("TRI023", "a GPU has a number below 0", "instance_group", index, "gpus")
+        if group.profile and config.backend not in ("tensorrt", ""):
+            yield config.finding("TRI023", "profile without TensorRT", "instance_group", index, "profile")
+        for name in group.profile if config.backend == "tensorrt" else ():
+            if not name.isdecimal():
+                sentence = f'profile "{name}" is no number from 0 on'
+                yield config.finding("TRI023", sentence, "instance_group", index, "profile")
 
 
 def _warm_up(config: Config) -> Iterator[Finding]:
@@ -147,6 +243,9 @@ def _sample(config: Config, name: str, one: Any) -> Iterator[str]:
 
 
 def _python_parameters(config: Config) -> Iterator[Finding]:
+    value = config.parameters.get("FORCE_CPU_ONLY_INPUT_TENSORS", "yes")
+    if config.backend == "python" and value not in ("yes", "no"):
+        yield config.finding("TRI028", f"FORCE_CPU_ONLY_INPUT_TENSORS is {value}", "parameters")
     environment = config.parameters.get("EXECUTION_ENV_PATH", "")
     here = "$$TRITON_MODEL_DIRECTORY/"
     name = environment.removeprefix(here)
@@ -173,8 +272,12 @@ LOOKS: tuple[Callable[[Config], Iterator[Finding]], ...] = (
     _name,
     _backend,
     _versions,
+    _batch_size,
     _tensors,
+    _batch_tensors,
     _labels,
+    _response_cache,
+    _instances,
     _warm_up,
     _python_parameters,
     _model_file,
