@@ -10,10 +10,6 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from trimodal.bench.load.arrivals import Closed
-from trimodal.bench.load.generator import run
-from trimodal.bench.load.slo import parse_slo
-from trimodal.bench.load.statistics import summarise
 from trimodal.bench.targets.http import HttpLlm, read_url
 from trimodal.bench.targets.questions import Listed, Question
 from trimodal.errors import SettingsError
@@ -51,36 +47,25 @@ def app_of(handler: Handler, path: str = PATH) -> web.Application:
     return app
 
 
-def known(ttft: float, gap: float, pieces: int) -> web.Application:
-    """Answers of known delays, counted from the request's arrival, so that they never add up."""
-
-    async def answer(request: web.Request) -> web.StreamResponse:
-        clock = asyncio.get_running_loop().time
-        arrived = clock()
-        await request.read()
-        response = web.StreamResponse()
-        await response.prepare(request)
-        for number in range(pieces):
-            await asyncio.sleep(max(0.0, arrived + ttft + number * gap - clock()))
-            event = {"text_output": "a", "prompt_tokens": 8, "completion_tokens": number + 1}
-            await response.write(f"data: {json.dumps(event)}\n\n".encode())
-        return response
-
-    return app_of(answer)
+async def pieces(request: web.Request) -> web.StreamResponse:
+    """Four pieces of generate_stream, the first after 0.1 s."""
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await asyncio.sleep(0.1)
+    for number in range(4):
+        event = {"text_output": "a", "prompt_tokens": 8, "completion_tokens": number + 1}
+        await response.write(f"data: {json.dumps(event)}\n\n".encode())
+        await asyncio.sleep(0.01)
+    return response
 
 
-async def test_known_delays_are_measured() -> None:
-    """Nothing comes before it is due. How close the figures are is held by the virtual clock, and e2e."""
-    async with asked(known(ttft=0.1, gap=0.05, pieces=4)) as target:
-        done = await run(target.send, Closed(2), requests=4)
-    assert [record.outcome for record in done.records] == ["ok"] * 4
-    for record in done.records:
-        assert record.ttft is not None
-        assert record.ttft >= 0.1
-        assert sum(record.itl) >= 3 * 0.05 - 0.03
-        assert (record.input_tokens, record.output_tokens, len(record.pieces)) == (8, 4, 4)
-    summary = summarise(done, parse_slo("ttft_ms<=1"))
-    assert summary.goodput == 0.0
+async def test_the_pieces_of_generate_stream_are_read_as_they_come() -> None:
+    async with asked(app_of(pieces)) as target:
+        record = await target.send(0)
+    assert (record.outcome, len(record.pieces)) == ("ok", 4)
+    assert record.ttft is not None
+    assert record.ttft >= 0.1
+    assert (record.input_tokens, record.output_tokens) == (8, 4)
 
 
 async def test_openais_chunks_are_read_and_the_key_is_sent() -> None:
@@ -164,7 +149,7 @@ async def test_nobody_at_the_address_is_unreachable() -> None:
 
 
 async def test_a_client_that_leaves_is_no_error() -> None:
-    async with asked(known(0.0, 0.01, 50), cancel_after=2) as target:
+    async with asked(app_of(pieces), cancel_after=2) as target:
         record = await target.send(0)
     assert (record.outcome, len(record.pieces)) == ("cancelled", 2)
 
