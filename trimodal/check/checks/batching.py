@@ -13,6 +13,7 @@ from trimodal.check.repository import Config
 from trimodal.check.version import shown
 
 _CONTROL = model_config_pb2.ModelSequenceBatching.Control
+_DELAY = model_config_pb2.ModelQueuePolicy.DELAY
 _PAIRS = ("int32_false_true", "fp32_false_true", "bool_false_true")
 _CORRELATION_TYPES = ("TYPE_UINT64", "TYPE_INT64", "TYPE_UINT32", "TYPE_INT32", "TYPE_STRING")
 _CACHE_FIXED = (25, 9)

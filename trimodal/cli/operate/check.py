@@ -66,11 +66,11 @@ def check(
         raise typer.BadParameter(str(error)) from None
     console = Console(highlight=False, markup=False)
     if latency:
-        if format_ is Format.sarif:
+        if format_ == "sarif":
             raise typer.BadParameter("--latency prints text or json")
         for name in profiles:
             models = {model: one for model, one in read.of(name).items() if one.message is not None}
-            if format_ is Format.json:
+            if format_ == "json":
                 typer.echo(checklist_as_json(checklist(models), name))
             else:
                 print_checklist(checklist(models), name, console)
