@@ -17,10 +17,10 @@ from tests.chaos.served import Served, running
 SIGNALS, WITHIN_S, BOUND_S = 10, 1.5, 40.0
 
 
-async def storm(moment: str, directory: Path, *, real: bool = False, seed: int = 15) -> Row:
+async def storm(moment: str, directory: Path, *, seed: int = 15) -> Row:
     """One storm. `moment`: loading, serving or draining."""
     row = Row(f"sigterm-storm-{moment}")
-    served = Served(directory, real=real, wait=False)
+    served = Served(directory, wait=False)
     try:
         if moment == "loading":
             await asyncio.sleep(random.Random(seed).uniform(0.5, 2.0))
