@@ -1,6 +1,6 @@
 """Makes the table "The fleet simulator" of docs/benchmarks.md: `trimodal plan fleet` beside real servers.
 
-    python -m tests.e2e.fleet.simulator
+    python -m benchmarks.simulator
 
 One server with the fake engine is measured alone: closed loops give its step times, prompts of two lengths
 what a prompt token and a request cost. From this description, not from the engine's settings, the simulator
