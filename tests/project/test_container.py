@@ -72,13 +72,6 @@ def test_what_is_copied_exists_and_is_not_ignored() -> None:
             assert not ignored, source
 
 
-def test_the_installed_extras_exist() -> None:
-    project = (ROOT / "pyproject.toml").read_text()
-    for extras in re.findall(r"'\.\[([\w,-]+)\]'", DOCKERFILE):
-        for extra in extras.split(","):
-            assert f"\n{extra} = [" in project, extra
-
-
 @pytest.mark.parametrize(
     ("given", "code", "printed"),
     [

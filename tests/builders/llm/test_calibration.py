@@ -82,9 +82,3 @@ def test_paths_that_mislead_the_quantiser_are_refused(calibration: ModuleType, t
     with pytest.raises(ArtefactError, match="takes the data set for another one .* holds 'scienceqa'"):
         calibration.write_dataset(texts, tmp_path / "ScienceQA")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_hash_is_of_the_texts_as_used(calibration: ModuleType) -> None:
-    one, other = calibration.Calibration("a", ["x", "y"]), calibration.Calibration("a", ["xy"])
-    assert one.sha256 != other.sha256
-    assert one.sha256 == calibration.Calibration("b", ["x", "y"]).sha256

@@ -79,11 +79,6 @@ def test_a_build_that_gives_nothing_says_what_the_log_said(plans, trt, graph):
     assert "warning" not in sentence
 
 
-def test_a_silent_failure_is_told_too(plans, trt, graph):
-    trt.recorder.returns("build_serialized_network", lambda builder, network, config: None)
-    assert refused(plans, graph).endswith("built no plan from model.onnx: it did not say why")
-
-
 def test_out_of_memory_says_what_to_do(plans, trt, graph):
     def fail(builder: object, network: object, config: object) -> None:
         says(
